@@ -70,18 +70,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GONE = 3600.0
+AWAY_REPORTED_AFTER_S = 3600.0
 """Seconds that a channel must be away before `/api/health` reports it."""
-HOUSEKEEPING = 3600.0
+HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two deletions of old rows."""
 SOON, ROOM_EVERY = 5.0, 60.0
 """Seconds after a start until work that can wait begins, and between two checks of the disk's
 space."""
-MAP_EVERY = 600.0
+MAP_CHECK_INTERVAL_S = 600.0
 """Seconds between two checks of `map-file`."""
-AWAY_EVERY = 10.0
+DISK_RETRY_INTERVAL_S = 10.0
 """Seconds between two attempts to return to the disk."""
-LEAVE = 5.0
+STOP_TIMEOUT_S = 5.0
 """Seconds in which the disk must store that the agent stopped properly."""
 NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
 
@@ -246,7 +246,8 @@ class Agent:
         return [
             f"{channel.lower()}: {outbox.link.reason or 'away'}"
             for channel, outbox in self.parts.outboxes.items()
-            if (since := outbox.link.away_since) is not None and now - since >= GONE
+            if (since := outbox.link.away_since) is not None
+            and now - since >= AWAY_REPORTED_AFTER_S
         ]
 
     def stuck(self) -> str | None:
@@ -474,7 +475,7 @@ async def _serve_api(
         agent.parts.journal.leave()
         agent.parts.endings.stop()
         if agent.logbook is not None:
-            with trio.move_on_after(LEAVE):
+            with trio.move_on_after(STOP_TIMEOUT_S):
                 await trio.to_thread.run_sync(agent.logbook.leave, abandon_on_cancel=True)
 
 
@@ -497,11 +498,11 @@ async def _keep_house(agent: Agent) -> None:
         await agent.parts.journal.persist(losses.forget(before=before))
         if agent.parts.station is not None:
             # With a station this module is already loaded.
-            from fieldagent.agent.mesh.rounds import KEPT
+            from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S
 
-            too_old = agent.parts.journal.clock.now() - KEPT
+            too_old = agent.parts.journal.clock.now() - OTHERS_REPEATED_S
             await agent.parts.journal.persist(on_air.forget_kept(before=too_old))
-        await trio.sleep(HOUSEKEEPING)
+        await trio.sleep(HOUSEKEEPING_INTERVAL_S)
 
 
 async def _read_dead_letters(agent: Agent) -> None:
@@ -524,7 +525,7 @@ async def _read_dead_letters(agent: Agent) -> None:
 async def _keep_room(agent: Agent) -> None:
     journal = agent.parts.journal
     while True:
-        every = AWAY_EVERY if journal.not_on_disk else ROOM_EVERY
+        every = DISK_RETRY_INTERVAL_S if journal.not_on_disk else ROOM_EVERY
         await trio.sleep_until(waits.beat_after(every))
         with suppress(StoreFull):
             await journal.return_to_disk(idle=lambda: not _in_memory_alone(agent))
@@ -545,7 +546,7 @@ async def _look_at_map(agent: Agent) -> None:
         await trio.sleep_forever()
     while True:
         await agent.carried_map.about()
-        await trio.sleep(MAP_EVERY)
+        await trio.sleep(MAP_CHECK_INTERVAL_S)
 
 
 async def _look_through(agent: Agent) -> None:

@@ -25,7 +25,7 @@ from fieldagent.package.delivery import legs_json
 from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
-LOOK_AFTER = 1.0
+CHECK_DELAY_S = 1.0
 """Seconds from a change until conditions are checked, because several changes may come together."""
 
 
@@ -55,7 +55,7 @@ class Events:
             await self._occasion.wait()
         if self._stirred:
             self._stirred = False
-            await trio.sleep(LOOK_AFTER)
+            await trio.sleep(CHECK_DELAY_S)
 
     def stir(self) -> None:
         """Record that a condition has changed, so that it is checked soon."""

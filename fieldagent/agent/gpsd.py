@@ -18,25 +18,26 @@ from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, read_line
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 120.0
+FIRST_FIX_TIMEOUT_S = 120.0
 """Seconds that a receiver which has just been woken has for its first fix."""
-AGAIN = 60.0
+RETRY_AFTER_S = 60.0
 """Seconds until gpsd is called again after it was away or had no fix."""
-KNOWN = 3600.0
+CLOCK_ACCURATE_S = 3600.0
 """Seconds for which the time since boot is trusted to be accurate."""
 
 
 async def keep_told(clock: LivedTime, gpsd: tuple[str, int]) -> None:
     """Set `clock` to the time of gpsd at (host, port) while the system's clock is not trusted.
-    Repeat `KNOWN` seconds after a fix, or `AGAIN` seconds after a failure. Never returns.
+    Repeat `CLOCK_ACCURATE_S` seconds after a fix, or `RETRY_AFTER_S` seconds after a failure. Never
+    returns.
     """
     while True:
-        pause = AGAIN
+        pause = RETRY_AFTER_S
         if clock.source() in ("", *RANKS):
-            with waits.move_on_after(PATIENCE):
+            with waits.move_on_after(FIRST_FIX_TIMEOUT_S):
                 try:
                     clock.tell(GPS, (await _next_fix(*gpsd, dated=True)).time)
-                    pause = KNOWN
+                    pause = CLOCK_ACCURATE_S
                 except (OSError, trio.BrokenResourceError) as error:
                     log.debug("no time from gpsd: %s", error)
         await trio.sleep_until(waits.beat_after(pause))

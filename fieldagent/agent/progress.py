@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-SILENCE_MAX = 180.0
+SILENCE_MAX_S = 180.0
 """Seconds of silence that are allowed; longer than the longest session with its modem's own
 deadline."""
 
@@ -28,4 +28,4 @@ class Progress:
     def silent(self) -> list[str]:
         """Return the loops that have been silent for too long."""
         now = self._clock()
-        return [loop for loop, at in self._turned.items() if now - at > SILENCE_MAX]
+        return [loop for loop, at in self._turned.items() if now - at > SILENCE_MAX_S]

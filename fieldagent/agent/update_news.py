@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 DAY = 86_400.0
 SOON, AGAIN = 10.0, 3_600.0
 """Seconds until the first look, and until the next look after a failure."""
-OFFER_SEEN = 60.0
+OFFER_CHECK_INTERVAL_S = 60.0
 """Seconds after which a new offer of the hub is noticed."""
-SILENCE = 60 * DAY
+SILENCE_S = 60 * DAY
 """Seconds without news after which people are notified."""
 KEPT, OFFERED = "update-news.json", "update-address"
 """Files in the agent's state directory: the last news, and the address of the hub's last offer."""
 LISTS = Path("/var/lib/apt/lists")
-LIST_HEAD = 2_000
+LIST_HEAD_BYTES = 2_000
 """Bytes of a list that contain its origin and date."""
 SIGNATURE_MAX = 4_096
 PATIENCE = 60.0
@@ -57,7 +57,7 @@ class News(NamedTuple):
         if news came.
         """
         days = int((now - (max(self.signed, self.offered) or self.since)) / DAY)
-        if days * DAY < SILENCE:
+        if days * DAY < SILENCE_S:
             return ""
         if self.source in _MENDED_BY:
             return f"no news of updates for {days} days: {_MENDED_BY[self.source]}"
@@ -124,7 +124,7 @@ class UpdateNews:
             for notice in self.notices():
                 log.warning("%s", notice)
             while self._offered() == offered and trio.current_time() < again:
-                await trio.sleep_until(waits.beat_after(OFFER_SEEN))
+                await trio.sleep_until(waits.beat_after(OFFER_CHECK_INTERVAL_S))
 
     async def _look(self, offered: str) -> float:
         """Look for news, and return the seconds until the next look."""
@@ -220,7 +220,7 @@ def _lists(folder: Path) -> Iterator[float]:
     for path in (*folder.glob("*InRelease"), *folder.glob("*_Release")):
         try:
             with path.open(encoding="utf-8", errors="replace") as file:
-                head = file.read(LIST_HEAD).splitlines()
+                head = file.read(LIST_HEAD_BYTES).splitlines()
             if "Origin: fieldagent" in head:
                 # A kit without such a list saves the memory of this module.
                 from email.utils import parsedate_to_datetime

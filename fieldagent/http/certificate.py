@@ -15,7 +15,7 @@ import trio
 
 log = logging.getLogger(__name__)
 
-LOOK = 60.0
+CHECK_INTERVAL_S = 60.0
 """Seconds between two checks of the files."""
 
 _State = tuple[tuple[int, int, int], ...]
@@ -53,7 +53,7 @@ class Certificate:
     async def watch(self) -> None:
         """Reload the certificate whenever its files change, until cancelled."""
         while True:
-            await trio.sleep(LOOK)
+            await trio.sleep(CHECK_INTERVAL_S)
             if self._state != self._look():
                 self.read_again()
 

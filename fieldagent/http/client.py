@@ -161,7 +161,7 @@ class KeptConnections:
         now = connection.idle_since = trio.current_time()
         self._idle.setdefault(server, []).append(connection)
         for other, waiting in [*self._idle.items()]:
-            while waiting and now - waiting[0].idle_since > IDLE:
+            while waiting and now - waiting[0].idle_since > IDLE_TIMEOUT_S:
                 waiting.pop(0).drop()
             if not waiting:
                 del self._idle[other]
@@ -174,7 +174,7 @@ class KeptConnections:
         self._idle.clear()
 
 
-IDLE = 30.0
+IDLE_TIMEOUT_S = 30.0
 """Seconds for which an unused connection is kept."""
 _REST_MOST, _REST_WAIT = 65_536, 1.0
 """Maximum bytes and seconds to read the unwanted rest of an answer, to keep its connection."""

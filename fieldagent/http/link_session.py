@@ -34,14 +34,14 @@ from fieldagent.wire.link import (
 
 log = logging.getLogger(__name__)
 
-ANSWER_WITHIN = 30.0
+ANSWER_TIMEOUT_S = 30.0
 """Seconds within which a message must be acknowledged, and the peer's hello must arrive."""
-SLOWEST = 1_000.0
+LINK_BYTES_PER_S_MIN = 1_000.0
 """Minimum bytes per second of a link. Messages in flight extend the deadline accordingly."""
 CROWD_BYTES = 16_384
 """Number of bytes in flight from which only urgent messages are added; the same applies if only one
 place is left."""
-GOODBYE = 2.0
+GOODBYE_TIMEOUT_S = 2.0
 """Seconds for the last frame."""
 LOOK_EVERY = 60.0
 
@@ -171,7 +171,7 @@ class LinkSession(Generic[Outgoing]):
 
     async def _part(self, ended: LinkEnd) -> None:
         if not ended.by_peer:
-            with trio.move_on_after(GOODBYE):
+            with trio.move_on_after(GOODBYE_TIMEOUT_S):
                 await self._socket.close(ended.code, ended.reason)
         items = [sent.item for sent in self._in_flight.values() if sent.item is not None]
         await self._post.returned(items, ended.reason)
@@ -195,16 +195,16 @@ class LinkSession(Generic[Outgoing]):
 
     async def _greet(self) -> int:
         """Exchange hellos, and return the features that both ends have."""
-        with trio.move_on_after(ANSWER_WITHIN):
+        with trio.move_on_after(ANSWER_TIMEOUT_S):
             await self._socket.send(self._link.hello())
             peer = self._link.receive(await self._socket.receive())
             assert isinstance(peer, LinkOpened)
-            self._peer_silence = 2 * peer.silence + ANSWER_WITHIN if peer.silence else inf
+            self._peer_silence = 2 * peer.silence + ANSWER_TIMEOUT_S if peer.silence else inf
             self._keepalive.begin(trio.current_time())
             await self._post.greeted(peer.journal)
             self._opened()
             return peer.features
-        raise _Silent(f"no hello within {ANSWER_WITHIN:g} s")
+        raise _Silent(f"no hello within {ANSWER_TIMEOUT_S:g} s")
 
     # Three tasks: one receives, one sends, one judges the link. Another one sends notes.
 
@@ -270,7 +270,7 @@ class LinkSession(Generic[Outgoing]):
 
     async def _send(self, item: Outgoing | None, number: int, message: bytes) -> None:
         waits = self._bytes() + len(message)
-        due = trio.current_time() + ANSWER_WITHIN + waits / SLOWEST
+        due = trio.current_time() + ANSWER_TIMEOUT_S + waits / LINK_BYTES_PER_S_MIN
         self._in_flight[number] = _InFlight(item, due)
         self._patience.deadline = min(self._patience.deadline, due)
         self._keepalive.said(trio.current_time(), awaits=True)

@@ -1,9 +1,9 @@
 """CPU limit of each caller: the seconds of this thread's CPU that their task steps take.
 
 Each caller has accounts with a share of a core. A caller that has spent more waits for its turn, in
-order of arrival, and gets 429 after `PATIENCE`. Others are not affected. A source (see `address`)
-has three accounts: its door (connections, TLS, first heads), its probes, and all other requests of
-anonymous callers. A valid credential has its own account, from any source.
+order of arrival, and gets 429 after `TURN_WAIT_MAX_S`. Others are not affected. A source (see
+`address`) has three accounts: its door (connections, TLS, first heads), its probes, and all other
+requests of anonymous callers. A valid credential has its own account, from any source.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fieldagent.system.price import charge_to, nobody, payer
 from fieldagent.system.rate import retry_after
 from fieldagent.system.sentence import sentence
 
-PATIENCE = 5.0
+TURN_WAIT_MAX_S = 5.0
 """Maximum seconds to wait for a turn."""
-LOOK_AGAIN = 0.25
+RECHECK_AFTER_S = 0.25
 """Seconds between two checks of a waiting caller. Each check is charged, too. A check exactly when
 the debt is paid would create the next debt, forever. A booked price may also be given back
 meanwhile."""
@@ -39,7 +39,7 @@ ACCOUNTS = 10_000
 """Number of accounts from which those without debt are dropped."""
 KNOWN = 4_096
 """Maximum number of recent valid credentials, 32 bytes each."""
-AT_LEAST = 0.000_1
+COST_MIN_S = 0.000_1
 """Seconds that each connection and turn costs, because the work of the kernel and the loop is in no
 step."""
 
@@ -93,11 +93,11 @@ class Tab:
         """Wait for a turn, in order of arrival. Raises Problem 429."""
         self.waiting += 1
         try:
-            with trio.move_on_after(PATIENCE):
+            with trio.move_on_after(TURN_WAIT_MAX_S):
                 async with self._line:
                     while self.owes():
-                        await trio.sleep(LOOK_AGAIN)
-                    self.spend(AT_LEAST)
+                        await trio.sleep(RECHECK_AFTER_S)
+                    self.spend(COST_MIN_S)
                     return
         finally:
             self.waiting -= 1
@@ -287,7 +287,7 @@ class PacedVisit(Visit):
         """Seconds that the door has paid for this connection."""
         self._task: trio.lowlevel.Task | None = None
         if door is not None:
-            self.spend(AT_LEAST)
+            self.spend(COST_MIN_S)
 
     def begin(self) -> None:
         self._task = trio.lowlevel.current_task()

@@ -84,7 +84,7 @@ class Route(NamedTuple):
 
 BODIES = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
 """Maximum bytes of a body, by method."""
-NO_BODY = 1_024
+OTHER_BODY_MAX_BYTES = 1_024
 """Maximum bytes of a body for all other methods, where it has no meaning (RFC 9110 9.3)."""
 
 UNREADABLE = "/…"
@@ -143,7 +143,7 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
         except Exception as error:
             error.add_note(f"{method} {route.pattern}")
             raise
-        body = BODIES.get(method, NO_BODY) if route.body is None else route.body
+        body = BODIES.get(method, OTHER_BODY_MAX_BYTES) if route.body is None else route.body
         handler = partial(route.handler, **names, **arguments)
         return Admission(handler, body, route.takes, arguments.get("caller"), route.pattern)
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}
@@ -159,7 +159,7 @@ def _options(allowed: Iterable[str]) -> Admission:
     async def tell(request: Request) -> Response:
         return answer
 
-    return Admission(tell, NO_BODY)
+    return Admission(tell, OTHER_BODY_MAX_BYTES)
 
 
 def _known_part(patterns: Iterable[tuple[str, ...]], path: tuple[str, ...]) -> str:

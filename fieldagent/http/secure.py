@@ -17,7 +17,7 @@ from trio.lowlevel import wait_readable, wait_writable
 
 RECORD_MAX = 16_384
 """Maximum plain bytes of one TLS record (RFC 8446 5.1)."""
-_HEAD = 5
+_HEAD_BYTES = 5
 """Bytes of a record's head: type, version and, in the last two, the length of the rest."""
 
 
@@ -109,7 +109,7 @@ class SecureSocket:
         """Pass on the received part of one record. Returns True if the record is complete. Raises
         OSError.
         """
-        data = self._peer.recv(self._rest or _HEAD - len(self._head))
+        data = self._peer.recv(self._rest or _HEAD_BYTES - len(self._head))
         if data:
             self._arrived.write(data)
         else:
@@ -118,7 +118,7 @@ class SecureSocket:
             self._rest -= len(data)
         else:
             self._head += data
-            if len(self._head) == _HEAD:
+            if len(self._head) == _HEAD_BYTES:
                 self._rest, self._head = int.from_bytes(self._head[3:]), b""
         return not data or not (self._rest or self._head)
 

@@ -133,7 +133,7 @@ _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 CROWD = 8
 """Number of connections up to which a source is like any other when one must end."""
-LOOK_EVERY = 60.0
+CHECK_INTERVAL_S = 60.0
 """Seconds between two checks for callers that have gone."""
 
 _PHASES = {Wait.IDLE: Phase.IDLE, Wait.HEAD: Phase.HEAD}
@@ -227,7 +227,7 @@ class _Server:
         not occupy one place per attempt, because a request may take hours.
         """
         while True:
-            await trio.sleep_until(waits.beat_after(LOOK_EVERY))
+            await trio.sleep_until(waits.beat_after(CHECK_INTERVAL_S))
             for connection in self._all:
                 connection.peer.look_for()
 

@@ -9,7 +9,7 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-KEEP_ALIVE = 15.0
+KEEP_ALIVE_INTERVAL_S = 15.0
 """Seconds of silence after which a comment shows that the stream is alive."""
 LISTENING = b": listening\n\n"
 ALIVE = b": alive\n\n"
@@ -25,7 +25,7 @@ class StreamAsked(NamedTuple):
     topics: frozenset[str]
     last: str = ""
     """Id of the last received event, or empty."""
-    quiet: float = KEEP_ALIVE
+    quiet: float = KEEP_ALIVE_INTERVAL_S
     """Maximum seconds without an event until a sign of life."""
     alive: bytes = ALIVE
     """Bytes of the sign of life."""

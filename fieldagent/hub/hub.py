@@ -96,9 +96,9 @@ CONNECTIONS_OF_ONE = 256
 BODIES = 67_108_864
 """Total bytes of bodies at the same time."""
 
-HOUSEKEEPING = 300.0
+HOUSEKEEPING_INTERVAL_S = 300.0
 """Seconds between two rounds of housekeeping while there are writes."""
-AT_REST = 3600.0
+IDLE_HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two rounds of housekeeping without writes."""
 
 SYNTHETIC_PART = "synthetic items"
@@ -619,8 +619,8 @@ async def _keep_house(hub: Hub) -> None:
         asks = True
         with told_once():
             asks = await hub.store.read(slices.may_lack)
-        again = HOUSEKEEPING if asks else AT_REST
-        await idle.until_due(written, again, beat=HOUSEKEEPING, net=again)
+        again = HOUSEKEEPING_INTERVAL_S if asks else IDLE_HOUSEKEEPING_INTERVAL_S
+        await idle.until_due(written, again, beat=HOUSEKEEPING_INTERVAL_S, net=again)
 
 
 async def _forget(hub: Hub) -> None:

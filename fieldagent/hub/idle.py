@@ -8,9 +8,9 @@ import trio
 
 from fieldagent.system import waits
 
-BEAT = 5.0
+BUSY_INTERVAL_S = 5.0
 """Seconds between two rounds while others write constantly, and so the largest delay."""
-NET = 60.0
+ROUND_INTERVAL_MAX_S = 60.0
 """Seconds after which a round runs in any case. A clock may be set, a machine may sleep, and a
 process may die before it announces its write."""
 
@@ -30,7 +30,7 @@ async def until_due(
     wait at once.
     """
     began = trio.current_time()
-    with waits.move_on_after(min(seconds, NET if net is None else net)):
+    with waits.move_on_after(min(seconds, ROUND_INTERVAL_MAX_S if net is None else net)):
         await written.wait()
-    with trio.move_on_at(began + (BEAT if beat is None else beat)):
+    with trio.move_on_at(began + (BUSY_INTERVAL_S if beat is None else beat)):
         await (trio.Event() if news is None else news).wait()

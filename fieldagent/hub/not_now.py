@@ -14,11 +14,11 @@ from fieldagent.http.problem import Problem
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence
 
-RETRY_AFTER = 5
+RETRY_AFTER_S = 5
 """Seconds. The store tries to reach its database more often than that."""
 REASON = sentence("the hub cannot use its database now; see its log")
 
-_AGAIN = (("Retry-After", str(RETRY_AFTER)),)
+_AGAIN = (("Retry-After", str(RETRY_AFTER_S)),)
 
 
 def not_now(reason: str = REASON) -> Problem:
@@ -27,7 +27,7 @@ def not_now(reason: str = REASON) -> Problem:
     """
     return Problem(
         503,
-        sentence("{reason}; try again in {seconds} s", reason=reason, seconds=RETRY_AFTER),
+        sentence("{reason}; try again in {seconds} s", reason=reason, seconds=RETRY_AFTER_S),
         headers=_AGAIN,
     )
 

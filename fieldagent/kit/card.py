@@ -30,9 +30,9 @@ NAMES = (card_format.NAME, f"{card_format.NAME}.txt")
 """Names of the file. Windows' Notepad adds the second ending, and hides it."""
 KEPT = Path("etc/fieldagent") / card_format.NAME
 RESULT = "kit-result.txt"
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 """Seconds within which everything must work."""
-LOOK = 10.0
+CHECK_INTERVAL_S = 10.0
 """Seconds between two checks, because a slow board is busy at a start."""
 
 
@@ -156,9 +156,9 @@ def check(root: Path) -> None:
     """Check the results of the start, and write them to the card if they have changed. Raises
     OSError.
     """
-    said, until = kept(root), time.monotonic() + PATIENCE
+    said, until = kept(root), time.monotonic() + TIMEOUT_S
     while any((reasons := findings(said, root)).values()) and time.monotonic() < until:
-        time.sleep(LOOK)
+        time.sleep(CHECK_INTERVAL_S)
     wrong = ""
     if waiting := _waiting(root):
         try:

@@ -13,7 +13,7 @@ from fieldagent.agent.channels.recognition import (
 from fieldagent.wire import nmea
 
 NAME = "gnss"
-ONCE_A_SECOND = 1.3
+SENTENCE_TIMEOUT_S = 1.3
 """Seconds within which a receiver sends something."""
 TELL_MAX = 2.0
 
@@ -42,7 +42,7 @@ RECOGNITIONS = [
         lambda: b"",
         lambda said: bool(nmea.sentences(said)),
         tell,
-        patience=ONCE_A_SECOND,
+        patience=SENTENCE_TIMEOUT_S,
     )
     for turn, baud in ((0, 9_600), (9, 38_400), (10, 4_800))
 ]

@@ -20,11 +20,11 @@ from fieldagent.system.log_lines import complain
 
 AGENT = "fieldagent.service"
 OTHERS = ("fieldagent-track.service", "fieldagent-hub.service")
-ANSWERS = 10.0
+ANSWER_TIMEOUT_S = 10.0
 """Seconds within which a running agent answers."""
-SILENT = 120.0
+SILENCE_S = 120.0
 """Seconds without an answer after which the agent counts as not starting."""
-START = 600.0
+START_TIMEOUT_S = 600.0
 """Seconds within which a machine has started."""
 LOOK = 1.0
 BOOTS = 3
@@ -75,7 +75,7 @@ def wait_for_start() -> None:
     """
     wait = ["systemctl", "is-system-running", "--quiet", "--wait"]
     with suppress(subprocess.TimeoutExpired):
-        subprocess.run(wait, stdin=subprocess.DEVNULL, timeout=START)
+        subprocess.run(wait, stdin=subprocess.DEVNULL, timeout=START_TIMEOUT_S)
 
 
 def watched(wanted: Wanted, boots: int) -> str:
@@ -92,7 +92,7 @@ def watched(wanted: Wanted, boots: int) -> str:
         answered = answered or answer is not None
         why = _unfit(answer, wanted)
         waited = time.monotonic() - began
-        if not why or waited > 60 * wanted.minutes or (waited > SILENT and not answered):
+        if not why or waited > 60 * wanted.minutes or (waited > SILENCE_S and not answered):
             return why
         time.sleep(LOOK)
 
@@ -116,8 +116,8 @@ def status(settings: Path) -> dict[str, Any] | None:
     """Return the agent's status; None if no agent answers, or if it is not healthy."""
     port = load(settings).api_port
     try:
-        call(port, "GET", "/api/health", timeout=ANSWERS)
-        answer: dict[str, Any] = call(port, "GET", "/api/status", timeout=ANSWERS).body
+        call(port, "GET", "/api/health", timeout=ANSWER_TIMEOUT_S)
+        answer: dict[str, Any] = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body
     except CallFailed:
         return None
     return answer
@@ -128,7 +128,7 @@ def unsafe_to_stop(port: int) -> str:
     would be lost. Empty if it may be stopped, or if no agent answers.
     """
     try:
-        answer = call(port, "GET", "/api/status", timeout=ANSWERS).body
+        answer = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body
     except CallFailed:
         return ""
     # An older agent does not report the state of its disk.
@@ -143,13 +143,13 @@ def wait_until_safe_to_stop(port: int) -> None:
         if why != announced:
             complain(f"the agent is not stopped yet: {why}")
         announced = why
-        time.sleep(ANSWERS)
+        time.sleep(ANSWER_TIMEOUT_S)
 
 
 def working_channels(port: int) -> dict[str, str] | None:
     """Return the state of each channel that works now; None if no agent answers."""
     try:
-        channels = call(port, "GET", "/api/status", timeout=ANSWERS).body["channels"]
+        channels = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body["channels"]
     except CallFailed:
         return None
     return {name: each["state"] for name, each in channels.items() if each["state"] in WORKS}

@@ -23,11 +23,11 @@ from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import reason_of
 
-OLD = 3600.0
+AGE_MAX_S = 3600.0
 """Seconds after which the file is too old."""
 
 
-AGAIN_MAX = 3600.0
+CLOCK_MOVE_MAX_S = 3600.0
 """Seconds by which the clock may be moved, in all, after the first time within a boot."""
 
 
@@ -86,7 +86,7 @@ def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
             file.write(f"{first:.3f}")
     except FileExistsError:
         moves = first - float((folder / "set").read_text() or "nan")
-        if not abs(moves) <= AGAIN_MAX:
+        if not abs(moves) <= CLOCK_MOVE_MAX_S:
             raise NotTheTime(
                 "it was set in this boot already, and this would change it by"
                 f" {unix - now.wall:+.0f} s"
@@ -106,7 +106,7 @@ def _read(body: bytes, now: Reading) -> tuple[str, float]:
     if source not in RANKS:
         raise NotTheTime("no allowed source has reported the time")
     since = now.since_boot - at
-    if boot != now.boot or not 0 <= since <= OLD:
+    if boot != now.boot or not 0 <= since <= AGE_MAX_S:
         raise NotTheTime("the agent's time for the clock is old")
     if not EARLIEST <= unix <= LATEST:
         raise NotTheTime("the agent's time for the clock is not plausible")

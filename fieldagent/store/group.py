@@ -21,7 +21,7 @@ C = TypeVar("C")
 """Argument of an operation: a connection with an open transaction."""
 T = TypeVar("T")
 
-GATHER = 0.002
+GATHER_S = 0.002
 """Seconds that a commit waits for the callers of the one before."""
 
 
@@ -175,7 +175,7 @@ class GroupCommit(Generic[C]):
             await self._came.wait()
         if 1 <= len(self._orders) < self._enough:
             self._came = trio.Event()
-            with trio.move_on_after(GATHER):
+            with trio.move_on_after(GATHER_S):
                 await self._came.wait()
 
     async def _commit_all(self) -> None:

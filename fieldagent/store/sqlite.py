@@ -31,7 +31,7 @@ _OF_THE_DISK = (
     # A file system with errors is mounted read-only from then on.
     sqlite3.SQLITE_READONLY,
 )
-LOCKED = 5.0
+LOCKED_S = 5.0
 """Seconds that a writer waits for another program's transaction, which takes milliseconds."""
 
 
@@ -87,7 +87,7 @@ def connect(
     make_private_file(path)
     _close_alike(path)
     connection = sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, timeout=LOCKED
+        path, isolation_level=None, check_same_thread=False, timeout=LOCKED_S
     )
     try:
         connection.execute("PRAGMA locking_mode=NORMAL")
@@ -138,7 +138,7 @@ def _begin_log(connection: sqlite3.Connection) -> None:
     """Turn on WAL mode. Here SQLite does not wait for other programs, and two may start at the same
     time.
     """
-    deadline = time.monotonic() + LOCKED
+    deadline = time.monotonic() + LOCKED_S
     while True:
         try:
             ((mode,),) = connection.execute("PRAGMA journal_mode=WAL").fetchall()

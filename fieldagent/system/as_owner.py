@@ -28,7 +28,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 T = TypeVar("T")
 
-DEADLINE = 900.0
+DEADLINE_S = 900.0
 """Seconds within which a child must end; it may copy a long journal on a slow card."""
 GRACE = 5.0
 """Further seconds until a child that blocks its alarm is abandoned."""
@@ -60,7 +60,7 @@ def become_owner_of(folder: Path) -> None:
         _become(owner)
 
 
-def as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE) -> T:
+def as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE_S) -> T:
     """Return the result of `work`, run as the owner of `folder`. It must be JSON-serializable.
 
     Raises OSError, also for an OSError of `work`.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 EARLIEST = 1_767_225_600.0
 """Unix time of 1 January 2026, before the first release."""
-ROLLOVER = 1024 * 7 * 86_400.0
+ROLLOVER_S = 1024 * 7 * 86_400.0
 """Seconds after which the week number of GPS restarts at 0 (IS-GPS-200, 20.3.3.3.1.1). A receiver
 with the wrong cycle is wrong by this amount."""
-LATEST = EARLIEST + ROLLOVER
+LATEST = EARLIEST + ROLLOVER_S
 """17 August 2045."""

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-SLOT = 4096
+SLOT_BYTES = 4096
 """Bytes of each of a file's two slots: one page, which is written separately."""
 _SLOT_HEAD = struct.Struct(">QII")
 """Number of the write, bytes of the content, CRC of both and the content."""
-SLOT_MAX = SLOT - _SLOT_HEAD.size
+SLOT_MAX = SLOT_BYTES - _SLOT_HEAD.size
 
 
 def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") -> None:
@@ -80,9 +80,9 @@ def put_in_slots(path: Path, content: bytes) -> None:
     except FileNotFoundError:
         slots = b""
     newest = max((number for number, _ in _whole(slots)), default=-1)
-    slot, place = _slot(newest + 1, content), (newest + 1) % 2 * SLOT
-    if len(slots) != 2 * SLOT:
-        put_file(path, bytes(place) + slot + bytes(SLOT - place))
+    slot, place = _slot(newest + 1, content), (newest + 1) % 2 * SLOT_BYTES
+    if len(slots) != 2 * SLOT_BYTES:
+        put_file(path, bytes(place) + slot + bytes(SLOT_BYTES - place))
         return
     with path.open("r+b", buffering=0) as file:
         os.pwrite(file.fileno(), slot, place)
@@ -96,15 +96,15 @@ def read_slots(path: Path) -> bytes:
 
 def _slot(number: int, content: bytes) -> bytes:
     check = crc32(content, crc32(_SLOT_HEAD.pack(number, len(content), 0)))
-    return (_SLOT_HEAD.pack(number, len(content), check) + content).ljust(SLOT, b"\0")
+    return (_SLOT_HEAD.pack(number, len(content), check) + content).ljust(SLOT_BYTES, b"\0")
 
 
 def _whole(slots: bytes) -> list[tuple[int, bytes]]:
     """Return the complete slots, with their numbers."""
     entries = []
-    for begin in (0, SLOT):
-        slot = slots[begin : begin + SLOT]
-        if len(slot) == SLOT:
+    for begin in (0, SLOT_BYTES):
+        slot = slots[begin : begin + SLOT_BYTES]
+        if len(slot) == SLOT_BYTES:
             number, size, _ = _SLOT_HEAD.unpack_from(slot)
             content = slot[_SLOT_HEAD.size :][:size]
             if slot == _slot(number, content):

@@ -21,19 +21,19 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 
-SET = 0.5
+CLOCK_SET_FROM_S = 0.5
 """Seconds from which a change of the clock counts as set; a smaller change is a slow correction."""
-STRANGE = 60.0
+CLOCK_WARN_FROM_S = 60.0
 """Seconds from which someone should look at a set clock: at each start it moves by a second or two,
 because a clock chip has whole seconds."""
-KEEP_EVERY = 60.0
+SAVE_INTERVAL_S = 60.0
 """Seconds between two writes of the stored value."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 HARDWARE_CLOCK = Path("/sys/class/rtc/rtc0/hctosys")
 """Contains 1 if the system took its time at boot from a clock with a battery."""
 _UNSYNCHRONISED = 5
 """Result of adjtimex(2) until the clock is set by the network or a receiver."""
-ASK_EVERY = 5.0
+CLOCK_CACHE_S = 5.0
 """Seconds for which the kernel's state of the clock is cached. After a change of the clock, it is
 read again."""
 FAR = 30.0
@@ -101,8 +101,8 @@ class MachineClocks:
 
     def __call__(self) -> Reading:
         wall, since_boot = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
-        was_set = abs(wall - since_boot - self._ahead) >= SET
-        if was_set or since_boot - self._asked >= ASK_EVERY:
+        was_set = abs(wall - since_boot - self._ahead) >= CLOCK_SET_FROM_S
+        if was_set or since_boot - self._asked >= CLOCK_CACHE_S:
             self._ahead, self._asked = wall - since_boot, since_boot
             self._source = self._ask() if EARLIEST <= wall <= LATEST else ""
         return Reading(self._boot, since_boot, wall, self._source)
@@ -174,7 +174,7 @@ class LivedTime:
     def due(self) -> Base | None:
         """Return the state to store, or None if it is not due yet."""
         base = self.base()
-        if self._kept is not None and base.since_boot - self._kept < KEEP_EVERY:
+        if self._kept is not None and base.since_boot - self._kept < SAVE_INTERVAL_S:
             return None
         return base
 
@@ -224,10 +224,10 @@ class LivedTime:
             source = next(filter(self._told.__contains__, RANKS), "")
         if not seen.source and source:
             offset = self._told[source]
-        if abs(offset - self._offset) >= SET:
+        if abs(offset - self._offset) >= CLOCK_SET_FROM_S:
             moved = abs(offset - self._offset)
             log.log(
-                logging.WARNING if moved >= STRANGE else logging.INFO,
+                logging.WARNING if moved >= CLOCK_WARN_FROM_S else logging.INFO,
                 "dates change by %+.0f s, because %s; nothing expires because of this",
                 offset - self._offset,
                 f"clock source: {source}" if source in self._told else "the clock was set",

@@ -11,9 +11,9 @@ import signal
 
 import trio
 
-GRACE = 5.0
+GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL, and from there until the wait ends."""
-POLL = 0.05
+POLL_INTERVAL_S = 0.05
 """Seconds between two checks of a group. There is no notification of its last process's end."""
 
 
@@ -23,12 +23,12 @@ async def end_group(process: trio.Process) -> bool:
     """
     with trio.CancelScope(shield=True):
         _signal_group(process, signal.SIGTERM)
-        with trio.move_on_after(GRACE):
+        with trio.move_on_after(GRACE_S):
             await process.wait()
             while _signal_group(process, 0):
-                await trio.sleep(POLL)
+                await trio.sleep(POLL_INTERVAL_S)
         _signal_group(process, signal.SIGKILL)
-        with trio.move_on_after(GRACE):
+        with trio.move_on_after(GRACE_S):
             await process.wait()
     return process.returncode is not None
 

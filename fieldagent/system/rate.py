@@ -11,7 +11,7 @@ from math import inf
 
 from fieldagent.system.lazy_dataclass import dataclass
 
-EVERY = 60.0
+LOG_INTERVAL_S = 60.0
 """Seconds between two lines about the same event."""
 
 
@@ -28,7 +28,7 @@ class Seldom:
         else 0.
         """
         self._since += 1
-        if self._clock() - self._told < EVERY:
+        if self._clock() - self._told < LOG_INTERVAL_S:
             return 0
         self._told = self._clock()
         count, self._since = self._since, 0

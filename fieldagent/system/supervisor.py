@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)
 """Seconds before a part restarts, by the number of failures in a row. The last value repeats."""
-STEADY = 300.0
+STABLE_AFTER_S = 300.0
 """Seconds without a fault after which a part has recovered."""
-DOWN_AFTER = 120.0
+DOWN_AFTER_S = 120.0
 """Seconds from the first to the last fault in a row from which a part counts as down."""
 TEXT_MAX = 200
 """Maximum characters of an exception's text that are kept."""
@@ -50,8 +50,8 @@ class PartFault:
 
     def is_down(self, now: float) -> bool:
         """Return True if the part does not recover."""
-        steady = now - self.last >= STEADY
-        return bool(self.in_a_row) and not steady and self.last - self.first >= DOWN_AFTER
+        steady = now - self.last >= STABLE_AFTER_S
+        return bool(self.in_a_row) and not steady and self.last - self.first >= DOWN_AFTER_S
 
 
 class Supervisor:
@@ -122,7 +122,7 @@ class Supervisor:
 
     def _count_in_a_row(self, fault: PartFault) -> None:
         now = trio.current_time()
-        if not fault.in_a_row or now - fault.last >= STEADY:
+        if not fault.in_a_row or now - fault.last >= STABLE_AFTER_S:
             fault.in_a_row, fault.first = 0, now
         fault.in_a_row += 1
         fault.last = now

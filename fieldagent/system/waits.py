@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-STOP_GRACE = 5.0
+STOP_GRACE_S = 5.0
 """Seconds for work that may finish; systemd waits longer."""
-BEAT = 60.0
+BEAT_INTERVAL_S = 60.0
 """Seconds of the beat. Work that is not urgent runs on the beat, all at once, so that an idle kit
 wakes up only once for it."""
 
@@ -28,7 +28,7 @@ def beat_after(seconds: float) -> float:
     beat away. A length below one beat is not rounded.
     """
     at = trio.current_time() + seconds
-    return at if seconds < BEAT else BEAT * round(at / BEAT)
+    return at if seconds < BEAT_INTERVAL_S else BEAT_INTERVAL_S * round(at / BEAT_INTERVAL_S)
 
 
 def next_tick(every: float) -> float:
@@ -55,7 +55,7 @@ async def let_finish(work: Callable[[], Awaitable[None]]) -> None:
                 try:
                     await trio.sleep_forever()
                 finally:
-                    scope.deadline = trio.current_time() + STOP_GRACE
+                    scope.deadline = trio.current_time() + STOP_GRACE_S
 
             nursery.start_soon(begin_to_count)
             await work()

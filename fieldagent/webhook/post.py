@@ -17,7 +17,7 @@ from fieldagent.webhook.signature import headers
 
 REMEDY = "correct webhook-address and restart the agent"
 
-DEADLINE = 20.0
+DEADLINE_S = 20.0
 """Seconds for one attempt; the specification recommends 15 to 30."""
 
 
@@ -27,7 +27,7 @@ async def post(
     *,
     secrets: Sequence[str] = (),
     clock: Callable[[], float],
-    deadline: float = DEADLINE,
+    deadline: float = DEADLINE_S,
     ssl_context: ssl.SSLContext | None = None,
     extra: tuple[tuple[str, str], ...] = (),
     open_stream: Opener = trio.open_tcp_stream,

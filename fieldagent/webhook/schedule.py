@@ -37,7 +37,7 @@ JITTER = 0.2
 """Maximum share of the delay that is added at random, so that many kits do not call at the same
 time."""
 
-RETRY_AFTER_MAX = 24 * HOUR
+RETRY_AFTER_MAX_S = 24 * HOUR
 """Maximum seconds that another side may make us wait."""
 
 LONGEST = SCHEDULE[-1] * (1 + JITTER)
@@ -53,7 +53,7 @@ def delay(
     """
     if attempts >= len(schedule):
         return None
-    return max(schedule[attempts] * (1 + JITTER * chance), min(retry_after, RETRY_AFTER_MAX))
+    return max(schedule[attempts] * (1 + JITTER * chance), min(retry_after, RETRY_AFTER_MAX_S))
 
 
 def wait(not_before: float, now: float) -> float:

@@ -16,7 +16,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 PLAIN, DEFLATED = b"\0", b"\1"
 PART_MIN = 8
 """Minimum characters of a truncated line. A shorter rest of a line is left out."""
-TEXT_MAX = 65_536
+TEXT_MAX_BYTES = 65_536
 """Maximum bytes of a decompressed answer."""
 
 
@@ -68,7 +68,7 @@ def unpack(body: bytes) -> str:
         raise RemoteProtocolError("the text of an answer has an unknown format")
     reader = zlib.decompressobj(wbits=-15)
     try:
-        plain = reader.decompress(rest, TEXT_MAX)
+        plain = reader.decompress(rest, TEXT_MAX_BYTES)
     except zlib.error as error:
         raise RemoteProtocolError(f"the text of an answer is damaged: {error}") from None
     if not reader.eof:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fieldagent.wire.errors import RemoteProtocolError
 
 DELIMITER = b"\x00"
-_RUN = 254
+_RUN_BYTES = 254
 """Maximum bytes after one length byte."""
 
 
@@ -21,9 +21,9 @@ def encode(frame: bytes) -> bytes:
     """
     coded = bytearray()
     for part in frame.split(DELIMITER):
-        while len(part) >= _RUN:
-            coded += b"\xff" + part[:_RUN]
-            part = part[_RUN:]
+        while len(part) >= _RUN_BYTES:
+            coded += b"\xff" + part[:_RUN_BYTES]
+            part = part[_RUN_BYTES:]
         coded.append(len(part) + 1)
         coded += part
     return bytes(coded)
@@ -40,7 +40,7 @@ def decode(coded: bytes) -> bytes:
             raise RemoteProtocolError("a COBS frame that is cut short")
         frame += run
         at += length
-        if length <= _RUN and at < len(coded):
+        if length <= _RUN_BYTES and at < len(coded):
             frame.append(0)
     return bytes(frame)
 

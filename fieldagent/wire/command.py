@@ -20,7 +20,7 @@ from fieldagent.wire.minisign_text import SignatureParts
 from fieldagent.wire.signed_delta import DIGEST_BYTES
 
 ARGUMENTS_MAX = 8
-ARGUMENT_MAX = 2_000
+ARGUMENT_MAX_BYTES = 2_000
 """Maximum bytes of a byte string, or characters of a text."""
 ANSWER_BYTES, ANSWER_BYTES_MAX = 200, 1_500
 """Default and maximum size in bytes of an answer whose size can be requested."""
@@ -384,7 +384,7 @@ def read_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
 
 def _is_argument(value: Any) -> bool:
     if isinstance(value, str | bytes):
-        return len(value) <= ARGUMENT_MAX
+        return len(value) <= ARGUMENT_MAX_BYTES
     return is_int(value) and in_range(value)
 
 

@@ -16,7 +16,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 VERSION = 1
 PORT = 10800
 """Usual port."""
-MESSAGE_MAX = 4_096
+MESSAGE_MAX_BYTES = 4_096
 """Maximum bytes of a message's elements. The largest MO message of any modem, 1960 bytes, fits."""
 
 _HEAD = struct.Struct(">BH")
@@ -104,9 +104,9 @@ def take_message(buffer: bytearray) -> bytes | None:
     if len(buffer) < _HEAD.size:
         return None
     _, length = _HEAD.unpack_from(buffer)
-    if length > MESSAGE_MAX:
+    if length > MESSAGE_MAX_BYTES:
         raise RemoteProtocolError(
-            f"a message of {length} bytes; at most {MESSAGE_MAX} are accepted"
+            f"a message of {length} bytes; at most {MESSAGE_MAX_BYTES} are accepted"
         )
     end = _HEAD.size + length
     if len(buffer) < end:

@@ -14,13 +14,13 @@ from fieldagent.wire.envelope import Entry, Fragment, decode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 COUNT_MAX = 255
-ASK_AFTER = 600.0
+ASK_AFTER_S = 600.0
 """Seconds without a further fragment after which the missing ones are requested."""
 ASK_RARER = 4
 """Factor of the silence before the next request."""
-ASK_LAST = 2 * 86_400.0
+ASK_UNTIL_S = 2 * 86_400.0
 """Seconds of silence after which requests stop."""
-OVERHEAD = 18
+OVERHEAD_BYTES = 18
 """Maximum bytes that an envelope adds to one part, without its tag."""
 _SUM_BYTES = 4
 
@@ -29,7 +29,7 @@ def split(envelope: bytes, capacity: int) -> list[Fragment]:
     """Split an envelope into parts that each fit into an envelope of `capacity` bytes. A CRC-32
     protects the whole.
     """
-    size = capacity - OVERHEAD
+    size = capacity - OVERHEAD_BYTES
     count = -(-len(guarded(envelope)) // size)
     if size < 1 or count > COUNT_MAX:
         raise LocalProtocolError(f"{len(envelope)} bytes need more than {COUNT_MAX} fragments")

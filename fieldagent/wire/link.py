@@ -29,7 +29,7 @@ HEAD = 5
 """Longest head in bytes of one of several bodies."""
 BODY_BYTES = 102_400
 """Minimum body size in bytes that every end accepts."""
-OVERHEAD = 16
+OVERHEAD_BYTES = 16
 """Maximum bytes that a message adds to its body: array, kind, number and the body's own head. Each
 of several bodies counts with its head."""
 WINDOW = 4

@@ -27,7 +27,7 @@ WINDOW = 4
 """Maximum number of unacknowledged numbered frames."""
 FRAME_BYTES = 512
 """Maximum bytes of a coded frame."""
-RETRY = 1.0
+RETRY_S = 1.0
 """Seconds after which an unacknowledged frame is sent again."""
 TRIES = 3
 """Number of transmissions after which the link is down."""
@@ -170,7 +170,7 @@ class NodeLink:
         self._output += bytes(2)
         self._tries = 1
         self._greet(ANSWER_WANTED)
-        self.deadline = now + RETRY
+        self.deadline = now + RETRY_S
 
     @property
     def free(self) -> int:
@@ -215,7 +215,7 @@ class NodeLink:
             self._events.append(Down())
             return
         self._tries += 1
-        self.deadline = now + RETRY
+        self.deadline = now + RETRY_S
         if self.peer is None or not self._unacknowledged:
             self._greet(ANSWER_WANTED)
         for sequence, content in self._unacknowledged if self.peer else ():
@@ -225,7 +225,7 @@ class NodeLink:
         """Wait for an answer to the last frame, or for any frame of the peer."""
         self._tries, self.deadline = 0, now + self._quiet
         if self._unacknowledged:
-            self._tries, self.deadline = 1, now + RETRY
+            self._tries, self.deadline = 1, now + RETRY_S
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Process bytes of the line, for `next_event`. Damage is an event, too, and never an

@@ -21,7 +21,7 @@ from fieldagent.wire.envelope import (
 DOWN, UP = "DOWN", "UP"
 """Directions: from the hub to a kit, and back. Each has its own key, so that a parcel cannot be
 reflected."""
-BODY_MAX = 1200
+BODY_MAX_BYTES = 1200
 """Maximum bytes of a parcel that can be sent by radio."""
 
 

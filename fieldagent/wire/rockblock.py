@@ -27,9 +27,9 @@ owIDAQAB
 -----END PUBLIC KEY-----"""
 )
 """Public key of their signatures, as published."""
-YOUNGEST = 300.0
+CLOCK_AHEAD_MAX_S = 300.0
 """Maximum seconds that their clock may be ahead of ours."""
-OLDEST = 7 * 86_400.0
+AGE_MAX_S = 7 * 86_400.0
 """Seconds for which a message is delivered again."""
 BOUND = ("imei", "momsn", "data")
 """Members that must be equal in token and form. Else a token could authenticate any form."""
@@ -63,7 +63,7 @@ def read_mobile_originated(signed: Mapping[str, Any], *, now: float) -> RockBloc
         data = text.encode()
         faults.append("data is not hexadecimal")
     issued = signed.get("iat")
-    if not isinstance(issued, int) or not now - OLDEST <= issued <= now + YOUNGEST:
+    if not isinstance(issued, int) or not now - AGE_MAX_S <= issued <= now + CLOCK_AHEAD_MAX_S:
         faults.append(f"the token has another time ({str(issued)[:20]}): check the hub's clock")
     return RockBlockMo(imei, data, tuple(faults))
 

@@ -14,7 +14,11 @@ import trio
 from trio.testing import MockClock
 
 from fieldagent.agent.agent import assembled
-from fieldagent.agent.channels.condition_news import AT_LATEST, EVERY, ConditionNews
+from fieldagent.agent.channels.condition_news import (
+    REPORT_INTERVAL_MAX_S,
+    REPORT_INTERVAL_MIN_S,
+    ConditionNews,
+)
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.agent.commands import acts
@@ -260,20 +264,20 @@ async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
-        await trio.sleep(EVERY / 2)
+        await trio.sleep(REPORT_INTERVAL_MIN_S / 2)
         assert [at for at, _ in reports] == [0]
         # Changes within the tolerance are not news.
         conditions.append(
             replace(conditions[-1], status=STATUS._replace(disk_used=64, uptime=9_000))
         )
-        await trio.sleep(3 * EVERY)
+        await trio.sleep(3 * REPORT_INTERVAL_MIN_S)
         assert len(reports) == 1
         conditions.append(replace(conditions[-1], throttled=UNDER_VOLTAGE))
-        await trio.sleep(EVERY / 4)
+        await trio.sleep(REPORT_INTERVAL_MIN_S / 4)
         assert len(reports) == 1, "not before the hour is over"
-        await trio.sleep(EVERY)
-        assert reports[1] == (4 * EVERY, replace(conditions[-1], signals={}))
-        await trio.sleep(AT_LATEST + EVERY)
+        await trio.sleep(REPORT_INTERVAL_MIN_S)
+        assert reports[1] == (4 * REPORT_INTERVAL_MIN_S, replace(conditions[-1], signals={}))
+        await trio.sleep(REPORT_INTERVAL_MAX_S + REPORT_INTERVAL_MIN_S)
         assert len(reports) == 3, "the hours of its signal are others"
         nursery.cancel_scope.cancel()
     notes.begin()
@@ -309,10 +313,10 @@ async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) ->
     news = ConditionNews(lambda: conditions[-1])
     assert news.news() == first.encode()
     conditions.append(replace(first, signals={"satellite": [*[None] * 22, 3, 4]}))
-    clock.jump(EVERY)
+    clock.jump(REPORT_INTERVAL_MIN_S)
     assert news.news() is None
     conditions.append(replace(conditions[-1], **other))
-    clock.jump(EVERY)
+    clock.jump(REPORT_INTERVAL_MIN_S)
     assert news.news() == conditions[-1].encode()
 
 
@@ -330,7 +334,7 @@ async def test_what_fails_in_it_ends_no_link(
     news = ConditionNews(look)
     assert news.news() is None and "cannot be sent" in caplog.text
     assert news.news() is None, "not before the hour is over"
-    clock.jump(EVERY)
+    clock.jump(REPORT_INTERVAL_MIN_S)
     assert news.news() == KitCondition(STATUS).encode()
 
 
@@ -363,7 +367,7 @@ async def test_the_start_after_a_reboot_is_known_to_be_by_the_command(
 ) -> None:
     """A command that was not carried out explains no start."""
     if fails:
-        monkeypatch.setattr(acts, "REBOOTED", 0.0)
+        monkeypatch.setattr(acts, "REBOOT_TIMEOUT_S", 0.0)
     async with at_work(tmp_path, ALL, "this") as kit:
         assert kit.agent.logbook is not None
         kit.agent.logbook.keep()

@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fieldagent.agent.events import LOOK_AFTER, Events
+from fieldagent.agent.events import CHECK_DELAY_S, Events
 from fieldagent.agent.journal.schema import EVENTS_KEPT
 from fieldagent.http.server_sent import LISTENING, StreamAsked
 from tests.kit import kit
@@ -189,5 +189,5 @@ async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
         assert looks == {21, 24, 28, 32}
         events.stir()
         await trio.sleep_until(39)
-        assert looks == {21, 24, 28, 32, 33 + LOOK_AFTER, 36}
+        assert looks == {21, 24, 28, 32, 33 + CHECK_DELAY_S, 36}
         nursery.cancel_scope.cancel()

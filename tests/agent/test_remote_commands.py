@@ -21,7 +21,7 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands import acts, reads, service
 from fieldagent.agent.commands.hands import Hands
 from fieldagent.agent.commands.recent_log import KEPT, RecentLog
-from fieldagent.agent.inbound.command_gate import NOT_PROVED, OLD
+from fieldagent.agent.inbound.command_gate import AGE_MAX_S, NOT_PROVED
 from fieldagent.agent.journal import commands, dead_letters, outbound, program_deltas
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
@@ -156,7 +156,7 @@ async def test_a_recording_is_refused_where_a_restored_card_has_forgotten_its_nu
 ) -> None:
     """By its number alone it would be accepted, but its age prevents that."""
     async with at_work(tmp_path) as kit:
-        await kit.hears(NOW - OLD - 60, "status")
+        await kit.hears(NOW - AGE_MAX_S - 60, "status")
         (answer,) = await kit.answered(1)
         assert answer.outcome is CommandOutcome.REFUSED and "5 days old" in told(answer)
 
@@ -457,7 +457,7 @@ async def test_a_delta_that_does_not_come_is_told_after_five_days(tmp_path: Path
         await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
         (known,) = commands.under_way(kit.journal)
         assert service._waits(kit.hands, known)
-        late = known._replace(came=known.came - OLD)
+        late = known._replace(came=known.came - AGE_MAX_S)
         assert not service._waits(kit.hands, late)
         answer = await service._carry_out(kit.hands, late)
         assert (answer.outcome, told(answer)) == (CommandOutcome.REFUSED, service.NOT_HERE)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fieldagent.kit.root_units import read_left, remove_left
-from fieldagent.kit.system_clock import OLD, set_clock
+from fieldagent.kit.system_clock import AGE_MAX_S, set_clock
 from fieldagent.system.clock_bounds import EARLIEST, LATEST
 from fieldagent.system.exit_codes import OK, REFUSED
 from fieldagent.system.lived_time import Reading
@@ -61,7 +61,7 @@ def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
         ({}, replace(IN_1970, source="hardware clock"), "the hardware clock has set it"),
         ({"boot": "another"}, IN_1970, "is old"),
         ({"sinceBoot": 501.0}, IN_1970, "is old"),
-        ({"sinceBoot": 499.0 - OLD}, IN_1970, "is old"),
+        ({"sinceBoot": 499.0 - AGE_MAX_S}, IN_1970, "is old"),
         ({"source": "ada"}, IN_1970, "no allowed source has reported"),
         ({"unix": EARLIEST - 1}, IN_1970, "is not plausible"),
         ({"unix": LATEST + 1}, IN_1970, "is not plausible"),

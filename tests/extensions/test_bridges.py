@@ -67,7 +67,7 @@ MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
 
 def shown() -> set[str]:
     """Return the event types that show a user's position, fresh or old, and that remove it."""
-    user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH + 1
+    user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH_S + 1
     old = outward.position(ADA, user, None, now, shared=True)
     last_position = ToldPosition(user, now, True)
     fresh = outward.position(ADA, user._replace(at=now), last_position, now, shared=True)

@@ -9,7 +9,7 @@ import pytest
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import FORM, Request, Response, json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import NO_BODY, Route, router
+from fieldagent.http.routes import OTHER_BODY_MAX_BYTES, Route, router
 from tests.http.serving import HOST, JSON, header, serving
 
 
@@ -58,7 +58,13 @@ SMALL = HEAD.replace(b"/greet", b"/small") + b"X-Name: Ada\r\n"
         (HEAD.replace(b"POST", b"PUT") + LONG + WAITING, 405),
         (SMALL + b"Content-Length: 11\r\n" + WAITING, 413),
         (SMALL.replace(JSON, b"") + b"Content-Length: 2\r\n" + WAITING, 415),
-        (b"GET / HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: %d\r\n" % (NO_BODY + 1), 413),
+        (
+            b"GET / HTTP/1.1\r\n"
+            + HOST
+            + JSON
+            + b"Content-Length: %d\r\n" % (OTHER_BODY_MAX_BYTES + 1),
+            413,
+        ),
     ],
 )
 async def test_who_is_refused_hears_it_before_a_byte_of_the_body(head: bytes, status: int) -> None:

@@ -20,7 +20,7 @@ from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.routes import router
-from fieldagent.http.server import LOOK_EVERY, serve
+from fieldagent.http.server import CHECK_INTERVAL_S, serve
 from tests.http.serving import (
     HOST,
     JSON,
@@ -204,7 +204,7 @@ async def test_who_has_left_holds_no_place_and_who_only_listens_does(
             await gone.stream.aclose()
         for listening in waiting[2:]:
             await listening.stream.send_eof()
-        await trio.sleep(3 * LOOK_EVERY)
+        await trio.sleep(3 * CHECK_INTERVAL_S)
         more = [await stack.enter_async_context(server.client()) for _ in range(2)]
         await crowd(more, GET)
         await gate.has_begun(6)

@@ -11,7 +11,7 @@ import trio.testing
 
 from fieldagent.http import pace
 from fieldagent.http.message import Request
-from fieldagent.http.pace import DOOR, KNOWN_CALLER, PATIENCE, STRANGER, CpuPace, Tab
+from fieldagent.http.pace import DOOR, KNOWN_CALLER, STRANGER, TURN_WAIT_MAX_S, CpuPace, Tab
 from fieldagent.http.problem import Problem
 
 
@@ -34,7 +34,7 @@ async def test_what_is_spent_at_once_is_free_and_then_a_share_of_a_core(
     assert account.owes() == pytest.approx(0.03 / STRANGER.core)
     begun = trio.current_time()
     await account.turn()
-    assert 0.0 <= trio.current_time() - begun - 0.03 / STRANGER.core <= pace.LOOK_AGAIN
+    assert 0.0 <= trio.current_time() - begun - 0.03 / STRANGER.core <= pace.RECHECK_AFTER_S
     await trio.sleep(3600)
     account.spend(STRANGER.burst - 0.001)
     assert account.may_go_on()
@@ -77,7 +77,7 @@ async def test_turns_are_first_come_first_served_and_end(clock: trio.testing.Moc
         for number in range(1, 5):
             nursery.start_soon(wait, number)
             await trio.testing.wait_all_tasks_blocked()
-    assert trio.current_time() == pytest.approx(PATIENCE, abs=0.1)
+    assert trio.current_time() == pytest.approx(TURN_WAIT_MAX_S, abs=0.1)
     assert order[:2] == [1, 2]
     assert sorted(order[2:]) == [-4, -3]
     assert account.waiting == 0

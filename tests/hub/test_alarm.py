@@ -12,12 +12,12 @@ from fieldagent.hub.access.caller import ANSWERING, ROLES
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.escalation import contacts, telling
 from fieldagent.hub.records import alarm
-from fieldagent.hub.records.lease import BACK, LEASE, Leases
+from fieldagent.hub.records.lease import CONSOLE_RETURN_S, LEASE_S, Leases
 from fieldagent.hub.store.contract import Db, Store
 from tests.hub.field import START, Field, field_of
 from tests.hub.test_sos_desk import HELP
 
-MOMENT = 2 * alarm.SOON
+MOMENT = 2 * alarm.FIRST_MESSAGE_DELAY_S
 DUTY = contacts.NewContact("Duty", "duty@example.org", after=600)
 LATER = partial(contacts.add, workspace=1, new=DUTY)
 
@@ -54,10 +54,10 @@ async def test_who_leaves_before_anybody_has_answered_is_nobody_any_more(store: 
         async with leases.console(1, 2):
             await alps.sends(1, HELP)
         # A page that reloads returns within that time.
-        assert await store.read(alarm.next_look) == alps.now + BACK
+        assert await store.read(alarm.next_look) == alps.now + CONSOLE_RETURN_S
         await store.commit(lambda db: alarm.look(db, alps.now))
         assert await events(alps) == ["raised"]
-        alps.now += BACK
+        alps.now += CONSOLE_RETURN_S
         for _ in range(2):
             await store.commit(lambda db: alarm.look(db, alps.now))
         assert await events(alps) == ["raised", "nobody reached"]
@@ -72,7 +72,7 @@ async def test_a_hub_process_that_died_has_no_consoles(store: Store, database: s
         dead = Leases(store, "dead", clock=alps.clock)
         async with dead.console(1, 2):
             await alps.sends(1, HELP)
-            alps.now += LEASE
+            alps.now += LEASE_S
             await store.commit(lambda db: alarm.look(db, alps.now))
             assert await events(alps) == ["raised", "nobody reached"]
 

@@ -15,7 +15,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in, kit_watch
-from fieldagent.hub.field.check_in import DAY, PATIENCE, Rule
+from fieldagent.hub.field.check_in import DAY, WARNING_TO_ALARM_S, Rule
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
@@ -89,7 +89,7 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         (warning,) = await look(alps)
         assert warning.startswith("Nothing heard from kit 1 since 2026-") and "45.9 7.6" in warning
         assert (await standing(alps))["state"] == "late"
-        alps.now += PATIENCE - 1
+        alps.now += WARNING_TO_ALARM_S - 1
         assert await look(alps) == []
         alps.now += 1
         (alarm,) = await look(alps)
@@ -148,7 +148,7 @@ async def test_any_item_is_a_check_in_also_a_late_one(store: Store) -> None:
         assert (await standing(alps))["due"] == START + 3000 + 3600
         alps.now += 3600
         assert len(await look(alps)) == 1
-        alps.now += PATIENCE
+        alps.now += WARNING_TO_ALARM_S
         assert len(await look(alps)) == 1
         # An earlier item is not a new sign of life.
         await alps.sends(1, Entry(1, Message("all well"), TIME))
@@ -168,7 +168,7 @@ async def test_it_ends_with_the_rule_and_rests_while_the_device_is_disabled(stor
         await store.commit(lambda db: directory.set_disabled(db, "device", 1, None, now=START))
         assert len(await look(alps)) == 1
         await store.commit(lambda db: check_in.end(db, 1, now=alps.now))
-        alps.now += 2 * PATIENCE
+        alps.now += 2 * WARNING_TO_ALARM_S
         assert (await look(alps), await standing(alps)) == ([], None)
 
 

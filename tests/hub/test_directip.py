@@ -19,13 +19,13 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import (
-    DEADLINE,
+    DEADLINE_S,
     DIRECTIP,
     DirectIp,
     receive,
     serve_directip,
 )
-from fieldagent.hub.operator.failures import FULL_PAUSE, Scope
+from fieldagent.hub.operator.failures import FULL_PAUSE_S, Scope
 from fieldagent.hub.settings import parse
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
@@ -103,7 +103,7 @@ async def test_a_full_queue_is_told() -> None:
             there.queue.put(b"x")
         failure = (await there.call()).failure
         assert failure is not None
-        assert failure.again == FULL_PAUSE
+        assert failure.again == FULL_PAUSE_S
 
 
 async def test_no_answer_and_a_cut_connection_are_doubtful(
@@ -114,7 +114,7 @@ async def test_no_answer_and_a_cut_connection_are_doubtful(
         assert (await there.call()).outcome is Outcome.DOUBTFUL
         there.side.faults.cut = 1
         assert (await there.call()).outcome is Outcome.DOUBTFUL
-        there.side.faults.late = DEADLINE - 1
+        there.side.faults.late = DEADLINE_S - 1
         assert (await there.call()).outcome is Outcome.SENT
 
 
@@ -293,7 +293,7 @@ async def test_idle_connections_do_not_keep_out_who_has_something_to_bring() -> 
     async with listening(store) as bring, AsyncExitStack() as stack:
         for _ in range(500):
             await stack.enter_async_context(await bring.connect())
-        with trio.fail_after(DEADLINE / 3):
+        with trio.fail_after(DEADLINE_S / 3):
             assert await bring(mo()) is True
 
 
@@ -302,7 +302,7 @@ async def test_a_crowd_of_strangers_keeps_no_gateway_out() -> None:
     async with listening(store, "127.0.0.8/30") as bring, AsyncExitStack() as stack:
         for _ in range(500):
             await stack.enter_async_context(await bring.connect("127.0.0.2"))
-        with trio.fail_after(DEADLINE / 3):
+        with trio.fail_after(DEADLINE_S / 3):
             assert await bring(mo(), "127.0.0.9") is True
 
 
@@ -310,7 +310,7 @@ async def test_who_says_nothing_is_left_after_a_while(clock: trio.testing.MockCl
     async with listening(Store()) as bring, await bring.connect() as stream:
         await stream.send_all(mo()[:-1])
         assert await stream.receive_some() == b""
-        assert trio.current_time() <= DEADLINE + 1
+        assert trio.current_time() <= DEADLINE_S + 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import calling_in, mobile_terminated
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
-from fieldagent.hub.operator.failures import FULL_PAUSE
+from fieldagent.hub.operator.failures import FULL_PAUSE_S
 from fieldagent.hub.records.forgetting import expire, forget
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message
@@ -35,7 +35,7 @@ from fieldagent.wire.envelope import (
     digest_of_slices,
     encode,
 )
-from fieldagent.wire.fragments import ASK_AFTER, join, split
+from fieldagent.wire.fragments import ASK_AFTER_S, join, split
 from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.outcome import Outcome
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of, read, said
@@ -325,7 +325,7 @@ async def test_a_long_queue_holds_up_no_other_device_and_keeps_its_order(store: 
         assert [imei for imei, _ in alps.sky.taken] == ["300000000000003"]
         await alps.satellite()
         assert len(alps.sky.calls) == 2
-        alps.now += FULL_PAUSE + 1
+        alps.now += FULL_PAUSE_S + 1
         await alps.satellite()
         assert alps.sky.taken[-1][1] == alps.sky.calls[0]
 
@@ -509,7 +509,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         first, *others = split(encode([large]), 300)
         for fragment in others:
             await alps.sends(2, Entry(9, fragment), bearer=Bearer.SATELLITE)
-        alps.now += ASK_AFTER + 1
+        alps.now += ASK_AFTER_S + 1
         for _ in range(2):
             await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
         await alps.satellite()
@@ -539,7 +539,7 @@ async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enou
         # For the request and one fragment.
         budget = sum(costs) + (1 + costs[1]) * enough
         await store.commit(lambda db: db.execute("UPDATE device SET credits_per_day = ?", budget))
-        alps.now += ASK_AFTER + 1
+        alps.now += ASK_AFTER_S + 1
         asked = await store.commit(lambda db: mobile_terminated.ask_for_fragments(db, alps.now))
         assert asked == enough
         none = Report(1 + len(others), frozenset(), digest_of_slices([]))

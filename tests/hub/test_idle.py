@@ -51,10 +51,15 @@ def clock() -> trio.testing.MockClock:
     ("seconds", "written", "news", "over"),
     [
         (17.0, None, None, 17.0),
-        (2.0, None, None, idle.BEAT),  # as it was when the hub checked every five seconds
-        (-1.0, None, None, idle.BEAT),
-        (NEVER, None, None, idle.NET),
-        (NEVER, 1.0, None, idle.BEAT),
+        (
+            2.0,
+            None,
+            None,
+            idle.BUSY_INTERVAL_S,
+        ),  # as it was when the hub checked every five seconds
+        (-1.0, None, None, idle.BUSY_INTERVAL_S),
+        (NEVER, None, None, idle.ROUND_INTERVAL_MAX_S),
+        (NEVER, 1.0, None, idle.BUSY_INTERVAL_S),
         (NEVER, 30.0, None, 30.0),
         (NEVER, 1.0, 2.0, 2.0),
         (NEVER, 30.0, 30.0, 30.0),
@@ -114,7 +119,7 @@ async def test_where_nothing_happens_it_looks_once_a_minute_and_writes_nothing(
         await trio.sleep(600)
         store.asked.clear()
         began = _written(database)
-        await trio.sleep(5 * idle.NET)
+        await trio.sleep(5 * idle.ROUND_INTERVAL_MAX_S)
         # Expiry, calls to operators, webhooks, contacts, messages to addresses, SMS to kits, the
         # log of incidents, and the watched facts of the kits.
         assert store.asked == {"reads": 5 * (7 + len(kit_watch.WATCHED))}
@@ -162,7 +167,7 @@ async def test_where_the_kernel_tells_nothing_it_says_so_once_and_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sqlite, "FileWrites", _refuse)
-    monkeypatch.setattr(sqlite, "POLL", 0.01)
+    monkeypatch.setattr(sqlite, "POLL_INTERVAL_S", 0.01)
     store = open_store(str(tmp_path / "hub.sqlite3"))
     with caplog.at_level(logging.WARNING):
         async with running(store):

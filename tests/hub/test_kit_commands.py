@@ -18,7 +18,7 @@ from fieldagent.hub.field.command_cost import cost
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.records import audit, commands
-from fieldagent.hub.records.commands import LIFE, GivenCommand
+from fieldagent.hub.records.commands import LIFETIME_S, GivenCommand
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import CommandAnswer, CommandOutcome
@@ -140,7 +140,7 @@ async def test_one_that_is_over_before_the_operator_takes_it_does_not_go(store: 
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, DIRECTIP[-5])]
         number = await give(alps, "satellite")
         assert await brought_by_satellite(alps) == []
-        alps.now += LIFE
+        alps.now += LIFETIME_S
         assert await state(alps, number) == "expired"
         assert await brought_by_satellite(alps) == []
 
@@ -159,13 +159,13 @@ async def test_without_credits_it_waits_for_the_next_day(store: Store) -> None:
 async def test_an_old_one_is_brought_no_more_and_numbers_never_fall(store: Store) -> None:
     async with field_of(store) as alps:
         number = await give(alps)
-        alps.now += LIFE
+        alps.now += LIFETIME_S
         assert await brought_by_satellite(alps) == await brought_by_link(alps) == []
         assert await state(alps, number) == "expired"
         # The hub's clock was set back, but its numbers were not.
         alps.now = START - 1_000
         assert await give(alps) == number + 1
-        await store.commit(lambda db: commands.forget(db, before=START + LIFE))
+        await store.commit(lambda db: commands.forget(db, before=START + LIFETIME_S))
         assert await give(alps) == number + 2
 
 

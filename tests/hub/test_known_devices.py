@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from fieldagent.http.message import Request
-from fieldagent.hub.access.known_devices import COOKIE, LASTS, MARKS_MAX, KnownDevices
+from fieldagent.hub.access.known_devices import COOKIE, COOKIE_LIFETIME_S, MARKS_MAX, KnownDevices
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from tests.postgres import new_database
@@ -211,7 +211,7 @@ async def test_what_a_cookie_says_is_signed(store: Store) -> None:
         for member in range(8, 20):
             many = cookie(member, many)
         assert [*devices.named_in(head(many))] == [*range(19, 19 - MARKS_MAX, -1)]
-        now[0] += LASTS + 1
+        now[0] += COOKIE_LIFETIME_S + 1
         assert devices.named_in(head(mine)) == {}
 
 

@@ -82,8 +82,8 @@ async def test_the_leases_of_a_process_that_is_silent_run_out(store: Store) -> N
         pytest.skip("a file is of one process, whose leases last as long as it")
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         await links_of_two(store, alps, nursery)
-        assert await linked(store, alps.now + lease.LEASE - 1) == 2
-        assert await linked(store, alps.now + lease.LEASE) == 0
+        assert await linked(store, alps.now + lease.LEASE_S - 1) == 2
+        assert await linked(store, alps.now + lease.LEASE_S) == 0
         nursery.cancel_scope.cancel()
 
 
@@ -94,7 +94,7 @@ async def test_a_process_says_for_all_of_its_links_that_it_lives(store: Store) -
         before = await store.read(lambda db: db.execute("SELECT * FROM lease ORDER BY device"))
         nursery.start_soon(leases.run)
         with trio.fail_after(PATIENCE):
-            while await linked(store, alps.now + lease.LEASE - 1) != 2:
+            while await linked(store, alps.now + lease.LEASE_S - 1) != 2:
                 await trio.sleep(0.01)
         after = await store.read(lambda db: db.execute("SELECT * FROM lease ORDER BY device"))
         assert before == after
@@ -108,7 +108,7 @@ async def test_a_link_that_ends_while_nothing_can_be_written_is_none_later(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception, when: str
 ) -> None:
     """Another link of the process continues and renews its lease."""
-    monkeypatch.setattr(lease, "LEASE", 0.03)
+    monkeypatch.setattr(lease, "LEASE_S", 0.03)
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         leases = Leases(store, "a", clock=alps.clock)
         nursery.start_soon(leases.run)
@@ -138,7 +138,7 @@ async def test_a_console_that_is_closed_while_nothing_can_be_written_is_none_lat
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     """No person is reached there: contacts with a delay get the message immediately."""
-    monkeypatch.setattr(lease, "LEASE", 0.03)
+    monkeypatch.setattr(lease, "LEASE_S", 0.03)
 
     async def refuse(operation: Any) -> Any:
         raise trouble
@@ -152,7 +152,7 @@ async def test_a_console_that_is_closed_while_nothing_can_be_written_is_none_lat
                 away.setattr(store, "commit", refuse)
         with trio.fail_after(PATIENCE):
             while await store.read(lambda db: alarm.reached_until(db, 1, "sos")) > (
-                alps.now + lease.BACK
+                alps.now + lease.CONSOLE_RETURN_S
             ):
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
@@ -163,7 +163,7 @@ async def test_what_a_process_left_whose_clock_was_ahead_is_no_link(
 ) -> None:
     if not store.shared:
         pytest.skip("a file is of one process")
-    monkeypatch.setattr(lease, "LEASE", 0.03)
+    monkeypatch.setattr(lease, "LEASE_S", 0.03)
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         ahead = alps.now + 86_400
 

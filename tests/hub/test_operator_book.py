@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.hub.operator.contract import Verdict
-from fieldagent.hub.records.operator_book import KEPT, OperatorBook
+from fieldagent.hub.records.operator_book import RETENTION_S, OperatorBook
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.wire.outcome import Outcome
@@ -26,7 +26,7 @@ async def test_what_is_learned_and_noted_stays(store: Store) -> None:
         await book.note("a")
         assert await book.has("a")
         assert not await OperatorBook(store, "another", alps.clock).has("a")
-        alps.now += KEPT + 1
+        alps.now += RETENTION_S + 1
         await book.note("b")
         assert not await book.has("a"), "forgotten, long after it could come again"
         assert await book.fetched() is None

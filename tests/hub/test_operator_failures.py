@@ -25,7 +25,7 @@ from fieldagent.hub.field import calling_in, operator_calls
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.operator.failures import (
-    HOURLY,
+    FIXED_CAUSE_RETRY_S,
     Failure,
     Scope,
     no_answer,
@@ -86,7 +86,7 @@ async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_
             ]
         assert words == [Said.SEEN], "not at each link that is opened"
         # When the operator works again, the message costs nothing.
-        alps.sky.verdicts, alps.now = [], alps.now + 2 * HOURLY
+        alps.sky.verdicts, alps.now = [], alps.now + 2 * FIXED_CAUSE_RETRY_S
         await alps.satellite()
         taken = [imei for imei, _ in alps.sky.taken].count("300000000000001")
         assert taken == (0 if failure else 1)
@@ -180,7 +180,7 @@ async def test_what_waits_behind_it_goes_by_or_is_told_the_same(
     "failure", [each for each in FAILURES if each.scope is not Scope.GATEWAY], ids=lambda f: f.code
 )
 def test_what_people_can_correct_is_tried_within_the_hour(failure: Failure) -> None:
-    assert 0 < failure.again <= HOURLY
+    assert 0 < failure.again <= FIXED_CAUSE_RETRY_S
     assert failure.text
 
 
@@ -198,16 +198,16 @@ async def test_an_account_raises_one_alarm_until_it_works(store: Store) -> None:
         (event,) = json.loads(post.delivery.body)["payloads"][0]["events"]
         assert (event["alarm"], "sos" in event, event["operator"]) == ("operator", False, True)
         assert "no credits left" in event["content"] and "kit " in event["content"]
-        alps.now += HOURLY * 2
+        alps.now += FIXED_CAUSE_RETRY_S * 2
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, unreachable("away"))] * 2
         await alps.satellite()
-        alps.now += HOURLY * 2
+        alps.now += FIXED_CAUSE_RETRY_S * 2
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, ROCKBLOCK[13])]
         await alps.satellite()
         assert len(alps.sky.taken) == 1
         events = await alps.rows("SELECT event FROM sos_event WHERE sos = ? ORDER BY id", alarm.id)
         assert events == [("raised",), ("nobody reached",), ("heard",)]
-        alps.now += HOURLY * 2
+        alps.now += FIXED_CAUSE_RETRY_S * 2
         await fails(alps, ROCKBLOCK[10])
         assert len(await alarms(alps)) == 2
 
@@ -375,10 +375,10 @@ async def test_an_answer_to_an_sos_is_tried_soon_whatever_failed(store: Store) -
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
         (incident,) = await alarms(alps)
         await alps.store.commit(lambda db: owe_word(db, incident, Said.SEEN, "Olga", "", alps.now))
-        account = Failure("10", Scope.ACCOUNT, "no credits", HOURLY)
+        account = Failure("10", Scope.ACCOUNT, "no credits", FIXED_CAUSE_RETRY_S)
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, account)] * 9
         for _ in range(5):
             calls = len(alps.sky.calls)
             await alps.satellite()
             assert len(alps.sky.calls) > calls
-            alps.now += calling_in.URGENT_AGAIN
+            alps.now += calling_in.URGENT_RETRY_MAX_S

@@ -97,7 +97,7 @@ async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) 
         await field.sends(ADA, Entry(1, Message("Hi"), int(START), to=DORA))
         first = await store.commit(lambda db: outward.claim(db, START, 4))
         assert await store.commit(lambda db: outward.claim(db, START + 1, 4)) == []
-        later = START + outward.CLAIM + 1
+        later = START + outward.CLAIM_S + 1
         second = await store.commit(lambda db: outward.claim(db, later, 4))
         assert first[0].message_id == second[0].message_id
         for each in (second[0], first[0]):

@@ -15,7 +15,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Parcel
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of
 from fieldagent.wire.kit_note import Earshot
-from fieldagent.wire.parcel import BODY_MAX, DOWN, UP, unwrap, wrap
+from fieldagent.wire.parcel import BODY_MAX_BYTES, DOWN, UP, unwrap, wrap
 from tests.hub.field import START, Field, collect
 from tests.hub.field import field_of as field
 
@@ -142,7 +142,7 @@ async def test_it_waits_for_a_way_of_its_own(store: Store, why: str) -> None:
         elif why == "no right":
             await store.commit(lambda db: set_relay(db, CLEO, False, now=alps.now))
         elif why == "too large":
-            text = "x" * BODY_MAX
+            text = "x" * BODY_MAX_BYTES
         if why == "heard by radio":
             await alps.sends(CLEO, Entry(7, Message(text), TIME))
         else:

@@ -20,7 +20,7 @@ from fieldagent.hub.store.contract import Store
 from tests.hub.field import START, field_of
 
 pytest.importorskip("webauthn", reason="needs the extra `passkeys`")
-from fieldagent.hub.access.passkeys import CHALLENGE_LASTS, OF_ONE_MAX, Passkeys
+from fieldagent.hub.access.passkeys import CHALLENGE_LIFETIME_S, OF_ONE_MAX, Passkeys
 
 NAME = "hub.example.org"
 ADDRESS = f"https://{NAME}"
@@ -123,7 +123,7 @@ async def test_it_signs_in_its_owner_and_nobody_by_another_answer(store: Store) 
         for what, answer in wrong.items():
             assert await refused(here, answer), what
         assert await here.owner(phone.answers(options)) == 2
-        now[0] += CHALLENGE_LASTS
+        now[0] += CHALLENGE_LIFETIME_S
         assert await refused(here, phone.answers(options))
         with pytest.raises(Problem):
             await here.remove(1, number)

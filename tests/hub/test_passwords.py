@@ -12,7 +12,7 @@ import trio
 
 from fieldagent.http.address import source_of
 from fieldagent.hub.access import attempts, passwords
-from fieldagent.hub.access.attempts import BY_ACCOUNT, BY_ADDRESS, DELAY_MAX
+from fieldagent.hub.access.attempts import BY_ACCOUNT, BY_ADDRESS, DELAY_MAX_S
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.scrypt import check_password, hash_password
 from tests.hub.test_push_api import LOCATION, Cloud, basic, cloud
@@ -90,7 +90,7 @@ async def test_an_account_is_guessed_at_from_everywhere_and_its_owner_passes(
             calls = [(f"ben@example.org:{batch} {n}", f"198.51.{batch}.{n}") for n in range(12)]
             assert await push_all(hub, calls) == [401] * 12
         assert delays.count(0.0) == BY_ACCOUNT.burst
-        assert max(delays) == DELAY_MAX
+        assert max(delays) == DELAY_MAX_S
         assert await push(hub, "3:of Ben: a long one", "203.0.113.1") == 200
 
 

@@ -11,9 +11,9 @@ import pytest
 from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field import radio_key
-from fieldagent.hub.field.radio_key import AGAIN, LAST
+from fieldagent.hub.field.radio_key import LAST, RETRY_AFTER_S
 from fieldagent.hub.records import audit, earshot
-from fieldagent.hub.records.commands import LIFE
+from fieldagent.hub.records.commands import LIFETIME_S
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import CommandAnswer, CommandOutcome, Parcel
 from fieldagent.wire import answer_text
@@ -154,7 +154,7 @@ async def test_a_kit_that_is_away_holds_all_up_until_it_is_left_out_and_catches_
     async with field_of(store) as alps:
         await begin(alps)
         await take(alps, ADA, BEN)
-        alps.now += LIFE + 1
+        alps.now += LIFETIME_S + 1
         assert await take(alps, ADA, BEN) == []
         await look(alps)
         assert await step_of(alps) == (1, False)
@@ -179,14 +179,14 @@ async def test_it_rests_until_somebody_is_to_be_asked_anew(store: Store) -> None
     async with field_of(store) as alps:
         assert await alps.store.read(radio_key.next_due) == float("inf")
         await begin(alps)
-        assert await alps.store.read(radio_key.next_due) == alps.now + LIFE
+        assert await alps.store.read(radio_key.next_due) == alps.now + LIFETIME_S
         ((number, *_),) = await asked(alps, ADA)
         await answer(alps, ADA, number, CommandOutcome.REFUSED)
         assert (await standing(alps))["kit 1"] == "0 refused"
-        assert await alps.store.read(radio_key.next_due) == alps.now + AGAIN
+        assert await alps.store.read(radio_key.next_due) == alps.now + RETRY_AFTER_S
         await look(alps)
         assert await asked(alps, ADA) == []
-        alps.now += AGAIN
+        alps.now += RETRY_AFTER_S
         await look(alps)
         assert [step for _, step, _ in await asked(alps, ADA)] == [1]
 
@@ -227,7 +227,7 @@ async def test_satellite_is_paid_for_once_a_step_where_that_was_agreed_to(store:
         assert len(body) <= 100
         assert price.credits == LAST * 3 * 4
         assert isinstance(entry.content, RemoteCommand)
-        alps.now += LIFE + 1
+        alps.now += LIFETIME_S + 1
         await look(alps)
         await alps.satellite()
         assert len(alps.sky.taken) == 3

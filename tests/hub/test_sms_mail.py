@@ -147,7 +147,7 @@ async def test_what_the_service_refused_is_none_of_the_day(store: Store, untaken
         await alps.store.commit(
             lambda db: sms_mail.settle(db, due, reason, alps.now, untaken=untaken)
         )
-        alps.now += sms_mail.RETRY + 1
+        alps.now += sms_mail.RETRY_S + 1
         assert (await desk.due(per_day=1) is not None) is untaken
 
 

@@ -358,7 +358,7 @@ async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: 
             one = Webhook(0, f"https://desk.example/{after}", after=after)
             await store.commit(partial(webhook_directory.add, workspace=1, webhook=one, now=START))
         await hub.alps.sends(1, Entry(0, IncidentWord(7, Said.OPEN), int(START)))
-        hub.alps.now += wordless.PATIENCE - 1
+        hub.alps.now += wordless.ITEM_WAIT_S - 1
         assert await store.commit(lambda db: wordless.look(db, hub.alps.now)) == []
         hub.alps.now += 1
         assert await store.read(wordless.next_due) == hub.alps.now

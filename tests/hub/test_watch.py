@@ -13,7 +13,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import watch_desk
 from fieldagent.hub.records import shifts, sos
-from fieldagent.hub.records.shifts import PATIENCE, Hours
+from fieldagent.hub.records.shifts import ALARM_AFTER_S, Hours
 from fieldagent.hub.store.contract import Db, Store
 from tests.hub.field import START, Field, field_of
 from tests.hub.test_console import call, settle_in, sign_in
@@ -127,7 +127,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         alps.now += HOUR
         (warning,) = await look(alps)
         assert warning == "no one is on watch in Alps; the alarm is raised in 5 min"
-        alps.now += PATIENCE - 1
+        alps.now += ALARM_AFTER_S - 1
         assert await look(alps) == [] and await alarms(alps) == []
         alps.now += 1
         (alarm,) = await look(alps)
@@ -142,7 +142,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         ]
         await act(alps, watch_desk.end, 3, "")
         assert len(await look(alps)) == 1
-        alps.now += PATIENCE
+        alps.now += ALARM_AFTER_S
         assert len(await look(alps)) == 1 and len(await alarms(alps)) == 2
         # At night no watch is required.
         await act(alps, watch_desk.take, 3, HOUR)

@@ -334,7 +334,7 @@ async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> 
         there.answers = [Response(500)] * deliveries.TRIES_LEAST
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         await turn(alps)
-        alps.now += deliveries.PATIENCE
+        alps.now += deliveries.DISABLE_AFTER_S
         for tries in range(2, deliveries.TRIES_LEAST + 1):
             (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
             assert listed["disabled"] is None
@@ -351,7 +351,7 @@ async def test_one_post_that_fails_after_days_in_which_nothing_was_tried_disable
 ) -> None:
     """The last earlier post failed. Then no item came, or the hub was off."""
     async with posting(store) as (alps, there):
-        old = alps.now - 2 * deliveries.PATIENCE
+        old = alps.now - 2 * deliveries.DISABLE_AFTER_S
         await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = ?", old))
         there.answers = [Response(502)]
         await alps.sends(1, Entry(1, Message("help"), int(START), sos=True))
@@ -379,7 +379,7 @@ async def test_what_a_dead_process_had_claimed_is_posted_again(store: Store) -> 
         assert await store.commit(lambda db: claim(db, alps.now))
         await turn(alps)
         assert there.got == []
-        alps.now += deliveries.CLAIM
+        alps.now += deliveries.CLAIM_S
         await turn(alps)
         assert there.contents() == ["first"]
 
@@ -634,7 +634,7 @@ async def test_a_late_word_does_not_undo_a_later_one(store: Store) -> None:
     async with posting(store) as (alps, _):
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         (late,) = await store.commit(lambda db: claim(db, alps.now))
-        alps.now += deliveries.CLAIM + 1
+        alps.now += deliveries.CLAIM_S + 1
         (other,) = await store.commit(lambda db: claim(db, alps.now))
         handed, failed = (
             HandoverResult(HandoverOutcome.HANDED),
@@ -647,7 +647,7 @@ async def test_a_late_word_does_not_undo_a_later_one(store: Store) -> None:
 
 async def test_a_success_in_between_counts_against_being_disabled(store: Store) -> None:
     async with posting(store) as (alps, _):
-        old = alps.now - 2 * deliveries.PATIENCE
+        old = alps.now - 2 * deliveries.DISABLE_AFTER_S
         await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = ?", old))
         for sender in (1, 2):
             await alps.sends(sender, Entry(1, Message("x"), int(START)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.system.folder import (
-    SLOT,
+    SLOT_BYTES,
     SLOT_MAX,
     put_file,
     put_in_slots,
@@ -61,11 +61,11 @@ def test_a_cut_in_a_slot_leaves_what_was_before(tmp_path: Path, writes: int) -> 
     put_in_slots(path, b"the last")
     after = path.read_bytes()
     assert read_slots(path) == b"the last"
-    assert len(after) == 2 * SLOT
-    changed = [at for at in range(2 * SLOT) if before[at] != after[at]]
-    assert {at // SLOT for at in changed} == {writes % 2}
+    assert len(after) == 2 * SLOT_BYTES
+    changed = [at for at in range(2 * SLOT_BYTES) if before[at] != after[at]]
+    assert {at // SLOT_BYTES for at in changed} == {writes % 2}
     old = b"write %d" % (writes - 1)
-    for cut in (*changed, 2 * SLOT):
+    for cut in (*changed, 2 * SLOT_BYTES):
         for torn in (after[:cut] + before[cut:], before[:cut] + after[cut:]):
             path.write_bytes(torn)
             assert read_slots(path) == (b"the last" if torn == after else old)
@@ -73,7 +73,9 @@ def test_a_cut_in_a_slot_leaves_what_was_before(tmp_path: Path, writes: int) -> 
             assert read_slots(path) == b"goes on"
 
 
-@pytest.mark.parametrize("rot", [b"", b"{}", bytes(SLOT), bytes(2 * SLOT), b"\xff" * 3 * SLOT])
+@pytest.mark.parametrize(
+    "rot", [b"", b"{}", bytes(SLOT_BYTES), bytes(2 * SLOT_BYTES), b"\xff" * 3 * SLOT_BYTES]
+)
 def test_what_has_no_whole_slot_is_begun_anew(tmp_path: Path, rot: bytes) -> None:
     path = tmp_path / "slots"
     path.write_bytes(rot)

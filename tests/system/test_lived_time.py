@@ -9,8 +9,8 @@ import pytest
 
 from fieldagent.system.clock_bounds import EARLIEST, LATEST
 from fieldagent.system.lived_time import (
-    ASK_EVERY,
-    KEEP_EVERY,
+    CLOCK_CACHE_S,
+    SAVE_INTERVAL_S,
     Base,
     LivedTime,
     MachineClocks,
@@ -115,10 +115,10 @@ def test_it_is_written_down_now_and_then() -> None:
     assert first is not None, "at once"
     assert time.due() is not None, "until it is on disk"
     time.kept(first)
-    machine.passes(KEEP_EVERY - 1)
+    machine.passes(SAVE_INTERVAL_S - 1)
     assert time.due() is None
     machine.passes(1)
-    assert time.due() == Base("one", 7.0 + KEEP_EVERY, NOW + KEEP_EVERY, 0.0, False)
+    assert time.due() == Base("one", 7.0 + SAVE_INTERVAL_S, NOW + SAVE_INTERVAL_S, 0.0, False)
 
 
 def test_this_machine_has_clocks() -> None:
@@ -198,6 +198,6 @@ def test_the_kernel_is_asked_about_its_clock_now_and_then_and_when_it_was_set(
     shown["wall"] = 12.0
     assert look().source == ""
     assert len(asked) == 2, "no need to ask"
-    shown.update(wall=NOW, boot=100.0 + ASK_EVERY)
+    shown.update(wall=NOW, boot=100.0 + CLOCK_CACHE_S)
     look()
     assert len(asked) == 3

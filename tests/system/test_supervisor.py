@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from fieldagent.system.supervisor import DOWN_AFTER, PAUSES, STEADY, Supervisor, brief
+from fieldagent.system.supervisor import DOWN_AFTER_S, PAUSES, STABLE_AFTER_S, Supervisor, brief
 
 
 class Fatal(Exception):
@@ -41,28 +41,28 @@ def failing(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[floa
 
 
 async def test_it_starts_again_ever_later_and_at_once_after_a_steady_run(clock: Any) -> None:
-    part, begun = failing(0, 0, 0, 0, 0, 0, STEADY, 0)
+    part, begun = failing(0, 0, 0, 0, 0, 0, STABLE_AFTER_S, 0)
     await supervised().keep("part", part)
     pauses = [b - a for a, b in pairwise(begun)]
-    assert pauses == [*PAUSES, PAUSES[-1], STEADY + PAUSES[0], PAUSES[1]]
+    assert pauses == [*PAUSES, PAUSES[-1], STABLE_AFTER_S + PAUSES[0], PAUSES[1]]
 
 
 async def test_it_is_down_while_it_does_not_recover(clock: Any) -> None:
-    part, _ = failing(*[0] * 20, STEADY * 2)
+    part, _ = failing(*[0] * 20, STABLE_AFTER_S * 2)
     kept = supervised()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.keep, "part", part)
-        await trio.sleep(DOWN_AFTER / 2)
+        await trio.sleep(DOWN_AFTER_S / 2)
         assert kept.trouble() is None
-        await trio.sleep(DOWN_AFTER)
+        await trio.sleep(DOWN_AFTER_S)
         assert kept.trouble() == "failing repeatedly: part; see the log"
-        await trio.sleep(20 * PAUSES[-1] + STEADY)
+        await trio.sleep(20 * PAUSES[-1] + STABLE_AFTER_S)
         assert kept.trouble() is None
         nursery.cancel_scope.cancel()
 
 
 async def test_now_and_then_is_no_trouble(clock: Any) -> None:
-    part, _ = failing(*[STEADY] * 20)
+    part, _ = failing(*[STABLE_AFTER_S] * 20)
     kept = supervised()
     await kept.keep("part", part)
     assert kept.counts() == {"part": 20}
@@ -151,7 +151,7 @@ async def test_one_call_that_failed_is_no_part_that_is_down(clock: Any) -> None:
     note = kept.notes("HTTP")
     for _ in range(9):
         note(ValueError("as a test"), "GET /")
-        await trio.sleep(DOWN_AFTER)
+        await trio.sleep(DOWN_AFTER_S)
     (fault,) = kept.faults()
     assert (fault.error, fault.times) == ("GET /: ValueError: as a test", 9)
     assert kept.trouble() is None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire.directip import (
-    MESSAGE_MAX,
+    MESSAGE_MAX_BYTES,
     Confirmation,
     DirectIpMo,
     DirectIpMt,
@@ -137,7 +137,7 @@ def test_another_version_and_an_endless_message_are_refused_at_once() -> None:
     with pytest.raises(RemoteProtocolError, match="begins with 71"):
         take_message(bytearray(b"GET / HTTP/1.1"))
     with pytest.raises(RemoteProtocolError, match="are taken"):
-        take_message(bytearray([1, *(MESSAGE_MAX + 1).to_bytes(2, "big")]))
+        take_message(bytearray([1, *(MESSAGE_MAX_BYTES + 1).to_bytes(2, "big")]))
 
 
 def test_an_imei_of_ours_is_checked() -> None:

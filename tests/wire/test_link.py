@@ -49,7 +49,7 @@ from fieldagent.wire.kit_note import (
 from fieldagent.wire.link import (
     BODY_BYTES,
     NOTES,
-    OVERHEAD,
+    OVERHEAD_BYTES,
     WINDOW,
     Acknowledged,
     Arrived,
@@ -320,7 +320,7 @@ def test_the_overhead_is_what_it_is_said_to_be() -> None:
     ours, _ = pair()
     ours._sent = 2**32 - 2
     _, message = ours.send(bytes(BODY_BYTES))
-    assert len(message) <= BODY_BYTES + OVERHEAD
+    assert len(message) <= BODY_BYTES + OVERHEAD_BYTES
 
 
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=40), st.data())

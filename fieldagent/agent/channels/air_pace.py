@@ -19,7 +19,7 @@ WINDOW = 4
 number."""
 ROUND = 20
 """Most fragments of one item that are sent in a row before the answer to them is awaited."""
-PATIENCE = 3.0
+ANSWER_TIMEOUT_S = 3.0
 """Seconds to wait for an answer, in addition to the time on air of the waiting packets and of the
 answer."""
 ACK_WITHIN, ACK_EACH, ACK_MOST = 2.0, 1.0, 20.0
@@ -42,7 +42,7 @@ LATELY = 60.0
 """A neighbour counts as present for this many seconds after its last packet."""
 PRODS = 16
 """Unanswered rounds after which a station that we hear counts as unable to hear us."""
-SPACING = 0.5
+FRAGMENT_SPACING_S = 0.5
 """Seconds between two fragments of a round, until the true interval has been heard."""
 LEAST = 0.25
 """Shortest wait for an answer, in seconds."""
@@ -115,7 +115,7 @@ class AirPace:
     _vain: int = 0
     """Missed answers since the last answer, a few seconds apart, although a station was heard."""
     _vain_at: float = -inf
-    _spacing: float = SPACING
+    _spacing: float = FRAGMENT_SPACING_S
     _answered_at: float = -inf
     _mean: float = 0.0
     """Mean seconds until a round is answered; 0 if unknown."""
@@ -126,7 +126,7 @@ class AirPace:
         one round show the seconds between fragments.
         """
         since = now - self._heard_at
-        if turn.follows and self._turn.follows and since < PATIENCE:
+        if turn.follows and self._turn.follows and since < ANSWER_TIMEOUT_S:
             # Some fragments in between may be lost, so the interval grows slowly.
             self._spacing = min(since, self._spacing * 1.2)
         self._turn, self._heard_at = turn, now
@@ -179,7 +179,7 @@ class AirPace:
         """Return the seconds to wait for an answer. Urgent packets and fragments are answered at
         once.
         """
-        longest = PATIENCE + self.on_air * (WINDOW + 2)
+        longest = ANSWER_TIMEOUT_S + self.on_air * (WINDOW + 2)
         if not (part or urgent):
             longest += ack_within(self._turn.crowd) - ACK_WITHIN
         if not part or not self._mean or tries >= PRODS:

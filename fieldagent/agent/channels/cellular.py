@@ -39,7 +39,7 @@ from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
-ATTEMPT_MAX = 60.0
+ATTEMPT_TIMEOUT_S = 60.0
 """Seconds from the DNS lookup to the hub's answer."""
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
 """Seconds between two attempts: the first maximum, which doubles, and the last. The pause is
@@ -51,7 +51,7 @@ SOON = 4.0
 over, or its database is away for a moment."""
 SOON_TRIES = 5
 """Number of such short pauses in a row: a hub that ends every link has a fault."""
-URGENT_PAUSE = 3.0
+URGENT_PAUSE_S = 3.0
 """Seconds after which an SOS is tried again, even if the pause is longer."""
 
 _IN_ORDER = {Close.GOING_AWAY, Close.TRY_AGAIN}
@@ -208,7 +208,7 @@ class CellularDriver:
         """Attempt to connect once. If the hub is reached, serve the link until it ends. Raises
         Unreachable.
         """
-        opening = trio.CancelScope(deadline=trio.current_time() + ATTEMPT_MAX)
+        opening = trio.CancelScope(deadline=trio.current_time() + ATTEMPT_TIMEOUT_S)
         with opening:
             stream = await open_stream(self.hub.server)
             try:
@@ -228,7 +228,7 @@ class CellularDriver:
                 )
             finally:
                 await trio.aclose_forcefully(stream)
-        text = f"{self.hub.server.host} does not answer within {ATTEMPT_MAX:g} s"
+        text = f"{self.hub.server.host} does not answer within {ATTEMPT_TIMEOUT_S:g} s"
         raise Unreachable(LinkState.NO_SERVICE, text)
 
     async def _exchange(self, exchange: LinkSession[Transmission]) -> LinkEnd:
@@ -289,10 +289,10 @@ class CellularDriver:
             longest = PAUSE_MAX
         pause = self.random.uniform(*SHARE) * longest
         self.link.next_look = trio.current_time() + pause
-        self.link.next_urgent = trio.current_time() + min(pause, URGENT_PAUSE)
+        self.link.next_urgent = trio.current_time() + min(pause, URGENT_PAUSE_S)
         with waits.move_on_after(pause):
             await self.post.outbox.ready(urgent=True)
-            await trio.sleep(URGENT_PAUSE)
+            await trio.sleep(URGENT_PAUSE_S)
 
     async def _recover(self) -> None:
         """Take the recovery step that is due. A FAULT must be fixed at the hub or by the user, so

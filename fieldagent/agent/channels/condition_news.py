@@ -16,9 +16,9 @@ from fieldagent.wire.kit_condition import KitCondition
 
 log = logging.getLogger(__name__)
 
-EVERY = 3_600.0
+REPORT_INTERVAL_MIN_S = 3_600.0
 """Minimum seconds between two reports over one link; a note takes about 100 bytes."""
-AT_LATEST = 43_200.0
+REPORT_INTERVAL_MAX_S = 43_200.0
 """Seconds after which a report is sent anyway, because half of the reported hours are out
 of date."""
 DISK, DEGREES, MILLIVOLTS, CLOCK, CREDITS, BARS = 5, 10, 250, 30, 10, 2
@@ -43,14 +43,14 @@ class ConditionNews:
 
     def pause(self) -> float:
         """Return the seconds until the next look."""
-        return max(0.0, self.looked_at + EVERY - trio.current_time())
+        return max(0.0, self.looked_at + REPORT_INTERVAL_MIN_S - trio.current_time())
 
     def news(self) -> bytes | None:
         """Look if the time has come, and return a note for the hub if there is something to report,
         else None. An error here must not end the link, because an SOS may need it.
         """
         now = trio.current_time()
-        if now < self.looked_at + EVERY:
+        if now < self.looked_at + REPORT_INTERVAL_MIN_S:
             return None
         self.looked_at = now
         try:
@@ -59,7 +59,7 @@ class ConditionNews:
         except Exception:
             log.exception("the state of this kit cannot be sent, trying again in an hour")
             return None
-        is_old = self.told is None or now >= self.told_at + AT_LATEST
+        is_old = self.told is None or now >= self.told_at + REPORT_INTERVAL_MAX_S
         if self.told is not None and not is_old and not differs(self.told, current):
             return None
         self.told, self.told_at = current, now

@@ -20,7 +20,7 @@ from fieldagent.http import tls
 from fieldagent.http.secure import secured
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-ADDRESS_MAX = 15.0
+ADDRESS_TIMEOUT_S = 15.0
 """Seconds to try one of the addresses that a name may have."""
 IP_BIND_ADDRESS_NO_PORT = 24
 """Socket option of linux/in.h; Python has no name for it before 3.12."""
@@ -85,14 +85,14 @@ async def _connect(server: ServerPlace) -> trio.SocketStream:
     """Try each address in turn, in the system's order (RFC 6724). Raises Unreachable."""
     last = Unreachable(LinkState.NO_SERVICE, f"{server.host} has no address")
     for family, kind, protocol, _, address in await _look_up(server):
-        with trio.move_on_after(ADDRESS_MAX):
+        with trio.move_on_after(ADDRESS_TIMEOUT_S):
             try:
                 return await _connect_to(server, address, family, kind, protocol)
             except OSError as error:
                 why = os.strerror(error.errno).lower() if error.errno else str(error)
                 last = Unreachable(LinkState.NO_SERVICE, f"{server.host}: {why}")
             continue
-        text = f"{server.host} does not answer within {ADDRESS_MAX:g} s"
+        text = f"{server.host} does not answer within {ADDRESS_TIMEOUT_S:g} s"
         last = Unreachable(LinkState.NO_SERVICE, text)
     raise last
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 MEMORY_BYTES = 65_536
 RECORDS_MAX = 2_000
 RING_BYTES = 262_144
-KEEP_EVERY = 600.0
+SAVE_INTERVAL_S = 600.0
 """Minimum seconds between two writes, so that a modem that is lost every few seconds does not wear
 out the card."""
 
@@ -84,7 +84,7 @@ class FlightRecorder:
         """
         self.happened(text)
         now = self._now()
-        if self.ring is None or now - self._written < KEEP_EVERY:
+        if self.ring is None or now - self._written < SAVE_INTERVAL_S:
             return
         masked = mask(list(self._records), self.kind)
         new = [each for each in masked if each.at > self._kept]

@@ -15,9 +15,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
-SILENT = 45.0
+SILENCE_S = 45.0
 """Seconds of silence before the first step; the port is reopened several times before."""
-PAUSE = 60.0
+PAUSE_S = 60.0
 """Seconds that the modem has after a step before the next step."""
 ROUND_PAUSE, ROUND_PAUSE_MAX = 600.0, 3600.0
 """Seconds after the last step before the first step again: the first wait, which doubles, and its
@@ -44,9 +44,9 @@ class Healing(NamedTuple):
     port: str
     steps: tuple[HealingStep, ...]
     command: str | None
-    silent: float = SILENT
+    silent: float = SILENCE_S
     """Seconds of silence before the first step."""
-    pause: float = PAUSE
+    pause: float = PAUSE_S
     """Seconds between two steps."""
 
 
@@ -125,8 +125,8 @@ class HealingLadder:
     steps: tuple[HealingStep, ...]
     taken: list[float] = field(default_factory=list)
     """Times of the steps in the last hour, in elapsed time; loaded from disk at the start."""
-    silent: float = SILENT
-    pause: float = PAUSE
+    silent: float = SILENCE_S
+    pause: float = PAUSE_S
     away_since: float | None = None
     place: int = 0
     not_before: float = 0.0

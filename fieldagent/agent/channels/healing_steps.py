@@ -22,7 +22,7 @@ from fieldagent.system.finding import Finding
 from fieldagent.system.folder import put_file
 from fieldagent.system.process_group import end_group
 
-DEADLINE = 120.0
+DEADLINE_S = 120.0
 """Seconds for the command; less than the silence after which the watchdog considers the
 agent dead."""
 
@@ -45,14 +45,14 @@ async def run_command(setting: str, command: str) -> None:
 
 
 async def _attend(setting: str, process: trio.Process) -> None:
-    with trio.move_on_after(DEADLINE) as deadline:
+    with trio.move_on_after(DEADLINE_S) as deadline:
         try:
             await process.wait()
         finally:
             if process.returncode is None:
                 await end_group(process)
     if deadline.cancelled_caught:
-        log.error("%s did not end within %g s and was ended", setting, DEADLINE)
+        log.error("%s did not end within %g s and was ended", setting, DEADLINE_S)
     elif process.returncode:
         log.error("%s failed (exit %d)", setting, process.returncode)
     else:
@@ -61,9 +61,9 @@ async def _attend(setting: str, process: trio.Process) -> None:
 
 log = logging.getLogger(__name__)
 
-DTR_LOW = 2.0
+DTR_LOW_S = 2.0
 """Seconds that DTR is low."""
-SLEEP_LOW = 5.0
+SLEEP_LOW_S = 5.0
 """Seconds that the sleep pin is low, and that a USB port is off."""
 ROCKBLOCK_OFF, ROCKBLOCK_FOLLOWS = 2.0, 10.0
 """Seconds that a RockBLOCK is off, and the longest delay of I_BTD after I_EN."""
@@ -190,7 +190,7 @@ def _drop_dtr(port: str) -> None:
     line = serial.Serial(port, timeout=0, exclusive=True)
     try:
         line.dtr = False
-        time.sleep(DTR_LOW)
+        time.sleep(DTR_LOW_S)
         line.dtr = True
     finally:
         line.close()
@@ -199,7 +199,7 @@ def _drop_dtr(port: str) -> None:
 def _sleep(where: str) -> None:
     line = GpioLine(where)
     try:
-        time.sleep(SLEEP_LOW)
+        time.sleep(SLEEP_LOW_S)
         line.set_high()
     finally:
         line.close()
@@ -240,7 +240,7 @@ def _cut_usb(switch: str) -> None:
     """
     _authorize(switch, "0")
     try:
-        time.sleep(SLEEP_LOW)
+        time.sleep(SLEEP_LOW_S)
     finally:
         _authorize(switch, "1")
 

@@ -12,12 +12,12 @@ from fieldagent.agent.channels.connecting import ServerPlace, Unreachable, open_
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.http.web_socket import Closed, HandshakeRefused, WebSocket, connect
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.link import BODY_BYTES, CHECK_PATH, OVERHEAD, PATH
+from fieldagent.wire.link import BODY_BYTES, CHECK_PATH, OVERHEAD_BYTES, PATH
 
 UPGRADE_REQUIRED = 426
 """HTTP status of the hub if the token is right but the request is not for a WebSocket (RFC 9110
 15.5.22)."""
-CHECK_MAX = 10.0
+CHECK_TIMEOUT_S = 10.0
 """Seconds in which the hub must close a WebSocket that was opened as a test."""
 
 _PORTS = {"http": 80, "https": 443}
@@ -63,7 +63,7 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = 
     url = "ws" + hub.address.removeprefix("http") + path
     headers = {"Authorization": f"Bearer {hub.token}", "User-Agent": f"fieldagent/{__version__}"}
     try:
-        return await connect(stream, url, headers, max_size=BODY_BYTES + OVERHEAD)
+        return await connect(stream, url, headers, max_size=BODY_BYTES + OVERHEAD_BYTES)
     except HandshakeRefused as refused:
         raise _refusal(refused) from refused
     except Closed as closed:
@@ -76,7 +76,7 @@ async def probe(hub: HubAddress) -> None:
     """
     async with await open_stream(hub.server) as stream:
         socket = await open_web_socket(hub, stream, CHECK_PATH)
-        with trio.move_on_after(CHECK_MAX):
+        with trio.move_on_after(CHECK_TIMEOUT_S):
             try:
                 while True:
                     await socket.receive()

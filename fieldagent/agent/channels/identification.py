@@ -25,10 +25,10 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
-OWED_AFTER = 540.0
+IDENTIFY_AFTER_S = 540.0
 """Seconds after the first packet without a callsign. The rest of the ten minutes is for waiting
 until the channel is free."""
-AGAIN = 10.0
+RETRY_AFTER_S = 10.0
 """Seconds until the callsign is retried after the radio did not transmit it."""
 
 
@@ -45,7 +45,7 @@ class OwedIdentification:
         """Record that a packet was sent at `now`: the callsign is due at most OWED_AFTER seconds
         later.
         """
-        self.due = min(self.due, now + OWED_AFTER)
+        self.due = min(self.due, now + IDENTIFY_AFTER_S)
 
     def note_said(self) -> None:
         """Record that the callsign was sent: it is no longer due."""
@@ -78,8 +78,8 @@ class IdentifiedModem:
         return packet
 
     async def identify(self) -> NoReturn:
-        """Transmit the callsign each time it is due, and retry after `AGAIN` seconds if the radio
-        does not transmit it. Raises RadioLost.
+        """Transmit the callsign each time it is due, and retry after `RETRY_AFTER_S` seconds if the
+        radio does not transmit it. Raises RadioLost.
         """
         while True:
             if self._owed.due == inf:
@@ -90,7 +90,7 @@ class IdentifiedModem:
                 if result not in UNSENT:
                     self._owed.note_said()
             if result in UNSENT:
-                await trio.sleep(AGAIN)
+                await trio.sleep(RETRY_AFTER_S)
 
 
 @asynccontextmanager

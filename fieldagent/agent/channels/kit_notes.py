@@ -40,19 +40,19 @@ from fieldagent.wire.settings_change import NotAChange, read_change
 
 log = logging.getLogger(__name__)
 
-LOOK = 5.0
+CHECK_INTERVAL_S = 5.0
 """Seconds between two looks at the files of root's units, while those may change."""
-MAY_CHANGE = 1_200.0
+WATCH_FILES_S = 1_200.0
 """Seconds in which the files may change after an offer, or after a start while a unit is at work.
 Each change restarts the agent."""
 MODEMS = ("satellite", "radio")
 """Modems that the report covers."""
-MODEMS_EVERY = 1_800.0
+MODEMS_INTERVAL_S = 1_800.0
 """Minimum seconds between two reports of modem signals. If the signal changes all the time, these
 are 5 kB a day."""
 
 
-EARSHOT_LOOK = 10.0
+STATIONS_INTERVAL_S = 10.0
 """Seconds between two looks at the stations in range: the hub may have items for them."""
 
 
@@ -104,7 +104,7 @@ class KitNotes:
         """Start with a new link: everything is reported again."""
         left = self._left(OFFER) or self._left(PROGRAM_OFFER)
         if left or outcomes.at_work(self.state_directory):
-            self.watch_until = trio.current_time() + MAY_CHANGE
+            self.watch_until = trio.current_time() + WATCH_FILES_S
         self.told, self.modems_again = KitReport(), -inf
         self.named_directory, self.told_earshot, self.told_holding = False, {}, False
         self.asked.clear()
@@ -132,19 +132,21 @@ class KitNotes:
                 return Earshot(heard).encode()
             if self.condition is not None and (note := self.condition.news()) is not None:
                 return note
-            with waits.move_on_after(LOOK if self._may_change(report) else self._rest()):
+            with waits.move_on_after(
+                CHECK_INTERVAL_S if self._may_change(report) else self._rest()
+            ):
                 await self.offered.wait()
             self.offered = trio.Event()
         if report.modems != self.told.modems:
-            self.modems_again = trio.current_time() + MODEMS_EVERY
+            self.modems_again = trio.current_time() + MODEMS_INTERVAL_S
         self.told = report
         return report.encode()
 
     def _rest(self) -> float:
         """Return the seconds until another note may be due."""
         if self.earshot is not None:
-            return EARSHOT_LOOK
-        rest = MODEMS_EVERY if self.links else inf
+            return STATIONS_INTERVAL_S
+        rest = MODEMS_INTERVAL_S if self.links else inf
         return rest if self.condition is None else min(rest, self.condition.pause())
 
     def _may_change(self, report: KitReport) -> bool:
@@ -205,7 +207,7 @@ class KitNotes:
         except OSError as error:
             log.warning("%s cannot be stored, the hub will send it again: %s", offer.what, error)
             return
-        self.watch_until = trio.current_time() + MAY_CHANGE
+        self.watch_until = trio.current_time() + WATCH_FILES_S
         self.offered.set()
 
     def _leave(self, offer: _Brought, body: bytes) -> None:

@@ -16,11 +16,11 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
-ANSWER_MAX = 1.0
+ANSWER_TIMEOUT_S = 1.0
 """Seconds for an answer. The question is sent twice, because the first may meet the rest
 of a line."""
 TRIES = 2
-SEARCH_EVERY = 600.0
+SEARCH_INTERVAL_S = 600.0
 """Seconds between two searches: a modem without power answers at no rate."""
 
 
@@ -44,7 +44,7 @@ async def answers_at(port: str, baud: int, probe: Probe) -> bool:
 
     async with open_serial(port, baud) as line:
         for _ in range(TRIES):
-            if await answer_to(line, probe.question, is_there, ANSWER_MAX):
+            if await answer_to(line, probe.question, is_there, ANSWER_TIMEOUT_S):
                 return True
     return False
 
@@ -73,7 +73,7 @@ class LineSpeed:
         return self.baud
 
     async def _search(self, port: str) -> None:
-        self._silent, self._next = False, trio.current_time() + SEARCH_EVERY
+        self._silent, self._next = False, trio.current_time() + SEARCH_INTERVAL_S
         for baud in self._probe.speeds:
             if await answers_at(port, baud, self._probe) and (
                 # Noise at a wrong rate may look like an answer, but not twice.

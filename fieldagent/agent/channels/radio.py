@@ -36,11 +36,11 @@ from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
-BUSY = 10.0
+BUSY_RETRY_S = 10.0
 """Seconds until a packet that the radio dropped is retried."""
 ROUND_MAX = 300.0
 """Longest time in seconds in which a round of fragments leaves."""
-FOLLOWS_WITHIN = 1.0
+NEXT_FRAGMENT_TIMEOUT_S = 1.0
 """Seconds to wait for a fragment that should follow; after that, its Package was withdrawn."""
 TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
 """Longest wait in seconds for the radio's report on a packet, and the longest delay of an urgent
@@ -150,7 +150,7 @@ class RadioDriver:
                 if not follows:
                     self.round.set()
                     self.round = trio.Event()
-                with waits.move_on_after(FOLLOWS_WITHIN if follows else inf) as late:
+                with waits.move_on_after(NEXT_FRAGMENT_TIMEOUT_S if follows else inf) as late:
                     await self.outbox.ready(urgent=self.waiting >= WINDOW and not follows)
                 if not follows:
                     await waits.sleep(self.pace.pause(self.random.random()))
@@ -181,7 +181,7 @@ class RadioDriver:
             if not settled:
                 sent = result not in UNSENT and not transmission.answerable
                 why = UNSENT.get(result, "the radio gave up on the packet")
-                await self._settle(transmission, sent, why, BUSY)
+                await self._settle(transmission, sent, why, BUSY_RETRY_S)
         if result is TransmitResult.DROPPED:
             self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1
         elif result is not TransmitResult.SPENT:

@@ -28,7 +28,7 @@ Read = TypeVar("Read")
 GUARD = b"\r"
 ROUNDS = 2
 """Rounds of questions: a board that starts when its port is opened misses the first round."""
-PATIENCE = 0.8
+ANSWER_TIMEOUT_S = 0.8
 """Seconds for an answer, unless the kind sets another time."""
 SAID_MAX = 8_192
 """Largest number of received bytes that are examined."""
@@ -76,7 +76,7 @@ class Recognition:
     and PortLost, in groups."""
     tcp_port: int = 0
     """TCP port of the device in a network; 0 for none."""
-    patience: float = PATIENCE
+    patience: float = ANSWER_TIMEOUT_S
     """Seconds for its answer."""
 
 
@@ -161,7 +161,7 @@ async def answer_to(
     line: DeviceLine,
     question: bytes,
     read: Callable[[bytes], Read | None],
-    seconds: float = PATIENCE,
+    seconds: float = ANSWER_TIMEOUT_S,
 ) -> Read | None:
     """Send `question`, and return the value that `read` finds in the bytes received within
     `seconds`; None if it finds nothing. Raises PortLost.

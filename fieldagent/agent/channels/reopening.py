@@ -13,7 +13,7 @@ from fieldagent.system.error_groups import first_error
 
 REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds between attempts to open the device; the last value repeats."""
-STEADY = 60.0
+STABLE_AFTER_S = 60.0
 """Seconds that the device must have worked before the pauses start again from the first. So a
 device that answers first and then refuses something is not opened each second."""
 
@@ -51,7 +51,7 @@ async def keep_open(
             failed = ""
         if failed:
             await link.recorder.fault(failed)
-        steady = trio.current_time() - began >= STEADY
+        steady = trio.current_time() - began >= STABLE_AFTER_S
         if await heal() or steady:
             tries = 0
         pause = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]

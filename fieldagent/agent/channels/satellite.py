@@ -68,7 +68,7 @@ PAUSES = (1.0, 5.0, 30.0)
 """Seconds before a garbled message is read again. An SOS ends the pauses."""
 TRIES_BESIDE = 2
 """Attempts per look at a message that was already read with pauses."""
-GARBLED_MAX = 600.0
+GARBLED_MAX_S = 600.0
 """Seconds for which an unreadable message stays in the modem, if its place is not needed."""
 GARBLED = "its checksum was wrong, or its end was missing, each time it was read"
 STAYS = "a message is garbled on the serial line and is read again: check the cable"
@@ -117,7 +117,7 @@ class MailReader:
             if self.garbled_since is None:
                 self.garbled_since = now
                 await self.modem.link.recorder.fault("a message was garbled")
-            if not needed and not hurry and now - self.garbled_since < GARBLED_MAX:
+            if not needed and not hurry and now - self.garbled_since < GARBLED_MAX_S:
                 return MailRead.STAYS
         if size:
             self.mailbox.uncleared = b""
@@ -152,7 +152,7 @@ log = logging.getLogger(__name__)
 
 HOLD_EACH = 10
 """Number of looks at the modem, of which one also verifies its settings."""
-NO_SERVICE_WAIT = 120.0
+NO_SERVICE_WAIT_S = 120.0
 """Seconds after which a session is tried although the modem reports no network."""
 WRITE_TRIES = 3
 EMPTY_MAX = 3
@@ -314,8 +314,8 @@ class SatelliteDriver:
             # The modem may have lost the setting that makes it report its service.
             await self.modem.hold_settings()
             urgent = partial(self.outbox.ready, urgent=True)
-            self.link.next_look = trio.current_time() + NO_SERVICE_WAIT
-            await self._wait(NO_SERVICE_WAIT, urgent, self.modem.sees_network, self.link.asked)
+            self.link.next_look = trio.current_time() + NO_SERVICE_WAIT_S
+            await self._wait(NO_SERVICE_WAIT_S, urgent, self.modem.sees_network, self.link.asked)
 
     async def _wait(self, seconds: float, *events: Callable[[], Awaitable[None]]) -> bool:
         return await first_of(seconds, self.progress, *events)

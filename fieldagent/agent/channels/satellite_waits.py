@@ -16,15 +16,15 @@ from fieldagent.system import waits
 
 log = logging.getLogger(__name__)
 
-PROGRESS_EVERY = 60.0
+PROGRESS_INTERVAL_S = 60.0
 """Seconds between two calls of `progress` while idle."""
-LOOK_EVERY = 60.0
+CHECK_INTERVAL_S = 60.0
 """Seconds between two looks at an idle modem: for a missed ring, a reset, or the sky."""
 
 
 def next_look() -> float:
     """Return the seconds until an idle modem is looked at."""
-    return waits.beat_after(LOOK_EVERY) - trio.current_time()
+    return waits.beat_after(CHECK_INTERVAL_S) - trio.current_time()
 
 
 async def first_of(
@@ -44,7 +44,7 @@ async def first_of(
                 nursery.start_soon(until, event)
             while True:
                 progress()
-                await trio.sleep_until(waits.beat_after(PROGRESS_EVERY))
+                await trio.sleep_until(waits.beat_after(PROGRESS_INTERVAL_S))
     return not limit.cancelled_caught
 
 

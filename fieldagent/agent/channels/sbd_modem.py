@@ -20,11 +20,11 @@ from fieldagent.wire import sbd
 
 log = logging.getLogger(__name__)
 
-REPLY_MAX = 10.0
+REPLY_TIMEOUT_S = 10.0
 """Seconds in which any command except a session is answered."""
-SESSION_TIME = 60
+MODEM_SESSION_TIMEOUT_S = 60
 """Seconds after which the modem itself ends a session (+SBDST)."""
-SESSION_MAX = SESSION_TIME + 30.0
+HOST_SESSION_TIMEOUT_S = MODEM_SESSION_TIMEOUT_S + 30.0
 """Seconds after which the host gives up a session, later than the modem."""
 SOS_SESSION_TIME = 50
 """The same of an SOS, so that a lost reply holds it up for less than a minute. A session takes 11
@@ -34,7 +34,7 @@ WRITE_MAX, SLOWEST = 2.0, 120.0
 """Seconds in which +SBDWB is answered after the payload has left, and the lowest speed in bytes per
 second."""
 FILL_EVERY = 0.1
-READ_MAX = WRITE_MAX + sbd.MT_BYTES / 60.0
+READ_TIMEOUT_S = WRITE_MAX + sbd.MT_BYTES / 60.0
 """Seconds in which a message is read out of the modem to its end, even at 600 baud. A reading that
 still makes progress continues."""
 
@@ -103,7 +103,7 @@ class Modem:
         self.news.set()
         self.news = trio.Event()
 
-    async def ask(self, command: str, seconds: float = REPLY_MAX) -> sbd.ModemReply:
+    async def ask(self, command: str, seconds: float = REPLY_TIMEOUT_S) -> sbd.ModemReply:
         """Send a command and return its reply. Raises ModemSilent, also if the answer is not a
         reply.
         """
@@ -140,10 +140,10 @@ class Modem:
     async def write(self, body: bytes) -> sbd.WriteResult:
         """Write a message into the MO buffer, and return the modem's result."""
         command = sbd.write_binary(len(body))
-        event = await self._ask(command, REPLY_MAX)
+        event = await self._ask(command, REPLY_TIMEOUT_S)
         if isinstance(event, sbd.ModemReply):
             return sbd.parse_write(event)
-        await self._write(command, self.conversation.send_payload(body), REPLY_MAX)
+        await self._write(command, self.conversation.send_payload(body), REPLY_TIMEOUT_S)
         reply = await self._write_result(command, len(body))
         assert isinstance(reply, sbd.ModemReply)
         result = sbd.parse_write(reply)
@@ -160,7 +160,7 @@ class Modem:
             return await self._replies[1].receive()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._fill, size)
-            event = await self._answer(command, REPLY_MAX + 60)
+            event = await self._answer(command, REPLY_TIMEOUT_S + 60)
             nursery.cancel_scope.cancel()
         return event
 
@@ -176,10 +176,10 @@ class Modem:
         self.last_read = None
         command = sbd.READ_BINARY
         try:
-            await self._write(command, self.conversation.send(command), READ_MAX)
+            await self._write(command, self.conversation.send(command), READ_TIMEOUT_S)
             here = -1
             while here < (here := self.conversation.unread):
-                with waits.move_on_after(READ_MAX):
+                with waits.move_on_after(READ_TIMEOUT_S):
                     self._note_echo(await self._replies[1].receive())
                     return self.last_read
             await self._answer(command, 0.0)
@@ -195,7 +195,7 @@ class Modem:
         probe = await self.ask(sbd.AT)
         self.echo_shows_reset = not probe.echoed
         for command in (
-            sbd.session_timeout(SESSION_TIME),
+            sbd.session_timeout(MODEM_SESSION_TIMEOUT_S),
             *(setting.command for setting in self.settings),
         ):
             reply = await self.ask(command)
@@ -245,7 +245,7 @@ class Modem:
             except ModemSilent:
                 # The modem may wait for the rest of a broken message: these bytes end it with a
                 # wrong checksum.
-                await self._write(command, b"\r" * (sbd.MO_BYTES + 2), REPLY_MAX)
+                await self._write(command, b"\r" * (sbd.MO_BYTES + 2), REPLY_TIMEOUT_S)
                 continue
             if reply.ok:
                 return reply
@@ -276,9 +276,11 @@ class Modem:
         """Hold one session with the gateway, a shorter one if `urgent`. Raises RemoteProtocolError
         if its reply is damaged.
         """
-        limit = await self.ask(sbd.session_timeout(SOS_SESSION_TIME if urgent else SESSION_TIME))
+        limit = await self.ask(
+            sbd.session_timeout(SOS_SESSION_TIME if urgent else MODEM_SESSION_TIMEOUT_S)
+        )
         # A modem that does not know the limit needs all the time.
-        seconds = SOS_SESSION_MAX if urgent and limit.ok else SESSION_MAX
+        seconds = SOS_SESSION_MAX if urgent and limit.ok else HOST_SESSION_TIMEOUT_S
         reply = None
         if answers_ring:
             reply = await self.ask(sbd.SESSION_ANSWERING_RING, seconds)

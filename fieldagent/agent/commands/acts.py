@@ -48,16 +48,16 @@ from fieldagent.wire.signed_delta import read_payload
 
 log = logging.getLogger(__name__)
 
-LOOK = 0.5
+CHECK_INTERVAL_S = 0.5
 """Seconds between two checks of the condition that a command waits for."""
-QUIET = 600.0
+SESSION_END_TIMEOUT_S = 600.0
 """Seconds that a session may take before a command that would interrupt it is given up."""
-HEALED = 300.0
+HEALING_TIMEOUT_S = 300.0
 """Seconds in which a silent modem gets its next recovery step, from `channels.reopening`."""
-TRIED = 1_800.0
+TRIAL_TIMEOUT_S = 1_800.0
 """Seconds in which root's unit tries settings or a program, or restarts the agent for that."""
 ENDED = ("taken", "refused", "back")
-REBOOTED = 120.0
+REBOOT_TIMEOUT_S = 120.0
 """Seconds in which root's unit reboots the machine."""
 
 
@@ -89,9 +89,9 @@ async def heal(hands: Hands, known: KnownCommand) -> str:
     link = _satellite(hands).link
     before = link.facts.get("healingSteps", 0)
     link.heal_now = True
-    with trio.move_on_after(HEALED):
+    with trio.move_on_after(HEALING_TIMEOUT_S):
         while link.facts.get("healingSteps", 0) == before:
-            await trio.sleep(LOOK)
+            await trio.sleep(CHECK_INTERVAL_S)
         return str(link.facts.get("healing", ""))
     link.heal_now = False
     raise Failed("no step was taken in five minutes: the modem answers, or 8 were in an hour")
@@ -126,7 +126,7 @@ async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
         await trio.to_thread.run_sync(partial(put_file, place, boot.encode()))
     except OSError as error:
         raise Failed(f"the order cannot be stored for root's unit: {error.strerror}") from None
-    await trio.sleep(REBOOTED)
+    await trio.sleep(REBOOT_TIMEOUT_S)
     raise Failed("fieldagent-reboot.path does not run here, or the machine does not shut down")
 
 
@@ -206,9 +206,9 @@ async def _ended(hands: Hands, what: str, number: int) -> bool:
     """Return True if the change succeeded, False if root's unit has not tried it. Raises
     CannotBeDone if it was refused, Failed if it was rolled back.
     """
-    with trio.move_on_after(TRIED):
+    with trio.move_on_after(TRIAL_TIMEOUT_S):
         while (report := _report(hands, what, number)) is None or report.state not in ENDED:
-            await trio.sleep(LOOK)
+            await trio.sleep(CHECK_INTERVAL_S)
         if report.state == "refused":
             raise CannotBeDone(report.why)
         if report.state == "back":
@@ -303,9 +303,9 @@ def _report(hands: Hands, what: str, number: int) -> OfferReport | None:
 
 async def quiet(hands: Hands) -> None:
     """Wait until no modem is in a session. Raises CannotBeDone if a session does not end."""
-    with trio.move_on_after(QUIET):
+    with trio.move_on_after(SESSION_END_TIMEOUT_S):
         while busy := _busy(hands.parts.outboxes):
-            await trio.sleep(LOOK)
+            await trio.sleep(CHECK_INTERVAL_S)
         return
     raise CannotBeDone(f"{busy} has been in a session for ten minutes")
 

@@ -20,7 +20,7 @@ import trio
 from fieldagent.agent.commands.acts import ACTS, AGAIN, CUTS, JUDGES, WAITS, quiet
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
 from fieldagent.agent.commands.reads import READS
-from fieldagent.agent.inbound.command_gate import OLD, CommandGate
+from fieldagent.agent.inbound.command_gate import AGE_MAX_S, CommandGate
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.commands import KnownCommand
 from fieldagent.agent.journal.records import Accepted
@@ -34,9 +34,9 @@ from fieldagent.wire.command import in_words, verb_of
 
 log = logging.getLogger(__name__)
 
-ROOM_AGAIN = 60.0
+DISK_RETRY_AFTER_S = 60.0
 """Seconds until an answer is tried again after a full disk."""
-LOOK_AGAIN = 3_600.0
+RECHECK_AFTER_S = 3_600.0
 """Seconds until the age of waiting commands is checked."""
 NOT_HERE = "its subject did not arrive within 5 days"
 UNREADABLE = "it is damaged on the kit's disk, and was not carried out: send it again"
@@ -62,7 +62,7 @@ async def run(hands: Hands, gate: CommandGate) -> None:
                     await _answer(hands, each)
             left = commands.under_way(journal)
             if all(each.state == "accepted" and _waits(hands, each) for each in left):
-                with waits.move_on_after(LOOK_AGAIN if left else inf):
+                with waits.move_on_after(RECHECK_AFTER_S if left else inf):
                     await news.wait()
 
 
@@ -76,7 +76,7 @@ def _lacks(hands: Hands, known: KnownCommand) -> bool:
 
 def _waits(hands: Hands, known: KnownCommand) -> bool:
     """Return True if it may still arrive."""
-    return _lacks(hands, known) and hands.parts.journal.clock.now() < known.came + OLD
+    return _lacks(hands, known) and hands.parts.journal.clock.now() < known.came + AGE_MAX_S
 
 
 @contextmanager
@@ -172,7 +172,7 @@ async def _answer(hands: Hands, known: KnownCommand) -> None:
         await hands.parts.intake.accept(package, f"fieldagent command {known.number}")
     except StoreFull as full:
         log.error("the answer to command %d waits: %s", known.number, full)
-        await trio.sleep(ROOM_AGAIN)
+        await trio.sleep(DISK_RETRY_AFTER_S)
         return
     journal = hands.parts.journal
     await journal.persist(commands.answered(known.number, journal.clock.now()))

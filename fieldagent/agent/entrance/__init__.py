@@ -26,7 +26,7 @@ from fieldagent.system.sentence import sentence
 
 NAMES = ("enter.css", "enter.js", *files.CATALOGUES)
 COOKIE = "fieldagent-page"
-LASTS = 43_200.0
+SESSION_LIFETIME_S = 43_200.0
 """Seconds for which a person stays signed in."""
 SIGNED_IN_MAX = 256
 TRIES = Rate(per_minute=6, burst=12)
@@ -103,8 +103,8 @@ class Entrance:
         known = {key: each for key, each in self._signed_in.items() if each[0] > now}
         newest = sorted(known, key=lambda key: known[key][0])[-SIGNED_IN_MAX + 1 :]
         self._signed_in = {key: known[key] for key in newest}
-        self._signed_in[_digest(cookie)] = (now + LASTS, version)
-        return Response(204, headers=(set_cookie(COOKIE, cookie, LASTS, secure=True),))
+        self._signed_in[_digest(cookie)] = (now + SESSION_LIFETIME_S, version)
+        return Response(204, headers=(set_cookie(COOKIE, cookie, SESSION_LIFETIME_S, secure=True),))
 
     async def _leave(self, request: Request) -> Response:
         self._signed_in.pop(_cookie_digest(request), None)

@@ -15,7 +15,7 @@ from fieldagent.wire import answer_text
 from fieldagent.wire.command import NotACommand, RemoteCommand, verb_of
 from fieldagent.wire.command_proof import is_proved
 
-OLD = 5 * 86_400
+AGE_MAX_S = 5 * 86_400
 """Seconds after which a command is too old to be carried out; the satellite operator keeps one for
 that long."""
 NOT_PROVED = (
@@ -87,7 +87,7 @@ class CommandGate:
     ) -> str:
         if number < (last := commands.last(db)):
             return f"command {last} arrived before it, send it again"
-        if clock.source() and clock.date(now) - number > OLD:
+        if clock.source() and clock.date(now) - number > AGE_MAX_S:
             return "it is more than 5 days old, send it again"
         try:
             verb = verb_of(command)

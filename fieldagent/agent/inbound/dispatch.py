@@ -24,7 +24,7 @@ import trio
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall, Spool
-from fieldagent.webhook.schedule import RETRY_AFTER_MAX, SCHEDULE, SOS_SCHEDULE, delay, wait
+from fieldagent.webhook.schedule import RETRY_AFTER_MAX_S, SCHEDULE, SOS_SCHEDULE, delay, wait
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ PROBE, PROBE_MOST = 300.0, 1800.0
 
 UNREADABLE = "the stored payload cannot be read"
 
-LOOK_AGAIN = 3600.0
+RECHECK_AFTER_S = 3600.0
 """Seconds after which the clock is read again, because it jumps when the network sets it."""
 
 
@@ -84,7 +84,7 @@ class _Reach:
             self.since = now
         self.failures += 1
         rarer = PROBE * 2.0 ** min(max(self.failures - FAILURES, 0), 10)
-        self.probe_at = now + max(min(rarer, PROBE_MOST), min(retry_after, RETRY_AFTER_MAX))
+        self.probe_at = now + max(min(rarer, PROBE_MOST), min(retry_after, RETRY_AFTER_MAX_S))
 
     def handed(self) -> bool:
         """Record a success. Return True if the hook was down for so long that other payloads wait
@@ -133,11 +133,11 @@ class _Dispatch:
                 break
             early = (seconds := wait(delivery.not_before, now)) > 0
             if early and (seconds := min(seconds, self.next_probe(delivery))) > 0:
-                return min(seconds, LOOK_AGAIN)
+                return min(seconds, RECHECK_AFTER_S)
             self.busy.add(delivery.lane)
             self.urgent += delivery.sos
             nursery.start_soon(self.serve, delivery, early)
-        return LOOK_AGAIN
+        return RECHECK_AFTER_S
 
     def next_probe(self, delivery: Delivery) -> float:
         """Return the seconds until this delivery may be sent as a probe; inf if it may not. A

@@ -31,7 +31,7 @@ the total."""
 
 DEADLINE = 60.0
 
-LINGER = 1.0
+LINGER_S = 1.0
 """Seconds for which output is read after the command has ended, for a child that keeps it open."""
 
 _READ_SIZE = 16_384
@@ -163,7 +163,7 @@ async def _attend(
             ended = await _end(process, deadline)
             # From here on, a cancellation would make us hand over the same payload again.
             conclusion.shield = ended
-            pipes.cancel_scope.deadline = trio.current_time() + LINGER
+            pipes.cancel_scope.deadline = trio.current_time() + LINGER_S
     if ended and pipes.cancel_scope.cancelled_caught:
         log.warning(
             "inbound-hook left child processes that hold its output open: they are stopped;"

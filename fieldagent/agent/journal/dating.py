@@ -17,7 +17,7 @@ from fieldagent.agent.journal.records import crc_of
 from fieldagent.package.package import Channel, Location, Package, Waypoint
 from fieldagent.package.reading import read_package
 from fieldagent.package.writing import canonical
-from fieldagent.system.lived_time import SET
+from fieldagent.system.lived_time import CLOCK_SET_FROM_S
 
 
 def foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int]:
@@ -55,7 +55,7 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
     )
     id_, body, digest, key, accepted, expires, dated, crc = row
     date = accepted + offset
-    if dated is None or abs(date - dated) < SET:
+    if dated is None or abs(date - dated) < CLOCK_SET_FROM_S:
         return
     if crc != crc_of(sequence, id_, body, digest, key, accepted, expires, dated):
         # The reader of this row reports the damage.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-KNOWN_FOR = 86_400.0
+DUPLICATE_WINDOW_S = 86_400.0
 """Seconds for which a handheld's packet is recognised as a duplicate; its numbers are random at
 each start."""
 AROUND_MAX = 500
@@ -133,7 +133,7 @@ def note_said(
         db.execute(
             "DELETE FROM handheld_said WHERE at < ? AND (sequence IS NULL OR NOT EXISTS (SELECT 1"
             " FROM package WHERE package.sequence = handheld_said.sequence))",
-            (now - KNOWN_FOR,),
+            (now - DUPLICATE_WINDOW_S,),
         )
         db.execute(
             "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence, told)"

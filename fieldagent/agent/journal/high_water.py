@@ -25,7 +25,7 @@ from fieldagent.system.private import make_private_file
 
 CHOSEN_IDS = 2**30
 """First id that only callers may use: after such an id our own would exceed 32 bits."""
-SYNC_EVERY = 60.0
+SYNC_INTERVAL_S = 60.0
 """Seconds between two syncs."""
 _FORM = struct.Struct(">4sIQQQ")
 _MAGIC = b"FAhw"
@@ -128,7 +128,7 @@ class HighWaterFile:
         with suppress(OSError):
             self._put(record, turn % 2 * _PLACE)
             self._turn, self.mark = turn, mark
-            if time.monotonic() - self._synced >= SYNC_EVERY:
+            if time.monotonic() - self._synced >= SYNC_INTERVAL_S:
                 self.sync()
 
     def sync(self) -> None:

@@ -330,7 +330,7 @@ class StationOwed(NamedTuple):
     """True if the sender requests receipts."""
 
 
-STATION_OWED_FOR = 7 * 86_400
+STATION_RECEIPT_LIFETIME_S = 7 * 86_400
 """Seconds for which a receipt is offered to a station."""
 
 
@@ -339,7 +339,7 @@ def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
     rows = journal.read(
         "SELECT station, sequence, rung, text, at, digest, asks FROM station_owed"
         " WHERE at > ? ORDER BY at DESC LIMIT ?",
-        int(journal.clock.date(journal.clock.now())) - STATION_OWED_FOR,
+        int(journal.clock.date(journal.clock.now())) - STATION_RECEIPT_LIFETIME_S,
         limit,
     )
     return [

@@ -232,7 +232,7 @@ def unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
     ]
 
 
-CARRIED_FOR = 86_400.0
+ANSWER_AWAITED_S = 86_400.0
 """Seconds for which the answer to a neighbour's SOS is awaited: after that the hub no longer sends
 it to the relaying kit."""
 
@@ -246,7 +246,7 @@ def awaits_answer(journal: Journal, now: float) -> bool:
             "SELECT 1 FROM carried JOIN heard_incident heard ON heard.station = carried.origin"
             " AND heard.number = carried.origin_sequence - carried.back"
             " WHERE heard.state = 'open' AND heard.at > ? LIMIT 1",
-            now - CARRIED_FOR,
+            now - ANSWER_AWAITED_S,
         )
     )
 

@@ -45,12 +45,12 @@ RESERVE_PAGES = 1040
 """Free pages in the journal's file for a time when the disk is full. Taking them also makes the
 write-ahead log longer than the 1 000 pages at which SQLite restarts it, so that neither file
 must grow then."""
-RESERVE_FROM = 32 << 20
+RESERVE_FREE_MIN_BYTES = 32 << 20
 """Bytes that must be free on the disk before the reserve is taken."""
 FORGOTTEN_AT_ONCE = 200
 """Rows per commit, with their dependent rows: an SOS that is posted meanwhile waits for that
 commit."""
-FULL_PAUSE = 10.0
+FULL_PAUSE_S = 10.0
 """Seconds until a full disk is tried again."""
 
 
@@ -152,7 +152,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         ((free,),) = self.read("PRAGMA freelist_count")
         log_size = self.path.with_name(self.path.name + "-wal").stat().st_size
         enough = free >= RESERVE_PAGES // 2 and log_size >= RESERVE_PAGES * 4096
-        if not enough and self._files.free() >= RESERVE_FROM:
+        if not enough and self._files.free() >= RESERVE_FREE_MIN_BYTES:
             # Use two commits: pages that are freed in the transaction that takes them never reach
             # the disk.
             await self.commit(self._take_reserve)
@@ -225,7 +225,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 if not self.full:
                     log.error("the disk is full: the agent waits until you free space")
                 self.full = True
-                with trio.move_on_after(FULL_PAUSE):
+                with trio.move_on_after(FULL_PAUSE_S):
                     await self._leaving.wait()
             else:
                 if self.full:

@@ -9,7 +9,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 STATIONS_MAX = 1000
 """Most stations that are remembered, because a sender can claim any number of names."""
-AWAY_AFTER = 3600.0
+AWAY_AFTER_S = 3600.0
 """Seconds without a packet after which a station is no longer a neighbour."""
 
 
@@ -48,7 +48,7 @@ class Neighbours:
         """Record that a station was heard. Return True if it was not in range before."""
         now = self._clock()
         each = self.known.pop(station, None) or HeardStation()
-        returned = now - each.heard_at >= AWAY_AFTER
+        returned = now - each.heard_at >= AWAY_AFTER_S
         each.heard_at, each.rssi, each.snr, each.key = now, rssi, snr, key
         self.known[station] = each
         while len(self.known) > STATIONS_MAX:
@@ -62,4 +62,4 @@ class Neighbours:
     def in_earshot(self) -> list[int]:
         """Return the stations that were heard within AWAY_AFTER seconds."""
         now = self._clock()
-        return [number for number, each in self.known.items() if now - each.heard_at < AWAY_AFTER]
+        return [number for number, each in self.known.items() if now - each.heard_at < AWAY_AFTER_S]

@@ -21,7 +21,7 @@ from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
 
 log = logging.getLogger(__name__)
 
-ANSWER_KEPT = 86_400.0
+ANSWER_RETENTION_S = 86_400.0
 """Seconds for which a confirmation is kept on its way to the hub; after that the hub sends the
 parcel again."""
 
@@ -88,4 +88,6 @@ class Parcels:
         parcel = Parcel(wrap(said, self._secrets[0], UP))
         priority = KINDS[kind_of(parcel)].priority
         package = Package(parcel, channels=frozenset({Channel.RADIO}), priority=priority)
-        return enter(db, package, fingerprint(Entry(0, parcel, at)), now, now + ANSWER_KEPT, at)
+        return enter(
+            db, package, fingerprint(Entry(0, parcel, at)), now, now + ANSWER_RETENTION_S, at
+        )

@@ -12,7 +12,7 @@ from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.mesh.packet import Packet, PacketReception, of_each_sender
-from fieldagent.agent.mesh.rounds import KEPT, OnItsWay, Rounds, goes_round
+from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, OnItsWay, Rounds, goes_round
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.mesh.twins import Twins
 from fieldagent.agent.outbound.ending import Endings
@@ -34,7 +34,7 @@ from fieldagent.wire.envelope import (
 
 log = logging.getLogger(__name__)
 
-CATCHES_UP = 35.0
+CATCH_UP_S = 35.0
 """Seconds after a kit hears others for the first time in a while, in which hooks receive only an
 SOS. Stations that have an SOS send it first, after this kit's hello, which leaves at most 20 s
 after a start."""
@@ -95,7 +95,7 @@ class RadioReception:
         """Take in the entries of one sender, and return their acknowledgements by item number."""
         now = self._endings.clock()
         if not self._neighbours.in_earshot():
-            self._packets.catching_up_until = now + CATCHES_UP
+            self._packets.catching_up_until = now + CATCH_UP_S
         packet = await self._journal.persist(lambda db: self._packets.store(db, envelope, now))
         self._packets.stored(packet)
         if packet.namesake:
@@ -192,7 +192,7 @@ class RadioReception:
                 packet.station,
                 entry,
                 parts,
-                now + KEPT,
+                now + OTHERS_REPEATED_S,
                 asks=packet.relay,
                 hops=packet.hops,
                 has={packet.sender},

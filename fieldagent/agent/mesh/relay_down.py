@@ -26,7 +26,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
-KEPT = 86_400.0
+RETENTION_S = 86_400.0
 """Seconds for which delivery is attempted; a kit that is out of range for longer asks the hub over
 another route."""
 PRIORITY = SOS_PRIORITY - 1
@@ -59,7 +59,7 @@ class RelayDown:
             self._intake.queue_relayed(each)
 
     def _enter(self, db: sqlite3.Connection, down: GoesDown, now: float) -> Accepted | None:
-        said, seconds, priority = down.content, KEPT, PRIORITY
+        said, seconds, priority = down.content, RETENTION_S, PRIORITY
         if isinstance(said, IncidentWord):
             if not outbound.has_carried(db, said.station, said.incident):
                 return None
@@ -73,7 +73,7 @@ class RelayDown:
                 priority = KINDS[kind_of(said)].priority
         identity = fingerprint(Entry(0, said, down.at))
         if isinstance(said, Parcel):
-            if outbound.was_accepted(db, identity, since=now - KEPT):
+            if outbound.was_accepted(db, identity, since=now - RETENTION_S):
                 return None
             day = day_at(spending.known_day_in(db), now, self._clock)
             spending.spend(FOR_OTHERS, day, Spent(len(said.body)))(db)

@@ -15,7 +15,13 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
-from fieldagent.agent.mesh.rounds import AT_HAND, KEPT, OnItsWay, Rounds, goes_round
+from fieldagent.agent.mesh.rounds import (
+    OTHERS_REPEATED_S,
+    OURS_REPEATED_S,
+    OnItsWay,
+    Rounds,
+    goes_round,
+)
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.packing import Packing
@@ -37,7 +43,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 10.0
+CHECK_INTERVAL_S = 10.0
 """Seconds between two checks if the hub can be reached and if waiting items can be paid for."""
 PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
 """Seconds until a station announces itself, at random from half of them on. A station that only
@@ -74,10 +80,10 @@ class Repeating:
 
     async def run(self) -> NoReturn:
         """Run the rounds forever. Wake when a repeat is due, when the queue changes, and at least
-        every `LOOK_EVERY` seconds if this kit relays.
+        every `CHECK_INTERVAL_S` seconds if this kit relays.
         """
         lived = self._clock()
-        self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
+        self._words.said |= on_air.delivered_lately(self._journal, since=lived - OURS_REPEATED_S)
         self._words.holdings.load(on_air.here(self._journal, self._station), lived)
         presents, hellos, was_carried = _soon(PRESENT_FIRST), 1, False
         self._add_kept(lived)
@@ -100,7 +106,7 @@ class Repeating:
                 self._words.introduce(at_once=True)
                 self._packing.queue.wake()
             # A link to the hub comes and goes without an event.
-            latest = trio.current_time() + LOOK_EVERY if self._relay is not None else inf
+            latest = trio.current_time() + CHECK_INTERVAL_S if self._relay is not None else inf
             latest = min(latest, presents, trio.current_time() + self._words.next_due())
             with trio.move_on_at(min(self._rounds.next_due(), latest)):
                 await changed.wait()
@@ -108,7 +114,7 @@ class Repeating:
     def _add_kept(self, lived: float) -> None:
         """Add other stations' items from before this kit restarted, for stations that were off."""
         now = trio.current_time()
-        for envelope, identity, came in on_air.kept(self._journal, since=lived - KEPT):
+        for envelope, identity, came in on_air.kept(self._journal, since=lived - OTHERS_REPEATED_S):
             pair = _whole(envelope, identity)
             if pair is None:
                 continue
@@ -122,7 +128,7 @@ class Repeating:
                 len(parts), self._packing.capacity.size
             ):
                 continue
-            until = now + KEPT - (lived - came)
+            until = now + OTHERS_REPEATED_S - (lived - came)
             self._rounds.add(OnItsWay(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
@@ -141,7 +147,7 @@ class Repeating:
 
     def _add(self, known: Accepted) -> None:
         now, entry = trio.current_time(), entry_of(known)
-        left = AT_HAND
+        left = OURS_REPEATED_S
         if known.expires is not None:
             left = min(left, known.expires - self._clock())
         parts = self._packing.parts(entry, self._station)

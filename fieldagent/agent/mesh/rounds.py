@@ -42,16 +42,16 @@ AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 WAIT, WAIT_LEAST = 0.5, 2.0
 """Seconds for each station in range, and the minimum: the longest wait before we repeat a missing
 item, because other stations have it too."""
-ON_CALL_FOR = 30.0
+REDRAW_INTERVAL_S = 30.0
 """Seconds after which a dense network draws again which stations repeat. If an item is requested
 again after that, any station repeats it."""
-JUST_NOW = 2.0
+UNCONFIRMABLE_S = 2.0
 """Seconds after a transmission in which no station can have confirmed it yet."""
 PRODS_MAX = 3
 STOP_TELLS_MAX = 6
 """How often the sender of an SOS is notified that it is not passed on any further, because that
 notice is not confirmed."""
-STOPS_AFTER = 10.0
+STOPS_AFTER_S = 10.0
 """Seconds in which another station may deliver an item that we may not pass on."""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
 """Number of notices to the sender that the hub has its item, because they are not confirmed, and
@@ -65,12 +65,12 @@ ENOUGH = 2
 PARTS_MAX, PARTS_BYTES = 8, 1600
 """Most fragments of an item, not an SOS, that is repeated; with smaller packets, as many as these
 bytes fill."""
-APART = 5.0
+PACKET_SPACING_S = 5.0
 """Seconds between two packets of items that are not an SOS, because a returning station is missing
 many."""
-KEPT = 3600.0
+OTHERS_REPEATED_S = 3600.0
 """Seconds for which another station's item is repeated after it was heard."""
-AT_HAND = 86_400.0
+OURS_REPEATED_S = 86_400.0
 """Seconds for which our item is repeated."""
 
 Key = tuple[int, int, bytes]
@@ -142,7 +142,7 @@ class OnCall:
         if crowd <= CROWD:
             return True
         if now >= self._until:
-            self._drawn, self._until = drawn(share, crowd) < 1, now + ON_CALL_FOR
+            self._drawn, self._until = drawn(share, crowd) < 1, now + REDRAW_INTERVAL_S
         return self._drawn
 
 
@@ -226,13 +226,13 @@ class Rounds:
         the missing items fill a packet.
         """
         if self._ordinary_at <= now and len(self.neighbours.in_earshot()) > CROWD:
-            self._ordinary_at = now + APART * (1 + self._random())
+            self._ordinary_at = now + PACKET_SPACING_S * (1 + self._random())
 
     def want(self, station: int, sequence: int, by: int, now: float) -> None:
         """Record that the station `by` is missing that item of a station, which is not an SOS."""
         digest = self._words.holdings.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
-        if item is None or item.entry.sos or now - item.aired < JUST_NOW:
+        if item is None or item.entry.sos or now - item.aired < UNCONFIRMABLE_S:
             return
         if self._may_go(item):
             crowd = len(self.neighbours.in_earshot())
@@ -242,7 +242,7 @@ class Rounds:
             wait = backoff(self._random(), max(WAIT_LEAST, WAIT * crowd), crowd)
             item.due = min(item.due, now + wait)
         else:
-            self._note_stop(item, self.station, [by], now + STOPS_AFTER)
+            self._note_stop(item, self.station, [by], now + STOPS_AFTER_S)
 
     def ours(self) -> list[OnItsWay]:
         """Return the items of this station that may be repeated."""
@@ -349,7 +349,7 @@ class Rounds:
             again = self._due_of(item, now, goes=goes)
             if again and not item.entry.sos:
                 capacity -= _bytes_of(item)
-                self._ordinary_at = now + APART
+                self._ordinary_at = now + PACKET_SPACING_S
             repeats += again
         return repeats
 
@@ -477,7 +477,7 @@ def _note_wanted(item: OnItsWay, now: float) -> bool:
     """
     if item.wanted <= item.aired:
         item.wanted = now
-    return now - item.wanted >= ON_CALL_FOR
+    return now - item.wanted >= REDRAW_INTERVAL_S
 
 
 def _bytes_of(item: OnItsWay) -> int:

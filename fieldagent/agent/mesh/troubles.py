@@ -16,7 +16,7 @@ from fieldagent.system.rate import Seldom
 
 log = logging.getLogger(__name__)
 
-SHOWN_FOR = 3600.0
+SHOWN_FOR_S = 3600.0
 """Seconds for which a problem is shown after its last occurrence."""
 
 
@@ -93,7 +93,7 @@ class AirTroubles:
 
     def is_lately(self, trouble: Trouble) -> bool:
         """Return True if the problem occurred within SHOWN_FOR seconds."""
-        return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR
+        return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR_S
 
     def counts(self) -> dict[str, int]:
         """Return the number of occurrences since the agent started, by status member."""

@@ -13,7 +13,7 @@ APART = 1_000_000
 """Numbers further apart than this are from two journals, because each journal starts at a random
 number below 2³¹."""
 TURNS = 2
-WITHIN = 3600.0
+CHANGE_BACK_MAX_S = 3600.0
 """Seconds within which each change back must follow."""
 STATIONS_MAX = 1000
 
@@ -35,7 +35,7 @@ class _Told:
             self.value, self.at = value, now
             return False
         back = self.before is not None and _is_one(self.before, value)
-        self.turns = self.turns + 1 if back and now - self.before_at < WITHIN else 0
+        self.turns = self.turns + 1 if back and now - self.before_at < CHANGE_BACK_MAX_S else 0
         self.before, self.before_at = self.value, self.at
         self.value, self.at = value, now
         return self.turns >= TURNS

@@ -25,7 +25,7 @@ CONFIRMS = 16
 older ones."""
 INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 """Seconds between beacons: after news, and after a long silence."""
-ASK_AFTER = 40.0
+ASK_AFTER_S = 40.0
 """Seconds, plus or minus half, until we report that items are missing here. A station that is
 missing the same items and hears the report stays silent."""
 PUT_OFF_MAX = 600.0
@@ -35,7 +35,7 @@ SLOWER_MAX = 3.0
 """Largest factor on a beacon's wait in a dense network."""
 ASKS_MAX = 8
 """Unanswered reports of one missing item, after which no station is expected to have it."""
-FRESH = 3600.0
+FRESH_S = 3600.0
 """Seconds after the last news of a station in which beacons list it; a station that comes later is
 notified when it arrives."""
 HERE_MAX = 2 * SEVERAL_MAX
@@ -87,7 +87,7 @@ class _OfStation:
         if number > self.newest or (number not in self._last() and now >= self.stands_until):
             self.newest = number
         if number in self._last():
-            self.stands_until = now + FRESH
+            self.stands_until = now + FRESH_S
 
     def _last(self) -> range:
         return range(self.newest - SEVERAL_MAX + 1, self.newest + 1)
@@ -139,7 +139,7 @@ class Holdings:
         known.here[number] = digest
         known.lacking.pop(number, None)
         known.unsaid.discard(number)
-        known.told, known.changed, known.fresh_until = False, True, now + FRESH
+        known.told, known.changed, known.fresh_until = False, True, now + FRESH_S
         known.move(number, now)
         known.forget_old()
         self._hasten(now, INTERVAL_MIN)
@@ -173,12 +173,12 @@ class Holdings:
             fresh.clear()
         if fresh - known.lacking.keys():
             known.lacking |= dict.fromkeys(fresh - known.lacking.keys(), 0)
-            known.fresh_until = now + FRESH
+            known.fresh_until = now + FRESH_S
             known.forget_old()
             known.asked = False
             # In a dense network new items are missing every few seconds, so a beacon that is soon
             # due is enough.
-            within = ASK_AFTER * self._slower
+            within = ASK_AFTER_S * self._slower
             if not self._in_crowd or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
         elif (asks := known.open()) and first <= min(asks) and not numbers.intersection(asks):
@@ -241,7 +241,7 @@ class Holdings:
         if not self._in_crowd:
             return each.changed
         if each.asks():
-            return each.changed or now - each.asked_at >= ASK_AFTER * self._slower
+            return each.changed or now - each.asked_at >= ASK_AFTER_S * self._slower
         return each.changed and not each.told
 
     def _is_news(self, each: _OfStation) -> bool:
@@ -257,13 +257,13 @@ class Holdings:
         known = self._of(station)
         known.told = known.asked = True
         known.changed = False
-        if now - known.asked_at >= ASK_AFTER / 2:
+        if now - known.asked_at >= ASK_AFTER_S / 2:
             known.asked_at = now
             for number in known.lacking:
                 known.lacking[number] += 1
         self._beacon = [each for each in self._beacon if each != station]
         if self._in_crowd and not any(map(self._still_asks, self._stations.values())):
-            later = now + ASK_AFTER * self._slower * (0.5 + self._random())
+            later = now + ASK_AFTER_S * self._slower * (0.5 + self._random())
             self._due = max(self._due, min(self._latest, later))
 
     def holding(self, station: int) -> Entry | None:

@@ -39,7 +39,7 @@ from fieldagent.wire.envelope import Entry, Envelope, Source, decode, encode, fi
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import BODY_BYTES
 
-IDLE_LOOK = 1.0
+IDLE_CHECK_INTERVAL_S = 1.0
 """Seconds between two checks for other waiting items."""
 _HEAD = 64
 """Largest overhead in bytes of a note with one copy."""
@@ -66,7 +66,7 @@ class HubBackup:
     async def answer(self, asked: Ask | Fetch) -> Inventory | Copies:
         """Return the data that the hub requests, once no current item waits."""
         while await self._has_more_urgent():
-            await trio.sleep(IDLE_LOOK)
+            await trio.sleep(IDLE_CHECK_INTERVAL_S)
         if isinstance(asked, Ask):
             listing = _sent if asked.direction is Direction.SENT else _got
             return listing(self.journal, asked.after)

@@ -18,7 +18,7 @@ from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
 RECEIPTS_BYTES = 100
 """Bytes of receipts, about ten, that ride with Packages if bytes are billed. A modem that keeps no
 copy of received messages relies on them."""
-NAME_INCIDENT_EVERY = 300.0
+NAME_INCIDENT_INTERVAL_S = 300.0
 """Seconds after which an open incident is named again over a free link without other traffic. So a
 hub with a restored database raises the alarm again."""
 
@@ -87,7 +87,7 @@ class HubPiggyback:
         """
         if self._tariff.units(1) or incident.open_one(self._journal) is None:
             return False
-        return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_EVERY
+        return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_INTERVAL_S
 
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
         words = Piggybacked()

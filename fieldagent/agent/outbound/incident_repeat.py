@@ -31,7 +31,7 @@ from fieldagent.package.package import Channel, Said
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 15.0
+CHECK_INTERVAL_S = 15.0
 """Seconds between two looks."""
 
 Leg = tuple[int, Channel]
@@ -73,7 +73,7 @@ async def keep_going(
     of an item on a channel in seconds; 0 disables the repeats.
     """
     repeating: set[Leg] = set()
-    idle = IdleTimes[Leg](LOOK_EVERY)
+    idle = IdleTimes[Leg](CHECK_INTERVAL_S)
     while True:
         heard_at = repeated(journal, until)
         for sequence, channel in repeating - heard_at.keys():
@@ -93,4 +93,4 @@ async def keep_going(
         else:
             # No change is possible until the next commit.
             await journal.news()
-        await trio.sleep(LOOK_EVERY)
+        await trio.sleep(CHECK_INTERVAL_S)

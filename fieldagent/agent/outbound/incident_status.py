@@ -28,7 +28,7 @@ from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel, Location, Message, Said, short_number
 from fieldagent.package.writing import item_json, kind_of
 
-OVER_SHOWN = 86_400.0
+OVER_SHOWN_S = 86_400.0
 """Seconds for which an incident is still shown after its end."""
 ITEMS_SHOWN = 50
 """Most Packages of an incident that are shown, the newest."""
@@ -52,7 +52,7 @@ def incident_status(
     """
     own = incident.last(journal)
     now = journal.clock.now()
-    if own is not None and own.ended is not None and now - own.ended > OVER_SHOWN:
+    if own is not None and own.ended is not None and now - own.ended > OVER_SHOWN_S:
         own = None
     shown = None
     if own is not None:
@@ -71,7 +71,7 @@ def heard_json(journal: Journal, number: int | None = None) -> list[dict[str, An
     then those of other kits, newest first. `number` limits the list to that number.
     """
     names = inbound.station_names(journal)
-    earliest = journal.clock.now() - OVER_SHOWN
+    earliest = journal.clock.now() - OVER_SHOWN_S
     handhelds_own = [
         _of_handheld(journal, each, handle)
         for each, handle in incident.unproved(journal, HEARD_SHOWN)

@@ -19,11 +19,11 @@ from fieldagent.agent.outbound.idle_time import IdleTimes
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
 from fieldagent.wire.envelope import Entry, Report, digest_of_slices
-from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER
+from fieldagent.wire.fragments import ASK_AFTER_S, ASK_RARER, ASK_UNTIL_S
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = ASK_AFTER / 4
+LOOK_EVERY = ASK_AFTER_S / 4
 
 
 async def keep_asking(
@@ -42,7 +42,10 @@ async def keep_asking(
             if seconds < asked[item]:
                 asked[item] = 0.0
             outbox = _toward(outboxes, item.origin)
-            if outbox is None or not max(ASK_AFTER, ASK_RARER * asked[item]) <= seconds < ASK_LAST:
+            if (
+                outbox is None
+                or not max(ASK_AFTER_S, ASK_RARER * asked[item]) <= seconds < ASK_UNTIL_S
+            ):
                 continue
             asked[item] = seconds
             there = inbound.slices_there(journal, item)

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 AGAIN, AGAIN_MAX = 5.0, 60.0
 """Seconds that a Package waits for each failure of a driver with it, and the longest wait."""
-LOOK_AGAIN = 3600.0
+RECHECK_AFTER_S = 3600.0
 """Seconds after which the budget is checked again, because the wall clock may be set."""
 
 
@@ -121,7 +121,7 @@ class ChannelOutbox:
             changed = self._queue.changed
             now = trio.current_time()
             # A retry becomes due, or a new day begins; the wall clock may be set meanwhile.
-            renewal = now + min(self.budget.renews_in(), LOOK_AGAIN)
+            renewal = now + min(self.budget.renews_in(), RECHECK_AFTER_S)
             with trio.move_on_at(min(self._queue.next_change(now), renewal)):
                 await changed.wait()
 

@@ -29,7 +29,7 @@ from fieldagent.wire.gpsd import Fix
 
 log = logging.getLogger(__name__)
 
-FREE_EVERY = 60.0
+FREE_CHANNEL_INTERVAL_S = 60.0
 """Seconds between two positions over free channels."""
 
 
@@ -52,7 +52,7 @@ async def track(
         await _add(journal, intake, source, None)
         while incident.open_one(journal) is not None:
             free = _free(queues)
-            await waits.sleep(min(FREE_EVERY, every) if free else every)
+            await waits.sleep(min(FREE_CHANNEL_INTERVAL_S, every) if free else every)
             due = trio.current_time() - paid_at >= every
             if incident.open_one(journal) is None:
                 break
@@ -76,7 +76,7 @@ async def _add(
     channels: frozenset[Channel] | None,
 ) -> None:
     open_incident = incident.open_one(journal)
-    fix = None if open_incident is None else await gpsd.fix_within(source, gpsd.PATIENCE)
+    fix = None if open_incident is None else await gpsd.fix_within(source, gpsd.FIRST_FIX_TIMEOUT_S)
     if open_incident is None or fix is None:
         return
     package = Package(located(fix), channels=channels, priority=SOS_PRIORITY)

@@ -35,7 +35,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Ack, Entry, RelayRequest, SentBy, Source, encode
 from fieldagent.wire.fragments import lacking
 
-KNOWN_TO_HEAR = 60.0
+LISTENING_AFTER_HEARD_S = 60.0
 """Seconds after a station was heard for which a station counts as listening."""
 
 
@@ -102,7 +102,7 @@ class AwaitedAcks:
 
     def somebody_listens(self) -> bool:
         """Return True if a station was heard within KNOWN_TO_HEAR seconds."""
-        return trio.current_time() - self._heard_at < KNOWN_TO_HEAR
+        return trio.current_time() - self._heard_at < LISTENING_AFTER_HEARD_S
 
 
 def _covers(ack: Ack, piece: Piece) -> bool:

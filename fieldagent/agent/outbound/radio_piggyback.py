@@ -35,11 +35,11 @@ from fieldagent.wire.envelope import (
 
 ACKS_MAX = 256
 """Most waiting acknowledgements; if one is dropped, the item comes again."""
-INTRODUCE_EVERY = 3600.0
+INTRODUCE_INTERVAL_S = 3600.0
 """Seconds between two introductions."""
 PROGRAM = Entry(0, Program(__version__))
 """Sent with our name, if it fits."""
-HELLO_APART = 10.0
+HELLO_SPACING_S = 10.0
 """Seconds between two hellos, so that kits which are switched on together do not answer each
 other's."""
 
@@ -89,7 +89,7 @@ class RadioPiggyback:
         self._asks_for_relay = asks_for_relay
         self.ways = ways
         self.clock = clock
-        self._introduced = -INTRODUCE_EVERY
+        self._introduced = -INTRODUCE_INTERVAL_S
         self._said_hello = -inf
         self._presents_itself = False
         self._acks: dict[tuple[int, int], _DueAck] = {}
@@ -141,8 +141,8 @@ class RadioPiggyback:
         """Send our name to a station that may not know it: with the next packet or, with `at_once`,
         in its own packet if none was sent recently.
         """
-        self._introduced = -INTRODUCE_EVERY
-        self._presents_itself |= at_once and self.clock() - self._said_hello >= HELLO_APART
+        self._introduced = -INTRODUCE_INTERVAL_S
+        self._presents_itself |= at_once and self.clock() - self._said_hello >= HELLO_SPACING_S
 
     def acknowledge(
         self,
@@ -255,7 +255,7 @@ class RadioPiggyback:
         request = self.request(sos=urgent) if goes_up and self.asks_for_relay() else None
         if request is not None:
             draft.add(request, capacity)
-        if abs(self.clock() - self._introduced) >= INTRODUCE_EVERY:
+        if abs(self.clock() - self._introduced) >= INTRODUCE_INTERVAL_S:
             beside = bool(draft.entries)
             words.introduced = draft.add(self._introduction, capacity)
             if words.introduced:

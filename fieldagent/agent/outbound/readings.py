@@ -44,7 +44,7 @@ RIDES_AFTER = 60.0
 """The first wait for a receipt that was not requested, whose answer rides along too."""
 ENOUGH = 2
 """Number of other stations heard passing it on, after which we do not."""
-NEARER = 7200.0
+HOPS_RETENTION_S = 7200.0
 """Seconds for which the number of hops is remembered; longer than any pause."""
 RIDE_MAX = 3
 """Most receipts in another packet."""
@@ -100,7 +100,7 @@ class AirWord:
         """Record that it arrived over that many transmissions. Return True if that is not further
         than recently.
         """
-        if hops > self.hops and now - self.heard < NEARER:
+        if hops > self.hops and now - self.heard < HOPS_RETENTION_S:
             return False
         self.hops, self.heard = hops, now
         return True

@@ -15,11 +15,11 @@ from math import inf
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import NO_WAY, Way
 
-LIVES = 2100.0
+ROUTE_LIFETIME_S = 2100.0
 """Seconds for which a route is valid after the hub's neighbour announced it."""
-SAYS_EVERY = 600.0
+ANNOUNCE_AFTER_S = 600.0
 """Seconds after which our route is announced in its own packet if it could not ride along."""
-SAYS_AGAIN = 120.0
+REPEAT_AFTER_S = 120.0
 """Seconds after which it rides along again."""
 
 
@@ -74,7 +74,7 @@ class Ways:
 
     def known(self) -> dict[int, KnownWay]:
         """Return the valid routes by station."""
-        oldest = self._clock() - LIVES
+        oldest = self._clock() - ROUTE_LIFETIME_S
         self._heard = {n: each for n, each in self._heard.items() if each.since > oldest}
         return self._heard
 
@@ -108,7 +108,7 @@ class Ways:
         ours = self.ours()
         since = self._clock() - self._said_at
         if (None if ours is None else ours.hops) == self._said:
-            every = SAYS_AGAIN if beside else SAYS_EVERY
+            every = REPEAT_AFTER_S if beside else ANNOUNCE_AFTER_S
             return self._told(ours) if ours is not None and since >= every else None
         return Way(NO_WAY) if ours is None else self._told(ours)
 

@@ -25,7 +25,7 @@ from fieldagent.page.language import LANGUAGES
 from fieldagent.system.data_files import read_data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-STAYS = 12 * 3600.0
+PHONE_ANSWER_S = 12 * 3600.0
 """Seconds for which a phone gets the expected answer."""
 MOST = 1_000
 """Most phones that are remembered."""
@@ -122,7 +122,7 @@ class Portal:
         now = self._clock()
         self._stays = {each: until for each, until in self._stays.items() if until > now}
         if len(self._stays) < MOST:
-            self._stays[request.peer] = now + STAYS
+            self._stays[request.peer] = now + PHONE_ANSWER_S
         return Response(303, headers=(("Location", PAGE), *NOT_KEPT))
 
 

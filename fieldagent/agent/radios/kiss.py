@@ -37,22 +37,22 @@ log = logging.getLogger(__name__)
 
 DESTINATION = ax25.Callsign("FIELDA")
 CONNECT_MAX = 10.0
-CHECK_MAX = 5.0
+CHECK_TIMEOUT_S = 5.0
 """Seconds that `fieldagent check` waits for a connection."""
-WRITE_MAX = 10.0
+WRITE_TIMEOUT_S = 10.0
 """Seconds in which a TNC takes a frame from its line."""
-ANSWER_MAX = 2.0
+ANSWER_TIMEOUT_S = 2.0
 """Seconds in which a TNC that knows the query reports its waiting bytes."""
-SILENCE_MAX = 10.0
+SILENCE_MAX_S = 10.0
 """Seconds without an answer after which a TNC that answered before is considered lost."""
 ASK_EVERY = 0.5
-KEPT_MAX = 55.0
+FRAME_WAIT_MAX_S = 55.0
 """Seconds after which a frame that still waits counts as dropped. Dire Wolf discards a frame that
 found no free channel for 60 seconds; after that it would look transmitted."""
 BITRATE = 1200.0
 """Bits per second of the slowest usual radio; with a faster radio the wait is only slightly too
 long."""
-LEAD = 0.5
+TRANSMIT_LEAD_S = 0.5
 """Seconds before the first byte: the transmitter's delay and its turn on the channel."""
 
 
@@ -92,11 +92,11 @@ class TncModem:
         result = await self._result()
         if result is not TransmitResult.DROPPED:
             # A frame leaves the buffer when its transmission begins.
-            await waits.sleep(LEAD + len(frame) * 8 / BITRATE)
+            await waits.sleep(TRANSMIT_LEAD_S + len(frame) * 8 / BITRATE)
         return result
 
     async def _result(self) -> TransmitResult:
-        with trio.move_on_after(KEPT_MAX):
+        with trio.move_on_after(FRAME_WAIT_MAX_S):
             while self._knows_the_question is not False:
                 waiting = await self._ask()
                 if waiting == 0:
@@ -114,7 +114,7 @@ class TncModem:
         """
         text, self._waiting = self._told, None
         await self._give(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
-        with trio.move_on_after(SILENCE_MAX if self._knows_the_question else ANSWER_MAX):
+        with trio.move_on_after(SILENCE_MAX_S if self._knows_the_question else ANSWER_TIMEOUT_S):
             await text.wait()
             return self._waiting
         if self._knows_the_question:
@@ -125,10 +125,12 @@ class TncModem:
         return None
 
     async def _give(self, data: bytes) -> None:
-        with trio.move_on_after(WRITE_MAX):
+        with trio.move_on_after(WRITE_TIMEOUT_S):
             await self._write(data)
             return
-        raise RadioLost(f"the TNC accepts no more data: not {len(data)} bytes in {WRITE_MAX:g} s")
+        raise RadioLost(
+            f"the TNC accepts no more data: not {len(data)} bytes in {WRITE_TIMEOUT_S:g} s"
+        )
 
     async def receive(self) -> HeardPacket:
         return await self._ear.receive()
@@ -248,7 +250,9 @@ def check_tnc(place: RadioPlace) -> Finding:
         return check_serial_port(Path(place.port))
     try:
         where = urlsplit(place.port)
-        socket.create_connection((where.hostname or "", where.port or 8001), CHECK_MAX).close()
+        socket.create_connection(
+            (where.hostname or "", where.port or 8001), CHECK_TIMEOUT_S
+        ).close()
     except (OSError, ValueError) as error:
         why = reason_of(error)
         return Finding(False, f"{place.port} cannot be reached ({why}): does the KISS modem run?")

@@ -36,14 +36,14 @@ from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid, Meshcor
 log = logging.getLogger(__name__)
 
 NAME = "meshcore-kiss"
-ANSWER_MAX = 2.0
+ANSWER_TIMEOUT_S = 2.0
 """Seconds in which a modem answers; a modem that has just been powered may need a second
 question."""
-SIGNAL_MAX = 0.2
+SIGNAL_TIMEOUT_S = 0.2
 """Seconds within which the signal report follows its packet."""
 TOLD_AFTER, TOLD_TIMES = 10.0, 3.0
 """The result of a packet comes within this many seconds plus this many times its air-time."""
-LOOK_EVERY = 30.0
+CHECK_INTERVAL_S = 30.0
 """Seconds between two checks of an idle modem. After it has lost its settings, it receives nothing
 until the next check."""
 TX_DELAY = bytes([2])
@@ -127,7 +127,7 @@ class MeshcoreModem:
         RadioLost.
         """
         while True:
-            with waits.move_on_after(LOOK_EVERY):
+            with waits.move_on_after(CHECK_INTERVAL_S):
                 await self._nonsense.wait()
             self._nonsense = trio.Event()
             async with self._turn.lock:
@@ -178,7 +178,7 @@ class MeshcoreModem:
 
     async def _answer(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord | None:
         await self._port.write(wire.ask(command, content))
-        until = trio.current_time() + ANSWER_MAX
+        until = trio.current_time() + ANSWER_TIMEOUT_S
         while (word := await self._words.next(until)) is not None:
             if word.code == MeshcoreSaid.TX_DONE:
                 self._turn.untold = None
@@ -187,13 +187,13 @@ class MeshcoreModem:
         return word
 
     async def listen(self) -> NoReturn:
-        """Read frames from the radio forever. A packet waits up to `SIGNAL_MAX` seconds for its
-        signal report. Raises PortLost.
+        """Read frames from the radio forever. A packet waits up to `SIGNAL_TIMEOUT_S` seconds for
+        its signal report. Raises PortLost.
         """
         packet: bytes | None = None
         while True:
             data = b""
-            with waits.move_on_after(inf if packet is None else SIGNAL_MAX):
+            with waits.move_on_after(inf if packet is None else SIGNAL_TIMEOUT_S):
                 data = await self._port.read()
             if not data and packet is not None:
                 self._hear(packet)

@@ -48,13 +48,13 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_MAX, HANDSHAKES = 60.0, 2
 """Seconds in which a radio sends its full configuration, and the number of attempts."""
-HEARTBEAT_EVERY = 300.0
+HEARTBEAT_INTERVAL_S = 300.0
 """Seconds between heartbeats: a radio forgets a host that is silent for three times as long."""
-ANSWER_MAX = 10.0
+ANSWER_TIMEOUT_S = 10.0
 """Seconds in which it reports that a packet waits, or that it is there."""
-ROUTING_MAX = 60.0
+ROUTING_TIMEOUT_S = 60.0
 """Seconds in which its three attempts end and it reports their result."""
-LULL = 2.0
+LULL_S = 2.0
 """Seconds of silence within a frame after which the rest of the frame is lost."""
 HEARD_MAX = 256
 """Packets that wait, without texts."""
@@ -263,7 +263,7 @@ class MeshtasticHost:
         cannot be read is skipped. Raises the line's errors.
         """
         while True:
-            with waits.move_on_after(LULL if self._deframer.is_within else inf) as lull:
+            with waits.move_on_after(LULL_S if self._deframer.is_within else inf) as lull:
                 data = await self._line.read()
             if lull.cancelled_caught:
                 self._deframer.give_up()
@@ -322,7 +322,7 @@ class MeshtasticHost:
     async def look_after(self) -> NoReturn:
         """Send heartbeats, and greet a radio that has restarted. Raises RadioLost."""
         while True:
-            with waits.move_on_after(HEARTBEAT_EVERY):
+            with waits.move_on_after(HEARTBEAT_INTERVAL_S):
                 await self._rebooted.wait()
             if self._rebooted.is_set():
                 log.warning("the radio has restarted: connecting again")
@@ -333,7 +333,7 @@ class MeshtasticHost:
         """Send a heartbeat and wait for an answer. Raises RadioLost if none comes."""
         answered = self._answers.told
         await self._line.write(wire.to_radio(ToRadio(heartbeat=Heartbeat())))
-        with waits.move_on_after(ANSWER_MAX) as limit:
+        with waits.move_on_after(ANSWER_TIMEOUT_S) as limit:
             await answered.wait()
         if limit.cancelled_caught and not self._rebooted.is_set():
             raise RadioLost("the radio does not answer any more")
@@ -352,11 +352,11 @@ class MeshtasticHost:
             async with self._giving:
                 await self._wait_for_room(urgent=urgent)
                 await self._line.write(wire.to_radio(ToRadio(packet=packet)))
-                await answers.until(lambda: packet.id in answers.statuses, ANSWER_MAX)
+                await answers.until(lambda: packet.id in answers.statuses, ANSWER_TIMEOUT_S)
             queued = answers.statuses.get(packet.id)
             if queued or not packet.want_ack:
                 return Fate(queued, RoutingVerdict(None))
-            await answers.until(lambda: packet.id in answers.verdicts, ROUTING_MAX)
+            await answers.until(lambda: packet.id in answers.verdicts, ROUTING_TIMEOUT_S)
             return Fate(queued, answers.verdicts.get(packet.id, RoutingVerdict(None)))
         finally:
             answers.forget(packet.id)

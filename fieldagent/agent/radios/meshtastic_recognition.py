@@ -16,7 +16,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.meshtastic import Role, ToRadio
 
 NAME = "meshtastic"
-TELL_MAX = 30.0
+CONFIG_TIMEOUT_S = 30.0
 """Seconds in which it sends its full configuration."""
 
 
@@ -43,7 +43,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
     host = MeshtasticHost(line, wants_nodes=False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.listen)
-        with trio.move_on_after(TELL_MAX) as limit:
+        with trio.move_on_after(CONFIG_TIMEOUT_S) as limit:
             await host.greet()
         nursery.cancel_scope.cancel()
     if limit.cancelled_caught:

@@ -30,9 +30,9 @@ from fieldagent.wire import node
 
 log = logging.getLogger(__name__)
 
-HELLO_MAX = 5.0
+HELLO_TIMEOUT_S = 5.0
 """Seconds in which a node answers; a microcontroller that has just been powered takes a while."""
-QUIET = 60.0
+SILENCE_S = 60.0
 """Seconds of silence after which the node is asked if it is there."""
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
@@ -44,7 +44,7 @@ class NodeModem:
         self._port = port
         self._packet_bytes = packet_bytes
         self._link = link
-        self._node = node.NodeLink(node.NodeHello(boot=getrandbits(32)), quiet=QUIET)
+        self._node = node.NodeLink(node.NodeHello(boot=getrandbits(32)), quiet=SILENCE_S)
         self._writing = trio.Lock()
         self._patience = trio.CancelScope()
         self._news = trio.Event()
@@ -78,12 +78,12 @@ class NodeModem:
         return await self._ear.receive()
 
     async def greet(self) -> None:
-        """Send a hello, and wait until the node answers. Raises RadioLost after `HELLO_MAX`
+        """Send a hello, and wait until the node answers. Raises RadioLost after `HELLO_TIMEOUT_S`
         seconds.
         """
         self._node.open(trio.current_time())
         await self._flush()
-        with trio.move_on_after(HELLO_MAX):
+        with trio.move_on_after(HELLO_TIMEOUT_S):
             while self._node.peer is None:
                 await self._news.wait()
             return

@@ -12,7 +12,7 @@ import trio
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
 
 TCP = "tcp://"
-CONNECT_MAX = 10.0
+CONNECT_TIMEOUT_S = 10.0
 """Seconds in which a radio accepts a connection."""
 
 
@@ -39,7 +39,7 @@ async def open_line(place: str, baud: int, tcp_port: int) -> AsyncIterator[Seria
         return
     try:
         parts = urlsplit(place)
-        with trio.fail_after(CONNECT_MAX):
+        with trio.fail_after(CONNECT_TIMEOUT_S):
             stream = await trio.open_tcp_stream(parts.hostname or "", parts.port or tcp_port)
     except (OSError, ValueError, trio.TooSlowError) as error:  # A port or name may be malformed.
         raise PortLost(f"{place} cannot be reached: {str(error) or 'no answer'}") from None

@@ -36,7 +36,7 @@ from fieldagent.wire.rnode import RnodeCommand, RnodeError, RnodeWord
 log = logging.getLogger(__name__)
 
 NAME = "rnode"
-ANSWER_MAX = 2.0
+ANSWER_TIMEOUT_S = 2.0
 """Seconds in which a radio answers."""
 GREETINGS = 3
 """Number of greetings. A radio that starts when its port is opened, like an ESP32 by DTR, misses
@@ -45,7 +45,7 @@ READY_AFTER, READY_TIMES = 10.0, 3.0
 """The radio is ready again within this many seconds plus this many times the packet's air-time."""
 UNREADY_AFTER, UNREADY_TIMES = 0.5, 1.5
 """The same for a radio that never reports ready: the next packet follows after this time."""
-LOOK_EVERY = 30.0
+CHECK_INTERVAL_S = 30.0
 """Seconds between two checks of an idle radio."""
 CLOSE_MAX = 1.0
 ANSWERS = {*RnodeCommand} - {
@@ -141,7 +141,7 @@ class RnodeModem:
     async def look_after(self) -> NoReturn:
         """Check the radio regularly and after a restart. Raises RadioLost."""
         while True:
-            with waits.move_on_after(LOOK_EVERY):
+            with waits.move_on_after(CHECK_INTERVAL_S):
                 await self._restarted.wait()
             self._restarted = trio.Event()
             async with self._turn.lock:
@@ -191,7 +191,7 @@ class RnodeModem:
 
     async def _answer(self, command: RnodeCommand, content: bytes) -> bytes | None:
         await self._port.write(wire.say(command, content))
-        until = trio.current_time() + ANSWER_MAX
+        until = trio.current_time() + ANSWER_TIMEOUT_S
         while (word := await self._words.next(until)) is not None:
             if word.command == command:
                 return word.content

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import trio
 
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.channels.line_speed import SEARCH_EVERY, Probe, answers_at
+from fieldagent.agent.channels.line_speed import SEARCH_INTERVAL_S, Probe, answers_at
 from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
@@ -22,7 +22,7 @@ from fieldagent.system.signals import run_breakable
 
 log = logging.getLogger(__name__)
 
-AWAY = 300.0
+AWAY_MIN_S = 300.0
 """Seconds that a modem must be away before another kind is searched for."""
 
 
@@ -67,7 +67,7 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
         nonlocal search
         searches = trio.current_time() >= search
         if searches:
-            search = trio.current_time() + SEARCH_EVERY
+            search = trio.current_time() + SEARCH_INTERVAL_S
         key = kind, baud = await kind_at(seat.port, seat.baud, searches=searches)
         log.info("the satellite modem at %s is of kind %s, at %d baud", seat.port, kind, baud)
         seat.link.facts["modem"] = kind
@@ -90,9 +90,9 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
 async def _until_away(seat: SatelliteSeat) -> None:
     """Wait until the modem has been away for long, because another may have replaced it."""
     while True:
-        await trio.sleep(AWAY / 5)
+        await trio.sleep(AWAY_MIN_S / 5)
         away = seat.link.away_since
-        if away is not None and trio.current_time() - away >= AWAY:
+        if away is not None and trio.current_time() - away >= AWAY_MIN_S:
             return
 
 

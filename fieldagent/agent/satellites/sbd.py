@@ -22,7 +22,7 @@ from fieldagent.system.signals import run_breakable
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
 
-CHECK_MAX = 60.0
+CHECK_TIMEOUT_S = 60.0
 """Seconds in which the modem must answer all queries of `fieldagent check`."""
 
 
@@ -72,10 +72,10 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
         return findings
 
     async def ask() -> list[Finding]:
-        with trio.move_on_after(CHECK_MAX):
+        with trio.move_on_after(CHECK_TIMEOUT_S):
             async with open_modem(port, await speed.look(port), link) as modem:
                 return await told(modem)
-        return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
+        return [Finding(False, f"{port}: the modem does not answer within {CHECK_TIMEOUT_S:g} s")]
 
     findings: list[Finding] = []
     try:

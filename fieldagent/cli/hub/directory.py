@@ -42,7 +42,7 @@ def init(arguments: argparse.Namespace) -> int:
         _, token = credentials.add_token(db, member, "push", now=now)
         text = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
         if email := arguments.administrator:
-            until = now + directory.ONE_TIME_LASTS
+            until = now + directory.ONE_TIME_LIFETIME_S
             first = directory.add_user(
                 db, workspace, email, email=email, password=hashed, until=until, now=now
             )

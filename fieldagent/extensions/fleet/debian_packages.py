@@ -33,7 +33,7 @@ WHOLE = ("installed", "triggers-awaited", "triggers-pending")
 """dpkg's states of a configured package (dpkg-query(1))."""
 QUIET = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 LOCK = Path("/var/lib/dpkg/lock-frontend")
-LOCKED = 600.0
+LOCKED_S = 600.0
 """Seconds to wait for the end of another apt."""
 LOOK = 1.0
 TOLD = 300
@@ -178,7 +178,7 @@ def _alone() -> Iterator[None]:
     """Hold apt's lock, because dpkg would fail at once if another apt is running. Raises
     OSError.
     """
-    until = time.monotonic() + LOCKED
+    until = time.monotonic() + LOCKED_S
     with LOCK.open("wb") as lock:
         while True:
             try:
@@ -186,7 +186,7 @@ def _alone() -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise OSError(f"another apt has held {LOCK} for {LOCKED:g} s") from None
+                    raise OSError(f"another apt has held {LOCK} for {LOCKED_S:g} s") from None
             time.sleep(LOOK)
         yield
 

@@ -16,7 +16,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import reason_of
 
 MOST_BYTES = 20_000_000
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 """Seconds without a byte after which a download fails."""
 CHUNK = 65_536
 
@@ -105,7 +105,7 @@ def _download(
     if known.content:
         request.add_header("Range", f"bytes={len(known.content)}-")
         request.add_header("If-Range", known.mark)
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         goes_on = bool(known.content) and _goes_on(answer, len(known.content))
         content = bytearray(known.content if goes_on else b"")
         begun = len(content)

@@ -184,7 +184,7 @@ def tell_the_hub(settings: Path, text: str) -> None:
     """Send the hub a message of this kit, only over IP. It waits in the queue like any other."""
     began = time.monotonic()
     while (status := kit_health.status(settings)) is None:
-        if time.monotonic() - began > kit_health.SILENT:
+        if time.monotonic() - began > kit_health.SILENCE_S:
             complain(f"no agent answers: `journalctl -u {kit_health.AGENT}`")
             return
         time.sleep(kit_health.LOOK)
@@ -193,7 +193,7 @@ def tell_the_hub(settings: Path, text: str) -> None:
     body = {"message": {"content": text}, "channels": ["Cellular"]}
     port = load(settings).api_port
     try:
-        call(port, "POST", "/api/package/async", body, timeout=kit_health.ANSWERS)
+        call(port, "POST", "/api/package/async", body, timeout=kit_health.ANSWER_TIMEOUT_S)
     except CallFailed as failed:
         complain(f"the hub was not notified: {failed}")
 

@@ -43,9 +43,9 @@ from fieldagent.system.terminal import escaped_lines
 from fieldagent.wire.kit_note import ProgramOffer
 from fieldagent.wire.signed_delta import SignedDelta
 
-STARTS = 120.0
+START_TIMEOUT_S = 120.0
 """Seconds for the new program to print its version and to check the kit."""
-LOOK = 0.5
+CHECK_INTERVAL_S = 0.5
 """Seconds between two checks of the progress."""
 
 
@@ -255,10 +255,12 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=STARTS,
+            timeout=START_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        raise NotTaken(f"{program} {arguments[0]} did not end within {STARTS:g} s") from None
+        raise NotTaken(
+            f"{program} {arguments[0]} did not end within {START_TIMEOUT_S:g} s"
+        ) from None
 
 
 def _channels(port: int) -> dict[str, str]:
@@ -273,7 +275,7 @@ def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
     """Print the progress until the unit has ended, and return the exit code. The unit does not need
     this command.
     """
-    until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENT
+    until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENCE_S
     phase = ""
     try:
         # The result is written just before the trial is removed, because power may fail between.
@@ -285,7 +287,7 @@ def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
             if now != phase:
                 tell(trial.IN_WORDS[now])
             phase = now
-            time.sleep(LOOK)
+            time.sleep(CHECK_INTERVAL_S)
     except KeyboardInterrupt:
         tell("It continues in the background: see `fieldagent update --last` for the result.")
         raise

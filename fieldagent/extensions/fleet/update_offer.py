@@ -30,7 +30,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import ProgramOffer, decode
 from fieldagent.wire.signed_delta import SignedDelta, read_payload
 
-LOOK = 5.0
+CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for the end of another change."""
 PAUSES = (30.0, 120.0, 600.0)
 """Seconds before each further attempt to fetch it."""
@@ -47,7 +47,7 @@ def take(order: UpdateOrder, place: Place) -> int:
                 # After a power failure, the other units continue these first.
                 if not any(each.exists() for each in others):
                     return _take_left(order, place)
-            time.sleep(LOOK)
+            time.sleep(CHECK_INTERVAL_S)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:

@@ -36,7 +36,7 @@ from fieldagent.system.wording import counted, reason_of
 FILES_BESIDE = 64
 """Number of this program's open files that are no links."""
 TELL_EVERY = 5.0
-SETTLE = 30.0
+SETTLE_S = 30.0
 """Seconds for the hub to confirm the last items at the end."""
 PROBES = 3
 """Number of tokens that are tried first. If the hub refuses all, the tokens belong to
@@ -147,7 +147,7 @@ class _Run:
             with waits.move_on_after(self._seconds):
                 await _first_of(asks, over)
             all_kits.stop()
-            with trio.move_on_after(SETTLE):
+            with trio.move_on_after(SETTLE_S):
                 async with trio.open_nursery() as waiting:
                     waiting.start_soon(_break_off, asks, waiting.cancel_scope)
                     await all_kits.settled()

@@ -20,9 +20,9 @@ from enum import IntEnum
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
-PACKET_MAX = 65_536
+PACKET_MAX_BYTES = 65_536
 """Maximum bytes of a packet's rest. The payload of a longer PUBLISH is skipped."""
-TOPIC_MAX = 1_024
+TOPIC_MAX_BYTES = 1_024
 """Maximum bytes of a topic from the broker. Our topics are shorter."""
 _REST_MAX = 268_435_455
 """Maximum length that four bytes of seven bits can contain (2.2.3)."""
@@ -207,8 +207,8 @@ class PacketReader:
             view = view[skipped:]
             # Process a limited number of bytes at a time. Else a long PUBLISH that arrives complete
             # would be stored as a whole.
-            self._buffer += view[: PACKET_MAX + 5]
-            view = view[PACKET_MAX + 5 :]
+            self._buffer += view[: PACKET_MAX_BYTES + 5]
+            view = view[PACKET_MAX_BYTES + 5 :]
             while (packet := self._next()) is not None:
                 yield packet
             if not view:
@@ -223,7 +223,7 @@ class PacketReader:
         if kind != PacketType.PUBLISH and size not in _SIZES.get(kind, ()):
             # Fail at once: else we would wait for the rest of data that is not from a broker.
             raise RemoteProtocolError(f"a packet of type {kind} and {size} bytes makes no sense")
-        if size > PACKET_MAX:
+        if size > PACKET_MAX_BYTES:
             return self._next_long(flags, start, size)
         if len(self._buffer) < start + size:
             return None
@@ -233,7 +233,7 @@ class PacketReader:
 
     def _next_long(self, flags: int, start: int, size: int) -> Published | None:
         """Read the beginning of a PUBLISH that is too long, and skip the rest."""
-        needed = start + 2 + TOPIC_MAX + 2
+        needed = start + 2 + TOPIC_MAX_BYTES + 2
         if len(self._buffer) < needed:
             return None
         packet = _read_publish(flags, bytes(self._buffer[start:needed]), size)
@@ -279,12 +279,12 @@ def _read_publish(flags: int, beginning: bytes, size: int) -> Published:
         raise RemoteProtocolError(f"a message has QoS {quality}, which was not requested")
     length = int.from_bytes(beginning[:2])
     end = 2 + length + (2 if quality else 0)
-    if length > TOPIC_MAX or end > len(beginning):
+    if length > TOPIC_MAX_BYTES or end > len(beginning):
         raise RemoteProtocolError(f"a topic of {length} bytes, in a packet of {size}")
     topic = _read_topic(beginning[2 : 2 + length])
     number = _number(beginning[end - 2 : end]) if quality else None
     again, retained = bool(flags & 0x08), bool(flags & 0x01)
-    if size > PACKET_MAX:
+    if size > PACKET_MAX_BYTES:
         return Published(topic, b"", number, retained, again, size - end)
     return Published(topic, beginning[end:], number, retained, again)
 

@@ -20,12 +20,12 @@ from fieldagent.system.error_groups import first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
-KEEPALIVE = 60
+KEEPALIVE_S = 60
 """Seconds of silence after which each side considers the other lost."""
 PING_EVERY = 30.0
-ANSWER_MAX = 15.0
+ANSWER_TIMEOUT_S = 15.0
 """Seconds within which a broker must answer a CONNECT or a SUBSCRIBE, and accept our data."""
-ACK_MAX = 60.0
+ACK_MAX_S = 60.0
 """Seconds within which it must acknowledge a publication."""
 NUMBERS = 65_535
 """Maximum packet number; the first is 1."""
@@ -38,7 +38,7 @@ SOON, OFTEN = 300.0, 3
 """Maximum seconds of a short session, and the number of short sessions in a row that indicates a
 conflict. Another client with our name ends our session each time it reconnects. The longest wait
 of such a client is shorter than this limit."""
-STEADY = 60.0
+STABLE_AFTER_S = 60.0
 """Seconds that a session must last before the waits start again from the first."""
 
 REFUSALS: dict[int, str] = {
@@ -128,15 +128,15 @@ async def connected(
     broker, which stores nothing. Raises BrokerLost.
     """
     stream = None
-    with trio.move_on_after(ANSWER_MAX):
+    with trio.move_on_after(ANSWER_TIMEOUT_S):
         stream = await open_stream()
     if stream is None:
-        raise BrokerLost(f"the broker does not answer within {ANSWER_MAX:g} s")
+        raise BrokerLost(f"the broker does not answer within {ANSWER_TIMEOUT_S:g} s")
     try:
         session = MqttSession(stream, client)
         hello = mqtt.connect(
             client.id,
-            KEEPALIVE,
+            KEEPALIVE_S,
             clean=will is None,
             will=will,
             user=client.user,
@@ -172,7 +172,7 @@ class MqttSession:
         """Send a CONNECT and wait for the broker's answer. Raises BrokerLost if it refuses, does
         not answer, or is not a broker.
         """
-        with trio.move_on_after(ANSWER_MAX):
+        with trio.move_on_after(ANSWER_TIMEOUT_S):
             await self._send(hello)
             answer, *self._early = await self._receive()
             if not isinstance(answer, mqtt.Connack):
@@ -181,7 +181,7 @@ class MqttSession:
                 raise _refusal(answer.code, self._client)
             self._accepted = True
             return
-        text = f"the broker does not answer within {ANSWER_MAX:g} s"
+        text = f"the broker does not answer within {ANSWER_TIMEOUT_S:g} s"
         raise BrokerLost(text)
 
     async def run(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
@@ -224,9 +224,9 @@ class MqttSession:
             await self._send(mqtt.PINGREQ)
 
     async def _listen(self) -> list[FromBroker]:
-        with trio.move_on_after(KEEPALIVE):
+        with trio.move_on_after(KEEPALIVE_S):
             return await self._receive()
-        raise BrokerLost(f"the broker has been silent for {KEEPALIVE} s")
+        raise BrokerLost(f"the broker has been silent for {KEEPALIVE_S} s")
 
     def _note(self, packet: FromBroker) -> None:
         if isinstance(packet, mqtt.Puback | mqtt.Suback):
@@ -243,7 +243,7 @@ class MqttSession:
         """Publish a message, and return when the broker has it."""
         with self._numbered() as (number, answered):
             await self._send(mqtt.publish(topic, payload, number, retain=retain))
-            await self._wait(answered, ACK_MAX, f"has not acknowledged {topic}")
+            await self._wait(answered, ACK_MAX_S, f"has not acknowledged {topic}")
 
     async def subscribe(self, filters: list[str]) -> None:
         """Subscribe to all filters and wait for the answer. Raises BrokerLost if one is refused, or
@@ -251,7 +251,7 @@ class MqttSession:
         """
         with self._numbered() as (number, answered):
             await self._send(mqtt.subscribe(number, filters))
-            await self._wait(answered, ANSWER_MAX, "has not answered a subscription")
+            await self._wait(answered, ANSWER_TIMEOUT_S, "has not answered a subscription")
             if number in self._refused:
                 text = (
                     f"the broker does not let {self._client.who} subscribe to {', '.join(filters)}"
@@ -296,7 +296,7 @@ class MqttSession:
                 raise self._lost
             lost = BrokerLost("the broker accepts nothing more")
             try:
-                with trio.move_on_after(ANSWER_MAX):
+                with trio.move_on_after(ANSWER_TIMEOUT_S):
                     await self._stream.send_all(packet)
                     return
             except trio.Cancelled:

@@ -64,12 +64,12 @@ log = logging.getLogger(__name__)
 TCP_PORT = 8001
 DESTINATION = ax25.Callsign("APZFLD")
 PATH = (ax25.Callsign("WIDE1", 1), ax25.Callsign("WIDE2", 1))
-WRITE_MAX = 10.0
+WRITE_TIMEOUT_S = 10.0
 """Seconds in which a TNC takes a frame from its line."""
 ACK_AFTER = 1.0, 3.0
 """Lowest and highest delay of an acknowledgement in seconds, so that it does not collide with the
 digipeated copy of the message."""
-ACK_MAX = 20.0
+ACK_MAX_S = 20.0
 """Seconds to wait for an acknowledgement, for each of the two transmissions of a message."""
 SAME_ID, SAME_TEXT = 1800.0, 28.0
 """Seconds within which an equal message counts as a repetition, with an id and without."""
@@ -106,7 +106,7 @@ class _HeardThing:
 class AprsPeople:
     """Implements `contract.PeopleRadio`."""
 
-    text_bytes = wire.TEXT_MAX
+    text_bytes = wire.TEXT_MAX_BYTES
     has_signs = False
 
     def __init__(
@@ -293,10 +293,10 @@ class AprsPeople:
         assert self._call is not None
         frame = ax25.encode(ax25.Frame(self._call, DESTINATION, info, PATH))
         async with self._writes:
-            with trio.move_on_after(WRITE_MAX):
+            with trio.move_on_after(WRITE_TIMEOUT_S):
                 await self._line.write(kiss.encode(frame))
                 return
-        raise RadioLost(f"the TNC has accepted nothing for {WRITE_MAX:.0f} seconds")
+        raise RadioLost(f"the TNC has accepted nothing for {WRITE_TIMEOUT_S:.0f} seconds")
 
     def _take_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
         asked = self._asked.get((handle, number))
@@ -328,7 +328,7 @@ class AprsPeople:
         try:
             for _ in range(2):
                 await self._send(info)
-                with trio.move_on_after(ACK_MAX):
+                with trio.move_on_after(ACK_MAX_S):
                     await answered.wait()
                 if answers:
                     break

@@ -15,7 +15,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.ax25 import Callsign, Frame, read_call
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
-TEXT_MAX = 67
+TEXT_MAX_BYTES = 67
 """Maximum bytes of a message (chapter 14 counts characters)."""
 ID_MAX = 5
 ADDRESSEE = 9
@@ -353,8 +353,8 @@ def write_message(to: str, text: str, number: str) -> bytes:
     if not re.fullmatch(f"[A-Za-z0-9]{{1,{ID_MAX}}}", number):
         raise LocalProtocolError(f"{number!r} is not an id of up to {ID_MAX} letters and digits")
     body = text.encode()
-    if len(body) > TEXT_MAX or any(each in text for each in "|~{\r\n"):
-        raise LocalProtocolError(f"a message has at most {TEXT_MAX} bytes, and no | ~ {{")
+    if len(body) > TEXT_MAX_BYTES or any(each in text for each in "|~{\r\n"):
+        raise LocalProtocolError(f"a message has at most {TEXT_MAX_BYTES} bytes, and no | ~ {{")
     return _addressed(to, body + b"{" + number.encode())
 
 

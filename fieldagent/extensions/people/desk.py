@@ -98,7 +98,7 @@ log = logging.getLogger(__name__)
 ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
 """A telephone number or an e-mail address."""
 JOIN = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
-REPLY_LASTS = 3600.0
+REPLY_LASTS_S = 3600.0
 """Seconds for which the kit's reply is tried."""
 GUESSES_A_DAY = 5
 """Number of codes that one handheld may try per day."""
@@ -435,7 +435,7 @@ class Desk:
     async def _post(self, request: str, heard: FromHandheld, text: str, **values: object) -> None:
         words = self.in_their_language(heard, text, **values)
         now = self.journal.clock.now()
-        said = handhelds.post(heard.handle, request, words, now, now + REPLY_LASTS, heard.number)
+        said = handhelds.post(heard.handle, request, words, now, now + REPLY_LASTS_S, heard.number)
         await self.journal.persist(said)
 
     def in_their_language(self, heard: FromHandheld, text: str, **values: object) -> str:

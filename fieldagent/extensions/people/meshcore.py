@@ -58,15 +58,15 @@ from fieldagent.wire.meshcore_companion import (
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 60.0
+CHECK_INTERVAL_S = 60.0
 """Seconds after which the radio is asked for messages and its clock is checked."""
 ADVERT_AFTER, ADVERT_EVERY = 60.0, 43_200.0
 """Seconds until the whole mesh receives the kit's advert, and between two adverts."""
-BATTERY_EVERY = 21_600.0
+BATTERY_INTERVAL_S = 21_600.0
 """Seconds between two queries of a person's battery, each of which costs two packets."""
 AT_ONCE = 6
 """Texts that may be on their way at one time: a radio remembers eight expected acknowledgements."""
-ACK_SPARE = 3.0
+ACK_SPARE_S = 3.0
 """Seconds to wait for an acknowledgement beyond the radio's own estimate."""
 ACK_MAX = 60.0
 UNANSWERED_MAX = 200
@@ -175,7 +175,7 @@ class MeshcorePeople:
                 await self._fetch()
                 continue
             content = None
-            with waits.move_on_after(LOOK_EVERY):
+            with waits.move_on_after(CHECK_INTERVAL_S):
                 content = await self._host.push()
             if content is None:
                 await self._look_after()
@@ -322,7 +322,7 @@ class MeshcorePeople:
     async def _ask_battery(self, key: bytes) -> None:
         now = trio.current_time()
         if now >= self._ask_battery_at.get(key, -inf):
-            self._ask_battery_at[key] = now + BATTERY_EVERY
+            self._ask_battery_at[key] = now + BATTERY_INTERVAL_S
             await self._host.ask(wire.ask_telemetry(key), CompanionSaid.SENT)
 
     def _take_battery(self, sender: bytes, volts: float | None) -> None:
@@ -367,7 +367,7 @@ class MeshcorePeople:
                 return TextOutcome(False, f"the radio refuses it: {wire.read_error(answer)}")
             codes.append(sent.ack)
             floods = sent.flooded
-            if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait + ACK_SPARE)):
+            if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait + ACK_SPARE_S)):
                 break
             if not floods:
                 reset = wire.plain(CompanionCommand.RESET_PATH, key)

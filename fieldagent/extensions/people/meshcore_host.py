@@ -36,11 +36,11 @@ from fieldagent.wire.meshcore_companion import (
 
 log = logging.getLogger(__name__)
 
-ANSWER_MAX = 5.0
+ANSWER_TIMEOUT_S = 5.0
 """Seconds in which a radio answers."""
 GREETINGS = 3
 """Number of greetings, because opening the port restarts many boards."""
-LULL = 2.0
+LULL_S = 2.0
 """Seconds of silence within a frame after which the rest of the frame is lost."""
 PUSHES_MAX = 256
 ACKS_KEPT = 64
@@ -77,7 +77,7 @@ class CompanionHost:
         reports. This is the only reader of the line. Raises the line's errors.
         """
         while True:
-            with waits.move_on_after(LULL if self._deframer.is_within else inf) as lull:
+            with waits.move_on_after(LULL_S if self._deframer.is_within else inf) as lull:
                 data = await self._line.read()
             if lull.cancelled_caught:
                 self._deframer.give_up()
@@ -122,7 +122,7 @@ class CompanionHost:
 
     async def _answer(self, expected: set[CompanionSaid]) -> bytes:
         """Return the next expected answer, and skip answers to other commands. Raises RadioLost."""
-        with waits.move_on_after(ANSWER_MAX):
+        with waits.move_on_after(ANSWER_TIMEOUT_S):
             while True:
                 while self._answers:
                     answer = self._answers.popleft()

@@ -18,7 +18,7 @@ from fieldagent.wire.lora import LoraSettings
 from fieldagent.wire.meshcore_companion import CompanionCommand, CompanionSaid
 
 NAME = "meshcore"
-TELL_MAX = 30.0
+CONFIG_TIMEOUT_S = 30.0
 """Seconds in which it sends its full configuration."""
 
 
@@ -40,7 +40,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
     report = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.listen)
-        with trio.move_on_after(TELL_MAX):
+        with trio.move_on_after(CONFIG_TIMEOUT_S):
             await host.greet()
             asked = wire.plain(CompanionCommand.GET_BATTERY)
             battery = wire.read_battery(await host.ask(asked, CompanionSaid.BATTERY))

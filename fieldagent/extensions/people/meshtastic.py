@@ -36,7 +36,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.meshtastic import MeshData, MeshPacket, NodeInfo, Port, RoutingError, User
 
 TEXT_BYTES = 200
-TEXT_EVERY = 2.1
+TEXT_INTERVAL_S = 2.1
 """Seconds between two texts or reactions: the radio refuses more."""
 NEVER, DELETED = {0, 2**31 - 1}, 1
 """Special values of a waypoint's expiry time."""
@@ -90,7 +90,7 @@ class MeshtasticPeople:
         )
         async with self._turn:
             await waits.sleep(self._next_text - trio.current_time())
-            self._next_text = trio.current_time() + TEXT_EVERY
+            self._next_text = trio.current_time() + TEXT_INTERVAL_S
         fate = await self._host.give(packet)
         there = fate.is_there and fate.verdict.by == packet.to
         too_early = fate.queued == RoutingError.RATE_LIMIT_EXCEEDED

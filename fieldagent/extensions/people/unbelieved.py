@@ -8,7 +8,7 @@ from fieldagent.extensions.people.contract import in_short
 from fieldagent.extensions.people.directory import Holder
 from fieldagent.system.lazy_dataclass import dataclass
 
-SHOWN_FOR = 3600.0
+SHOWN_FOR_S = 3600.0
 """Seconds for which a call is shown."""
 MOST = 100
 IN_DISTRESS = (
@@ -36,7 +36,9 @@ class Unbelieved:
     def calls(self, now: float) -> list[tuple[str, str]]:
         """Return the radios that called within SHOWN_FOR seconds, each with its notice."""
         return [
-            (handle, notice) for handle, (at, notice) in self._heard.items() if now < at + SHOWN_FOR
+            (handle, notice)
+            for handle, (at, notice) in self._heard.items()
+            if now < at + SHOWN_FOR_S
         ]
 
 

@@ -204,6 +204,6 @@ def _invite(
         # file a percent sign is special.
         "pytak": f"{ENROLL}?{urlencode({'host': f'{host}:{port}', **asked}, safe=':')}",
         "itak": f"{holder.name.replace(',', ' ')},{host},{port},SSL",
-        "expires": now + invitations.LASTS,
+        "expires": now + invitations.LIFETIME_S,
         "next": "scan it in ATAK within a quarter of an hour; iTAK asks for username and token",
     }

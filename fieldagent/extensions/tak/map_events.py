@@ -20,11 +20,11 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PREFIX = "FA-"
 """Beginning of the uids of all our events. Hubs and kits recognize each other's events by it."""
-FRESH = 1_800.0
+FRESH_S = 1_800.0
 """Seconds for which a position counts as current, because positions over satellite are rare."""
-SHOWN = 600.0
+SHOWN_S = 600.0
 """Seconds for which an older position is shown until it is sent again."""
-LEAST = 10.0
+LEAST_S = 10.0
 """Minimum seconds between two positions of one unit."""
 MOVED = 10.0
 """Distance in metres from which a position is sent as a new one."""
@@ -100,7 +100,7 @@ def age(seconds: float) -> str:
 
 def is_old(user: Whereabouts, now: float) -> bool:
     """Return True if the time of the user's position is unknown or more than FRESH seconds ago."""
-    return user.at is None or now - user.at > FRESH
+    return user.at is None or now - user.at > FRESH_S
 
 
 def position(
@@ -117,12 +117,12 @@ def position(
     """
     when = at(now)
     if user.latitude is None or user.longitude is None or user.at is None or not shared:
-        nowhere = Sighting(NOWHERE, when, at(now + FRESH), tak.BY_HAND, "no position is known")
+        nowhere = Sighting(NOWHERE, when, at(now + FRESH_S), tak.BY_HAND, "no position is known")
         return [tak.unit(unit, nowhere, when, _takv(shown_by), shown_by.endpoint)]
     point, old = CotPoint(user.latitude, user.longitude, user.altitude), is_old(user, now)
     motion = TakMotion() if old else TakMotion(user.speed, user.course)
     words = f"{age(now - user.at)} old; {shown_by.heard}"
-    stale = at(now + SHOWN) if old else at(user.at + FRESH)
+    stale = at(now + SHOWN_S) if old else at(user.at + FRESH_S)
     how = tak.LAST_KNOWN if old else tak.GPS
     shown = [
         tak.unit(
@@ -136,7 +136,7 @@ def position(
     beside = f"{unit.uid}-last"
     if old:
         there = PlacedMarker(f"{user.name} {clock(user.at, now)}", words, point, at(user.at), ())
-        shown.append(tak.marker(beside, unit, there, when, timedelta(seconds=SHOWN)))
+        shown.append(tak.marker(beside, unit, there, when, timedelta(seconds=SHOWN_S)))
     elif last_position is not None and last_position.old:
         shown.append(tak.removal(beside, unit, when))
     return shown
@@ -165,11 +165,11 @@ def position_due(last_position: ToldPosition | None, user: Whereabouts, now: flo
     if last_position is None:
         return now
     if _has_moved(last_position.user, user) or user.name != last_position.user.name:
-        return last_position.at + LEAST
+        return last_position.at + LEAST_S
     if is_old(user, now):
-        return last_position.at + SHOWN / 2 if last_position.old else now
+        return last_position.at + SHOWN_S / 2 if last_position.old else now
     # Send a current position again, marked as old, when it becomes old.
-    return min(last_position.at + FRESH / 2, (user.at or 0.0) + FRESH + 1.0)
+    return min(last_position.at + FRESH_S / 2, (user.at or 0.0) + FRESH_S + 1.0)
 
 
 def _has_moved(before: Whereabouts, now: Whereabouts) -> bool:
@@ -179,7 +179,7 @@ def _has_moved(before: Whereabouts, now: Whereabouts) -> bool:
         return False
     north = (now.latitude - before.latitude) * 111_320.0
     east = (now.longitude - before.longitude) * 111_320.0 * cos(radians(now.latitude))
-    later = (now.at or 0.0) - (before.at or 0.0) > FRESH / 2
+    later = (now.at or 0.0) - (before.at or 0.0) > FRESH_S / 2
     return north * north + east * east > MOVED * MOVED or later
 
 

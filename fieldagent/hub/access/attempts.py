@@ -16,7 +16,7 @@ from fieldagent.system.sentence import sentence
 BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)
 """Rate above which a try is delayed, whatever its source."""
-DELAY_MAX = 5.0
+DELAY_MAX_S = 5.0
 """Seconds."""
 ACCOUNTS = ("user ", "name ")
 """Prefixes of a count for an account: an existing one, and one that does not exist."""
@@ -64,13 +64,13 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
     """
     if device:
         who, wait = _late(db, f"device {device} {account}", BY_ADDRESS, now)
-        return Reserved((who,), min(wait, DELAY_MAX), 0.0)
+        return Reserved((who,), min(wait, DELAY_MAX_S), 0.0)
     tat, problem = _admit(db, source, BY_ADDRESS, now)
     if problem is not None:
         return problem
     _store(db, source, tat)
     who, wait = _late(db, account, BY_ACCOUNT, now)
-    return Reserved((source, who), min(wait, DELAY_MAX), tat - now)
+    return Reserved((source, who), min(wait, DELAY_MAX_S), tat - now)
 
 
 def _late(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:

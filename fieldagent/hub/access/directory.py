@@ -24,7 +24,7 @@ from fieldagent.wire.incident_proof import proof_key
 TYPES = ("User", "Device", "Integration", "Resource")
 
 NAME_BYTES_MAX = 80
-ONE_TIME_LASTS = 7 * 86_400.0
+ONE_TIME_LIFETIME_S = 7 * 86_400.0
 """Seconds for which a one-time password, made by someone else, is valid."""
 IMEI = re.compile(r"[0-9]{15}", re.ASCII)
 

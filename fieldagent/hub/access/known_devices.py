@@ -18,10 +18,10 @@ import trio
 from fieldagent.http.cookie import cookie_of, set_cookie
 from fieldagent.http.message import Request
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import AGAIN, told_once
+from fieldagent.hub.store.persist import RETRY_AFTER_S, told_once
 
 COOKIE = "fieldagent-device"
-LASTS = 400 * 86_400.0
+COOKIE_LIFETIME_S = 400 * 86_400.0
 """Seconds, the longest time that browsers keep a cookie (RFC 6265bis 5.5)."""
 MARKS_MAX = 4
 """Largest number of people who share a browser."""
@@ -49,7 +49,7 @@ class KnownDevices:
             with told_once():
                 await self.load()
                 return
-            await trio.sleep(AGAIN)
+            await trio.sleep(RETRY_AFTER_S)
 
     def named_in(self, head: Request) -> dict[int, str]:
         """Return the device name for each member who has signed in from this browser; empty before
@@ -64,7 +64,10 @@ class KnownDevices:
                 continue
             device, member, signed, signature = parts.groups()
             right = self._signature(device, int(member), int(signed))
-            if hmac.compare_digest(signature, right) and self._clock() < int(signed) + LASTS:
+            if (
+                hmac.compare_digest(signature, right)
+                and self._clock() < int(signed) + COOKIE_LIFETIME_S
+            ):
                 devices.setdefault(int(member), device)
         return devices
 
@@ -83,7 +86,7 @@ class KnownDevices:
         device = known.pop(member, None) or secrets.token_hex(8)
         marks = [self._mark(device, member)]
         marks += [self._mark(device, other) for other, device in known.items()]
-        return set_cookie(COOKIE, "~".join(marks[:MARKS_MAX]), LASTS, secure=secure)
+        return set_cookie(COOKIE, "~".join(marks[:MARKS_MAX]), COOKIE_LIFETIME_S, secure=secure)
 
     def _mark(self, device: str, member: int) -> str:
         signed = int(self._clock())

@@ -24,7 +24,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.sentence import sentence
 
 KEY = "passkey challenges"
-CHALLENGE_LASTS = 300.0
+CHALLENGE_LIFETIME_S = 300.0
 """Seconds within which a person must answer a challenge."""
 OF_ONE_MAX = 20
 """Largest number of passkeys of one person."""
@@ -188,7 +188,7 @@ class Passkeys:
         challenge = webauthn.base64url_to_bytes(json.loads(client_data)["challenge"])
         nonce, signature = challenge[:22], challenge[22:]
         made = int.from_bytes(nonce[16:], "big")
-        in_time = 0 <= self._clock() - made < CHALLENGE_LASTS
+        in_time = 0 <= self._clock() - made < CHALLENGE_LIFETIME_S
         if not in_time or not hmac.compare_digest(signature, await self._signature(nonce, member)):
             raise ValueError("the challenge is unknown or old")
         return challenge

@@ -11,7 +11,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS
 
 COOKIE = "fieldagent-session"
-LASTS = 43_200.0
+SESSION_LIFETIME_S = 43_200.0
 """Seconds, the length of a shift."""
 NAME = "console"
 """Name of the session's key in the audit, as a call with an API key has one."""
@@ -31,7 +31,7 @@ def begin(db: Db, member: int, workspace: int, now: float) -> str:
         secret.lookup(token),
         NAME,
         now,
-        now + LASTS,
+        now + SESSION_LIFETIME_S,
     )
     note(db, workspace, str(member), "console sign-in", f"workspace {workspace}", now)
     return token

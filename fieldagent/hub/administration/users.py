@@ -23,7 +23,7 @@ from fieldagent.hub.access.bodies import (
     unknown,
 )
 from fieldagent.hub.access.caller import ROLES, Caller
-from fieldagent.hub.access.directory import ONE_TIME_LASTS, TYPES, Refused
+from fieldagent.hub.access.directory import ONE_TIME_LIFETIME_S, TYPES, Refused
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.removal import delete
@@ -84,7 +84,7 @@ class UsersApi:
 
         def act(db: Db, now: float) -> dict[str, Any]:
             by = str(caller.member)
-            until = now + ONE_TIME_LASTS if password else None
+            until = now + ONE_TIME_LIFETIME_S if password else None
             id_ = directory.add_user(db, caller.workspace, **body, until=until, now=now, by=by)
             if role != "member":
                 directory.set_role(db, caller.workspace, id_, role, now=now, by=by)
@@ -148,7 +148,7 @@ class UsersApi:
         hashed = await _hashed(password)
 
         def act(db: Db, now: float) -> float:
-            member, until = _member(db, caller, id), now + ONE_TIME_LASTS
+            member, until = _member(db, caller, id), now + ONE_TIME_LIFETIME_S
             _must_be_another(caller, member)
             directory.must_be_here_alone(db, caller.workspace, member)
             by = str(caller.member)

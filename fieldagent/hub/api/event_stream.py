@@ -36,12 +36,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 TOPICS = ("item", "sos")
-REST = 1.0
+READ_PAUSE_S = 1.0
 """Seconds until the next read after one that returned all there was, so that many listeners do not
 slow down a busy hub."""
-LASTS = 900.0
+STREAM_LIFETIME_S = 900.0
 """Seconds after which a stream ends, so that a returning listener authenticates again."""
-UNSETTLED = 30.0
+UNSETTLED_S = 30.0
 """Seconds for which a lower id may still appear, if several hub processes write."""
 AT_ONCE = 50
 """Rows per read."""
@@ -127,11 +127,11 @@ class EventStreams:
     async def _told(self, caller: Caller, asked: StreamAsked) -> AsyncGenerator[bytes, None]:
         newest = await self._store.read(partial(_newest, workspace=caller.workspace))
         places = _places(asked.last, newest)
-        unsettled = UNSETTLED if self._store.shared else 0.0
+        unsettled = UNSETTLED_S if self._store.shared else 0.0
         items, happened = (Follower(each, unsettled) for each in places or newest)
         lost = bool(asked.last) and places is None
         yield LISTENING + (_event(*newest, "lost", "{}") if lost else b"")
-        ends = trio.current_time() + LASTS
+        ends = trio.current_time() + STREAM_LIFETIME_S
         deadline = trio.current_time() + asked.quiet
         while trio.current_time() < ends:
             news = self._store.heard(sos.EVENTS)
@@ -145,11 +145,11 @@ class EventStreams:
                     yield events
             if any_sent:
                 deadline = trio.current_time() + asked.quiet
-                await trio.sleep(0.0 if items.has_more or happened.has_more else REST)
+                await trio.sleep(0.0 if items.has_more or happened.has_more else READ_PAUSE_S)
                 continue
             with trio.move_on_at(deadline) as quiet:
                 await news.wait()
-                await trio.sleep(REST)
+                await trio.sleep(READ_PAUSE_S)
             if quiet.cancelled_caught:
                 yield asked.alive
                 deadline = trio.current_time() + asked.quiet

@@ -21,7 +21,7 @@ from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import SOS_PRIORITY, Message, Said
 from fieldagent.system.sentence import sentence
 
-GRACE = 10.0
+GRACE_S = 10.0
 """Seconds that the IP link has for a text to the kit before a satellite message is paid for."""
 ANSWER_PRIORITY = SOS_PRIORITY - 1
 """Priority of an answer: before all other texts of people, but after the SOS status itself."""
@@ -131,7 +131,7 @@ def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     posting = Posting(
         incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
     )
-    entered = ledger.enter(db, posting, now=now, grace=GRACE)
+    entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     sos.belongs(db, entered.item, incident.id)
     sos.note_event(db, incident.id, "answered", now, member=member, detail=text)
     return incident

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fieldagent.hub.api.sos_desk import GRACE
+from fieldagent.hub.api.sos_desk import GRACE_S
 from fieldagent.hub.escalation import words_down
 from fieldagent.hub.field import cost
 from fieldagent.hub.records import ledger
@@ -77,7 +77,7 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
     Raises the errors of `ledger.enter`.
     """
     quote = quoted(db, posting, allowance, now)
-    entered = ledger.enter(db, posting, now=now, grace=GRACE)
+    entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     if not quote.credits:
         # If a link ends before the item has left, that must not cause costs.
         ledger.keep_from_costing(db, entered.item, quote.why)

@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 IDENTITY_PREFIX = "FA-"
 """The beginning of each identity of a hub at a third party's server."""
-HOLDS = 30.0
+TENURE_S = 30.0
 """Seconds for which a process holds a bridge without renewal."""
-RENEW = 10.0
+RENEW_INTERVAL_S = 10.0
 """Seconds between two renewals."""
 
 
@@ -61,7 +61,7 @@ async def hold_and_work(
             if identity:
                 workspace = await _workspace(host, post)
         if workspace is None:
-            await trio.sleep(RENEW)
+            await trio.sleep(RENEW_INTERVAL_S)
             continue
         try:
             async with trio.open_nursery() as nursery:
@@ -93,7 +93,7 @@ class _Watch:
         """Return the holder if its row has not changed for HOLDS seconds, else None."""
         if now != self._known:
             self._known, self._since = now, trio.current_time()
-        return now if trio.current_time() - self._since > HOLDS else None
+        return now if trio.current_time() - self._since > TENURE_S else None
 
 
 async def _workspace(host: BridgeHost, post: BridgePost) -> int | None:
@@ -108,8 +108,8 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
     """Renew the claim. If that fails, stop before another process may take over."""
     said = trio.current_time()
     try:
-        while trio.current_time() - said < HOLDS - RENEW:
-            await trio.sleep(RENEW)
+        while trio.current_time() - said < TENURE_S - RENEW_INTERVAL_S:
+            await trio.sleep(RENEW_INTERVAL_S)
             held = ""
             with told_once():
                 held = await host.store.commit(lambda db: hold(db, name, holder, host.clock()))
@@ -153,7 +153,7 @@ def hold(
     rows = db.execute(
         "UPDATE bridge SET holder = ?, until = ? WHERE name = ? AND (holder = ? OR until <= ?"
         " OR (holder = ? AND until = ?)) RETURNING identity",
-        *(holder, now + HOLDS, name, holder, inf if alone else now, *gone),
+        *(holder, now + TENURE_S, name, holder, inf if alone else now, *gone),
     )
     return str(rows[0][0]) if rows else ""
 

@@ -204,7 +204,7 @@ class Console:
             raise token
         secure = is_behind_tls(self._settings)
         known = self._authentication.devices.cookie(request, member, secure=secure)
-        return Response(204, headers=(self._cookie(token, sessions.LASTS), known))
+        return Response(204, headers=(self._cookie(token, sessions.SESSION_LIFETIME_S), known))
 
     async def sign_out(self, request: Request) -> Response:
         """End the session if the console's own page asks for it, and delete the cookie."""

@@ -53,5 +53,7 @@ class GuestLink:
             session = await self._store.commit(
                 lambda db: sessions.begin(db, guest.member, guest.workspace, self._clock())
             )
-            headers += (set_cookie(sessions.COOKIE, session, sessions.LASTS, secure=False),)
+            headers += (
+                set_cookie(sessions.COOKIE, session, sessions.SESSION_LIFETIME_S, secure=False),
+            )
         return Response(303, headers=headers)

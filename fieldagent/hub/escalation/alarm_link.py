@@ -19,7 +19,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEY = "alarm links"
-LASTS = 3 * 86_400.0
+LINK_LIFETIME_S = 3 * 86_400.0
 """Seconds."""
 CODE, LONG_CODE = 6, 12
 """Numbers of digits. An attacker has five tries per hour at short codes (`answers.WRONG_MAX`). Long
@@ -54,7 +54,7 @@ def make(
         " VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (message_id) DO UPDATE SET message_id = excluded.message_id"
         f" RETURNING {_LINK.replace('alarm_link.', '')}",
-        *(sos, name, message_id, now + LASTS, contact, code),
+        *(sos, name, message_id, now + LINK_LIFETIME_S, contact, code),
     )
     link = AlarmLink(*row)
     return PATH.format(token=f"{link.id}.{_signature(signing_key(db, KEY), link)}"), link.code

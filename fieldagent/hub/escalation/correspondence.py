@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fieldagent.hub.api.sos_desk import GRACE
+from fieldagent.hub.api.sos_desk import GRACE_S
 from fieldagent.hub.escalation import words_down
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.notice import visible
@@ -26,7 +26,7 @@ from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-WITHIN = 30 * 86_400.0
+REPLY_WINDOW_S = 30 * 86_400.0
 """Seconds for which an SMS can answer a kit's message to its number."""
 PER_DAY = 50
 """Largest number of answers per day from one address to kits."""
@@ -68,7 +68,7 @@ def of_message(db: Db, message_id: str) -> Written | None:
 def of_address(db: Db, address: str, now: float) -> list[Written]:
     """Return the newest recent message of each kit to an address."""
     which = "outward.address = ? AND outward.state = 'handed over' AND item.accepted > ?"
-    rows = db.execute(_LETTERS.format(which=which), address, now - WITHIN)
+    rows = db.execute(_LETTERS.format(which=which), address, now - REPLY_WINDOW_S)
     return [*{written.device: written for written in map(Written._make, reversed(rows))}.values()]
 
 
@@ -111,7 +111,7 @@ def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> 
     if why := words_down.too_much(db, to_kit, written.device, now):
         return _tell(db, written, "not sent", f"Nothing sent: {why}", now)
     to_whom = replace(to_kit, target=written.member, device=written.device)
-    ledger.enter(db, to_whom, now=now, grace=GRACE)
+    ledger.enter(db, to_whom, now=now, grace=GRACE_S)
     _note_read(db, written, answer, now)
     if not is_new:
         return "to the kit"
@@ -148,7 +148,7 @@ def _note_read(db: Db, written: Written, answer: ContactAnswer, now: float) -> N
             " AND outward.text = '' AND outward.state = 'handed over' AND source_device = ?"
             " AND item.accepted > ? AND NOT EXISTS (SELECT 1 FROM reached WHERE reached.item ="
             " outward.item AND rung = ?) ORDER BY outward.item LIMIT 1",
-            *(written.address, written.device, now - WITHIN, int(Stage.READ)),
+            *(written.address, written.device, now - REPLY_WINDOW_S, int(Stage.READ)),
         )
         if not rows:
             return

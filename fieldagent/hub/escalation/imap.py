@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 KIND_NAME = "email"
-DEADLINE = 30.0
+DEADLINE_S = 30.0
 """Seconds for each step with the server."""
 MAIL_MAX = 262_144
 """Largest number of bytes of a mail; its text has about 200."""
@@ -152,7 +152,7 @@ async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
     """
     # -I and -S: ignore the environment, and use only the standard library.
     command = [sys.executable, "-I", "-S", "-c", READ_APART, mail_from]
-    with trio.move_on_after(DEADLINE):
+    with trio.move_on_after(DEADLINE_S):
         done = await trio.run_process(
             command, stdin=raw, capture_stdout=True, capture_stderr=True, check=False
         )
@@ -163,12 +163,12 @@ async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
         if answer is None:
             return None
         return ContactAnswer(KIND_NAME, hashlib.sha256(raw).hexdigest(), **answer)
-    raise MailUnreadable(f"reading it took more than {DEADLINE:g} s")
+    raise MailUnreadable(f"reading it took more than {DEADLINE_S:g} s")
 
 
 async def _in_thread(step: Callable[[], T]) -> T:
     """Run a step in a thread. Raises trio.TooSlowError; a thread that hangs is abandoned."""
-    with trio.fail_after(DEADLINE):
+    with trio.fail_after(DEADLINE_S):
         return await trio.to_thread.run_sync(step, abandon_on_cancel=True)
 
 
@@ -178,9 +178,9 @@ def _open(own: Own) -> imaplib.IMAP4:
 
     trust, where = ssl.create_default_context(), (own["imap-host"], own["imap-port"])
     if own["imap-tls"] == "tls":
-        connection: imaplib.IMAP4 = imaplib.IMAP4_SSL(*where, ssl_context=trust, timeout=DEADLINE)
+        connection: imaplib.IMAP4 = imaplib.IMAP4_SSL(*where, ssl_context=trust, timeout=DEADLINE_S)
     else:
-        connection = imaplib.IMAP4(*where, timeout=DEADLINE)
+        connection = imaplib.IMAP4(*where, timeout=DEADLINE_S)
     try:
         if own["imap-tls"] == "starttls":
             connection.starttls(trust)

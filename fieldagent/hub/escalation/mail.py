@@ -21,7 +21,7 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 if TYPE_CHECKING:
     from email.message import EmailMessage
 
-DEADLINE = 30.0
+DEADLINE_S = 30.0
 """Seconds for one mail."""
 MAIL = re.compile(r"[!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+")
 """RFC 5321 4.1.2, without quotes."""
@@ -33,11 +33,11 @@ async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
     if own["smtp-host"] is None:
         return HandoverResult(HandoverOutcome.FAILED, NO_RELAY)
     # smtplib blocks, so it runs in a thread, which is abandoned at the deadline if it hangs.
-    with trio.move_on_after(DEADLINE):
+    with trio.move_on_after(DEADLINE_S):
         return await trio.to_thread.run_sync(
             partial(_send, own, address, notice), abandon_on_cancel=True
         )
-    reason = f"the mail relay {own['smtp-host']} did not accept it within {DEADLINE:g} s"
+    reason = f"the mail relay {own['smtp-host']} did not accept it within {DEADLINE_S:g} s"
     return HandoverResult(HandoverOutcome.FAILED, reason)
 
 
@@ -49,9 +49,9 @@ def _send(own: Own, address: str, notice: Notice) -> HandoverResult:
     try:
         trust = ssl.create_default_context()
         if own["smtp-tls"] == "tls":
-            relay: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=DEADLINE, context=trust)
+            relay: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=DEADLINE_S, context=trust)
         else:
-            relay = smtplib.SMTP(host, port, timeout=DEADLINE)
+            relay = smtplib.SMTP(host, port, timeout=DEADLINE_S)
         with relay:
             if own["smtp-tls"] == "starttls":
                 relay.starttls(context=trust)

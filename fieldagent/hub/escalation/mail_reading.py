@@ -22,11 +22,11 @@ from html.parser import HTMLParser
 from math import ceil
 from typing import Any
 
-CPU_MAX = 2.0
+CPU_MAX_S = 2.0
 """Seconds of CPU time for one mail."""
-MEMORY_MAX = 2**29
+MEMORY_MAX_BYTES = 2**29
 """Bytes of address space."""
-HEADER_MAX = 16_384
+HEADER_MAX_BYTES = 16_384
 """Bytes of the header fields that are parsed."""
 _NEEDED = frozenset(
     (
@@ -74,10 +74,10 @@ def main() -> None:
 
 def _bound() -> None:
     """Limit the resources of this process. If it may not set limits, the timer still applies."""
-    signal.setitimer(signal.ITIMER_PROF, CPU_MAX)
+    signal.setitimer(signal.ITIMER_PROF, CPU_MAX_S)
     with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CPU, (ceil(CPU_MAX), ceil(CPU_MAX) + 1))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+        resource.setrlimit(resource.RLIMIT_CPU, (ceil(CPU_MAX_S), ceil(CPU_MAX_S) + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, MEMORY_MAX_BYTES))
     with suppress(OSError):
         os.nice(10)
 
@@ -113,8 +113,10 @@ def _slimmed(raw: bytes) -> bytes:
         if is_needed:
             kept.append(line)
     slim = b"\n".join(kept)
-    if len(slim) > HEADER_MAX:
-        raise MailTooLarge(f"its header has {len(slim)} bytes, of which {HEADER_MAX} are read")
+    if len(slim) > HEADER_MAX_BYTES:
+        raise MailTooLarge(
+            f"its header has {len(slim)} bytes, of which {HEADER_MAX_BYTES} are read"
+        )
     return slim.rstrip(b"\r") + body
 
 

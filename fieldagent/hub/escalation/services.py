@@ -14,7 +14,7 @@ from fieldagent.hub.escalation.contract import ContactKind, Notice
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
-DEADLINE = 30.0
+DEADLINE_S = 30.0
 """Seconds for one message."""
 MISSING = sentence("apprise is not installed on the hub: apt install apprise")
 
@@ -34,11 +34,11 @@ def fault_of(address: str) -> str:
 
 async def send(address: str, notice: Notice) -> HandoverResult:
     """Send a notice to the service. Success does not mean that anyone has read it."""
-    with trio.move_on_after(DEADLINE):
+    with trio.move_on_after(DEADLINE_S):
         return await trio.to_thread.run_sync(
             partial(_send, address, notice), abandon_on_cancel=True
         )
-    return HandoverResult(HandoverOutcome.FAILED, f"no answer of the service in {DEADLINE:g} s")
+    return HandoverResult(HandoverOutcome.FAILED, f"no answer of the service in {DEADLINE_S:g} s")
 
 
 def _send(address: str, notice: Notice) -> HandoverResult:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 16
 """Largest number of simultaneous messages in one process."""
-CLAIM = 120.0
+CLAIM_S = 120.0
 """Seconds after which an unsettled message is sent again."""
 
 
@@ -136,7 +136,7 @@ def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[T
 
 def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Telling:
     id_, sos_id, contact_id, message_id, why, attempts, round_, text = due
-    until = now + CLAIM
+    until = now + CLAIM_S
     db.execute(
         "UPDATE alarm_message SET claimed_until = ?, claimed_by = ? WHERE id = ?",
         *(until, db.worker, id_),

@@ -35,13 +35,13 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import judge
 
 KEY = "web push"
-DEADLINE = 20.0
+DEADLINE_S = 20.0
 """Seconds for one post."""
-TIME_TO_LIVE = 3_600
+TIME_TO_LIVE_S = 3_600
 """Seconds for which the push service keeps a message for a browser that is off."""
-TOKEN_LASTS = 12 * 3_600
+TOKEN_LIFETIME_S = 12 * 3_600
 """Seconds; RFC 8292 2 allows 24 hours."""
-RECORD = 4_096
+RECORD_BYTES = 4_096
 """Bytes of the only record (RFC 8188 2)."""
 WORDS = 2_000
 """Characters of the text, because a push service accepts 4096 bytes (RFC 8030 7.2)."""
@@ -118,7 +118,7 @@ async def send(
     headers = (
         ("Content-Type", "application/octet-stream"),
         ("Content-Encoding", "aes128gcm"),
-        ("TTL", str(TIME_TO_LIVE)),
+        ("TTL", str(TIME_TO_LIVE_S)),
         ("Urgency", "high"),
         ("Authorization", f"vapid t={token}, k={public_text(key)}"),
     )
@@ -128,7 +128,7 @@ async def send(
             subscription.endpoint,
             headers=headers,
             body=encrypt(_written(notice), subscription),
-            deadline=DEADLINE,
+            deadline=DEADLINE_S,
             max_body=REASON_MAX,
             open_stream=open_stream,
         )
@@ -160,7 +160,7 @@ def vapid_token(key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, no
     parts = urlsplit(endpoint)
     claims = {
         "aud": f"{parts.scheme}://{parts.netloc}",
-        "exp": int(now) + TOKEN_LASTS,
+        "exp": int(now) + TOKEN_LIFETIME_S,
         "sub": subject,
     }
     said = ".".join(
@@ -193,7 +193,7 @@ def encrypt(
     nonce = _derive(secret, salt, b"Content-Encoding: nonce\0", 12)
     # RFC 8188 2: the byte 2 marks the last record.
     sealed = AESGCM(sealing).encrypt(nonce, text + b"\2", None)
-    return salt + RECORD.to_bytes(4) + bytes([len(ours)]) + ours + sealed
+    return salt + RECORD_BYTES.to_bytes(4) + bytes([len(ours)]) + ours + sealed
 
 
 def _derive(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:

@@ -33,7 +33,7 @@ CALL_SECONDS = 120.0
 BACKOFF = (10.0, 60.0, 300.0, 1800.0)
 """Seconds before a message is handed over again, by the number of tries. The last value repeats."""
 
-URGENT_AGAIN = 60.0
+URGENT_RETRY_MAX_S = 60.0
 """Seconds at most before an answer to an SOS is called in again, whatever it failed on."""
 
 CALLS = 8
@@ -192,7 +192,7 @@ def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
     wait = max(wait, failure.again)
     if call.urgent:
-        wait = min(wait, URGENT_AGAIN)
+        wait = min(wait, URGENT_RETRY_MAX_S)
     rows = db.execute(
         "UPDATE mobile_terminated SET state = ?, claimed_until = 0, not_before = ?, trouble = ?,"
         " code = ?, reason = ? WHERE id = ? AND claimed_until > 0 RETURNING pieces",

@@ -2,7 +2,7 @@
 
 An administrator, the kit itself, or both can require check-ins; the earliest due time counts. Any
 item of a device is its check-in. A late check-in is first logged. If nothing arrives for another
-`PATIENCE` seconds, the alarm is raised: in the list of SOS, and to webhooks.
+`WARNING_TO_ALARM_S` seconds, the alarm is raised: in the list of SOS, and to webhooks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 900.0
+WARNING_TO_ALARM_S = 900.0
 """Seconds from the warning to the alarm. It applies also after an outage of the hub, because
 waiting items arrive then."""
 DAY = 86_400.0
@@ -159,7 +159,7 @@ def look(db: Db, now: float) -> list[str]:
         " WHERE c.sos IS NULL AND c.due <= ? AND (warned IS NULL OR warned <= ?)"
         " AND device.disabled IS NULL ORDER BY c.device" + db.skip_locked("c"),
         now,
-        now - PATIENCE,
+        now - WARNING_TO_ALARM_S,
     )
     lines = []
     for device, name, workspace, member, *fields in rows:
@@ -167,7 +167,7 @@ def look(db: Db, now: float) -> list[str]:
         text = _words(name, Rule(*rule), latitude, longitude, position_at, contact)
         if warned is None:
             db.execute("UPDATE check_in SET warned = ? WHERE device = ?", now, device)
-            lines.append(f"{text}; the alarm is raised in {PATIENCE / 60:g} min")
+            lines.append(f"{text}; the alarm is raised in {WARNING_TO_ALARM_S / 60:g} min")
             continue
         item = Message(text)
         posting = Posting(workspace, member, item, int(now), SOS_PRIORITY, alarm=True)
@@ -183,8 +183,8 @@ def next_late(db: Db) -> float:
         db,
         "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"
         " JOIN device ON device.id = device WHERE sos IS NULL AND disabled IS NULL",
-        PATIENCE,
-        PATIENCE,
+        WARNING_TO_ALARM_S,
+        WARNING_TO_ALARM_S,
     )
 
 

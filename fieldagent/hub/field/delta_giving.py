@@ -8,7 +8,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.cost import costs
 from fieldagent.hub.field.update_offers import Candidate, cannot
 from fieldagent.hub.records import ledger
-from fieldagent.hub.records.commands import LIFE
+from fieldagent.hub.records.commands import LIFETIME_S
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Data
@@ -64,7 +64,7 @@ def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -
         target=member,
         device=device,
         over_satellite=paid,
-        expires=now + LIFE,
+        expires=now + LIFETIME_S,
     )
 
 

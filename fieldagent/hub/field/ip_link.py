@@ -11,7 +11,7 @@ from functools import partial
 
 import trio
 
-from fieldagent.http.link_session import GOODBYE, LinkEnd, LinkSession, NotNow
+from fieldagent.http.link_session import GOODBYE_TIMEOUT_S, LinkEnd, LinkSession, NotNow
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -23,7 +23,7 @@ from fieldagent.hub.records.lease import Lease
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close, size_of
+from fieldagent.wire.link import BODY_BYTES, OVERHEAD_BYTES, PATH, Close, size_of
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ REVOKED = LinkEnd(Close.REVOKED, "this kit is revoked", by_peer=False)
 STRANDED = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", by_peer=False)
 """The text does not name the database, which is of no use in the field."""
 
-HELD = 20.0
+DATABASE_WAIT_S = 20.0
 """Seconds that an agent waits here while the database is unavailable, because a new call costs it a
 TLS handshake."""
 HELD_LOOK = 0.5
@@ -75,14 +75,14 @@ class Links:
         token = _token(request)
         device = await self._device(request, token)
         if ("check", "") in request.query:
-            return accept(request, _end_check, max_size=OVERHEAD)
+            return accept(request, _end_check, max_size=OVERHEAD_BYTES)
         version = request.headers.get("user-agent", "").removeprefix("fieldagent/")
         serve = partial(self.serve, device, token, version[:VERSION_MAX])
-        return accept(request, serve, max_size=BODY_BYTES + OVERHEAD)
+        return accept(request, serve, max_size=BODY_BYTES + OVERHEAD_BYTES)
 
     async def _device(self, request: Request, token: str) -> Device:
         """Return the device of a new link. It waits a while if the database is unavailable."""
-        patience = trio.current_time() + HELD
+        patience = trio.current_time() + DATABASE_WAIT_S
         while True:
             try:
                 return await self.authenticate(token)
@@ -105,7 +105,7 @@ class Links:
             await self._serve_as_holder(device, token, post, socket)
         except* NOT_STORED:
             # The database became unavailable between the answer and the lease.
-            with trio.move_on_after(GOODBYE):
+            with trio.move_on_after(GOODBYE_TIMEOUT_S):
                 await socket.close(STRANDED.code, STRANDED.reason)
 
     async def _serve_as_holder(
@@ -151,7 +151,7 @@ async def _end_check(socket: WebSocket) -> None:
     """End the check. The client has seen that a WebSocket works in both directions; the kit's link
     continues.
     """
-    with trio.move_on_after(GOODBYE):
+    with trio.move_on_after(GOODBYE_TIMEOUT_S):
         await socket.close(Close.CHECKED, "a link would be taken")
 
 

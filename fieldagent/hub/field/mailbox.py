@@ -43,10 +43,10 @@ from fieldagent.wire.kit_note import Directory, Earshot, HasDirectory, KitReport
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = 300.0
+RECHECK_AFTER_S = 300.0
 """Seconds between two checks for items that a kit must relay, because some become due by time
 alone."""
-LOG_REST = 1.0
+LOG_READ_PAUSE_S = 1.0
 """Seconds between two reads of the workspace's log after something arrived, so that later items go
 together."""
 
@@ -66,7 +66,7 @@ class IpMailbox:
         *,
         clock: Callable[[], float],
         version: str = "",
-        log_rest: float = LOG_REST,
+        log_rest: float = LOG_READ_PAUSE_S,
         keeping: Keeping = KEEPING,
         feeds: PositionFeeds,
     ) -> None:
@@ -128,7 +128,7 @@ class IpMailbox:
         self._store.wake(event, topics)
 
     def look_again(self) -> float:
-        for_others = LOOK_AGAIN if self._brings_to else inf
+        for_others = RECHECK_AFTER_S if self._brings_to else inf
         if self._hears_log:
             return for_others
         return min(for_others, self._rests_until - trio.current_time())

@@ -40,7 +40,7 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.errors import LocalProtocolError
-from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
+from fieldagent.wire.fragments import ASK_AFTER_S, ASK_RARER, ASK_UNTIL_S, split
 from fieldagent.wire.tag import TAG_BYTES
 
 PICTURE_PARTS = 8
@@ -292,8 +292,8 @@ def ask_for_fragments(db: Db, now: float) -> int:
         " GROUP BY slice.sequence, slice.count, device.id"
         " HAVING max(slice.at) < ? AND max(slice.at) > ?"
         " AND ? - max(slice.at) >= ? * (max(slice.asked) - max(slice.at))",
-        now - ASK_AFTER,
-        now - ASK_LAST,
+        now - ASK_AFTER_S,
+        now - ASK_UNTIL_S,
         now,
         ASK_RARER,
     )

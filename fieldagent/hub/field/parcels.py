@@ -14,7 +14,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Parcel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry
-from fieldagent.wire.parcel import BODY_MAX, DOWN, wrap
+from fieldagent.wire.parcel import BODY_MAX_BYTES, DOWN, wrap
 
 LOOK_AT = 16
 """Items of a device considered for one envelope."""
@@ -80,7 +80,7 @@ def _parcel(db: Db, device: Device, each: Waiting, secret: bytes, now: float) ->
     """Return the parcel for an item; None if it is too large for radio."""
     named = [entry for _, entry in introduction(db, device, each.sender)]
     body = wrap([*named, *each.entries], secret, DOWN, origin=each.sender)
-    if len(body) > BODY_MAX:
+    if len(body) > BODY_MAX_BYTES:
         return None
     ((expires,),) = db.execute(
         "SELECT expires FROM delivery WHERE item = ? AND device = ?", each.item, device.id

@@ -35,9 +35,9 @@ from fieldagent.wire.sealed_key import seal_key
 
 VERB = BY_NAME["radio-key"].number
 LAST = 3
-GRACE = 900.0
+GRACE_S = 900.0
 """Seconds that a link has before a satellite message is paid for."""
-AGAIN = 6 * 3600.0
+RETRY_AFTER_S = 6 * 3600.0
 """Seconds until a kit that refused or failed is asked again."""
 
 
@@ -76,7 +76,7 @@ class AskedKit(NamedTuple):
         """Return the Unix time when the kit must be asked for that step."""
         if self.asked < step:
             return 0.0
-        return self.given_at + (commands.LIFE if self.outcome is None else AGAIN)
+        return self.given_at + (commands.LIFETIME_S if self.outcome is None else RETRY_AFTER_S)
 
 
 def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:
@@ -261,7 +261,7 @@ def _ask(db: Db, change: RadioKeyChange, kit: AskedKit, bearer: str, now: float)
     asked = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
     number = commands.next_number(db, device, now)
     order = GivenCommand(change.workspace, device, number, asked, bearer, audit.HUB)
-    number = give(db, order, GRACE if kit.linked else 0.0, now)
+    number = give(db, order, GRACE_S if kit.linked else 0.0, now)
     db.execute(
         "INSERT INTO radio_key_kit (device, asked, number, given) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (device) DO UPDATE SET asked = excluded.asked, number = excluded.number,"

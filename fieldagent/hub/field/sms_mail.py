@@ -49,13 +49,13 @@ SEEN = 64
 """Number of a kit's last tags, by which a replay is recognised."""
 COPIES = 3
 CLAIM = 120.0
-ANSWER_WITHIN = 600.0
+ANSWER_TIMEOUT_S = 600.0
 """Seconds within which a kit acknowledges. They double with each copy."""
-LATER = 600.0
+RECHECK_AFTER_S = 600.0
 """Seconds until the hub checks again if a waiting item fits an SMS."""
-HEARD_WITHIN = 86_400.0
+REACHABLE_AFTER_SMS_S = 86_400.0
 """Seconds after its last SMS within which a kit gets messages without asking."""
-RETRY = 30.0
+RETRY_S = 30.0
 """Seconds after a failed message. They double, up to an hour."""
 RECEIPTS = 8
 FEW = 2
@@ -155,7 +155,7 @@ def next_due(db: Db, now: float) -> float:
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
         f" FROM kit_sms WHERE {_DUE}",
-        now - HEARD_WITHIN,
+        now - REACHABLE_AFTER_SMS_S,
     )
 
 
@@ -165,7 +165,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
         "SELECT device, number, kind, owed, tag, load, text, copies, attempts, day, today, at"
         f" FROM kit_sms WHERE not_before <= ? AND claimed_until <= ? AND {_DUE}"
         f" ORDER BY not_before LIMIT 1{db.skip_locked()}",
-        *(now, now, now - HEARD_WITHIN),
+        *(now, now, now - REACHABLE_AFTER_SMS_S),
     )
     if not rows:
         return None
@@ -186,13 +186,13 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
         db.execute(
             "UPDATE kit_sms SET load = '', tag = '', text = '', copies = 0, at = ?"
             " WHERE device = ?",
-            *(min(at, now - HEARD_WITHIN), id_),
+            *(min(at, now - REACHABLE_AFTER_SMS_S), id_),
         )
         return None
     if owed or not load:
         made = _make(db, device, owed, per_day - today, now)
         if made is None:
-            _rest(db, id_, now + LATER)
+            _rest(db, id_, now + RECHECK_AFTER_S)
             return None
         text, copies = made, 0
     parts = sms_alphabet.parts(text)
@@ -309,7 +309,7 @@ def settle(db: Db, sent: SmsToKit, reason: str, now: float, *, untaken: bool = F
     if reason:
         if untaken:
             _count_back(db, sent)
-        wait = min(3_600.0, RETRY * 2.0 ** min(sent.attempts, 10))
+        wait = min(3_600.0, RETRY_S * 2.0 ** min(sent.attempts, 10))
         db.execute(
             "UPDATE kit_sms SET claimed_until = 0, attempts = attempts + 1, not_before = ?,"
             " copies = ? WHERE device = ?",
@@ -319,7 +319,7 @@ def settle(db: Db, sent: SmsToKit, reason: str, now: float, *, untaken: bool = F
         return
     tags = {each.hex() for each in sms_frame.read(sent.text).acknowledged}
     left = " ".join(each for each in owed.split() if each not in tags)
-    wait = ANSWER_WITHIN * 2.0 ** max(0, copies - 1) if load else 0.0
+    wait = ANSWER_TIMEOUT_S * 2.0 ** max(0, copies - 1) if load else 0.0
     db.execute(
         "UPDATE kit_sms SET claimed_until = 0, attempts = 0, owed = ?, not_before = ?"
         " WHERE device = ?",

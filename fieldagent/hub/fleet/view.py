@@ -23,7 +23,7 @@ from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, span
 
 SHOWN_MAX = 5_000
 """Largest number of kits compared and shown, the oldest in the directory."""
-FRESH = 86_400.0
+FRESH_S = 86_400.0
 """Seconds for which a changing figure counts."""
 
 _KIT = {
@@ -188,8 +188,8 @@ def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: fl
     if condition is None:
         return KitFigures(version, budget=budget, overdue=overdue)
     status, about = condition.status, condition.about
-    fresh = now - condition.at < FRESH
-    known = about if about is not None and now - about.at < FRESH else None
+    fresh = now - condition.at < FRESH_S
+    known = about if about is not None and now - about.at < FRESH_S else None
     if status.credits_left is not None and day_of(condition.at) == day_of(now):
         budget = _percent(status.credits_left, status.credits_left + status.credits_today)
     bars = [] if known is None else _bars(known, now)

@@ -27,8 +27,8 @@ from fieldagent.hub.operator.contract import (
     count_nothing,
 )
 from fieldagent.hub.operator.failures import (
-    FULL_PAUSE,
-    HOURLY,
+    FIXED_CAUSE_RETRY_S,
+    FULL_PAUSE_S,
     Failure,
     Scope,
     no_answer,
@@ -55,11 +55,11 @@ from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
-DEADLINE = 30.0
+DEADLINE_S = 30.0
 """Seconds for one message, in each direction."""
 CONNECTIONS = 64
 """Largest number of simultaneous connections from gateways."""
-REFUSAL = 0.5
+REFUSAL_DELAY_S = 0.5
 """Seconds until the connection of an unknown caller is closed."""
 STRANGERS_NAMED = 100
 """Largest number of forbidden addresses that are logged, once each."""
@@ -67,25 +67,39 @@ STRANGERS_NAMED = 100
 
 _M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
 DIRECTIP = {
-    -1: Failure("-1", _D, "the gateway reports a malformed IMEI: correct it", HOURLY),
+    -1: Failure("-1", _D, "the gateway reports a malformed IMEI: correct it", FIXED_CAUSE_RETRY_S),
     -2: Failure(
-        "-2", _D, "the gateway does not know the IMEI: provision it with the operator", HOURLY
+        "-2",
+        _D,
+        "the gateway does not know the IMEI: provision it with the operator",
+        FIXED_CAUSE_RETRY_S,
     ),
-    -3: Failure("-3", _M, "the message is too large for the gateway", HOURLY),
-    -4: Failure("-4", _M, "the gateway expected a payload", HOURLY),
-    -5: Failure("-5", _D, "the modem's queue at the gateway is full", FULL_PAUSE),
+    -3: Failure("-3", _M, "the message is too large for the gateway", FIXED_CAUSE_RETRY_S),
+    -4: Failure("-4", _M, "the gateway expected a payload", FIXED_CAUSE_RETRY_S),
+    -5: Failure("-5", _D, "the modem's queue at the gateway is full", FULL_PAUSE_S),
     -6: Failure("-6", _G, "the gateway has no resources left"),
-    -7: Failure("-7", _M, "the gateway found the request malformed", HOURLY),
+    -7: Failure("-7", _M, "the gateway found the request malformed", FIXED_CAUSE_RETRY_S),
     -8: Failure(
-        "-8", _D, "ring alerts are off for the modem: have the operator switch them on", HOURLY
+        "-8",
+        _D,
+        "ring alerts are off for the modem: have the operator switch them on",
+        FIXED_CAUSE_RETRY_S,
     ),
-    -9: Failure("-9", _D, "the modem is not attached: it must be switched on once", HOURLY),
+    -9: Failure(
+        "-9", _D, "the modem is not attached: it must be switched on once", FIXED_CAUSE_RETRY_S
+    ),
     -10: Failure(
-        "-10", _A, "the gateway refuses the hub's address: have the operator add it", HOURLY
+        "-10",
+        _A,
+        "the gateway refuses the hub's address: have the operator add it",
+        FIXED_CAUSE_RETRY_S,
     ),
-    -11: Failure("-11", _M, "the gateway found the MTMSN out of range", HOURLY),
+    -11: Failure("-11", _M, "the gateway found the MTMSN out of range", FIXED_CAUSE_RETRY_S),
     -12: Failure(
-        "-12", _A, "the gateway refuses the hub's certificate: agree on it with them", HOURLY
+        "-12",
+        _A,
+        "the gateway refuses the hub's certificate: agree on it with them",
+        FIXED_CAUSE_RETRY_S,
     ),
 }
 """Failures for a negative confirmation (Iridium, SBD DirectIP interface description, MT
@@ -154,7 +168,7 @@ class _Door:
         self._note_fault = note_fault
         self._allowed = allowed
         self._told: set[str] = set()
-        self.unproved = Unproved(CONNECTIONS, DEADLINE)
+        self.unproved = Unproved(CONNECTIONS, DEADLINE_S)
         self._storing = trio.CapacityLimiter(CONNECTIONS)
 
     async def enter(self, stream: trio.SocketStream) -> None:
@@ -185,7 +199,7 @@ class _Door:
             raise RemoteProtocolError("it did not arrive in time, but others did")
         async with self._storing:
             confirmed = await self._store(elements)
-        with trio.move_on_after(DEADLINE):
+        with trio.move_on_after(DEADLINE_S):
             await stream.send_all(write_mo_confirmation(confirmed))
 
     async def _refuse(self, address: str) -> None:
@@ -193,7 +207,7 @@ class _Door:
             self._told.add(address)
             log.error("%s may not deliver MO messages: directip-allow does not name it", address)
         # The delay makes repeated connections cheaper.
-        await trio.sleep(REFUSAL)
+        await trio.sleep(REFUSAL_DELAY_S)
 
     async def _store(self, elements: bytes) -> bool:
         """Store the payload, if there is one. Return True if the message must be confirmed.
@@ -281,13 +295,13 @@ class DirectIp:
     async def _call(self, request: DirectIpMt) -> Verdict:
         left, where = False, f"{self._host}:{self._port}"
         try:
-            with trio.fail_after(DEADLINE):
+            with trio.fail_after(DEADLINE_S):
                 async with await trio.open_tcp_stream(self._host, self._port) as stream:
                     left = True
                     await stream.send_all(write(request))
                     answer = read_confirmation(await receive(stream))
         except trio.TooSlowError:
-            return _unanswered(f"no answer from {where} within {DEADLINE:g} s", left=left)
+            return _unanswered(f"no answer from {where} within {DEADLINE_S:g} s", left=left)
         except (OSError, trio.BrokenResourceError, RemoteProtocolError) as error:
             return _unanswered(f"{where}: {reason_of(error)}", left=left)
         if answer.client_id != request.client_id:

@@ -8,9 +8,9 @@ from enum import StrEnum
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-HOURLY = 3600.0
+FIXED_CAUSE_RETRY_S = 3600.0
 """Seconds after which people may have fixed the cause of a failed call; a refused call is free."""
-FULL_PAUSE = 600.0
+FULL_PAUSE_S = 600.0
 """Seconds until a full queue is tried again, because the modem must empty it first."""
 
 
@@ -60,4 +60,4 @@ def no_answer(reason: str) -> Failure:
 def not_set_up(operator: str) -> Failure:
     """Return the failure for a device whose operator is not configured."""
     text = f"the hub has no settings for the operator {operator!r}: add them"
-    return Failure("not set up", Scope.GATEWAY, text, HOURLY)
+    return Failure("not set up", Scope.GATEWAY, text, FIXED_CAUSE_RETRY_S)

@@ -23,7 +23,7 @@ from fieldagent.hub.operator.contract import (
     count_nothing,
 )
 from fieldagent.hub.operator.failures import (
-    HOURLY,
+    FIXED_CAUSE_RETRY_S,
     Failure,
     Scope,
     no_answer,
@@ -51,14 +51,21 @@ ROCKBLOCK = {
         "10",
         _A,
         "RockBLOCK refuses rockblock-username or rockblock-password: correct them",
-        HOURLY,
+        FIXED_CAUSE_RETRY_S,
     ),
-    11: Failure("11", _D, "RockBLOCK does not know the IMEI on this account: add it there", HOURLY),
-    12: Failure("12", _D, "the RockBLOCK has no line rental: renew it", HOURLY),
-    13: Failure("13", _A, "the RockBLOCK account has no credits left: buy some", HOURLY),
-    14: Failure("14", _M, "RockBLOCK could not read the data", HOURLY),
-    15: Failure("15", _M, "the message is too long for RockBLOCK", HOURLY),
-    16: Failure("16", _M, "RockBLOCK saw no data", HOURLY),
+    11: Failure(
+        "11",
+        _D,
+        "RockBLOCK does not know the IMEI on this account: add it there",
+        FIXED_CAUSE_RETRY_S,
+    ),
+    12: Failure("12", _D, "the RockBLOCK has no line rental: renew it", FIXED_CAUSE_RETRY_S),
+    13: Failure(
+        "13", _A, "the RockBLOCK account has no credits left: buy some", FIXED_CAUSE_RETRY_S
+    ),
+    14: Failure("14", _M, "RockBLOCK could not read the data", FIXED_CAUSE_RETRY_S),
+    15: Failure("15", _M, "the message is too long for RockBLOCK", FIXED_CAUSE_RETRY_S),
+    16: Failure("16", _M, "RockBLOCK saw no data", FIXED_CAUSE_RETRY_S),
     99: Failure("99", _G, "RockBLOCK has an internal error"),
 }
 """Failures by the code of a FAILED answer (docs.groundcontrol.com, RockBLOCK web services)."""
@@ -69,7 +76,7 @@ BODY = 16_384
 the caller."""
 _SHOWN = 200
 """Characters of a fault that are shown."""
-DEADLINE = 30.0
+DEADLINE_S = 30.0
 """Seconds for a call."""
 
 
@@ -140,7 +147,7 @@ class RockBlock:
                 self._address,
                 headers=(("Content-Type", "application/x-www-form-urlencoded"),),
                 body=urlencode(form).encode(),
-                deadline=DEADLINE,
+                deadline=DEADLINE_S,
             )
             answer = read_answer(reply.body)
         except NotReached as failure:

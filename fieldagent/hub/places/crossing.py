@@ -3,8 +3,8 @@
 1. Positions are judged in the order of their own times. A position older than the newest known
    one arrived late and is ignored.
 2. A position is inside if it is so by more than its accuracy. It is outside if it is so by more
-   than its accuracy and `EDGE`. In between it is unclear and changes nothing, so a kit on the
-   edge does not cause repeated alarms.
+   than its accuracy and `EDGE_MARGIN_M`. In between it is unclear and changes nothing, so a kit on
+   the edge does not cause repeated alarms.
 3. The first clear position sets the side of the kit without an event. A later clear position on
    the other side is an event.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from fieldagent.hub.places.shape import Shape, beyond
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-EDGE = 30.0
+EDGE_MARGIN_M = 30.0
 """Metres outside the edge within which a kit has not left, because receivers are inaccurate."""
 
 
@@ -55,7 +55,7 @@ def side_of(shape: Shape, position: DatedPlace) -> bool | None:
     off = beyond(shape, position.latitude, position.longitude)
     if off < -position.accuracy:
         return True
-    return False if off > position.accuracy + EDGE else None
+    return False if off > position.accuracy + EDGE_MARGIN_M else None
 
 
 def judge(

@@ -42,7 +42,7 @@ TELLS = ("both", "enter", "leave")
 MAX = 200
 """Largest number of fences in a workspace, because each position is checked against all fences for
 its kit."""
-LATE = 600.0
+LATE_S = 600.0
 """Seconds of delay after which the alarm also contains the arrival time of the position."""
 
 
@@ -247,7 +247,7 @@ def in_words(name: str, seen: KitPosition, crossed: Crossing, now: float) -> str
     before = "the one before"
     if crossed.unclear_between:
         before = "those in between do not show the side; the last one that does"
-    came = f"; it came at {moment_in_words(now, now)}" if now - crossed.at > LATE else ""
+    came = f"; it came at {moment_in_words(now, now)}" if now - crossed.at > LATE_S else ""
     return (
         f"{seen.name}'s position of {moment_in_words(crossed.at, now)} was {now_side} '{name}'"
         f" ({place}); {before}, of {moment_in_words(crossed.before, now)}, {other_side}{came}"

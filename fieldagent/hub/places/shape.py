@@ -20,7 +20,7 @@ from fieldagent.system.sentence import sentence
 
 log = logging.getLogger(__name__)
 
-_DEGREE = EARTH * radians(1)
+_DEGREE_M = EARTH * radians(1)
 """Metres per degree of latitude."""
 POINTS_MAX = 500
 RADIUS_LEAST, RADIUS_MOST = 20.0, 1_000_000.0
@@ -333,7 +333,7 @@ def _to_edge(ring: Sequence[Point], x: float, y: float) -> float:
         length = dx * dx + dy * dy
         along = 0.0 if length == 0 else max(0.0, min(1.0, -(ax * dx + ay * dy) / length))
         nearest = min(nearest, hypot(ax + along * dx, ay + along * dy))
-    return nearest * _DEGREE
+    return nearest * _DEGREE_M
 
 
 def _on_earth(longitude: float) -> float:

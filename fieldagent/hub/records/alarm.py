@@ -28,7 +28,7 @@ PUSH = "push"
 """Kind of a contact that is a dispatcher's browser."""
 ITEM = 2
 """The value of `item.sos` of an alarm; 1 is an SOS."""
-SOON = 2.0
+FIRST_MESSAGE_DELAY_S = 2.0
 """Seconds before the first message, because the text and the position of an SOS arrive one after
 the other."""
 RAISED, ESCALATED, AGAIN = "raised", "escalated", "again"
@@ -95,7 +95,7 @@ def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
     columns = ("sos", "contact", "message_id", "why", "state", "not_before", "held")
     rows = []
     for contact, wait, own in contacts:
-        wait = max(wait, SOON)
+        wait = max(wait, FIRST_MESSAGE_DELAY_S)
         morning = quiet.waits_until(own, of_all, kind, now + wait)
         at = now + wait if morning is None else morning + wait
         held = int(morning is not None)
@@ -199,7 +199,7 @@ def next_look(db: Db) -> float:
 
 
 def _tell_everybody(db: Db, id_: int, now: float) -> None:
-    soon = now + SOON
+    soon = now + FIRST_MESSAGE_DELAY_S
     db.execute("UPDATE sos SET unreached = ? WHERE id = ?", now, id_)
     waiting = db.execute(
         "SELECT id FROM alarm_message WHERE sos = ? AND state = 'waiting' AND not_before > ?"

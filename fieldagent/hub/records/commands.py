@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from fieldagent.hub.records import audit, kit_condition
-from fieldagent.hub.records.earshot import AGAIN_AFTER, NEXT_AFTER
+from fieldagent.hub.records.earshot import NEXT_AFTER, REGIVE_AFTER_S
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.owed import announce_mail
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
@@ -33,7 +33,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
-LIFE = 5 * 86_400.0
+LIFETIME_S = 5 * 86_400.0
 """Seconds during which the hub sends a command. A kit does not execute older commands."""
 BEARERS = ("ip", "satellite")
 """Bearers of a command. "ip" is the kit's own link or that of a neighbour that hears it; both are
@@ -71,7 +71,7 @@ def give(db: Db, order: GivenCommand, now: float, grace: float) -> bool:
         " RETURNING number",
         *(order.device, order.number, order.command.verb),
         *(encode([Entry(order.number, order.command)]), order.bearer),
-        *(now, now + LIFE, from_then),
+        *(now, now + LIFETIME_S, from_then),
     )
     if not entered:
         return False
@@ -165,7 +165,7 @@ def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
         f" AND command.expires > ? AND device.disabled IS NULL AND NOT {IS_LINKED}"
         " AND (carried IS NULL OR command.carrier = ? AND (command.journal <> ? OR carried < ?)"
         " OR command.carrier <> ? AND carried < ?) ORDER BY command.device, number",
-        *(carrier, now, now, carrier, journal, now - AGAIN_AFTER, carrier, now - NEXT_AFTER),
+        *(carrier, now, now, carrier, journal, now - REGIVE_AFTER_S, carrier, now - NEXT_AFTER),
     )
     return [
         ToCarry(device, given_at, ends, entry)

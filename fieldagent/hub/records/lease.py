@@ -5,14 +5,14 @@ links, so an idle link costs the store nothing. Rules:
 
 1. The newest link of a device takes the lease. The previous link is notified and ends.
 2. Disabling a device, or giving it another token, removes its lease.
-3. A process that has not reported for `LEASE` seconds has no links.
+3. A process that has not reported for `LEASE_S` seconds has no links.
 4. A store in a file belongs to one process. That process reports once, and the leases of
    earlier processes are deleted.
 5. If a link ends while the store cannot write, its lease is returned once the store can.
    Otherwise its device would count as linked, and get nothing over satellite, for as long as
    the process lives.
 6. A dead process whose clock was ahead is removed as well: its last report has not changed
-   while another process watched it for `LEASE` seconds.
+   while another process watched it for `LEASE_S` seconds.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-LEASE = 30.0
+LEASE_S = 30.0
 """Seconds that a lease outlives the process that held it."""
 
-BACK = 10.0
+CONSOLE_RETURN_S = 10.0
 """Seconds within which a console comes back after its stream has ended, for example after a reload
 of the page."""
 
-FORGET = 3600.0
+FORGET_AFTER_S = 3600.0
 """Seconds after which a dead process is deleted."""
 
 IS_LINKED = (
@@ -99,7 +99,7 @@ class Leases:
                     await self._say()
                 if self._store.shared:
                     watched = await self._watch_others(watched)
-            await waits.sleep(LEASE / 3)
+            await waits.sleep(LEASE_S / 3)
 
     async def _say(self) -> None:
         self._owes, ended = trio.Event(), {**self._ended}
@@ -116,7 +116,7 @@ class Leases:
         whose report stays the same. Return the watched processes.
         """
         now = trio.current_time()
-        rows = await self._store.read(lambda db: _far_ahead(db, self._clock() + LEASE))
+        rows = await self._store.read(lambda db: _far_ahead(db, self._clock() + LEASE_S))
         watched = {
             name: known
             if (known := before.get(name)) is not None and known.until == until
@@ -124,7 +124,7 @@ class Leases:
             for name, until in rows
         }
         for name, known in watched.items():
-            if now - known.since > LEASE:
+            if now - known.since > LEASE_S:
                 await self._store.commit(partial(_forget, process=name, until=known.until))
         return watched
 
@@ -133,10 +133,10 @@ class Leases:
         self._note_closed(db)
         for link, device in ended.items():
             _end_link(db, self._name, link, device)
-        db.execute("DELETE FROM process WHERE until < ?", self._clock() - FORGET)
+        db.execute("DELETE FROM process WHERE until < ?", self._clock() - FORGET_AFTER_S)
 
     def _until(self) -> float:
-        return self._clock() + LEASE if self._store.shared else inf
+        return self._clock() + LEASE_S if self._store.shared else inf
 
     @asynccontextmanager
     async def held(self, device: Device) -> AsyncIterator[Lease]:
@@ -179,8 +179,9 @@ class Leases:
 
     @asynccontextmanager
     async def console(self, workspace: int, member: int) -> AsyncIterator[None]:
-        """Record that the member has a console open here, until `BACK` seconds after its end,
-        because a reloaded console comes back. Raises StoreUnavailable, StoreFull, StoreFailed.
+        """Record that the member has a console open here, until `CONSOLE_RETURN_S` seconds after
+        its end, because a reloaded console comes back. Raises StoreUnavailable, StoreFull,
+        StoreFailed.
         """
         stream = next(self._numbers)
 
@@ -212,7 +213,7 @@ class Leases:
         db.execute(
             "UPDATE console_stream SET until = ? WHERE process = ? AND until IS NULL"
             f" AND stream NOT IN ({marks(self._consoles) or '0'})",
-            *(self._clock() + BACK, self._name, *self._consoles),
+            *(self._clock() + CONSOLE_RETURN_S, self._name, *self._consoles),
         )
 
     async def _watch(self, device: int, link: int, lease: Lease) -> None:

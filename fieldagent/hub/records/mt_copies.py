@@ -22,13 +22,13 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Unreadable
 
-KEPT = 10 * 86_400.0
+RETENTION_S = 10 * 86_400.0
 """Seconds for which a copy is kept, twice as long as a gateway keeps the message."""
 AGAIN_MAX = 3
 """Largest number of repeats of an item or of an incident update."""
-LATE = 600.0
+OPERATOR_DELAY_MAX_S = 600.0
 """Seconds by which an operator may deliver an MO message later than one that was sent after it."""
-CROSSING = 1800.0
+CROSSING_MAX_S = 1800.0
 """Seconds by which an MO message may be older than the modem's reception of an MT message, although
 it arrived after that."""
 GOES_AGAIN = "its kit has not confirmed it: sending again"
@@ -58,7 +58,7 @@ def keep(
     """Keep a message that an operator has accepted. `pieces`: item, position and count of its
     fragments.
     """
-    db.execute("DELETE FROM mt_copy WHERE at < ?", now - KEPT)
+    db.execute("DELETE FROM mt_copy WHERE at < ?", now - RETENTION_S)
     items = [item for item, _, count in pieces if count == 1]
     if not items and not receipts:
         return
@@ -108,7 +108,7 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
     waiting = {each.id for each in _unconfirmed(db, device)} - over
     again = [each for each in before if each.id in waiting]
     for each in again:
-        _again(db, device, each, now + LATE, now)
+        _again(db, device, each, now + OPERATOR_DELAY_MAX_S, now)
     lost = _lost_by_a_modem_without_a_copy(db, device, now, waiting - {each.id for each in again})
     for each in lost:
         _again(db, device, each, now, now)
@@ -146,7 +146,7 @@ def _lost_by_a_modem_without_a_copy(
         if each.id in waiting
         and each.items
         and each.arrived is not None
-        and now - each.arrived >= CROSSING
+        and now - each.arrived >= CROSSING_MAX_S
     ]
 
 

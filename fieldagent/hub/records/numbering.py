@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 JUMP = 10_000
 """Numbers to skip: more than a device gets between two backups, and still within 3 bytes."""
 
-ONCE_IN = 3600.0
+LOG_INTERVAL_S = 3600.0
 """Seconds."""
 
 
@@ -41,7 +41,7 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
     detail = f"{JUMP} numbers of device {device} left out"
     if db.execute(
         "SELECT 1 FROM audit WHERE action = 'restored' AND detail = ? AND at > ?",
-        *(detail, now - ONCE_IN),
+        *(detail, now - LOG_INTERVAL_S),
     ):
         return False
     ((workspace,),) = db.execute(

@@ -16,10 +16,10 @@ from fieldagent.hub.store.contract import Db, Store, insert
 
 log = logging.getLogger(__name__)
 
-KEPT = 30 * 86_400.0
+RETENTION_S = 30 * 86_400.0
 """Seconds for which a delivered message is remembered. Operators repeat a delivery for half a day.
 """
-WATCHED = 5 * 86_400.0
+STATE_QUERY_S = 5 * 86_400.0
 """Seconds for which the hub asks about a message that was handed over."""
 
 
@@ -74,7 +74,7 @@ class OperatorBook:
                 " ON CONFLICT DO NOTHING",
                 *(self._operator, id_, now),
             )
-            db.execute("DELETE FROM operator_message WHERE at < ?", now - KEPT)
+            db.execute("DELETE FROM operator_message WHERE at < ?", now - RETENTION_S)
 
         await self._store.commit(store)
 
@@ -121,7 +121,7 @@ class OperatorBook:
             lambda db: db.execute(
                 "SELECT id, state FROM handed_over WHERE operator = ? AND ended = 0"
                 " AND at > ? ORDER BY at LIMIT 50",
-                *(self._operator, self._clock() - WATCHED),
+                *(self._operator, self._clock() - STATE_QUERY_S),
             )
         )
         return [HandedOver(*row) for row in rows]
@@ -143,7 +143,7 @@ class OperatorBook:
 
 def note_handed_over(db: Db, operator: str, id_: str, device: int, now: float) -> None:
     """Record that the operator has accepted a message under this id."""
-    db.execute("DELETE FROM handed_over WHERE at < ?", now - KEPT)
+    db.execute("DELETE FROM handed_over WHERE at < ?", now - RETENTION_S)
     db.execute(
         "INSERT INTO handed_over (operator, id, device, at, state, ended)"
         " VALUES (?, ?, ?, ?, '', 0) ON CONFLICT DO NOTHING",

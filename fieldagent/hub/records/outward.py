@@ -13,7 +13,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NEWS = "outward"
 """Topic that is announced when there is a new item."""
-CLAIM = 120.0
+CLAIM_S = 120.0
 """Seconds after which an unsettled item is handed over again."""
 PER_DAY = 50
 """Items of one device per day, because the operator of the hub pays for each mail and SMS."""
@@ -77,7 +77,7 @@ def claim(db: Db, now: float, limit: int) -> list[Outward]:
         f"{db.skip_locked()}",
         *(now, now, limit),
     )
-    until = now + CLAIM
+    until = now + CLAIM_S
     for id_, *_ in rows:
         db.execute(
             "UPDATE outward SET claimed_until = ?, claimed_by = ? WHERE id = ?",

@@ -136,7 +136,7 @@ def announce_answer(db: Db, device: int) -> None:
     db.announce("satellite")
 
 
-ANSWERED_AGAIN = 120.0
+ANSWER_AGAIN_AFTER_S = 120.0
 """Seconds. A repeat that was sent earlier has crossed the answer on its way."""
 
 
@@ -150,7 +150,7 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
         device,
         sequence,
         digest,
-        now - ANSWERED_AGAIN,
+        now - ANSWER_AGAIN_AFTER_S,
         now,
     )
     if again:
@@ -171,7 +171,7 @@ def say_again(db: Db, incident: sos.Sos, now: float) -> None:
         incident.id,
         incident.device,
         incident.device,
-        now - ANSWERED_AGAIN,
+        now - ANSWER_AGAIN_AFTER_S,
         now,
     )
     for (device,) in again:

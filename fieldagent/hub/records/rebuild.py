@@ -123,7 +123,7 @@ def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
     return words
 
 
-SHOWN_FOR = 7 * 86_400.0
+SHOWN_FOR_S = 7 * 86_400.0
 """Seconds for which a finished rebuild is shown to people."""
 
 
@@ -134,7 +134,7 @@ def shown(row: Mapping[str, Any], now: float) -> dict[str, Any] | None:
     state, missing = row["rebuild state"], row["rebuild missing"]
     if state is None:
         return None
-    if state == "done" and (not missing or now - row["rebuild ended"] > SHOWN_FOR):
+    if state == "done" and (not missing or now - row["rebuild ended"] > SHOWN_FOR_S):
         return None
     return {
         "state": state,

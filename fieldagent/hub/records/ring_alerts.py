@@ -18,7 +18,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 PAUSES = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 """Seconds before each ring alert, by the number of earlier ones. The last value repeats."""
 
-GATEWAY_KEEPS = 5 * 86_400.0
+GATEWAY_RETENTION_S = 5 * 86_400.0
 """Seconds for which the operator's gateway keeps an MT message (SBD Developers Guide)."""
 
 AT_ONCE = 8
@@ -43,7 +43,7 @@ def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: flo
         for item in items
         for (expires,) in db.execute("SELECT expires FROM item WHERE id = ?", item)
     ]
-    until = now + GATEWAY_KEEPS
+    until = now + GATEWAY_RETENTION_S
     if expiries and None not in expiries:
         until = min(until, max(expiries))
     db.execute(

@@ -24,7 +24,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ALARM = "watch"
 """Kind of such an alarm among the SOS."""
-PATIENCE = 300.0
+ALARM_AFTER_S = 300.0
 """Seconds without a dispatcher on watch before the alarm."""
 LONGEST = 7 * 86_400.0
 """Longest shift in seconds. A forgotten shift must end."""
@@ -225,10 +225,10 @@ def _settle(db: Db, workspace: int, now: float) -> str:
             sos.note_event(db, alarm, "heard", now, detail="a dispatcher is on watch again")
         alone = alarm = None
     elif alone is None:
-        alone, due = now, min(due, now + PATIENCE)
-        line = f"no one is on watch in {name}; the alarm is raised in {PATIENCE / 60:g} min"
-    elif alarm is None and now < alone + PATIENCE:
-        due = min(due, alone + PATIENCE)
+        alone, due = now, min(due, now + ALARM_AFTER_S)
+        line = f"no one is on watch in {name}; the alarm is raised in {ALARM_AFTER_S / 60:g} min"
+    elif alarm is None and now < alone + ALARM_AFTER_S:
+        due = min(due, alone + ALARM_AFTER_S)
     elif alarm is None:
         text = f"No one is on watch in {name} since {clock_time(alone)} (hours: {hours})"
         alarm = _raise(db, workspace, text, now)

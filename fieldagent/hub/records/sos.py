@@ -20,7 +20,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"
 """Topic that is announced when something happens to an incident, or an item arrives."""
-FRESH = 120.0
+FRESH_S = 120.0
 """Seconds for which a position of the device is that of an SOS that it raises."""
 SOS = "sos"
 """Kind of an incident that a person or their kit has raised. All other kinds are alarms of the
@@ -134,7 +134,7 @@ def _raise(
         fresh = db.execute(
             "SELECT latitude, longitude, position_at FROM contact WHERE device = ?"
             " AND position_at >= ?",
-            *(device, now - FRESH),
+            *(device, now - FRESH_S),
         )
         for place in fresh:
             _note_position(db, sos, *place)

@@ -20,7 +20,7 @@ from fieldagent.system.price import Price, sum_of
 from fieldagent.system.wording import counted
 from fieldagent.wire.credit import credits_for
 
-KEPT = 400 * 86_400.0
+RETENTION_S = 400 * 86_400.0
 """Seconds for which sessions and counts are kept, because bills come late."""
 LISTED = 31
 """Default number of days in a listing."""
@@ -94,7 +94,7 @@ async def count_session_of(
                 *(device, session, day_of(now), size, paid),
             )
         for table in ("mo_session", "operator_count"):
-            db.execute(f"DELETE FROM {table} WHERE day < ?", day_of(now - KEPT))
+            db.execute(f"DELETE FROM {table} WHERE day < ?", day_of(now - RETENTION_S))
 
     await store.commit(count)
 

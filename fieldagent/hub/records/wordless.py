@@ -10,14 +10,14 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 
-PATIENCE = 20.0
+ITEM_WAIT_S = 20.0
 """Seconds to wait for an item. Over IP it comes with the next envelope."""
 _WORDLESS = " FROM sos JOIN device ON device.id = sos.device WHERE item IS NULL AND state = 'open'"
 
 
 def next_due(db: Db) -> float:
     """Return the Unix time when `look` will find something."""
-    return earliest(db, f"SELECT min(raised + ?){_WORDLESS}", PATIENCE)
+    return earliest(db, f"SELECT min(raised + ?){_WORDLESS}", ITEM_WAIT_S)
 
 
 def look(db: Db, now: float) -> list[str]:
@@ -25,7 +25,7 @@ def look(db: Db, now: float) -> list[str]:
     rows = db.execute(
         f"SELECT sos.id, device.id, device.workspace, member, name{_WORDLESS} AND raised + ? <= ?"
         f" ORDER BY sos.id{db.skip_locked('sos')}",
-        *(PATIENCE, now),
+        *(ITEM_WAIT_S, now),
     )
     lines = []
     for incident, device, workspace, member, name in rows:

@@ -21,7 +21,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import Supervisor
 
-ANSWERS = 1.5
+ANSWER_TIMEOUT_S = 1.5
 """Seconds within which the database of a ready hub accepts a proof write, if it has not just
 accepted another. A load balancer asks every few seconds."""
 NO_ROOM = "the disk is full: the agent waits until you free space"
@@ -29,7 +29,7 @@ FEW_ROWS = 2_000
 """Rows in the queues up to which they are counted within the call."""
 FEW_ITEMS = 1_000
 """Items up to which they are counted exactly at each call."""
-FIGURES = 10.0
+METRICS_TIMEOUT_S = 10.0
 """Seconds for the metrics, which count rows. Prometheus does not wait longer."""
 
 
@@ -96,7 +96,7 @@ class Health:
         return await self._trouble_of_writes() or self._supervisor.trouble()
 
     async def _trouble_of_writes(self) -> str | None:
-        with trio.move_on_after(ANSWERS):
+        with trio.move_on_after(ANSWER_TIMEOUT_S):
             try:
                 await self._store.prove()
             except StoreFull:
@@ -115,7 +115,7 @@ class Health:
         balances: list[tuple[str, str, float]] = []
         trouble = await self._trouble_of_writes()
         began = trio.current_time()
-        with trio.move_on_after(FIGURES if trouble != REASON else 0.0):
+        with trio.move_on_after(METRICS_TIMEOUT_S if trouble != REASON else 0.0):
             with suppress(StoreFailed, StoreUnavailable):
                 await self._store.read(lambda db: db.execute("SELECT 1"))
                 took = trio.current_time() - began

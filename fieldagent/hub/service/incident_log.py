@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from fieldagent.hub import idle
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.api.event_stream import UNSETTLED, Follower
+from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import told_once
@@ -57,7 +57,7 @@ async def _begun(store: Store, now: float) -> Follower:
     """Return a follower after all current steps. Another hub process may still commit a step with a
     lower id, because ids are assigned before the commit.
     """
-    unsettled = UNSETTLED if store.shared else 0.0
+    unsettled = UNSETTLED_S if store.shared else 0.0
     sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"
     ((place,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
     follower, capacity = Follower(int(place), unsettled), MANY

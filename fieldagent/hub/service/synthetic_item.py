@@ -44,13 +44,13 @@ from fieldagent.webhook import signature
 
 log = logging.getLogger(__name__)
 
-EVERY = 60.0
+ITEM_INTERVAL_S = 60.0
 """Seconds between two items."""
-OVERDUE = 30.0
+ITEM_TIMEOUT_S = 30.0
 """Seconds after which an item under way is given up."""
-LIVES = 60
+LIFETIME_S = 60
 """Seconds after which an unsent item expires."""
-LOOK = 1.0
+CHECK_INTERVAL_S = 1.0
 """Seconds between two checks for the result, because news of another hub's commits arrives late."""
 HOST = "synthetic-item.invalid"
 """Reserved name that no name server resolves (RFC 6761 6.4). Only `opener` knows it."""
@@ -109,7 +109,7 @@ class SyntheticItems:
             while True:
                 began = trio.current_time()
                 await self._send_one()
-                await waits.sleep(began + EVERY - trio.current_time())
+                await waits.sleep(began + ITEM_INTERVAL_S - trio.current_time())
 
     def opener(self, public: Opener) -> Opener:
         """Return a function that connects to the receiver here for synthetic items, and like
@@ -154,7 +154,7 @@ class SyntheticItems:
     async def _send_one(self) -> None:
         began, journey = time.monotonic(), _Journey()
         stopped: NoFurther | None = None
-        with trio.move_on_after(OVERDUE) as on_its_way:
+        with trio.move_on_after(ITEM_TIMEOUT_S) as on_its_way:
             try:
                 await self._go(journey)
             except NoFurther as found:
@@ -162,7 +162,7 @@ class SyntheticItems:
         if on_its_way.cancelled_caught:
             stopped = NoFurther(journey.stage, await self._why(journey))
         self._tell(stopped, began)
-        with trio.move_on_after(OVERDUE):
+        with trio.move_on_after(ITEM_TIMEOUT_S):
             await self._clear(journey)
 
     async def _go(self, journey: _Journey) -> None:
@@ -194,7 +194,7 @@ class SyntheticItems:
                     return
                 if standing.state == "dead":
                     raise NoFurther("hook", standing.reason)
-                with trio.move_on_after(LOOK):
+                with trio.move_on_after(CHECK_INTERVAL_S):
                     await written.wait()
         except (StoreUnavailable, StoreFull) as error:
             raise NoFurther("store", str(error)) from None
@@ -206,7 +206,7 @@ class SyntheticItems:
             "sourceUserId": own.member,
             "workspaceId": own.workspace,
             "targetUserId": own.member,
-            "timeToLive": LIVES,
+            "timeToLive": LIFETIME_S,
             "message": {"content": SYNTHETIC},
         }
         proof = (("x-api-key", own.key), ("Authorization", f"Bearer {own.token}"))
@@ -217,7 +217,7 @@ class SyntheticItems:
                 f"{address}/api/package",
                 headers=(*proof, ("Content-Type", "application/json")),
                 body=json.dumps(body).encode(),
-                deadline=OVERDUE,
+                deadline=ITEM_TIMEOUT_S,
             )
         except RequestFailed as failure:
             raise NoFurther("push", self._from_there(failure.reason)) from None
@@ -238,11 +238,11 @@ class SyntheticItems:
 
     async def _why(self, journey: _Journey) -> str:
         """Return the reason why the item was not complete within OVERDUE seconds."""
-        late = f"no progress for {OVERDUE:g} s"
+        late = f"no progress for {ITEM_TIMEOUT_S:g} s"
         begun, id_, standing = journey.begun, journey.request_id, None
         if journey.stage != "hook" or begun is None:
             return late
-        with trio.move_on_after(LOOK):
+        with trio.move_on_after(CHECK_INTERVAL_S):
             try:
                 standing = await self.store.read(
                     lambda db: synthetic_rows.standing(db, begun.own, id_)

@@ -18,7 +18,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.signature import PREFIX
 
-LEFT = 600.0
+LEFT_OVER_AFTER_S = 600.0
 """Seconds after which an item counts as left over from a killed hub."""
 
 RATE = 600
@@ -147,7 +147,7 @@ def clear(db: Db, begun: Begun, request_id: str, now: float) -> None:
     workspace = begun.own.workspace
     db.execute(
         "DELETE FROM item WHERE workspace = ? AND (request_id = ? OR accepted < ?)",
-        *(workspace, request_id, now - LEFT),
+        *(workspace, request_id, now - LEFT_OVER_AFTER_S),
     )
     db.execute(
         f"DELETE FROM audit WHERE id > ? AND workspace = ? AND action = '{PUSH}'",

@@ -235,7 +235,7 @@ class Store(Protocol):
         """Run `operation`, which must only read."""
 
     async def prove(self) -> None:
-        """Prove that the database accepts writes: a commit within the last `FRESH` seconds is
+        """Prove that the database accepts writes: a commit within the last `FRESH_S` seconds is
         enough, else commit a row of this process. Raises StoreUnavailable, StoreFull,
         StoreFailed.
         """
@@ -261,9 +261,9 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-FRESH = 10.0
+FRESH_S = 10.0
 """Seconds after a commit during which the database counts as writable."""
-FILLER = 65_536
+FILLER_BYTES = 65_536
 """Bytes that a proof write needs after the disk was full."""
 
 
@@ -274,7 +274,7 @@ def write_proof(db: Db, now: float, *, needs_room: bool) -> None:
     db.execute(
         "INSERT INTO worker (number, proved, filler) VALUES (?, ?, ?) ON CONFLICT (number)"
         " DO UPDATE SET proved = excluded.proved, filler = excluded.filler",
-        *(db.worker, now, os.urandom(FILLER) if needs_room else b""),
+        *(db.worker, now, os.urandom(FILLER_BYTES) if needs_room else b""),
     )
 
 

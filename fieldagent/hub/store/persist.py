@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 A = TypeVar("A")
 T = TypeVar("T")
 
-AGAIN = 1.0
+RETRY_AFTER_S = 1.0
 """Seconds until a failed commit is tried again. Short, because other processes repeat the work once
 a claim has expired."""
 
@@ -64,4 +64,4 @@ async def _until_stored(commit: Callable[[], Awaitable[T]]) -> T:
             if not troubled:
                 log.error("%s; the events are stored as soon as possible", trouble)
             troubled = True
-        await trio.sleep(AGAIN)
+        await trio.sleep(RETRY_AFTER_S)

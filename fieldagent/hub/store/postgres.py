@@ -50,15 +50,15 @@ A = TypeVar("A")
 
 READERS = 4
 """Number of connections that can read at the same time."""
-POLL = 3.0
+POLL_INTERVAL_S = 3.0
 """Seconds of silence after which the store pings the listening connection."""
-PING = 2.0
+PING_TIMEOUT_S = 2.0
 """Seconds within which a working database answers a ping."""
-AGAIN = 0.5
+RETRY_AFTER_S = 0.5
 """Seconds between two attempts to reach the database."""
-OVERDUE = 5.0
+TRANSACTION_TIMEOUT_S = 5.0
 """Seconds after which the store gives up a transaction that writes or waits for a lock."""
-PAYLOAD_MAX = 7_900
+PAYLOAD_MAX_BYTES = 7_900
 """Bytes. PostgreSQL's notifications carry less than 8000."""
 PAYLOADS_MAX = 8
 """Notifications of one commit: enough for items to 5,000 kits."""
@@ -151,7 +151,7 @@ def _payloads(topics: Sequence[str]) -> list[str]:
     payloads: list[str] = []
     for topic in topics:
         longer = f"{payloads[-1]}\n{topic}" if payloads else topic
-        if payloads and len(longer.encode()) <= PAYLOAD_MAX:
+        if payloads and len(longer.encode()) <= PAYLOAD_MAX_BYTES:
             payloads[-1] = longer
         else:
             payloads.append(topic)
@@ -343,9 +343,9 @@ class PostgresStore:
 
     async def _cut_overdue(self) -> None:
         while True:
-            await trio.sleep(AGAIN)
+            await trio.sleep(RETRY_AFTER_S)
             self._connections.cut_overdue()
-            if self._gone is None and (late := self._connections.used_for(OVERDUE)):
+            if self._gone is None and (late := self._connections.used_for(TRANSACTION_TIMEOUT_S)):
                 await self._find_out(late)
 
     async def _find_out(self, late: Sequence[Connection]) -> None:
@@ -356,7 +356,9 @@ class PostgresStore:
         stuck, what = None, ""
         try:
             stuck = await self._in_time(
-                lambda: why_stuck(self._connections, late, self._writer, OVERDUE - AGAIN)
+                lambda: why_stuck(
+                    self._connections, late, self._writer, TRANSACTION_TIMEOUT_S - RETRY_AFTER_S
+                )
             )
         except StoreUnavailable as trouble:
             what = str(trouble)
@@ -364,11 +366,12 @@ class PostgresStore:
             # Behind a pooler, the session of the writer is unknown.
             stuck = Stuck("its server is still busy with it; check its activity")
         # The late transaction may have ended meanwhile.
-        if stuck is None or not {*late} & {*self._connections.used_for(OVERDUE)}:
+        if stuck is None or not {*late} & {*self._connections.used_for(TRANSACTION_TIMEOUT_S)}:
             return
         what = (
             what
-            or f"{self._connections.name} does not complete a write: after {OVERDUE:g} s"
+            or f"{self._connections.name} does not complete a write: after"
+            f" {TRANSACTION_TIMEOUT_S:g} s"
             f" {stuck.why}"
         )
         self._stuck = stuck._replace(why=what)
@@ -392,13 +395,13 @@ class PostgresStore:
                 self._note_gone(gone)
             finally:
                 ear.close()
-            await trio.sleep(AGAIN)
+            await trio.sleep(RETRY_AFTER_S)
 
     async def _hear(self, ear: _Ear) -> None:
         """Receive announcements until the listening connection fails."""
         with suppress(psycopg.Error, StoreUnavailable):
             while True:
-                with trio.move_on_after(POLL) as quiet:
+                with trio.move_on_after(POLL_INTERVAL_S) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
                 if quiet.cancelled_caught and await self._in_time(ear.ping):
                     # If the store cannot listen, a change in the snapshot is its only sign of
@@ -408,9 +411,9 @@ class PostgresStore:
 
     async def _in_time(self, ask: Callable[[], T]) -> T:
         """Return the result of `ask`, which runs in a thread. Raises StoreUnavailable after 2 *
-        `PING` seconds. A thread that still waits then is cut off soon.
+        `PING_TIMEOUT_S` seconds. A thread that still waits then is cut off soon.
         """
-        with trio.move_on_after(2 * PING), self._connections.told_in_words():
+        with trio.move_on_after(2 * PING_TIMEOUT_S), self._connections.told_in_words():
             return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
         raise self._connections.silent()
 
@@ -490,7 +493,7 @@ class _Ear:
 
     def _ask(self, sql: str) -> str:
         assert self._connection is not None
-        with self._connections.bounded(self._connection, PING):
+        with self._connections.bounded(self._connection, PING_TIMEOUT_S):
             cursor = self._connection.execute(sql.encode())
             return str(cursor.fetchone()) if cursor.description else ""
 

@@ -35,12 +35,12 @@ POOLER = (
     "sessions are shared there between transactions: set `database-pooler=transaction` in the hub's"
     " settings, and an address around the pooler as `database-direct`"
 )
-LOOK = 2.0
+QUERY_TIMEOUT_S = 2.0
 """Seconds within which a working database answers a query about itself."""
 ROUNDS = 5
 """Rounds of the check for a pooler. Each asks two connections for their session, about 0.1 ms each
 without a pooler."""
-DEADLINE = 30.0
+DEADLINE_S = 30.0
 """Seconds that a server may need for an answer under load or behind a lock."""
 
 _PORTS = re.compile(r"[0-9,]*", re.ASCII)
@@ -143,7 +143,7 @@ class Connections:
             yield connection
 
     @contextmanager
-    def bounded(self, connection: Connection, seconds: float = DEADLINE) -> Iterator[None]:
+    def bounded(self, connection: Connection, seconds: float = DEADLINE_S) -> Iterator[None]:
         """Limit the time of a connection's use: after `seconds`, `cut_overdue` cuts it off."""
         now = time.monotonic()
         self._used[connection] = now, now + seconds

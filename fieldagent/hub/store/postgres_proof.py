@@ -9,7 +9,7 @@ from math import inf
 
 import psycopg
 
-from fieldagent.hub.store.contract import FRESH
+from fieldagent.hub.store.contract import FRESH_S
 from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
 
@@ -34,7 +34,7 @@ class WriteProof:
 
     def is_needed(self) -> bool:
         """Return True if a proof write is needed to know that the database accepts writes."""
-        return self.full or time.monotonic() - self.written > FRESH
+        return self.full or time.monotonic() - self.written > FRESH_S
 
     def note_write(self, *, needed_room: bool = False) -> None:
         """Note a commit. `needed_room` is True if it needed new pages."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.store.postgres_connections import LOOK, Connection, Connections
+from fieldagent.hub.store.postgres_connections import QUERY_TIMEOUT_S, Connection, Connections
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _WAITS = (
@@ -58,7 +58,7 @@ def why_stuck(
     """
     pids = [each.info.backend_pid for each in late if not each.closed]
     writes = 0 if writer is None or writer.closed else writer.info.backend_pid
-    with connections.connect() as connection, connections.bounded(connection, LOOK):
+    with connections.connect() as connection, connections.bounded(connection, QUERY_TIMEOUT_S):
         waits = [_Wait(*row) for row in connection.execute(_WAITS, (pids, seconds)).fetchall()]
         if blocked := [each for each in waits if each.kind == "Lock"]:
             waiting = tuple(each.pid for each in blocked)
@@ -95,7 +95,7 @@ def end_sessions(connections: Connections, stuck: Stuck) -> None:
     waits for a lock, and the process keeps its own locks. Raises psycopg.Error.
     """
     if stuck.waiting:
-        with connections.connect() as connection, connections.bounded(connection, LOOK):
+        with connections.connect() as connection, connections.bounded(connection, QUERY_TIMEOUT_S):
             ended = "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid"
             connection.execute(ended, ([*stuck.waiting],))
 

@@ -17,7 +17,7 @@ import trio
 
 from fieldagent.hub.store.contract import (
     ANYTHING,
-    FRESH,
+    FRESH_S,
     Db,
     OtherVersion,
     Topics,
@@ -28,7 +28,7 @@ from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.store.schema import WrongVersion
-from fieldagent.store.sqlite import LOCKED, close_keeping_log, connect, reader, transact
+from fieldagent.store.sqlite import LOCKED_S, close_keeping_log, connect, reader, transact
 from fieldagent.store.trouble import is_damage, unusable
 from fieldagent.system.file_writes import FileWrites
 
@@ -44,12 +44,12 @@ TYPES = {
     "blob": "BLOB",
 }
 
-POLL = 1.0
+POLL_INTERVAL_S = 1.0
 """Seconds between two checks for writes by other processes, if writes are constant or inotify is
 not available."""
-NET = 60.0
+CHECK_INTERVAL_MAX_S = 60.0
 """Seconds after which the store checks for writes even if inotify reported none."""
-LATE = 1.5
+COMMIT_LATE_S = 1.5
 """Seconds a commit may take before the health check stops waiting for its result."""
 
 
@@ -157,7 +157,7 @@ class SqliteStore:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             raise StoreUnavailable(
-                f"another program has kept {self._file} locked for {LOCKED:g} s"
+                f"another program has kept {self._file} locked for {LOCKED_S:g} s"
             ) from error
         finally:
             self._begun = None
@@ -166,11 +166,11 @@ class SqliteStore:
 
     async def prove(self) -> None:
         begun, now = self._begun, time.monotonic()
-        if begun is not None and now - begun > LATE:
+        if begun is not None and now - begun > COMMIT_LATE_S:
             raise StoreUnavailable(
                 f"{self._file} has not completed a write for {now - begun:.0f} s"
             )
-        if self._full or now - self._last_write > FRESH:
+        if self._full or now - self._last_write > FRESH_S:
             full = self._full
             # The write is not announced, because no task waits for it.
             await self._group.commit(
@@ -228,7 +228,7 @@ class SqliteStore:
         with _writes_to(self._file) as writes:
             while True:
                 asked = await self._ask_writer()
-                await trio.sleep(POLL)
+                await trio.sleep(POLL_INTERVAL_S)
                 if asked:
                     await self._written(writes)
 
@@ -236,9 +236,9 @@ class SqliteStore:
         """Wait until this or another process has begun to commit something."""
         while True:
             if writes is None:
-                await trio.sleep(POLL)
+                await trio.sleep(POLL_INTERVAL_S)
             else:
-                with trio.move_on_after(NET):
+                with trio.move_on_after(CHECK_INTERVAL_MAX_S):
                     await writes.wait()
                     return
             if (version := _data_version(self._reader)) != self._changes:
@@ -292,7 +292,7 @@ def _writes_to(file: Path) -> Iterator[FileWrites | None]:
             " checks every %g s; raise the limit and restart it",
             file,
             error,
-            POLL,
+            POLL_INTERVAL_S,
         )
         yield None
         return

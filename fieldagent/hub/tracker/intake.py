@@ -44,7 +44,7 @@ STALE, OVER = 3_600.0, 86_400.0
 """Seconds after which a position, or a message, is not sent to kits any more."""
 ALARM_MAX, UNREAD_MAX = 40, 160
 """Characters."""
-AHEAD = 300.0
+CLOCK_AHEAD_MAX_S = 300.0
 """Seconds by which a tracker's clock may be ahead. A position further ahead counts as of now."""
 _MEMBERS = {name: field.attribute for name, field in ITEMS["location"].members.items()}
 
@@ -60,7 +60,7 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: s
     alarms, before = _alarms_in(report.alarm), _alarms_in(tracker.alarm)
     alarm = ",".join(alarms)
     at = now if report.at is None else report.at.timestamp()
-    at = now if at > now + AHEAD else min(at, now)
+    at = now if at > now + CLOCK_AHEAD_MAX_S else min(at, now)
     if alarm == tracker.alarm and at <= tracker.at:
         return Became.REPEATED
     place = None if report.place is None else _location(report.place, at)

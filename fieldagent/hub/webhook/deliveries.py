@@ -30,10 +30,10 @@ from fieldagent.package.writing import write_timestamp
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
-from fieldagent.webhook.post import DEADLINE
-from fieldagent.webhook.schedule import RETRY_AFTER_MAX, SCHEDULE, SOS_SCHEDULE, delay
+from fieldagent.webhook.post import DEADLINE_S
+from fieldagent.webhook.schedule import RETRY_AFTER_MAX_S, SCHEDULE, SOS_SCHEDULE, delay
 
-CLAIM = 3 * DEADLINE
+CLAIM_S = 3 * DEADLINE_S
 """Seconds after which an unsettled post is repeated."""
 RUN_MOST = 100
 """Largest number of posts in a run."""
@@ -42,7 +42,7 @@ BATCHES_MOST = 10
 """
 BATCH_BYTES = 1_000_000
 """Stored bytes of the items in one run."""
-PATIENCE = 5 * 86_400.0
+DISABLE_AFTER_S = 5 * 86_400.0
 """Seconds without a success after which a webhook is disabled."""
 TRIES_LEAST = 4
 """Failed tries of one item that are required to disable a webhook. Few posts may have been tried in
@@ -169,7 +169,7 @@ def _runs(
         "UPDATE webhook_delivery SET claimed_until = ?, claimed_by = ?,"
         " telling = CASE WHEN told < 0 THEN 0 ELSE steps END WHERE webhook = ?"
         f" AND item {among}",
-        *(now + CLAIM, db.worker, webhook.id, *items),
+        *(now + CLAIM_S, db.worker, webhook.id, *items),
     )
     rows = db.execute(
         "SELECT item.id, item.request_id, item.sender, item.workspace, item.body, item.accepted,"
@@ -291,7 +291,7 @@ class _Writer:
         who = self._identity(sender, workspace)
         text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
         delivery = Delivery(request_id, str(sender), text, accepted, attempts)
-        claimed_until, early = self._now + CLAIM, item in self._early
+        claimed_until, early = self._now + CLAIM_S, item in self._early
         return WebhookPost(webhook, (item,), delivery, claimed_until, bool(raises), early)
 
     def _step(
@@ -309,7 +309,7 @@ class _Writer:
         text = event_json(request_id, who, event)
         delivery = Delivery(own_id, who.id, text, accepted, tries)
         return WebhookPost(
-            self._webhook, (item,), delivery, self._now + CLAIM, False, item in self._early
+            self._webhook, (item,), delivery, self._now + CLAIM_S, False, item in self._early
         )
 
     def _identity(self, sender: int, workspace: int) -> Identity:
@@ -384,7 +384,7 @@ def _note_failed(db: Db, end: End) -> str:
     post, result, now = end.post, end.result, end.now
     webhook, attempts = post.webhook.id, post.delivery.attempts + 1
     schedule = SOS_SCHEDULE if post.delivery.urgent else SCHEDULE
-    asked = min(result.retry_after, RETRY_AFTER_MAX)
+    asked = min(result.retry_after, RETRY_AFTER_MAX_S)
     wait = delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
     gone = result.outcome is HandoverOutcome.GONE
     # A probe does not use up a try: the last try is still to come at its own time.
@@ -422,7 +422,7 @@ def _note_failed(db: Db, end: End) -> str:
         " RETURNING failing_since",
         *(now, now + asked, now + asked, result.reason, webhook),
     )
-    if gone or (now - since >= PATIENCE and attempts >= TRIES_LEAST):
+    if gone or (now - since >= DISABLE_AFTER_S and attempts >= TRIES_LEAST):
         return _disable(db, webhook, result.reason, now)
     if dead:
         # Log the item's id, because an escalation was posted under another.

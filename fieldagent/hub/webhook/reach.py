@@ -18,7 +18,7 @@ from fieldagent.hub.webhook.special_purpose import MULTICAST, NETWORKS
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-NEXT = 0.25
+NEXT_ADDRESS_AFTER_S = 0.25
 """Seconds after which the next address of a name is tried in parallel."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """RFC 6052 2.1."""
@@ -83,8 +83,8 @@ def open_public(allowed: Sequence[Network] = ()) -> Opener:
 
 async def _first_that_answers(addresses: Sequence[str], port: int) -> trio.SocketStream:
     """Connect to one of the addresses. Try the next one too if the one before fails or has not
-    answered within `NEXT` seconds (RFC 8305, 5). So a route that drops everything, for example
-    over IPv6, cannot use up the time of a post. Raises OSError if none answers.
+    answered within `NEXT_ADDRESS_AFTER_S` seconds (RFC 8305, 5). So a route that drops everything,
+    for example over IPv6, cannot use up the time of a post. Raises OSError if none answers.
     """
     streams: list[trio.SocketStream] = []
     failures: list[OSError] = []
@@ -104,7 +104,7 @@ async def _first_that_answers(addresses: Sequence[str], port: int) -> trio.Socke
             for address in addresses:
                 failed = trio.Event()
                 nursery.start_soon(attempt, address, failed)
-                with trio.move_on_after(NEXT):
+                with trio.move_on_after(NEXT_ADDRESS_AFTER_S):
                     await failed.wait()
     except BaseException:
         for stream in streams:

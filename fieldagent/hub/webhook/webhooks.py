@@ -43,7 +43,7 @@ from fieldagent.webhook.post import post
 
 log = logging.getLogger(__name__)
 
-TURN = 5.0
+TURN_MAX_S = 5.0
 """Seconds after which a run starts no more posts, so that other runs have their turn."""
 REMEDY = "correct the URL with `fieldagent hub webhook`"
 
@@ -126,7 +126,7 @@ class _Posts:
         """Make the posts one after another until one fails. If the hub is killed before the result
         is stored, the post is repeated with the same id.
         """
-        until = trio.current_time() + TURN
+        until = trio.current_time() + TURN_MAX_S
         try:
             async with trio.open_nursery() as nursery:
                 for at, each in enumerate(posts):

@@ -13,14 +13,14 @@ from fieldagent.agent.channels.air_pace import (
     ACK_WITHIN,
     AGAIN_FIRST,
     AGAIN_MAX,
+    ANSWER_TIMEOUT_S,
     CROWD,
+    FRAGMENT_SPACING_S,
     LATELY,
     LEAST,
     ON_CALL,
-    PATIENCE,
     PAUSE,
     PRODS,
-    SPACING,
     AirPace,
     AirTurn,
     ack_within,
@@ -47,7 +47,7 @@ def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> 
 @pytest.mark.parametrize(
     ("heard", "held"),
     [
-        ([(0.0, 3)], 3 * SPACING),
+        ([(0.0, 3)], 3 * FRAGMENT_SPACING_S),
         ([(0.0, 3), (0.2, 2)], 2 * 0.2),
         ([(0.0, 3), (0.2, 0)], 0.0),
     ],
@@ -61,17 +61,17 @@ def test_while_a_round_goes_on_nobody_speaks(heard: list[tuple[float, int]], hel
 def test_what_we_said_ourselves_ends_the_round_of_another() -> None:
     pace = paced((0.0, AirTurn(5, 1)))
     pace.note_transmitted(0.1)
-    assert pace.pause(1.0) < SPACING
+    assert pace.pause(1.0) < FRAGMENT_SPACING_S
 
 
 def test_a_round_is_waited_for_as_long_as_answers_take_here() -> None:
     pace = AirPace()
-    assert pace.patience(0, part=True) >= PATIENCE
+    assert pace.patience(0, part=True) >= ANSWER_TIMEOUT_S
     for _ in range(30):
         pace.note_answered(1.0, 0.6, part=True)
     assert LEAST <= pace.patience(0, part=True) < 1.0
-    assert pace.patience(0, part=False) >= PATIENCE
-    assert pace.patience(PRODS, part=True) >= PATIENCE, "it may be gone"
+    assert pace.patience(0, part=False) >= ANSWER_TIMEOUT_S
+    assert pace.patience(PRODS, part=True) >= ANSWER_TIMEOUT_S, "it may be gone"
 
 
 @given(st.integers(0, 50), SHARES, st.booleans(), st.booleans())

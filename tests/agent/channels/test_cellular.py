@@ -31,7 +31,7 @@ from fieldagent.agent.channels.healing import Healing, HealingStep
 from fieldagent.agent.channels.healing_steps import Healer, run_command
 from fieldagent.agent.channels.hub_connection import HubAddress
 from fieldagent.agent.channels.kit_notes import KitNotes
-from fieldagent.http.link_session import ANSWER_WITHIN
+from fieldagent.http.link_session import ANSWER_TIMEOUT_S
 from fieldagent.http.message import Request, Response
 from fieldagent.hub.records.lease import Lease
 from fieldagent.package.package import Channel, Data, Message, Status
@@ -364,7 +364,7 @@ async def test_a_silent_peer_is_given_up(
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
         waited = trio.current_time() - began
         assert "acknowledged" in k.outbox.link.reason
-        assert waited < (0 if busy else 60) + ANSWER_WITHIN + 5
+        assert waited < (0 if busy else 60) + ANSWER_TIMEOUT_S + 5
         setattr(wire, how, False)
         await ready(k)
         assert await outcome(k, id_ or await k.post()) is Status.DELIVERED
@@ -378,7 +378,7 @@ async def test_a_hub_gives_up_an_agent_that_breaks_its_promise_to_ping(
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=60) as k:
         await ready(k)
         wire.held = True
-        await until(lambda: not hub.linked, within=2 * 60 + ANSWER_WITHIN + 30)
+        await until(lambda: not hub.linked, within=2 * 60 + ANSWER_TIMEOUT_S + 30)
 
 
 async def test_an_idle_link_costs_little_and_lives(tmp_path: Path, ca: Path, clock: Any) -> None:
@@ -494,7 +494,7 @@ async def test_after_a_drop_an_sos_goes_before_what_was_in_flight(
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
         sos = await k.post(message={"content": "help"}, priority=100)
         wire.to, wire.deaf = real, False
-        await outcome(k, sos, within=cellular.URGENT_PAUSE * 3)
+        await outcome(k, sos, within=cellular.URGENT_PAUSE_S * 3)
         await until(lambda: len(hub.mailbox.copies) == 3)
         assert len(hub.mailbox.copies[1]) < 100
         assert hub.mailbox.copies[2] == hub.mailbox.copies[0]
@@ -767,8 +767,8 @@ def runs(process: int) -> bool:
 async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fieldagent.agent.channels.healing_steps.DEADLINE", 0.5)
-    monkeypatch.setattr("fieldagent.system.process_group.GRACE", 0.5)
+    monkeypatch.setattr("fieldagent.agent.channels.healing_steps.DEADLINE_S", 0.5)
+    monkeypatch.setattr("fieldagent.system.process_group.GRACE_S", 0.5)
     mark = tmp_path / "child"
     await run_command(
         "cellular-recovery-command",

@@ -18,9 +18,9 @@ from fieldagent.agent.channels import gpio, healing_steps
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.healing import (
     HOUR,
-    PAUSE,
+    PAUSE_S,
     ROUND_PAUSE,
-    SILENT,
+    SILENCE_S,
     STEPS_AN_HOUR,
     Healing,
     HealingLadder,
@@ -75,21 +75,21 @@ def taken_until(ladder: HealingLadder, end: float, away_since: float = 0.0) -> l
 
 def test_each_step_has_its_time_and_after_the_last_the_pauses_grow() -> None:
     moments = taken_until(HealingLadder((DTR, PIN)), 3 * HOUR)
-    first = SILENT
-    second = first + PAUSE
+    first = SILENCE_S
+    second = first + PAUSE_S
     third = second + ROUND_PAUSE
-    fourth = third + PAUSE
+    fourth = third + PAUSE_S
     fifth = fourth + 2 * ROUND_PAUSE
     assert moments[:5] == [first, second, third, fourth, fifth]
 
 
 def test_a_modem_that_answers_begins_at_the_first_step() -> None:
     ladder = HealingLadder((DTR, PIN))
-    assert ladder.look(0.0, SILENT, 0) == DTR
-    ladder.take(SILENT, 0)
-    assert ladder.look(None, SILENT + PAUSE, 1) is None
-    assert ladder.look(1000.0, 1000.0 + SILENT - 1, 1) is None
-    assert ladder.look(1000.0, 1000.0 + SILENT, 1) == DTR
+    assert ladder.look(0.0, SILENCE_S, 0) == DTR
+    ladder.take(SILENCE_S, 0)
+    assert ladder.look(None, SILENCE_S + PAUSE_S, 1) is None
+    assert ladder.look(1000.0, 1000.0 + SILENCE_S - 1, 1) is None
+    assert ladder.look(1000.0, 1000.0 + SILENCE_S, 1) == DTR
 
 
 @given(st.lists(st.floats(0, 900), max_size=40), st.integers(1, 4))
@@ -114,7 +114,7 @@ def test_no_hour_has_more_steps_however_often_it_starts_anew(
 async def test_what_was_taken_is_on_disk_before_it_is_taken(tmp_path: Path) -> None:
     link = ChannelLink()
     link.state = LinkState.ABSENT
-    link.away_since = trio.current_time() - SILENT
+    link.away_since = trio.current_time() - SILENCE_S
     done = tmp_path / "done"
     healing = Healing("satellite", "/nowhere", (COMMAND,), f"cp {tmp_path}/healing* {done}")
     healer = Healer(healing, link, tmp_path, lambda: 5000.0)

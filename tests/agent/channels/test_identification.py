@@ -12,13 +12,13 @@ import trio
 import trio.testing
 
 from fieldagent.agent.channels.identification import (
-    AGAIN,
-    OWED_AFTER,
+    IDENTIFY_AFTER_S,
+    RETRY_AFTER_S,
     OwedIdentification,
     identified,
 )
 from fieldagent.agent.channels.radio_modem import HeardPacket, RadioModem, TransmitResult
-from fieldagent.agent.outbound.holdings import FRESH, INTERVAL_MAX
+from fieldagent.agent.outbound.holdings import FRESH_S, INTERVAL_MAX
 from fieldagent.extensions.lab.simulator.air import SharedAir
 from tests.agent.channels.radio_kit import on_air, only_what_is_posted, station, until
 from tests.breaking import Put, environment
@@ -77,9 +77,9 @@ async def test_within_ten_minutes_of_what_it_transmits(
             await ada.post()
             await trio.sleep(60)
         # Stations repeat their summaries for an hour after the last news.
-        await trio.sleep(FRESH + INTERVAL_MAX + RULE)
+        await trio.sleep(FRESH_S + INTERVAL_MAX + RULE)
         assert listener.is_lawful()
-        assert len(listener.said) <= (7200 + INTERVAL_MAX) / OWED_AFTER + 1
+        assert len(listener.said) <= (7200 + INTERVAL_MAX) / IDENTIFY_AFTER_S + 1
         assert ben.neighbours.known[1].callsign == CALL
         count = len(listener.transmitted)
         await trio.sleep(4000)
@@ -96,12 +96,12 @@ async def test_a_busy_air_makes_it_try_again(
     ):
         listener = Listener(monkeypatch)
         await ada.outcome(await ada.post())
-        await trio.sleep(OWED_AFTER - 30)
+        await trio.sleep(IDENTIFY_AFTER_S - 30)
         air.nodes.sockets[0].node.busy = True
         await trio.sleep(120)
         assert not listener.said
         air.nodes.sockets[0].node.busy = False
-        await trio.sleep(2 * AGAIN + 35)
+        await trio.sleep(2 * RETRY_AFTER_S + 35)
         assert len(listener.said) == 1
 
 
@@ -132,15 +132,15 @@ async def test_an_hour_that_is_spent_puts_the_callsign_off_and_does_not_drop_it(
     async with identified(opened, OwedIdentification(b"my call")) as air:
         radio.spent = True
         await air.transmit(b"not on the air", urgent=False)
-        await trio.sleep(2 * OWED_AFTER)
+        await trio.sleep(2 * IDENTIFY_AFTER_S)
         radio.spent = False
-        await trio.sleep(2 * AGAIN)
+        await trio.sleep(2 * RETRY_AFTER_S)
         assert radio.on_air == [], "it owes nothing for what was not on the air"
         await air.transmit(b"first", urgent=False)
         radio.spent = True
-        await trio.sleep(2 * OWED_AFTER)
+        await trio.sleep(2 * IDENTIFY_AFTER_S)
         radio.spent = False
-        await trio.sleep(2 * AGAIN)
+        await trio.sleep(2 * RETRY_AFTER_S)
         assert radio.on_air == [b"first", b"my call"]
 
 

@@ -11,7 +11,12 @@ import trio
 
 from fieldagent.agent import outcomes
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.kit_notes import LOOK, MODEMS_EVERY, KitNotes, installed
+from fieldagent.agent.channels.kit_notes import (
+    CHECK_INTERVAL_S,
+    MODEMS_INTERVAL_S,
+    KitNotes,
+    installed,
+)
 from fieldagent.agent.outcomes import OFFER, PROGRAM_OFFER
 from fieldagent.wire.kit_note import (
     ZIPAPP,
@@ -72,8 +77,8 @@ async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
     """
 
     async def silent(notes: KitNotes) -> bool:
-        notes.watch_until = trio.current_time() + 4 * LOOK
-        with trio.move_on_after(8 * LOOK) as waits:
+        notes.watch_until = trio.current_time() + 4 * CHECK_INTERVAL_S
+        with trio.move_on_after(8 * CHECK_INTERVAL_S) as waits:
             await notes.next()
         return waits.cancelled_caught
 
@@ -114,7 +119,7 @@ async def test_what_is_on_trial_as_the_agent_starts_is_told_as_it_ends(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
-        await trio.sleep(2 * LOOK)
+        await trio.sleep(2 * CHECK_INTERVAL_S)
         assert not reports
         left_by_root(state, result, **members)
         place.unlink()
@@ -129,16 +134,16 @@ async def test_the_hub_hears_how_the_modems_hear_and_not_each_time_that_changes(
     satellite.signal, began = 3, trio.current_time()
     assert await told(notes) == KitReport(modems=(ModemReport("satellite", 3, None),))
     radio.facts["battery"], satellite.signal = 87, 5
-    with trio.fail_after(2 * MODEMS_EVERY):
+    with trio.fail_after(2 * MODEMS_INTERVAL_S):
         report = decode(await notes.next())
     assert report == KitReport(
         modems=(ModemReport("satellite", 5, None), ModemReport("radio", None, 87))
     )
-    assert trio.current_time() - began >= MODEMS_EVERY
+    assert trio.current_time() - began >= MODEMS_INTERVAL_S
     # Results of root's units are reported immediately, and a new link gets a full report.
     satellite.signal = 1
     left_by_root(state, outcomes.SETTINGS, number=7, state="taken", why="")
-    notes.watch_until = trio.current_time() + LOOK
+    notes.watch_until = trio.current_time() + CHECK_INTERVAL_S
     assert (await told(notes)).modems[0].signal == 5
     notes.begin()
     assert (await told(notes)).modems[0].signal == 1
@@ -159,7 +164,7 @@ async def test_a_program_waits_for_its_own_unit_however_long_it_takes(
     notes.watch_until = trio.current_time()
     (state / PROGRAM_OFFER).unlink()
     left_by_root(state, outcomes.PROGRAM, number=8, state="refused", why="it is older")
-    with trio.fail_after(3 * LOOK):
+    with trio.fail_after(3 * CHECK_INTERVAL_S):
         refused = OfferReport(8, "refused", "it is older")
         assert await told(notes) == KitReport(None, waiting, refused, ZIPAPP)
     notes.begin()

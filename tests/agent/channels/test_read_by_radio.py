@@ -15,7 +15,7 @@ import trio.testing
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.outbound.reach import reached
-from fieldagent.agent.outbound.readings import AGAIN_FIRST, ALONE_MAX, NEARER
+from fieldagent.agent.outbound.readings import AGAIN_FIRST, ALONE_MAX, HOPS_RETENTION_S
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import (
@@ -356,7 +356,7 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
             await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
             assert cleo.words.readings.to_say(cleo.words.clock() + 600, beside=True) == []
         # The route to its sender is longer by now.
-        await trio.sleep(NEARER)
+        await trio.sleep(HOPS_RETENTION_S)
         await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
         passed = await next_words(cleo)
         assert [*passed.entries][-2:] == [Entry(0, SentBy(2, 2)), said]

@@ -26,12 +26,12 @@ from fieldagent.agent.mesh import relay
 from fieldagent.agent.mesh.rounds import (
     ENOUGH,
     HUB_AGAIN_MAX,
-    JUST_NOW,
-    KEPT,
-    ON_CALL_FOR,
+    OTHERS_REPEATED_S,
+    REDRAW_INTERVAL_S,
     SOS_ALONE,
+    UNCONFIRMABLE_S,
 )
-from fieldagent.agent.outbound.holdings import ASK_AFTER
+from fieldagent.agent.outbound.holdings import ASK_AFTER_S
 from fieldagent.agent.outbound.incident_status import as_json
 from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.extensions.lab.simulator.air import Losses
@@ -218,9 +218,12 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
             assert "help" in late.messages(), "it is there no later"
             await trio.sleep(600)
             assert len(late.messages()) == len({*late.messages()})
-            assert on_air_journal.kept(late.journal, since=late.words.clock() - KEPT)
-            await trio.sleep(KEPT)
-            assert on_air_journal.kept(late.journal, since=late.words.clock() - KEPT) == []
+            assert on_air_journal.kept(late.journal, since=late.words.clock() - OTHERS_REPEATED_S)
+            await trio.sleep(OTHERS_REPEATED_S)
+            assert (
+                on_air_journal.kept(late.journal, since=late.words.clock() - OTHERS_REPEATED_S)
+                == []
+            )
 
 
 @pytest.mark.parametrize(
@@ -719,7 +722,7 @@ async def test_what_another_has_and_lacks_here_is_asked_for(
         if another_asks:
             await kit.reception.receive(encode([holding(5, items[0])], origin=8))
         holdings = kit.words.holdings
-        assert holdings.due() <= START + trio.current_time() + 1.5 * ASK_AFTER
+        assert holdings.due() <= START + trio.current_time() + 1.5 * ASK_AFTER_S
         holdings.begin(holdings.due())
         assert (holding(5, items[0]) in await said(kit)) is not another_asks
 
@@ -763,11 +766,11 @@ async def test_in_a_crowd_a_few_repeat_at_first_and_everybody_what_is_asked_for_
             await kit.reception.receive(encode([Entry(1, Ack(9, digest=bytes(4)))], origin=number))
         for item in items:
             await kit.reception.receive(encode([item], origin=5))
-        await trio.sleep(JUST_NOW)
+        await trio.sleep(UNCONFIRMABLE_S)
         await kit.reception.receive(lacks_it)
         first = kit.rounds.items[5, 7, digest_of(items[0])]
         assert (first.due < inf) is at_once
-        await trio.sleep(ON_CALL_FOR)
+        await trio.sleep(REDRAW_INTERVAL_S)
         await kit.reception.receive(lacks_it)
         assert first.due < inf or first.tries
 

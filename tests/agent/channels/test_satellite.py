@@ -120,7 +120,7 @@ async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock:
         assert k.outbox.link.state in (LinkState.READY, LinkState.BUSY)
         assert k.outbox.link.facts["imei"] == sky.modem.state.imei
         assert k.outbox.link.signal == 4
-        assert sky.modem.state.volatile.session_timeout == sbd_modem.SESSION_TIME
+        assert sky.modem.state.volatile.session_timeout == sbd_modem.MODEM_SESSION_TIMEOUT_S
         await until(lambda: not sky.modem.state.volatile.mo_flag)
 
 
@@ -426,14 +426,14 @@ async def test_brown_out_in_the_middle_of_a_session(tmp_path: Path, clock: Any) 
         sky.modem.brown_out()
         assert await outcome(k, id_) is Status.DELIVERED
         assert sky.gateway.sessions == 1
-        assert sky.modem.state.volatile.session_timeout == sbd_modem.SESSION_TIME
+        assert sky.modem.state.volatile.session_timeout == sbd_modem.MODEM_SESSION_TIMEOUT_S
 
 
 async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post())
         sky.modem.brown_out()
-        await trio.sleep(3 * satellite_waits.LOOK_EVERY)
+        await trio.sleep(3 * satellite_waits.CHECK_INTERVAL_S)
         assert sky.modem.state.volatile.indications
         assert not sky.modem.state.volatile.echo
 
@@ -477,7 +477,7 @@ async def test_an_idle_modem_that_lost_its_settings_is_found(tmp_path: Path, clo
         sky.modem.state.stored = Volatile(echo=False, ring_indications=False)
         await outcome(k, await k.post())
         sky.modem.brown_out()
-        await trio.sleep((satellite.HOLD_EACH + 1) * satellite_waits.LOOK_EVERY)
+        await trio.sleep((satellite.HOLD_EACH + 1) * satellite_waits.CHECK_INTERVAL_S)
         assert sky.modem.state.volatile.ring_indications
         assert sky.modem.state.volatile.registration
 

@@ -12,7 +12,7 @@ import trio.testing
 from fieldagent.agent.channels.air_pace import ACK_WITHIN
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
-from fieldagent.agent.outbound.holdings import FRESH, INTERVAL_MAX
+from fieldagent.agent.outbound.holdings import FRESH_S, INTERVAL_MAX
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import open_node
 from fieldagent.package.package import Message
@@ -63,7 +63,7 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(
         assert (heard.rssi, heard.snr) == (-80, 6)
         assert ben.neighbours.in_earshot() == [1]
         # Stations repeat their summaries for an hour.
-        await trio.sleep(3601 + FRESH + INTERVAL_MAX)
+        await trio.sleep(3601 + FRESH_S + INTERVAL_MAX)
         assert ben.neighbours.in_earshot() == []
 
 

@@ -440,8 +440,8 @@ def test_delays_stay_within_the_schedule_and_its_jitter(
     assert (seconds is None) == (attempts >= len(SCHEDULE))
     if seconds is not None:
         planned = SCHEDULE[attempts]
-        assert seconds >= max(planned, min(asked, schedule.RETRY_AFTER_MAX))
-        assert seconds <= max(planned * (1 + schedule.JITTER), schedule.RETRY_AFTER_MAX)
+        assert seconds >= max(planned, min(asked, schedule.RETRY_AFTER_MAX_S))
+        assert seconds <= max(planned * (1 + schedule.JITTER), schedule.RETRY_AFTER_MAX_S)
 
 
 @given(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12))

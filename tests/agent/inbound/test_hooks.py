@@ -15,7 +15,7 @@ from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.inbound import LeftOver, LeftOvers, Received
-from fieldagent.agent.journal.journal import FULL_PAUSE, Journal, Operation
+from fieldagent.agent.journal.journal import FULL_PAUSE_S, Journal, Operation
 from fieldagent.agent.settings import parse
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
@@ -119,7 +119,7 @@ async def test_on_a_full_disk_a_payload_is_handed_over_once(
         await trio.sleep(600)
         assert calls == ["a"]
         full = False
-        await trio.sleep(2 * FULL_PAUSE)
+        await trio.sleep(2 * FULL_PAUSE_S)
         assert calls == ["a", "b"]
         assert set(s.states().values()) == {"handed"}
 

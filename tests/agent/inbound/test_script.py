@@ -40,8 +40,8 @@ async def run(
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """For commands that ignore SIGTERM or leave children: wait less than the product does."""
-    monkeypatch.setattr(process_group, "GRACE", 0.3)
-    monkeypatch.setattr(script, "LINGER", 0.3)
+    monkeypatch.setattr(process_group, "GRACE_S", 0.3)
+    monkeypatch.setattr(script, "LINGER_S", 0.3)
 
 
 @pytest.mark.parametrize("body", [BODY, LARGE, NOT_ASCII])

@@ -11,14 +11,19 @@ from pathlib import Path
 import pytest
 import trio
 
-from fieldagent.agent.journal.journal import RESERVE_FROM, RESERVE_PAGES, Journal, Operation
+from fieldagent.agent.journal.journal import (
+    RESERVE_FREE_MIN_BYTES,
+    RESERVE_PAGES,
+    Journal,
+    Operation,
+)
 from fieldagent.store.group import StoreFull
 from tests.breaking import Put, environment
 from tests.machine import fill, small_disk
 from tests.processes import MODULE, Agent, sky, until
 
 MIB = 1 << 20
-NO_RESERVE = RESERVE_FROM - MIB
+NO_RESERVE = RESERVE_FREE_MIN_BYTES - MIB
 """Free space below which the journal takes no reserve."""
 
 

@@ -198,7 +198,7 @@ async def test_what_has_happened_is_written_once_there_is_room(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE", 0.01)
+    monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE_S", 0.01)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await _full(journal)

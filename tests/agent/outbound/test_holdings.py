@@ -10,9 +10,9 @@ import pytest
 
 from fieldagent.agent.channels.air_pace import CROWD
 from fieldagent.agent.outbound.holdings import (
-    ASK_AFTER,
+    ASK_AFTER_S,
     ASKS_MAX,
-    FRESH,
+    FRESH_S,
     PUT_OFF_MAX,
     SLOWER_MAX,
     Holdings,
@@ -49,7 +49,7 @@ def test_a_claim_far_ahead_hides_nothing_for_good() -> None:
     for _ in range(ASKS_MAX):
         asking = holdings.holding(OTHER)
         assert asking is not None and (asking.sequence, numbers_of(asking)) == (FAR, [])
-        now += ASK_AFTER
+        now += ASK_AFTER_S
         holdings.said(OTHER, now)
     holdings.note(OTHER, 4, DIGEST, now)
     assert said(holdings) == [1, 2, 3, 4], "nobody gave it"
@@ -70,21 +70,21 @@ def test_what_is_here_is_given_while_a_claim_stands() -> None:
 
 def test_an_item_far_ahead_ends_with_the_hour() -> None:
     holdings = with_items(1, 2, FAR)
-    holdings.note(OTHER, 3, DIGEST, FRESH - 1)
+    holdings.note(OTHER, 3, DIGEST, FRESH_S - 1)
     assert said(holdings) == [FAR]
-    assert holdings.hear(holding(1, 1, 2), FRESH - 1) == [3], "what is here is given all the same"
-    holdings.note(OTHER, 4, DIGEST, FRESH)
+    assert holdings.hear(holding(1, 1, 2), FRESH_S - 1) == [3], "what is here is given all the same"
+    holdings.note(OTHER, 4, DIGEST, FRESH_S)
     assert said(holdings) == [1, 2, 3, 4]
-    holdings.hear(holding(FAR, FAR), FRESH)
+    holdings.hear(holding(FAR, FAR), FRESH_S)
     assert said(holdings) == [1, 2, 3, 4], "what has come is not asked for again"
     for number in range(5, 500):
-        holdings.note(OTHER, number, DIGEST, FRESH)
+        holdings.note(OTHER, number, DIGEST, FRESH_S)
     assert said(holdings) == [*range(484, 500)]
 
 
 def test_a_late_item_does_not_hide_what_has_come_lately() -> None:
     holdings = with_items(*range(100, 200))
-    holdings.note(OTHER, 1, DIGEST, FRESH - 1)
+    holdings.note(OTHER, 1, DIGEST, FRESH_S - 1)
     assert said(holdings) == [*range(184, 200)]
 
 
@@ -92,10 +92,10 @@ def test_claims_take_bounded_room() -> None:
     holdings, now = with_items(1), 0.0
     for step in range(1, 50):
         holdings.hear(holding(step * 1000, *range(step * 1000, step * 1000 + 64)), now)
-        now += ASK_AFTER
+        now += ASK_AFTER_S
         holdings.said(OTHER, now)
     for _ in range(ASKS_MAX):
-        now += ASK_AFTER
+        now += ASK_AFTER_S
         holdings.said(OTHER, now)
     assert said(holdings) == [1]
 
@@ -128,7 +128,7 @@ def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every
     pauses = [after - before for before, after in pairwise(begun)]
     assert max(pauses) <= PUT_OFF_MAX + 1, "none waits for what never rides"
     put_off = crowd > CROWD and speaks_every == 60
-    assert (min(pauses[1:]) >= PUT_OFF_MAX - ASK_AFTER) == put_off, pauses
+    assert (min(pauses[1:]) >= PUT_OFF_MAX - ASK_AFTER_S) == put_off, pauses
 
 
 @pytest.mark.parametrize(("crowd", "rides"), [(CROWD, True), (3 * CROWD, False)])
@@ -142,4 +142,4 @@ def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool)
     assert holdings.to_tell(now, beside=True) == [OTHER], "it asks"
     holdings.said(OTHER, now)
     assert holdings.to_tell(now, beside=True) == []
-    assert bool(holdings.to_tell(now + SLOWER_MAX * ASK_AFTER, beside=True)) == (not rides)
+    assert bool(holdings.to_tell(now + SLOWER_MAX * ASK_AFTER_S, beside=True)) == (not rides)

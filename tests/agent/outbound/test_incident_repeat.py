@@ -21,7 +21,7 @@ from fieldagent.agent.mesh import relay
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.incident_end import call_off
-from fieldagent.agent.outbound.incident_repeat import LOOK_EVERY, keep_going, repeated
+from fieldagent.agent.outbound.incident_repeat import CHECK_INTERVAL_S, keep_going, repeated
 from fieldagent.agent.outbound.incident_status import as_json, incident_status
 from fieldagent.agent.outbound.standing import standing_of
 from fieldagent.package.package import (
@@ -82,7 +82,7 @@ async def test_it_goes_again_and_again_until_it_is_confirmed(
         times = [await sent_at(k) for _ in range(4)]
         assert k.status(id_) is Status.DELIVERED
         gaps = [later - earlier for earlier, later in pairwise(times)]
-        assert all(REPEAT <= gap <= REPEAT + 2 * LOOK_EVERY for gap in gaps)
+        assert all(REPEAT <= gap <= REPEAT + 2 * CHECK_INTERVAL_S for gap in gaps)
         await k.reception.receive(receipt(k))
         with trio.move_on_after(3 * REPEAT) as waited:
             await k.outbox.ready()
@@ -99,7 +99,7 @@ async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
         await sent_at(k)
         await k.outbox.ready()
         await k.reception.receive(receipt(k))
-        await trio.sleep(2 * LOOK_EVERY)
+        await trio.sleep(2 * CHECK_INTERVAL_S)
         assert len(k.outbox) == 0
 
 
@@ -128,7 +128,7 @@ async def test_a_clock_that_is_set_does_not_stop_it(
         first = await sent_at(k)
         await trio.sleep(REPEAT / 2)
         set_by = jump
-        assert REPEAT <= await sent_at(k) - first <= REPEAT + 2 * LOOK_EVERY
+        assert REPEAT <= await sent_at(k) - first <= REPEAT + 2 * CHECK_INTERVAL_S
 
 
 @pytest.mark.parametrize("priority", [11, 99])

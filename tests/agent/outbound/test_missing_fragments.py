@@ -14,7 +14,7 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.outbound import missing_fragments as gaps
 from fieldagent.package.package import Channel, Message
 from fieldagent.wire.envelope import Entry, Report, decode, encode
-from fieldagent.wire.fragments import ASK_LAST, split
+from fieldagent.wire.fragments import ASK_UNTIL_S, split
 from fieldagent.wire.outcome import Outcome
 from tests.kit import START, Kit, kit
 
@@ -101,7 +101,7 @@ async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(
 ) -> None:
     async with kit(tmp_path) as k:
         await comes(k, 1)
-    await trio.sleep(ASK_LAST)
+    await trio.sleep(ASK_UNTIL_S)
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
         assert await asked(k, SATELLITE, 5) == []

@@ -102,7 +102,7 @@ async def test_one_that_listens_alone_is_looked_after(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hear no packet, and nothing would show that."""
-    monkeypatch.setattr(meshcore_kiss, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(meshcore_kiss, "CHECK_INTERVAL_S", 0.2)
     link = ChannelLink()
     async with opened(boards, 1, link):
         boards.type("reset 1")
@@ -120,7 +120,7 @@ async def test_one_that_greets_the_world_has_started_anew(boards: Boards) -> Non
 
 
 async def test_one_that_hangs_is_lost(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meshcore_kiss, "ANSWER_MAX", 0.2)
+    monkeypatch.setattr(meshcore_kiss, "ANSWER_TIMEOUT_S", 0.2)
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1) as one:
             boards.type("hang 1")

@@ -111,7 +111,7 @@ async def test_one_that_listens_alone_is_set_again_as_it_says_so(boards: Boards)
 
 
 async def test_one_that_hangs_is_lost(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rnode, "ANSWER_MAX", 0.2)
+    monkeypatch.setattr(rnode, "ANSWER_TIMEOUT_S", 0.2)
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1) as one:
             boards.type("hang 1")
@@ -123,7 +123,7 @@ async def test_one_that_hears_the_third_greeting_is_opened(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ESP32 restarts when its port is opened."""
-    monkeypatch.setattr(rnode, "ANSWER_MAX", 1.0)
+    monkeypatch.setattr(rnode, "ANSWER_TIMEOUT_S", 1.0)
     boards.type("hang 1")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_wake, boards)

@@ -186,7 +186,7 @@ def test_what_waits_too_long_for_another_apt_changes_nothing(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tools, "dpkg", f"touch {tmp_path}/asked")
-    monkeypatch.setattr(debian_packages, "LOCKED", -1.0)
+    monkeypatch.setattr(debian_packages, "LOCKED_S", -1.0)
     hold = [sys.executable, "-c", HOLD, str(debian_packages.LOCK)]
     with subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None

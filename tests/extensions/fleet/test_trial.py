@@ -234,7 +234,7 @@ def test_who_waits_is_told_the_end_and_not_that_it_is_under_way(
     kit = Kit(tmp_path, works=True)
     offered = trial.read(kit.place)
     kit.place.result.write_text('{"version": "2", "previous_version": "1", "why": ""}')
-    monkeypatch.setattr(update, "LOOK", 0.0)
+    monkeypatch.setattr(update, "CHECK_INTERVAL_S", 0.0)
     looked = iter(range(3))
 
     def phase(place: Place) -> str:

@@ -467,7 +467,7 @@ async def test_an_sos_is_never_given_up(tmp_path: Path, clock: Any) -> None:
         sky.modem.set_sky(visible=False, bars=0)
         id_ = await k.post(**SOS)
         await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
-        await trio.sleep(3 * driver.TRANSIT_MAX)
+        await trio.sleep(3 * driver.TRANSIT_MAX_S)
         assert sky.modem._mo is not None
         assert sky.modem._mo.id == 0, "the modem still has the first"
         sky.modem.set_sky(visible=True, bars=5)

@@ -116,7 +116,7 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
             alps.now += 1
             said = await command(alps, "come down", who, CLEO, number=number, again=is_again)
             assert said.became is Became.TAKEN
-        alps.now += records.BROUGHT_AGAIN
+        alps.now += records.BROUGHT_AGAIN_S
         late = await command(alps, "come down", kit=CLEO, number=7, again=True)
         assert late.became is Became.TAKEN
 
@@ -160,7 +160,7 @@ async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
         assert "mqtt-credits-per-day is spent" in last.answer["withheld"]
         alps.now += 86_400
         assert "withheld" not in (await command(alps, "tomorrow", kit=CLEO)).answer
-        alps.now += records.REMEMBERED + 1
+        alps.now += records.KEY_RETENTION_S + 1
         await alps.store.commit(lambda db: records.forget(db, alps.now))
         assert await alps.rows("SELECT * FROM mqtt_command") == []
 

@@ -128,7 +128,7 @@ def test_what_a_broker_sends_is_read_however_it_arrives(
 
 
 @given(
-    st.integers(0, 1) | st.integers(mqtt.PACKET_MAX - 20, 3 * mqtt.PACKET_MAX),
+    st.integers(0, 1) | st.integers(mqtt.PACKET_MAX_BYTES - 20, 3 * mqtt.PACKET_MAX_BYTES),
     st.none() | NUMBERS,
     st.sampled_from([1_000, 65_535, 10**7]),
 )
@@ -141,8 +141,8 @@ def test_of_a_long_message_only_its_length_is_kept(
     packets: list[mqtt.FromBroker] = []
     for start in range(0, len(data), chunk):
         packets += reader.receive_data(data[start : start + chunk])
-        assert len(reader._buffer) <= 2 * (mqtt.PACKET_MAX + 5)
-    long = len(rest) > mqtt.PACKET_MAX
+        assert len(reader._buffer) <= 2 * (mqtt.PACKET_MAX_BYTES + 5)
+    long = len(rest) > mqtt.PACKET_MAX_BYTES
     expected = Published("a/send", b"" if long else bytes(size), number, False)
     assert packets == [expected._replace(skipped=size if long else 0), Puback(9)]
 

@@ -570,7 +570,7 @@ async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path
         hut = Marked(1, 46.5, 7.9, "Hut", "", None)
         await there.hear(hut, STATION, number=7)
         await there.desk.toll.take(EVE, 1, 2)
-        later = there.kit.journal.clock.now() + handhelds.KNOWN_FOR + 1
+        later = there.kit.journal.clock.now() + handhelds.DUPLICATE_WINDOW_S + 1
         await there.kit.journal.persist(handhelds.note_said(EVE, 1, later, None))
         assert not handhelds.was_heard(there.kit.journal, STATION, 7)
         await there.hear(hut, STATION, number=7)

@@ -131,9 +131,9 @@ async def lost(there: Bench) -> Exception:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten waits of seconds."""
-    monkeypatch.setattr(meshcore_host, "ANSWER_MAX", 1.0)
-    monkeypatch.setattr(meshcore_host, "LULL", 0.2)
-    monkeypatch.setattr(meshcore, "LOOK_EVERY", 0.3)
+    monkeypatch.setattr(meshcore_host, "ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(meshcore_host, "LULL_S", 0.2)
+    monkeypatch.setattr(meshcore, "CHECK_INTERVAL_S", 0.3)
     monkeypatch.setattr(meshcore, "ACK_MAX", 2.0)
 
 

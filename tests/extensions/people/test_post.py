@@ -82,7 +82,7 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
             raise StoreFull("the disk is full")
         return owe(*what)
 
-    monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE", 0.0)
+    monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE_S", 0.0)
     monkeypatch.setattr(inbound, "owe_stage", owe_once_there_is_room)
     async with kits.kit(tmp_path) as kit:
         await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)

@@ -15,7 +15,7 @@ import trio
 from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge import alert_intake, service
-from fieldagent.extensions.tak.bridge.door import ALERT_AGAIN, Came, TakDoor
+from fieldagent.extensions.tak.bridge.door import ALERT_AGAIN_S, Came, TakDoor
 from fieldagent.extensions.tak.bridge.intake import TakIntake
 from fieldagent.extensions.tak.bridge.inward import TakInbox
 from fieldagent.extensions.tak.bridge.users import UserLink
@@ -77,7 +77,7 @@ async def test_an_alert_rings_once_until_a_person_has_closed_it(store: Store) ->
         assert (kind, state, name) == ("sos", "open", BRAVO.callsign)
         assert "46.5" in str(body) and BRAVO.callsign in str(body)
         for _ in range(3):
-            alps.now += ALERT_AGAIN
+            alps.now += ALERT_AGAIN_S
             await say(alert())
         assert len(await incidents(alps)) == 1
         # Whom nobody proves cannot end it.
@@ -85,14 +85,14 @@ async def test_an_alert_rings_once_until_a_person_has_closed_it(store: Store) ->
         assert [state for _, state, *_ in await incidents(alps)] == ["open"]
         notes = await alps.rows("SELECT detail FROM sos_event WHERE event = 'note'")
         assert notes == [(f"{BRAVO.callsign} has cancelled the 911 alert on the phone",)]
-        alps.now += ALERT_AGAIN
+        alps.now += ALERT_AGAIN_S
         await say(alert())
         await store.commit(lambda db: sos.set_closed(db, 1, alps.now))
-        alps.now += ALERT_AGAIN
+        alps.now += ALERT_AGAIN_S
         await say(alert())
         assert len(await incidents(alps)) == 1, "the same alert, which the phone repeats"
         await say(alert(cancels=True))
-        alps.now += ALERT_AGAIN
+        alps.now += ALERT_AGAIN_S
         await say(alert())
         assert len(await incidents(alps)) == 2
 

@@ -63,7 +63,7 @@ async def test_what_somebody_writes_meanwhile_is_taken_in_afterwards(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     """They send it once: a server does not keep it for a client that has received it."""
-    monkeypatch.setattr(persist, "AGAIN", 0.01)
+    monkeypatch.setattr(persist, "RETRY_AFTER_S", 0.01)
     async with mountain(store) as alps, trio.open_nursery() as nursery:
         unit = TakUnit(f"FA-1-{CLEO}", "Cleo")
         put, get = trio.open_memory_channel[Came](9)
@@ -102,10 +102,10 @@ async def test_what_has_come_is_stored_when_the_bridge_ends_here(
     """The server has sent it to this process and sends it to no other."""
     if by == "another process" and not store.shared:
         pytest.skip("one process alone holds the bridge on SQLite")
-    monkeypatch.setattr(persist, "AGAIN", 0.01)
-    monkeypatch.setattr(tenure, "RENEW", 0.01)
-    monkeypatch.setattr(service, "REST", 0.01)
-    monkeypatch.setattr(tenure, "HOLDS", 0.05)
+    monkeypatch.setattr(persist, "RETRY_AFTER_S", 0.01)
+    monkeypatch.setattr(tenure, "RENEW_INTERVAL_S", 0.01)
+    monkeypatch.setattr(service, "REST_S", 0.01)
+    monkeypatch.setattr(tenure, "TENURE_S", 0.05)
     words = ["go down", "the hut is shut", "wait there"]
     ends = trio.Event()
     async with mountain(store) as alps:

@@ -25,12 +25,12 @@ from fieldagent.extensions.tak.bridge.inward import (
     TakOutcome,
     TakRules,
 )
-from fieldagent.extensions.tak.bridge.records import OVER_AFTER, FreshItem, OutEvent
+from fieldagent.extensions.tak.bridge.records import OVER_AFTER_S, FreshItem, OutEvent
 from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotPoint, encode
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit, read_chat
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import Became, BridgeHost
-from fieldagent.hub.bridge.tenure import HOLDS, BridgePost
+from fieldagent.hub.bridge.tenure import TENURE_S, BridgePost
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
@@ -170,10 +170,10 @@ async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) ->
             lambda db: db.execute("UPDATE device SET imei = NULL, operator = NULL WHERE id = 1")
         )
         assert NOT_ALLOWED in (await say(alps, BRAVO, "come down", "m-1", to=1)).why
-        alps.now += sms_mail.LATER + 1
+        alps.now += sms_mail.RECHECK_AFTER_S + 1
         assert await desk.told() is None
         assert await say(alps, CHARLIE, "come up", "m-2", to=1) == TakOutcome(Became.TAKEN)
-        alps.now += sms_mail.LATER + 1
+        alps.now += sms_mail.RECHECK_AFTER_S + 1
         frame = await desk.told()
         assert frame is not None
         assert b"come up" in frame.envelope
@@ -345,7 +345,7 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
         assert not await tick(CHARLIE.uid, read=True)
         assert await tick(BRAVO.uid, read=False)
         assert await stages() == [Stage.STORED, Stage.HANDED_OVER]
-        alps.now += OVER_AFTER / 2
+        alps.now += OVER_AFTER_S / 2
         assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
         assert await tick(BRAVO.uid, read=True)
         assert await stages() == [Stage.STORED, Stage.READ, Stage.HANDED_OVER]
@@ -359,7 +359,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
         await line_up(alps)
         (out,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
-        alps.now += OVER_AFTER
+        alps.now += OVER_AFTER_S
         await alps.store.commit(lambda db: records.give_up(db, alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
         assert [text for stage, text in rows if stage == Stage.NOBODY] == [
@@ -407,9 +407,9 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
         identity = await hold("one")
         assert identity.startswith("FA-")
         assert await hold("other") == ""
-        alps.now += HOLDS - 1
+        alps.now += TENURE_S - 1
         assert await hold("one") == identity
-        alps.now += HOLDS - 1
+        alps.now += TENURE_S - 1
         assert await hold("other") == ""
         alps.now += 1
         assert await hold("other") == identity
@@ -426,8 +426,8 @@ async def test_who_died_while_their_clock_was_ahead_is_followed(
 ) -> None:
     if not store.shared:
         pytest.skip("nobody else can hold it in a file")
-    monkeypatch.setattr(tenure, "HOLDS", 0.1)
-    monkeypatch.setattr(tenure, "RENEW", 0.02)
+    monkeypatch.setattr(tenure, "TENURE_S", 0.1)
+    monkeypatch.setattr(tenure, "RENEW_INTERVAL_S", 0.02)
     began = trio.Event()
 
     async def work(identity: str, workspace: int) -> None:
@@ -505,7 +505,7 @@ async def test_an_sos_without_a_place_shows_the_last_known_one(store: Store) -> 
     async with mountain(store) as alps:
         await alps.sends(1, Entry(1, Location(46.5, 8.1), int(alps.now) - 3_600))
         await alps.sends(1, Entry(2, Message("help"), int(alps.now), sos=True))
-        alps.now += outward.AWAITED
+        alps.now += outward.AWAITED_S
         (alert,) = await alps.store.read(partial(records.alerts, workspace=1))
         point = outward.alert_of(alert, TakUnit("FA-1-1", "Ada"), alps.now).point
         assert (point.latitude, point.longitude) == (46.5, 8.1)
@@ -528,7 +528,7 @@ UNIT = TakUnit("FA-1-1", "Ada")
 def test_a_position_says_how_old_it_is() -> None:
     (fresh,) = outward.position(UNIT, USER, None, 1_000_060.0, shared=True)
     assert (fresh.how, fresh.start.timestamp()) == ("m-g", 1_000_000.0)
-    assert fresh.stale.timestamp() == 1_000_000.0 + tak_map.FRESH
+    assert fresh.stale.timestamp() == 1_000_000.0 + tak_map.FRESH_S
     now = 1_000_000.0 + 3 * 3_600 + 60
     old, beside = outward.position(UNIT, USER, None, now, shared=True)
     assert (old.uid, old.how) == ("FA-1-1", "m-g-l")
@@ -550,9 +550,9 @@ def test_when_a_position_is_told_again() -> None:
     due, previous = tak_map.position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
     assert due(None, USER, 5.0) == 5.0
     moved = USER._replace(latitude=46.501, at=1_000_012.0)
-    assert due(previous, moved, 1_000_012.0) == previous.at + tak_map.LEAST
+    assert due(previous, moved, 1_000_012.0) == previous.at + tak_map.LEAST_S
     still = USER._replace(latitude=46.50001, at=1_000_012.0)
-    assert due(previous, still, 1_000_012.0) == previous.at + tak_map.FRESH / 2
-    later = 1_000_000.0 + tak_map.FRESH + 1
+    assert due(previous, still, 1_000_012.0) == previous.at + tak_map.FRESH_S / 2
+    later = 1_000_000.0 + tak_map.FRESH_S + 1
     assert due(previous, USER, later) == later
-    assert due(previous._replace(old=True, at=later), USER, later) == later + tak_map.SHOWN / 2
+    assert due(previous._replace(old=True, at=later), USER, later) == later + tak_map.SHOWN_S / 2

@@ -18,7 +18,7 @@ from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge import inward, records
 from fieldagent.extensions.tak.bridge.inward import TakInbox, TakOutcome
-from fieldagent.extensions.tak.bridge.records import OVER_AFTER, TakPerson
+from fieldagent.extensions.tak.bridge.records import OVER_AFTER_S, TakPerson
 from fieldagent.extensions.tak.cot import CotPoint
 from fieldagent.extensions.tak.events import GeoChat, Sighting, TakUnit
 from fieldagent.extensions.tak.server import authority, certificates, invitations, phone
@@ -149,7 +149,7 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
             records.note_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=False
         )
         assert await store.commit(lambda db: tick(db, now=alps.now))
-        alps.now += OVER_AFTER
+        alps.now += OVER_AFTER_S
         await store.commit(lambda db: records.give_up(db, alps.now))
         assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
 

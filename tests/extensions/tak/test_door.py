@@ -11,11 +11,11 @@ import pytest
 
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge.door import (
-    AWAY,
+    AWAY_S,
     OF_ALL,
     OF_ONE,
     PHONES_MAX,
-    SEEN_AGAIN,
+    SEEN_AGAIN_S,
     UNITS,
     TakDoor,
 )
@@ -72,8 +72,8 @@ def test_two_hundred_phones_that_tell_where_they_are(
     # Each sender is noted once, at its first event. The rest is not even parsed.
     assert len([each for each in looked if each is not None]) == 200
     assert counts[Became.OTHER] == len(looked) == 8_000
-    assert door.look_at(events[0], 1_000.0 + SEEN_AGAIN) is None
-    assert door.look_at(events[0], 2_000.0 + AWAY) is not None
+    assert door.look_at(events[0], 1_000.0 + SEEN_AGAIN_S) is None
+    assert door.look_at(events[0], 2_000.0 + AWAY_S) is not None
 
 
 def test_a_new_connection_takes_every_phone_for_one_that_was_away(door: TakDoor) -> None:

@@ -190,7 +190,7 @@ async def test_what_was_written_long_ago_or_never_is_not_answered(store: Store) 
         await alps(field)
         assert await answer(field, "hello?") == "of a stranger"
         await write(field, ADA, 1)
-        field.now += correspondence.WITHIN + 1
+        field.now += correspondence.REPLY_WINDOW_S + 1
         assert await answer(field, "hello?") == "of a stranger"
         assert await told(field) == []
 

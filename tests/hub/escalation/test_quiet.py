@@ -96,7 +96,7 @@ async def raised(alps: Field, kind: str, device: int = 1) -> int:
 
 async def due(alps: Field, store: Store | None = None) -> list[Telling]:
     return await (store or alps.store).commit(
-        lambda db: telling.claim(db, alps.now + alarm.SOON, 9, "")
+        lambda db: telling.claim(db, alps.now + alarm.FIRST_MESSAGE_DELAY_S, 9, "")
     )
 
 
@@ -207,7 +207,7 @@ async def test_what_failed_in_the_evening_is_tried_again_in_the_morning(store: S
         alps.now += 60
         text = await store.commit(lambda db: telling.settle(db, message, FAILED, alps.now))
         assert text.endswith(f"tried again in {MORNING - alps.now:.0f} s")
-        alps.now = MORNING - alarm.SOON - 1
+        alps.now = MORNING - alarm.FIRST_MESSAGE_DELAY_S - 1
         assert await due(alps) == []
         alps.now = MORNING
         assert len(await due(alps)) == 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.hub.places import shape
-from fieldagent.hub.places.crossing import EDGE, Crossing, DatedPlace, FenceSide, judge
+from fieldagent.hub.places.crossing import EDGE_MARGIN_M, Crossing, DatedPlace, FenceSide, judge
 from fieldagent.package.great_circle import EARTH
 
 HUT = shape.circle(45.0, 7.0, 500)
@@ -55,7 +55,7 @@ def test_a_position_that_may_be_wrong_decides_only_what_it_can() -> None:
     assert told(at(900, 1), at(0, 2, accuracy=501)) == []
 
 
-@given(st.lists(st.floats(-EDGE, EDGE - 0.1), max_size=30), st.booleans())
+@given(st.lists(st.floats(-EDGE_MARGIN_M, EDGE_MARGIN_M - 0.1), max_size=30), st.booleans())
 def test_a_kit_that_stands_on_the_edge_does_not_ring_again(
     errors: list[float], inside: bool
 ) -> None:

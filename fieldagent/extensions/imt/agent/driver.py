@@ -69,10 +69,10 @@ from fieldagent.wire.sbd import MoStatus, SessionVerdict
 
 log = logging.getLogger(__name__)
 
-SEGMENTS_MAX = 120.0
+SEGMENTS_MAX_S = 120.0
 """Seconds in which the modem requests all segments of a message: 100 000 bytes take 6 s on the
 serial line."""
-TRANSIT_MAX = 900.0
+TRANSIT_MAX_S = 900.0
 """Seconds after which a message that is not an SOS is given up for now, because other messages may
 get through."""
 SOS_TRANSIT_MAX = 6 * 3600.0
@@ -80,9 +80,9 @@ SOS_TRANSIT_MAX = 6 * 3600.0
 IDLE_LOOKS = 2
 """Looks in a row that find the modem idle, after which its message is given up: the status was
 lost."""
-CANCEL_MAX = 20.0
+CANCEL_MAX_S = 20.0
 """Seconds in which the modem reports the end of a message that was given up."""
-FILL = messages.SEGMENT_BYTES - messages.CRC_BYTES
+FILL_BYTES = messages.SEGMENT_BYTES - messages.CRC_BYTES
 """Bytes up to which waiting entries fill one message: one segment."""
 LOST = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS went first")
@@ -164,7 +164,9 @@ class ImtDriver:
 
     async def work(self) -> NoReturn:
         """Send the transmissions that are due, forever. Raises one of `LOST`."""
-        self.outbox.fit(Carriage(messages.PAYLOAD_BYTES, FILL, by_bytes(self.pace.minimum_bytes)))
+        self.outbox.fit(
+            Carriage(messages.PAYLOAD_BYTES, FILL_BYTES, by_bytes(self.pace.minimum_bytes))
+        )
         while True:
             self.progress()
             self._show()
@@ -282,7 +284,7 @@ class ImtDriver:
             transmission, modem=self.modem.facts.imei, at_modem=outgoing.key.packed()
         )
         urgent = transmission.urgent
-        await self._wait(SEGMENTS_MAX, partial(self.modem.is_given, outgoing))
+        await self._wait(SEGMENTS_MAX_S, partial(self.modem.is_given, outgoing))
         if outgoing.message.last_given:
             await self._until_ended(outgoing.key, urgent=urgent)
         if outgoing.status is not None:
@@ -300,7 +302,7 @@ class ImtDriver:
         events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_ended, key)]
         if not urgent:
             events.append(partial(self.outbox.ready, urgent=True))
-        ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX)
+        ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX_S)
         idle = 0
         while idle < IDLE_LOOKS and (left := ends - trio.current_time()) > 0:
             if await self._wait(min(next_look(), left), *events):
@@ -311,7 +313,7 @@ class ImtDriver:
     async def _give_up(self, key: messages.MessageKey) -> MoStatus:
         """Cancel a message and return its final status; it may have left before."""
         if key not in self.modem.ended and await self.modem.cancel(key):
-            await self._wait(CANCEL_MAX, partial(self.modem.has_ended, key))
+            await self._wait(CANCEL_MAX_S, partial(self.modem.has_ended, key))
         if key in self.modem.ended:
             return messages.mo_final(self.modem.ended[key])
         return MoStatus(SessionVerdict.DOUBTFUL, NOBODY_KNOWS)

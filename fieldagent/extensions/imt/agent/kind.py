@@ -28,7 +28,7 @@ from fieldagent.system.properties import Key, text, whole
 from fieldagent.system.signals import run_breakable
 from fieldagent.wire.errors import RemoteProtocolError
 
-CHECK_MAX = 60.0
+CHECK_TIMEOUT_S = 60.0
 """Seconds in which the modem must answer all queries of `fieldagent check`."""
 
 
@@ -56,14 +56,14 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     speed.note_silent()
 
     async def ask() -> list[Finding]:
-        with trio.move_on_after(CHECK_MAX):
+        with trio.move_on_after(CHECK_TIMEOUT_S):
             async with open_modem(
                 port, await speed.look(port), ChannelLink(), mail, topic
             ) as modem:
                 words = speed.in_words()
                 notes = [Finding(True, f"{port}: it {words}")] if words else []
                 return [*_report(port, modem), *notes, *_lost_mail(port, mail)]
-        return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
+        return [Finding(False, f"{port}: the modem does not answer within {CHECK_TIMEOUT_S:g} s")]
 
     findings: list[Finding] = []
     try:

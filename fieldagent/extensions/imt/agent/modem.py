@@ -24,14 +24,14 @@ from fieldagent.wire.sbd import MoStatus
 
 log = logging.getLogger(__name__)
 
-ANSWER_MAX = 5.0
+ANSWER_TIMEOUT_S = 5.0
 """Seconds in which a request is answered."""
 QUIET, QUIET_MAX = 0.5, 5.0
 """Seconds of silence to wait for after the port is opened, because earlier answers belong to
 another program. The second is the longest wait, because an active modem may never be silent."""
-STATE_MAX = 10.0
+STATE_MAX_S = 10.0
 """Seconds in which the modem becomes active, or reports its SIM."""
-SETTLES = 0.1
+SETTLES_S = 0.1
 """Seconds after activation in which the modem refuses messages with 418."""
 WAKE_TRIES = 3
 
@@ -276,14 +276,14 @@ class ImtModem:
                 self._answers[1].receive_nowait()
             except trio.WouldBlock:
                 break
-        with waits.move_on_after(ANSWER_MAX):
+        with waits.move_on_after(ANSWER_TIMEOUT_S):
             await self._write(request)
             while True:
                 line = await self._answers[1].receive()
                 # The answer to an unreadable request has no target.
                 if line.target == target or line.code in jspr.GARBLED:
                     return line
-        raise ImtSilent(f"{target} was not answered within {ANSWER_MAX:g} s")
+        raise ImtSilent(f"{target} was not answered within {ANSWER_TIMEOUT_S:g} s")
 
     async def _write(self, line: bytes) -> None:
         async with self._writing:
@@ -367,13 +367,13 @@ class ImtModem:
             await self._must(jspr.put("operationalState", state=messages.INACTIVE))
         await self._must(jspr.put("operationalState", state=messages.ACTIVE))
         await self._within(self._is_active)
-        await trio.sleep(SETTLES)
+        await trio.sleep(SETTLES_S)
 
     def _is_active(self) -> bool:
         return self.facts.state is not None and self.facts.state.state == messages.ACTIVE
 
     async def _within(self, holds: Callable[[], bool]) -> None:
-        with waits.move_on_after(STATE_MAX):
+        with waits.move_on_after(STATE_MAX_S):
             while not holds():
                 await self.news.wait()
 

@@ -38,7 +38,7 @@ from fieldagent.hub.operator.contract import (
     Verdict,
 )
 from fieldagent.hub.operator.failures import (
-    HOURLY,
+    FIXED_CAUSE_RETRY_S,
     Failure,
     Scope,
     no_answer,
@@ -60,31 +60,40 @@ BODY = 262_144
 """Largest number of bytes of a post: 100 000 in base64, and the text around them."""
 SECRET_LEAST = 22
 """Characters: 128 bits in base64."""
-DEADLINE = 30.0
+DEADLINE_S = 30.0
 """Seconds for a call."""
 ANSWER_BYTES = 4 << 20
 """Largest number of bytes of an answer: a day's history."""
-MARGIN = 3600.0
+MARGIN_S = 3600.0
 """Seconds by which each read of the history overlaps the last one, because of their clock and late
 messages."""
-LONGEST = 31 * 86_400.0
+LONGEST_S = 31 * 86_400.0
 """Seconds of history that a first read covers."""
-SLICE = 86_400.0
+SLICE_S = 86_400.0
 """Seconds of history per call."""
-CATCH_UP = 900.0
+CATCH_UP_S = 900.0
 """Seconds between two reads for messages that the webhook has missed."""
-BALANCE_EVERY = 3600.0
+BALANCE_INTERVAL_S = 3600.0
 """Seconds between two reads of the balance."""
 DONE = "Delivery Success"
 
 _A, _D, _G = Scope.ACCOUNT, Scope.DEVICE, Scope.GATEWAY
 CLOUDLOOP = {
     401: Failure(
-        "401", _A, "Cloudloop refuses the token: correct the file cloudloop-token", HOURLY
+        "401",
+        _A,
+        "Cloudloop refuses the token: correct the file cloudloop-token",
+        FIXED_CAUSE_RETRY_S,
     ),
-    402: Failure("402", _A, "the Cloudloop account has no credit left: buy some", HOURLY),
-    403: Failure("403", _A, "the token may not send at Cloudloop: give it that right", HOURLY),
-    404: Failure("404", _D, "Cloudloop does not know the device's thing on this account", HOURLY),
+    402: Failure(
+        "402", _A, "the Cloudloop account has no credit left: buy some", FIXED_CAUSE_RETRY_S
+    ),
+    403: Failure(
+        "403", _A, "the token may not send at Cloudloop: give it that right", FIXED_CAUSE_RETRY_S
+    ),
+    404: Failure(
+        "404", _D, "Cloudloop does not know the device's thing on this account", FIXED_CAUSE_RETRY_S
+    ),
     429: Failure("429", _G, "Cloudloop is called too often", 60.0),
 }
 """Failures by HTTP status, or by words in an answer (`_Refused`)."""
@@ -93,7 +102,7 @@ NO_THING = Failure(
     _D,
     "Cloudloop addresses a modem by its thing, which the hub learns from its first message:"
     " send one from the kit, or set it with `device add --thing`",
-    HOURLY,
+    FIXED_CAUSE_RETRY_S,
 )
 _CREDIT = re.compile(r"credit|balance|fund", re.IGNORECASE)
 
@@ -125,7 +134,7 @@ class Cloudloop:
                 f"{self._address}/{group}/{name}",
                 headers=(("Content-Type", "application/json"),),
                 body=body,
-                deadline=DEADLINE,
+                deadline=DEADLINE_S,
                 max_body=ANSWER_BYTES + 1,
             )
         words = reply.body[: lingo.SHOWN * 4].decode("utf-8", "replace")
@@ -191,7 +200,7 @@ class Cloudloop:
                 "GetMessageRecords", **{"from": lingo.moment(max(0.0, since)), **upto}
             )
         except _TooLong:
-            until = time.time() + MARGIN if until == inf else until
+            until = time.time() + MARGIN_S if until == inf else until
             middle = (since + until) // 2
             if not since < middle < until:
                 raise
@@ -227,7 +236,7 @@ class _Refused(Exception):
         known = CLOUDLOOP.get(self.status)
         words = str(self)[: lingo.SHOWN]
         return known or Failure(
-            str(self.status), Scope.MESSAGE, f"Cloudloop reports: {words}", HOURLY
+            str(self.status), Scope.MESSAGE, f"Cloudloop reports: {words}", FIXED_CAUSE_RETRY_S
         )
 
 
@@ -294,7 +303,7 @@ class _Fetch:
         """Fetch periodically, until cancelled. Failures are logged, and tried again."""
         async with trio.open_nursery() as nursery:
             if self._balance_below:
-                nursery.start_soon(self._again, self._weigh, BALANCE_EVERY, "balance")
+                nursery.start_soon(self._again, self._weigh, BALANCE_INTERVAL_S, "balance")
             await self._again(self._look, self._every, "history")
 
     async def _again(self, act: Callable[[], Awaitable[None]], every: float, what: str) -> None:
@@ -325,9 +334,11 @@ class _Fetch:
         now = self._host.clock()
         known = await self._book.fetched()
         # If a clock was ahead once, fetching must not stop until that time.
-        since = now - MARGIN if known is None else max(min(known, now) - MARGIN, now - LONGEST)
+        since = (
+            now - MARGIN_S if known is None else max(min(known, now) - MARGIN_S, now - LONGEST_S)
+        )
         while since < now:
-            until = min(now, since + SLICE)
+            until = min(now, since + SLICE_S)
             for record in await self._api.records(since, until):
                 if not record.outgoing:
                     await self._take(record)
@@ -406,7 +417,7 @@ def _listen(own: Own) -> MoListener | None:
     poll = own["cloudloop-poll"]
     if api is None:
         return None
-    every = float(poll) if poll else CATCH_UP
+    every = float(poll) if poll else CATCH_UP_S
 
     async def serve(sockets: Sequence[socket.socket], host: OperatorHost) -> None:
         await _Fetch(api, host, every, own["cloudloop-balance-below"]).run()

@@ -19,9 +19,9 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 
-LOOK_EVERY = 60.0
+CHECK_INTERVAL_S = 60.0
 """Seconds between two looks at the desk."""
-CLOSED_AFTER = 3 * HOUR
+CLOSED_AFTER_S = 3 * HOUR
 """Seconds after which the dispatcher closes a seen SOS."""
 GRACE = 60.0
 
@@ -61,13 +61,13 @@ class DrillDesk:
         ]
 
     async def attend(self, store: Store) -> NoReturn:
-        """Answer open SOS every `LOOK_EVERY` seconds while a dispatcher is on shift. Never
+        """Answer open SOS every `CHECK_INTERVAL_S` seconds while a dispatcher is on shift. Never
         returns.
         """
         self._store = store
         try:
             while True:
-                await trio.sleep(LOOK_EVERY)
+                await trio.sleep(CHECK_INTERVAL_S)
                 if awake := self._awake():
                     await store.commit(partial(self._look, awake[0]))
         finally:
@@ -87,7 +87,7 @@ class DrillDesk:
                 wait = self._random.expovariate(1 / mean)
                 if self._looks_at.setdefault(id_, now + wait) <= now:
                     sos_desk.acknowledge(db, incident, member, "", now)
-            elif seen is not None and now - seen > CLOSED_AFTER:
+            elif seen is not None and now - seen > CLOSED_AFTER_S:
                 sos_desk.close(db, incident, member, "", now)
                 self._looks_at.pop(id_, None)
 

@@ -44,7 +44,7 @@ KEEPERS = (
 """The parts of the agent that handle messages."""
 FIRST_NUMBER = 1_900_000_000
 """First message number of a drill. A real journal begins at a random number."""
-STARTING = 30.0
+STARTING_S = 30.0
 """Seconds from power-on to the start of the agent."""
 COLLAPSE_KEY = 7
 """Collapse key of positions: a newer position replaces one that has not left."""
@@ -195,7 +195,7 @@ class Kit:
             if not self.is_away("power"):
                 await self._one_life(settings, first=first)
                 first = False
-            await trio.sleep(STARTING)
+            await trio.sleep(STARTING_S)
 
     async def _one_life(self, settings: Settings, *, first: bool) -> None:
         self.record.tell("the kit starts")

@@ -16,9 +16,9 @@ from random import Random
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-TURNAROUND = 0.005
+TURNAROUND_S = 0.005
 """Seconds in which other radios do not notice the start of a transmission."""
-PREAMBLE = 0.05
+PREAMBLE_S = 0.05
 """Seconds of preamble before the first byte."""
 
 
@@ -129,8 +129,8 @@ class SharedAir:
     losses: Losses | None = None
     packet_bytes: int = 255
     """Maximum packet size of each radio."""
-    preamble: float = PREAMBLE
-    turnaround: float = TURNAROUND
+    preamble: float = PREAMBLE_S
+    turnaround: float = TURNAROUND_S
     """Seconds in which a radio does not notice the start of another transmission."""
     fades: Fades | None = None
     away: set[int] = field(default_factory=set)

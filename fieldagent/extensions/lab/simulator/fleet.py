@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.channels.cellular import ATTEMPT_MAX, PAUSE_MAX, SHARE, SOON, LinkPace
+from fieldagent.agent.channels.cellular import ATTEMPT_TIMEOUT_S, PAUSE_MAX, SHARE, SOON, LinkPace
 from fieldagent.agent.channels.connecting import Unreachable, open_stream, trust
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import HubAddress, TokenRefused, open_web_socket
@@ -239,11 +239,11 @@ class Fleet:
 
         try:
             async with self._coming:
-                with trio.move_on_after(ATTEMPT_MAX) as opening:
+                with trio.move_on_after(ATTEMPT_TIMEOUT_S) as opening:
                     stream = await open_stream(hub.server, context)
                     socket = await open_web_socket(hub, stream)
             if opening.cancelled_caught:
-                text = f"{hub.server.host} does not answer within {ATTEMPT_MAX:g} s"
+                text = f"{hub.server.host} does not answer within {ATTEMPT_TIMEOUT_S:g} s"
                 raise Unreachable(LinkState.NO_SERVICE, text)
             session = LinkSession(socket, kit, keepalive=keepalive, opened=note)
             ended = await session.run()

@@ -34,7 +34,7 @@ from fieldagent.wire.sbd import MT_BYTES
 
 QUEUE_MAX = 50
 """Maximum number of MT messages that the gateway keeps for one modem."""
-AGAIN = 2.0
+RETRY_AFTER_S = 2.0
 """Seconds until an unconfirmed MO message is sent again."""
 PATIENCE = 30.0
 """Timeout of one exchange in seconds."""
@@ -79,7 +79,7 @@ class HubSide:
         """Send MO messages to the hub. Never returns."""
         async for message in self._waiting:
             while not await self._bring_one(message):
-                await trio.sleep(AGAIN)
+                await trio.sleep(RETRY_AFTER_S)
             self.say(f"   the hub has MO {message.momsn}")
 
     async def _bring_one(self, message: DirectIpMo) -> bool:

@@ -8,10 +8,10 @@ from typing import NoReturn
 import trio
 
 from fieldagent.extensions.lab.simulator.imt_modem import SimulatedImtModem
-from fieldagent.extensions.lab.simulator.pty_port import NOISE, is_understood, open_pty
+from fieldagent.extensions.lab.simulator.pty_port import NOISE_BYTES, is_understood, open_pty
 from fieldagent.system import waits
 
-SEGMENT_MAX = 5.0
+SEGMENT_MAX_S = 5.0
 """Seconds that the modem waits for a segment. The real modem waits for 0.3."""
 
 
@@ -80,7 +80,7 @@ class ImtPort:
     async def _speak(self, line: trio.lowlevel.FdStream) -> None:
         while True:
             while data := self.modem.data_to_send():
-                await line.send_all(data if is_understood(line, self.baud) else NOISE)
+                await line.send_all(data if is_understood(line, self.baud) else NOISE_BYTES)
             await self._poked.wait()
 
     async def _mind_segments(self) -> None:
@@ -88,7 +88,7 @@ class ImtPort:
         while True:
             while (wanted := self.modem.since_boot.wanted) is None:
                 await self._poked.wait()
-            with waits.move_on_after(SEGMENT_MAX) as limit:
+            with waits.move_on_after(SEGMENT_MAX_S) as limit:
                 while self.modem.since_boot.wanted == wanted:
                     await self._poked.wait()
             if limit.cancelled_caught:

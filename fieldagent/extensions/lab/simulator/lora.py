@@ -10,7 +10,7 @@ from random import Random
 from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir
 from fieldagent.wire.lora import LoraSettings, air_time
 
-GIVE_UP = 5.0
+GIVE_UP_S = 5.0
 """Seconds after which a packet is dropped if the channel was never free."""
 SLOT = 0.1
 """Maximum of the random delay after the channel became free, in seconds."""
@@ -113,7 +113,7 @@ class LoraTransmitter:
 
     def _begin(self, now: float) -> list[bool]:
         if self.busy or self.air.busy_until(now, self.number) > now:
-            given_up = now - self._queue[0][0] >= GIVE_UP
+            given_up = now - self._queue[0][0] >= GIVE_UP_S
             if given_up:
                 self._queue.pop(0)
             self._plan(now)

@@ -56,7 +56,7 @@ RECENT_IDS, SEEN = 20, 200
 """Number of recent ids from its host, and of recent packets from the air, that a radio recognizes
 as duplicates."""
 TRIES = 3
-ACK_WAIT = 4.5
+ACK_WAIT_S = 4.5
 """Seconds, in addition to the airtime, after which an unacknowledged packet is sent again."""
 CONTENTION = (0.1, 0.4)
 """Range of the random delay in seconds before a radio repeats a packet. An acknowledgement is sent
@@ -232,7 +232,7 @@ class SimulatedMeshtastic(LoraBoard):
         self.user = User(
             wire.node_id(self.node), f"Node {number}", f"N{number}", 43, _public_key(self.node)
         )
-        self.ack_wait = ACK_WAIT
+        self.ack_wait = ACK_WAIT_S
         self.reboot()
 
     def reboot(self) -> None:

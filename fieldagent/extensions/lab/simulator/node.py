@@ -14,7 +14,7 @@ from fieldagent.extensions.lab.simulator.air import SharedAir
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import node
 
-GIVE_UP = 30.0
+GIVE_UP_S = 30.0
 """Seconds after which a packet is dropped if the channel was never free."""
 BACKOFF = 0.2
 """Maximum of the random delay after the channel became free, in seconds."""
@@ -137,7 +137,7 @@ class SimulatedNode:
 
     def _begin(self, now: float) -> None:
         if self.busy or self.air.busy_until(now, self.number) > now:
-            if now - self._queue[0].since >= GIVE_UP:
+            if now - self._queue[0].since >= GIVE_UP_S:
                 send = self._queue.pop(0).send
                 self._unsaid.append(node.Result(send.number, False, "the channel is busy"))
             self._plan(now)

@@ -21,11 +21,11 @@ SPEEDS = {
     if name[1:].isdigit() and name[0] == "B"
 }
 """Speed in baud, by the constant of termios."""
-PAYLOAD_MAX = 60.0
+PAYLOAD_MAX_S = 60.0
 """Seconds that +SBDWB waits for its payload."""
 
 
-NOISE = b"\xf8\x00\xf8"
+NOISE_BYTES = b"\xf8\x00\xf8"
 """Bytes that a host receives at a wrong speed."""
 
 
@@ -131,7 +131,7 @@ class PtyPort:
     async def _listen(self, line: trio.lowlevel.FdStream) -> None:
         while True:
             if self.modem.awaits_payload:
-                with trio.move_on_after(PAYLOAD_MAX) as limit:
+                with trio.move_on_after(PAYLOAD_MAX_S) as limit:
                     await self._hear(line)
                 if limit.cancelled_caught:
                     self.modem.payload_timeout()
@@ -149,7 +149,7 @@ class PtyPort:
             await self._poked.wait()
             self._poked = trio.Event()
             while data := self.modem.data_to_send():
-                await line.send_all(data if is_understood(line, self.baud) else NOISE)
+                await line.send_all(data if is_understood(line, self.baud) else NOISE_BYTES)
 
     async def _hold_sessions(self) -> None:
         while True:

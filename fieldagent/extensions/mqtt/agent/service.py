@@ -30,7 +30,7 @@ from fieldagent.extensions.mqtt.agent.topics import topics_of
 from fieldagent.extensions.mqtt.commands import Commands, MqttCommand
 from fieldagent.extensions.mqtt.packets import Published, Will
 from fieldagent.extensions.mqtt.session import (
-    STEADY,
+    STABLE_AFTER_S,
     BrokerLost,
     MqttSession,
     ShortSessions,
@@ -120,7 +120,7 @@ class MqttService(PartService):
                 self._tell_lost(first_error(lost), trio.current_time() - began)
             finally:
                 self._publisher.session = None
-            if trio.current_time() - began >= STEADY:
+            if trio.current_time() - began >= STABLE_AFTER_S:
                 tries = 0
             await waits.sleep(wait_before(tries))
             tries += 1

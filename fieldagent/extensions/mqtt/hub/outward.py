@@ -20,7 +20,7 @@ from fieldagent.extensions.mqtt.hub import documents, records
 from fieldagent.extensions.mqtt.hub.documents import KitItem, OpenIncident
 from fieldagent.extensions.mqtt.hub.inward import CommandInbox
 from fieldagent.extensions.mqtt.session import MqttSession
-from fieldagent.hub.api.event_stream import UNSETTLED, Follower
+from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
@@ -28,10 +28,10 @@ from fieldagent.hub.store.contract import ANYTHING, Db
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.system import waits
 
-REST = 1.0
+REST_S = 1.0
 """Seconds between two rounds, so that a busy hub is not slowed down. A round publishes new items
 for at most that time."""
-TURN_MAX = 30.0
+TURN_MAX_S = 30.0
 """Seconds after which a round runs in any case."""
 FORGET_EVERY = 600.0
 
@@ -70,20 +70,20 @@ class HubReporter:
         self._took_back = False
         announced = self._announce
         while True:
-            written, more, again = self._host.store.heard(ANYTHING), False, TURN_MAX
+            written, more, again = self._host.store.heard(ANYTHING), False, TURN_MAX_S
             if announced is not self._announce:
                 announced = self._announce
                 self._retained.clear()
             with told_once():
                 again = await self._tell_incidents(session)
                 await self._tell_kits(session)
-                more = await self._tell_items(session, trio.current_time() + REST)
+                more = await self._tell_items(session, trio.current_time() + REST_S)
                 await self._tell_ways(session)
                 await self._forget()
             if more:
                 continue
-            await trio.sleep(REST)
-            with waits.move_on_after(again - REST):
+            await trio.sleep(REST_S)
+            with waits.move_on_after(again - REST_S):
                 await waits.either(written, announced)
 
     # Incidents.
@@ -91,7 +91,7 @@ class HubReporter:
     async def _tell_incidents(self, session: MqttSession) -> float:
         """Publish events of incidents. Return the seconds until an incident is due again."""
         if "incidents" not in self._inbox.rules.shares:
-            return TURN_MAX
+            return TURN_MAX_S
         try:
             await self._tell_happened(session)
         except BaseException:
@@ -134,7 +134,7 @@ class HubReporter:
                 await session.publish(topic, compact(document))
             alarm.note(self._host.clock())
         soonest = min((alarm.due for alarm in self._alarms.values()), default=float("inf"))
-        return min(TURN_MAX, soonest - self._host.clock())
+        return min(TURN_MAX_S, soonest - self._host.clock())
 
     # Items.
 
@@ -175,7 +175,7 @@ class HubReporter:
         return follower.has_more and bool(fresh)
 
     def _follower(self, place: int) -> Follower:
-        return Follower(place, UNSETTLED if self._host.store.shared else 0.0)
+        return Follower(place, UNSETTLED_S if self._host.store.shared else 0.0)
 
     async def _tell_ways(self, session: MqttSession) -> None:
         store, now = self._host.store, self._host.clock()

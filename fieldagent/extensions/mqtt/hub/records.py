@@ -28,9 +28,9 @@ KITS_MAX = 500
 """Largest number of kits whose state is published, the newest."""
 WAYS_MAX = 500
 """Largest number of items whose delivery steps are published, the newest of a day."""
-REMEMBERED = 7 * DAY
+KEY_RETENTION_S = 7 * DAY
 """Seconds for which a command is recognised by its key."""
-BROUGHT_AGAIN = 3_600.0
+BROUGHT_AGAIN_S = 3_600.0
 """Seconds for which a command without a key is recognised by its packet number from the broker."""
 OPEN_MAX = 200
 
@@ -212,14 +212,14 @@ def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
 def brought_before(
     db: Db, sender: str, prefix: str, digest: bytes, now: float
 ) -> StoredCommand | None:
-    """Return the outcome of the same command, if the broker delivered it within `BROUGHT_AGAIN`
+    """Return the outcome of the same command, if the broker delivered it within `BROUGHT_AGAIN_S`
     under a key with this prefix, which contains its packet number. Brokers reuse numbers after
     that.
     """
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND digest = ? AND at > ?"
         " AND key LIKE ? ORDER BY at DESC LIMIT 1",
-        *(sender, digest, now - BROUGHT_AGAIN, f"{prefix}%"),
+        *(sender, digest, now - BROUGHT_AGAIN_S, f"{prefix}%"),
     )
     return _stored(rows)
 
@@ -270,4 +270,4 @@ def user_of(db: Db, workspace: int, kit: int) -> int | None:
 def forget(db: Db, now: float) -> None:
     """Delete old published items and old commands. `now` is Unix time."""
     db.execute("DELETE FROM mqtt_item WHERE at <= ?", now - DAY)
-    db.execute("DELETE FROM mqtt_command WHERE at <= ?", now - REMEMBERED)
+    db.execute("DELETE FROM mqtt_command WHERE at <= ?", now - KEY_RETENTION_S)

@@ -25,7 +25,7 @@ from fieldagent.extensions.mqtt.hub.outward import HubReporter
 from fieldagent.extensions.mqtt.hub.topics import topics_of
 from fieldagent.extensions.mqtt.packets import Published, Will
 from fieldagent.extensions.mqtt.session import (
-    STEADY,
+    STABLE_AFTER_S,
     BrokerLost,
     MqttClient,
     MqttSession,
@@ -111,7 +111,7 @@ class _BrokerBridge:
                 self._note_lost(first_error(lost), trio.current_time() - began)
             finally:
                 self._host.note_link(False)
-            tries = 0 if trio.current_time() - began >= STEADY else tries
+            tries = 0 if trio.current_time() - began >= STABLE_AFTER_S else tries
             await waits.sleep(wait_before(tries))
             tries += 1
 

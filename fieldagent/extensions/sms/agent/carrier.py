@@ -62,12 +62,12 @@ URGENT_AFTER = 20.0
 """Longest time in seconds without an IP link before an SOS goes by SMS."""
 LOOKS = 3
 """Looks at an unreadable message before it is given up."""
-LOOK_EVERY = 600.0
+CHECK_INTERVAL_S = 600.0
 """Seconds between two looks at the modem while the IP link is there."""
 AGAIN_MAX = 3_600.0
 """Longest time in seconds to wait for an answer, and to rest in the queue after a missing
 answer."""
-DAY_OVER = 3_600.0
+DAY_OVER_S = 3_600.0
 """Seconds until a limit that was reached is checked again."""
 
 
@@ -254,7 +254,7 @@ class SmsCarrier:
             return False
         if transmission.urgent and transmission.tries and not self._affords(urgent=True):
             await self._outbox.settle(
-                transmission, Outcome.NOT_SENT, reason=self._day_is_over(), retry_after=DAY_OVER
+                transmission, Outcome.NOT_SENT, reason=self._day_is_over(), retry_after=DAY_OVER_S
             )
             return True
         owed = self._owed_beside(transmission.body)
@@ -335,7 +335,7 @@ class SmsCarrier:
             rest = 0.0 if under_way.urgent else self._answer_within(under_way)
             await self._release(tag, reason, rest)
         elif not self._affords(urgent=under_way.urgent):
-            await self._release(tag, self._day_is_over(), DAY_OVER)
+            await self._release(tag, self._day_is_over(), DAY_OVER_S)
         elif trio.current_time() < self._rest.ends(urgent=under_way.urgent):
             under_way.due = self._rest.ends(urgent=under_way.urgent)
         else:
@@ -379,7 +379,7 @@ class SmsCarrier:
 
     async def _look(self, modem: SmsModem) -> None:
         # A modem may not report that something arrived.
-        every = LOOK_EVERY if self._seat.turn.linked else modem.look_soon
+        every = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
         contents = await modem.stored()
         for arrival in contents.whole:

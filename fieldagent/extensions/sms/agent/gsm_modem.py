@@ -26,10 +26,10 @@ from fieldagent.wire.sms_pdu import Submit
 log = logging.getLogger(__name__)
 
 REPLY_MAX = 10.0
-LIST_MAX = 30.0
+LIST_MAX_S = 30.0
 """Seconds in which a full store is listed: some modems read each place from the SIM."""
 WAKE_MAX, WAKE_TRIES = 3.0, 3
-LOOK_SOON = 30.0
+LOOK_SOON_S = 30.0
 """Seconds between two looks: most modems report what arrives."""
 PASSED_ON_MAX = 32
 """Most messages without a place in the store that wait for a look."""
@@ -44,7 +44,7 @@ class GsmModem:
 
     port: SerialPort
     link: ChannelLink
-    look_soon: float = LOOK_SOON
+    look_soon: float = LOOK_SOON_S
     conversation: GsmConversation = field(default_factory=GsmConversation)
     arrived: bool = True
     """True if the store may contain messages that were not looked at."""
@@ -139,7 +139,7 @@ class GsmModem:
         Raises GsmSilent, PortLost.
         """
         self.arrived = False
-        reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX)
+        reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX_S)
         if not reply.ok:
             raise GsmSilent(f"the store cannot be listed (error {reply.error})")
         return arrivals([*sms_modem.listed(reply), *self.passed_on.values()])
@@ -216,7 +216,7 @@ class GsmModem:
         if why := pin.hindrance():
             raise GsmRefuses(why)
         pin.note_tried()
-        reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX)
+        reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX_S)
         if reply.error in sms_modem.SIM_BUSY:
             raise GsmSilent(f"the SIM does not accept a PIN yet (error {reply.error})")
         if not reply.ok:

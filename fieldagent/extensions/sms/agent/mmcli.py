@@ -28,11 +28,11 @@ from fieldagent.wire.sms_pdu import Deliver, Submit
 log = logging.getLogger(__name__)
 
 COMMAND = "mmcli"
-REPLY_MAX = 20.0
+REPLY_TIMEOUT_S = 20.0
 """Seconds for an answer; D-Bus itself waits 30."""
 OUTPUT_MAX = 262_144
 """Largest answer in bytes."""
-LOOK_SOON = 10.0
+LOOK_SOON_S = 10.0
 """Seconds between two looks, because it does not report what arrives."""
 
 
@@ -49,9 +49,9 @@ class ManagedModem:
     name: str
     """Name for `mmcli -m`."""
     link: ChannelLink
-    send_max: float = SEND_SECONDS + REPLY_MAX
+    send_max: float = SEND_SECONDS + REPLY_TIMEOUT_S
     """Seconds in which it must report if a message left."""
-    look_soon: float = LOOK_SOON
+    look_soon: float = LOOK_SOON_S
     arrived: bool = True
     news: trio.Event = field(default_factory=trio.Event)
     lost: Exception | None = None
@@ -61,7 +61,7 @@ class ManagedModem:
 
     async def ask(self, *arguments: str) -> str:
         """Return the output of the command. Raises GsmSilent, GsmRefuses."""
-        ended = await _run(arguments, REPLY_MAX)
+        ended = await _run(arguments, REPLY_TIMEOUT_S)
         if ended.status == 0:
             return ended.output
         if modem_manager.is_not_allowed(ended.errors):
@@ -123,7 +123,7 @@ class ManagedModem:
         """Return a stored message; None if it cannot be read or no longer exists. It stays in the
         store.
         """
-        ended = await _run(modem_manager.look(place), REPLY_MAX)
+        ended = await _run(modem_manager.look(place), REPLY_TIMEOUT_S)
         try:
             if ended.status:
                 raise RemoteProtocolError(modem_manager.complaint(ended.errors))
@@ -133,7 +133,7 @@ class ManagedModem:
             return None
 
     async def delete(self, place: int) -> None:
-        ended = await _run(modem_manager.delete(self.name, place), REPLY_MAX)
+        ended = await _run(modem_manager.delete(self.name, place), REPLY_TIMEOUT_S)
         if modem_manager.is_not_allowed(ended.errors):
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
         if ended.status:

@@ -11,7 +11,7 @@ from fieldagent.extensions.sms.agent.arrivals import Found, WaitingParts
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import StatusReport
 
-PARTS_KEPT = 86_400.0
+PARTS_KEPT_S = 86_400.0
 """Seconds for which incomplete parts stay in the modem. They count by our own clock since the first
 look after a start, or by the network's time in the messages."""
 
@@ -49,7 +49,7 @@ class PartsKept:
 
     def _is_old(self, parts: WaitingParts, now: float) -> bool:
         waited = max(now - self._since[parts.name], self._network_time - parts.at)
-        return waited >= PARTS_KEPT
+        return waited >= PARTS_KEPT_S
 
     def _give_up(self, parts: WaitingParts, why: str) -> GivenUp:
         if parts.name in self._told:

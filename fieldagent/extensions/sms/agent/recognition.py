@@ -15,7 +15,7 @@ from fieldagent.wire import model
 
 NAME = "gsm"
 BAUD = 115_200
-SIM_MAX = 5.0
+SIM_MAX_S = 5.0
 """Seconds in which it reports the state of its SIM."""
 _SIM = re.compile(rb"\+CPIN: ?([^\r\n]+)|\+CME ERROR: ?([^\r\n]+)|[\r\n](ERROR)[\r\n]")
 
@@ -33,7 +33,7 @@ def _sim(said: bytes) -> str | None:
 async def tell(line: DeviceLine) -> DeviceReport:
     """Query a modem's model and the state of its SIM. Raises PortLost."""
     name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
-    sim = await answer_to(line, f"{sms_modem.PIN}\r".encode(), _sim, SIM_MAX)
+    sim = await answer_to(line, f"{sms_modem.PIN}\r".encode(), _sim, SIM_MAX_S)
     return DeviceReport(
         f"GSM modem, {name}", trouble=_trouble(sim), facts={"model": name, "sim": sim}
     )

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 REST_FIRST, REST_MAX, REST_URGENT = 30.0, 900.0, 30.0
 """Seconds of pause after a message that the modem did not take: the first, which doubles, its
 maximum, and the pause of an SOS."""
-REFUSED_REST = 3_600.0
+REFUSED_PAUSE_S = 3_600.0
 """Seconds of pause if the network refuses for good: a subscription or a number is wrong."""
-REPORT_FAILED = 60.0
+REPORT_FAILED_S = 60.0
 """Seconds after which a message is sent again that the network failed to deliver."""
 
 
@@ -57,7 +57,7 @@ class Rest:
         now = trio.current_time()
         pause = min(REST_MAX, REST_FIRST * 2 ** min(self.tries, 10))
         self.tries += 1
-        self.until = now + (REFUSED_REST if final else pause)
+        self.until = now + (REFUSED_PAUSE_S if final else pause)
         self.urgent_until = now + REST_URGENT
 
     def end(self) -> None:
@@ -99,4 +99,4 @@ def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
             log.info("a repeated SMS was not delivered (status %02X)", report.status)
         elif report.state is ReportState.FAILED:
             log.warning("the network failed to deliver an SMS (status %02X)", report.status)
-            each.due = min(each.due, trio.current_time() + REPORT_FAILED)
+            each.due = min(each.due, trio.current_time() + REPORT_FAILED_S)

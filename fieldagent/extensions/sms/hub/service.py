@@ -20,7 +20,7 @@ PHONE = re.compile(r"\+[1-9][0-9]{5,14}", re.ASCII)
 FORM = "a telephone number such as +41791234567"
 BODY = 16_384
 """Largest number of bytes of a service's post; a text has at most 1600 characters."""
-DEADLINE = 30.0
+DEADLINE_S = 30.0
 """Seconds for a call."""
 _SHOWN = 200
 """Characters of a service's message that are shown."""
@@ -46,7 +46,9 @@ async def post(
     that the handset has it. `says` names the JSON member with the reason of a refusal.
     """
     try:
-        reply = await request("POST", address, headers=tuple(headers), body=body, deadline=DEADLINE)
+        reply = await request(
+            "POST", address, headers=tuple(headers), body=body, deadline=DEADLINE_S
+        )
     except RequestFailed as failure:
         return failed(f"{service}: {failure.reason}", untaken=isinstance(failure, NotReached))
     if 200 <= reply.status < 300:

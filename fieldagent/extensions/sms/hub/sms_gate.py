@@ -32,7 +32,7 @@ NAME = "sms-gate"
 PATH = "/contact/sms-gate"
 LATE = 86_400.0
 """Largest age of an event in seconds, because a telephone without a network delivers it later."""
-TIME_TO_LIVE = 1_800
+TIME_TO_LIVE_S = 1_800
 """Seconds within which the telephone may send a message. After that, other contacts have been
 notified."""
 _MISSING = "set sms-gate-address, sms-gate-user and sms-gate-password in the hub's settings"
@@ -49,7 +49,7 @@ def _sender(host: ContactHost) -> Send:
             "textMessage": {"text": short_text(notice, answers=_is_answered(host))},
             "phoneNumbers": [address],
             "withDeliveryReport": True,
-            "ttl": TIME_TO_LIVE,
+            "ttl": TIME_TO_LIVE_S,
             # A priority of 100 or more bypasses the limits configured on the telephone.
             "priority": 100,
         }

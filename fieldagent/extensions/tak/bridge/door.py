@@ -31,13 +31,13 @@ UNITS = Rate(600.0, 250)
 """Rate of arriving phones whose waiting messages are looked up."""
 PHONES_MAX = 2_000
 """Largest number of phones whose last contact is remembered."""
-SEEN_AGAIN = 30.0
+SEEN_AGAIN_S = 30.0
 """Seconds within which a phone that was seen is not checked again."""
-ALERT_AGAIN = 30.0
+ALERT_AGAIN_S = 30.0
 """Seconds in which an alert that a phone repeats is not stored again."""
-AWAY = 300.0
+AWAY_S = 300.0
 """Seconds of silence after which a phone counts as away."""
-REPLY_EVERY = 600.0
+REPLY_INTERVAL_S = 600.0
 """Seconds between two explanations to one phone, which also stops two machines from answering each
 other."""
 
@@ -109,7 +109,7 @@ class TakDoor:
         if alert is None or tak.is_of(event, records.PREFIX):
             return self.drop(Became.OWN)
         key = f"{alert.cancels} {alert.sender.uid}"
-        if now - self._alerts.get(key, -ALERT_AGAIN) < ALERT_AGAIN:
+        if now - self._alerts.get(key, -ALERT_AGAIN_S) < ALERT_AGAIN_S:
             return self.drop(Became.REPEATED)
         _keep(self._alerts, key, now)
         return event
@@ -131,15 +131,15 @@ class TakDoor:
         uid = _uid_of(raw)
         before = self._seen.get(uid, 0.0)
         is_own = uid.startswith(records.PREFIX.encode())
-        if is_own or now - before < SEEN_AGAIN or b"<takv" not in raw:
+        if is_own or now - before < SEEN_AGAIN_S or b"<takv" not in raw:
             return self.drop(Became.OWN if is_own else Became.OTHER)
-        if now - before >= AWAY:
+        if now - before >= AWAY_S:
             self._units, wait = UNITS.admit(self._units, now)
             if wait:
                 return self.drop(Became.LIMITED)
         _keep(self._seen, uid, now)
         self._note(Became.OTHER)
-        if now - before < AWAY:
+        if now - before < AWAY_S:
             return None
         try:
             event = cot.decode(raw)
@@ -156,7 +156,7 @@ class TakDoor:
 
     def admit_reply(self, uid: str, now: float) -> bool:
         """Return True if the hub may send that phone an explanation now."""
-        if now - self._replied.get(uid, 0.0) < REPLY_EVERY:
+        if now - self._replied.get(uid, 0.0) < REPLY_INTERVAL_S:
             return False
         _keep(self._replied, uid, now)
         return True

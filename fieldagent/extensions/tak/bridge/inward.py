@@ -118,7 +118,7 @@ def _take(
     row = records.note_came(db, member, author.uid, event_id, now, person=person.member)
     if row is None:
         return TakOutcome(Became.REPEATED)
-    posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER)
+    posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER_S)
     allowance = _allowance(db, inbox, person, now)
     paid = spending.enter_within(db, posting, allowance, now)
     records.note_entered(db, row, paid.entered.item, paid.credits)

@@ -34,14 +34,14 @@ from fieldagent.system.wording import reason_of
 
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two attempts, plus up to half as many at random. The last value repeats."""
-STEADY = 60.0
+STABLE_AFTER_S = 60.0
 """Seconds that a connection must last before the waits start again from the first."""
 CONNECT_MAX = 20.0
-SEND_MAX = 15.0
+SEND_TIMEOUT_S = 15.0
 """Seconds within which a server must accept sent data."""
-ANSWER_MAX = 20.0
+ANSWER_TIMEOUT_S = 20.0
 """Seconds within which it must answer a ping, and seconds between two pings."""
-NOT_ANSWERED = f"the server has not answered a ping within {ANSWER_MAX:g} s"
+NOT_ANSWERED = f"the server has not answered a ping within {ANSWER_TIMEOUT_S:g} s"
 SILENCE = 50.0
 RECEIVE_MAX = 65_536
 
@@ -186,11 +186,11 @@ class StreamSession:
             raise Lost(why or "the connection broke off") from error
 
     async def _ping(self) -> NoReturn:
-        await trio.sleep(ANSWER_MAX)
+        await trio.sleep(ANSWER_TIMEOUT_S)
         while True:
             answered = self._pongs
             await self._send(self._next_ping())
-            await trio.sleep(ANSWER_MAX)
+            await trio.sleep(ANSWER_TIMEOUT_S)
             if self._pongs == answered:
                 raise Lost(NOT_ANSWERED)
 
@@ -205,7 +205,7 @@ class StreamSession:
             ping = self._next_ping()
             number = self._pings
             await self._write(said + ping)
-        with trio.move_on_after(ANSWER_MAX):
+        with trio.move_on_after(ANSWER_TIMEOUT_S):
             while self._pongs < number and not self._lost:
                 await self._answered.wait()
             if self._lost:
@@ -222,10 +222,10 @@ class StreamSession:
         connection.
         """
         try:
-            with trio.move_on_after(SEND_MAX):
+            with trio.move_on_after(SEND_TIMEOUT_S):
                 await self._stream.send_all(data)
                 return
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise Lost("the connection broke off") from error
         await trio.aclose_forcefully(self._stream)
-        raise Lost(f"the server accepted nothing within {SEND_MAX:g} s")
+        raise Lost(f"the server accepted nothing within {SEND_TIMEOUT_S:g} s")

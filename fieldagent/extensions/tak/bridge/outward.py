@@ -19,7 +19,7 @@ from fieldagent.extensions.tak.bridge.records import FreshItem, KitUser, OpenAle
 from fieldagent.extensions.tak.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
 from fieldagent.extensions.tak.map_events import ShownBy, ToldPosition
-from fieldagent.hub.records.sos import FRESH
+from fieldagent.hub.records.sos import FRESH_S
 from fieldagent.package.package import Message, Waypoint
 
 WAYS = {
@@ -79,7 +79,7 @@ def event_of(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
     return None
 
 
-AWAITED = 10.0
+AWAITED_S = 10.0
 """Seconds after an SOS in which its own position may follow it. Until then its alert does not show
 the device's earlier place."""
 
@@ -87,6 +87,8 @@ the device's earlier place."""
 def alert_of(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:
     """Return the 911 alert of an incident, or its cancel, at the place of the SOS."""
     point, place = NOWHERE, alert.place
-    if place is not None and (place.at >= alert.raised - FRESH or now >= alert.raised + AWAITED):
+    if place is not None and (
+        place.at >= alert.raised - FRESH_S or now >= alert.raised + AWAITED_S
+    ):
         point = CotPoint(place.latitude, place.longitude)
     return tak.alert(unit, point, tak_map.at(now), cancels=alert.ends)

@@ -23,7 +23,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 NAME = "tak"
 PREFIX = tak_map.PREFIX
 """Common prefix of the uids of every hub's units, by which hubs recognise each other's."""
-OVER_AFTER = 86_400.0
+OVER_AFTER_S = 86_400.0
 """Seconds after which an event is not tried or updated any more."""
 AGAIN = (60.0, 300.0, 900.0, 3_600.0)
 """Seconds until a message that a phone has not confirmed is sent again. The last value repeats."""
@@ -225,7 +225,7 @@ def out_due(db: Db, members: Collection[int], now: float, limit: int) -> list[Ou
         f" ON tak_person.member = tak_event.person WHERE inward = 0 AND tak_event.member {among}"
         " AND tak_event.state IN ('waiting', 'sent') AND not_before <= ? AND at > ?"
         " ORDER BY tak_event.id LIMIT ?",
-        *(*values, now, now - OVER_AFTER, limit),
+        *(*values, now, now - OVER_AFTER_S, limit),
     )
     events = []
     for *row, body in rows:
@@ -279,9 +279,9 @@ def give_up(db: Db, now: float) -> None:
     notified.
     """
     over = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
-    db.execute(f"{over} = 'delivered'", now - OVER_AFTER)
+    db.execute(f"{over} = 'delivered'", now - OVER_AFTER_S)
     rows = db.execute(
-        f"{over} IN ('waiting', 'sent') RETURNING item, person, inward", now - OVER_AFTER
+        f"{over} IN ('waiting', 'sent') RETURNING item, person, inward", now - OVER_AFTER_S
     )
     for item, person, inward in rows:
         if inward or person is None or _has_kit(db, person):
@@ -321,7 +321,7 @@ def note_came(
     db.execute(
         "UPDATE tak_event SET state = 'sent' WHERE member = ? AND inward = 1 AND uid = ?"
         " AND message_id = ? AND item IS NOT NULL AND at > ?",
-        *(member, uid, message_id, now - OVER_AFTER),
+        *(member, uid, message_id, now - OVER_AFTER_S),
     )
     return None
 

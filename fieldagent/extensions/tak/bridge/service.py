@@ -24,7 +24,7 @@ from fieldagent.extensions.tak.bridge import outward, records
 from fieldagent.extensions.tak.bridge.door import Came, TakDoor
 from fieldagent.extensions.tak.bridge.intake import TakIntake
 from fieldagent.extensions.tak.bridge.inward import TakInbox, TakRules
-from fieldagent.extensions.tak.bridge.link import STEADY, wait_before
+from fieldagent.extensions.tak.bridge.link import STABLE_AFTER_S, wait_before
 from fieldagent.extensions.tak.bridge.records import KitUser, OpenAlert, OutEvent, OwedTick
 from fieldagent.extensions.tak.bridge.site import OpenSite, TakSession, TakSite
 from fieldagent.extensions.tak.bridge.users import UserLink
@@ -32,7 +32,7 @@ from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.extensions.tak.events import ChatReceipt, TakUnit
 from fieldagent.extensions.tak.map_events import ToldPosition
 from fieldagent.hub.api.event_stream import AT_ONCE as AT_ONE_LOOK
-from fieldagent.hub.api.event_stream import UNSETTLED, Follower
+from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.connecting import Lost
 from fieldagent.hub.bridge.contract import Became, BridgeHost
@@ -48,11 +48,11 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 
-REST = 1.0
+REST_S = 1.0
 """Seconds between two rounds, so that a busy hub is not slowed down."""
-TURN_MAX = 30.0
+TURN_MAX_S = 30.0
 """Seconds after which a round runs in any case."""
-LOOK_BACK = 300.0
+LOOK_BACK_S = 300.0
 """Seconds between two checks for events that have become too old."""
 AT_ONCE = 500
 """Rows per round."""
@@ -130,7 +130,7 @@ class _Bridge:
         """
         store = self._host.store
         start = await store.read(partial(tenure.place, name=records.NAME))
-        follower = Follower(start, UNSETTLED if store.shared else 0.0)
+        follower = Follower(start, UNSETTLED_S if store.shared else 0.0)
         storing.start_soon(waits.let_finish, self._intake.run)
         with self._put:
             await self._work_with(follower)
@@ -140,7 +140,7 @@ class _Bridge:
         async with trio.open_nursery() as nursery:
             while True:
                 written, done = store.heard(ANYTHING), self._done
-                soonest = TURN_MAX
+                soonest = TURN_MAX_S
                 with told_once():
                     more = await self._line_up(follower)
                     await self._give_up()
@@ -148,8 +148,8 @@ class _Bridge:
                     self._keep_links(work.users, nursery)
                     soonest = self._hand_out(work, nursery)
                     soonest = 0.0 if more else soonest
-                await trio.sleep(REST)
-                with waits.move_on_after(soonest - REST):
+                await trio.sleep(REST_S)
+                with waits.move_on_after(soonest - REST_S):
                     await waits.either(written, done)
 
     # Outgoing.
@@ -180,7 +180,7 @@ class _Bridge:
 
     async def _give_up(self) -> None:
         now = self._host.clock()
-        if now >= self._looked_back + LOOK_BACK:
+        if now >= self._looked_back + LOOK_BACK_S:
             self._looked_back = now
             await self._host.store.commit(lambda db: records.give_up(db, now))
 
@@ -215,7 +215,7 @@ class _Bridge:
     def _hand_out(self, work: Work, nursery: trio.Nursery) -> float:
         """Hand due events to the free connections. Return the seconds until more are due."""
         now = self._host.clock()
-        soonest = now + TURN_MAX
+        soonest = now + TURN_MAX_S
         told_of = {alert.sos for alert in work.alerts}
         for over in [each for each in self._alarms if each not in told_of]:
             del self._alarms[over]
@@ -265,7 +265,7 @@ class _Bridge:
         self, work: Work, user: KitUser, unit: TakUnit, now: float
     ) -> tuple[list[Saying], float]:
         said: list[Saying] = []
-        soonest = now + TURN_MAX
+        soonest = now + TURN_MAX_S
         for alert in work.alerts:
             if alert.member != user.member:
                 continue
@@ -313,7 +313,7 @@ class _Bridge:
                 finally:
                     link.session, link.told = None, None
                     self._note_links()
-                tries = 0 if trio.current_time() - began >= STEADY else tries
+                tries = 0 if trio.current_time() - began >= STABLE_AFTER_S else tries
                 await waits.sleep(wait_before(tries))
                 tries += 1
 

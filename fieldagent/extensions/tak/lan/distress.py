@@ -23,7 +23,7 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 
 log = logging.getLogger(__name__)
 
-SILENCE = 600.0
+SILENCE_S = 600.0
 """Seconds without the alert after which it counts as another one."""
 OPEN_MAX = 20
 """Phones with a separate open incident. Others share one."""
@@ -53,7 +53,7 @@ class LanDistress:
         now = self._journal.clock.now()
         before = self._heard.get(alert.sender.uid)
         self._remember(alert.sender.uid, now)
-        if open_incident is not None or (before is not None and now - before < SILENCE):
+        if open_incident is not None or (before is not None and now - before < SILENCE_S):
             return "repeated"
         await self._journal.persist(handhelds.note(handle, name=alert.sender.callsign))
         point, place = alert.point, ""

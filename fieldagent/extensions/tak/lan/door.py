@@ -47,7 +47,7 @@ BURST = 10
 TEXT_MAX, CALLSIGN_MAX = 1_000, 40
 PHONES_MAX = 200
 """Most phones for which the time of the last reply is remembered."""
-REPLY_EVERY = 600.0
+REPLY_INTERVAL_S = 600.0
 """Seconds between two explanations to one phone, so that two machines that answer each
 other stop."""
 _OURS = b' uid="' + PREFIX.encode()
@@ -173,7 +173,7 @@ class LanDoor:
 
     def admit_reply(self, uid: str, now: float) -> bool:
         """Return True if the kit may now send that phone an explanation."""
-        if now < self._replied.get(uid, -REPLY_EVERY) + REPLY_EVERY:
+        if now < self._replied.get(uid, -REPLY_INTERVAL_S) + REPLY_INTERVAL_S:
             return False
         self._replied[uid] = now
         self._replied.move_to_end(uid)

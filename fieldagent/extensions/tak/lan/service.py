@@ -50,7 +50,7 @@ WAITS = (1.0, 5.0, 30.0, 60.0)
 TURN_MIN, QUIET_MAX = 1.0, 9.0
 """Shortest seconds between two looks, and additional seconds if nothing is new. Together they are
 the time between two alerts of one SOS."""
-AGAIN = 30.0
+RETRY_AFTER_S = 30.0
 """Seconds between two positions of one unit, because phones that come later have no other
 source."""
 CANCELS = 3
@@ -60,7 +60,7 @@ DATAGRAM_MAX = 65_507
 """Most bytes of a UDP datagram over IPv4."""
 CONNECTIONS = 16
 """Most phones that may be connected at once."""
-EVENT_WITHIN = 10.0
+EVENT_WITHIN_S = 10.0
 """Seconds in which a phone must send its events."""
 
 
@@ -197,7 +197,7 @@ class TakLan(PartService):
         for user in users:
             previous = self._told.get(user.unit.uid)
             moved = previous is not None and previous.user != user
-            if previous is None or moved or now >= previous.at + AGAIN or now < previous.at:
+            if previous is None or moved or now >= previous.at + RETRY_AFTER_S or now < previous.at:
                 events += outward.position(user, self._address, previous, now)
                 old = tak_map.is_old(user, now)
                 self._told[user.unit.uid] = ToldPosition(user, now, old)
@@ -228,7 +228,7 @@ class TakLan(PartService):
             await self._take(data, speaking)
 
     async def _serve(self, listener: trio.SocketListener, speaking: trio.socket.SocketType) -> None:
-        unproved = Unproved(CONNECTIONS, EVENT_WITHIN)
+        unproved = Unproved(CONNECTIONS, EVENT_WITHIN_S)
 
         async def take(stream: trio.SocketStream) -> None:
             raw = b""

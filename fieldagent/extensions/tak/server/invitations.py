@@ -17,7 +17,7 @@ from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-LASTS = 900.0
+LIFETIME_S = 900.0
 """Seconds."""
 OF_A_USER = 5
 """Largest number of valid invitations of a user. One more ends the oldest."""
@@ -42,7 +42,7 @@ def invite(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
         db.execute("DELETE FROM tak_invitation WHERE token = ?", each)
     db.execute(
         "INSERT INTO tak_invitation (token, workspace, member, expires) VALUES (?, ?, ?, ?)",
-        *(secret.lookup(token), workspace, holder.member, now + LASTS),
+        *(secret.lookup(token), workspace, holder.member, now + LIFETIME_S),
     )
     note(db, workspace, ADMINISTRATION, "tak invite", str(holder.member), now)
     return token

@@ -35,7 +35,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 
-SEND_MAX = 15.0
+SEND_TIMEOUT_S = 15.0
 """Seconds within which a phone must accept sent data."""
 RECEIVE_MAX = 65_536
 
@@ -73,7 +73,7 @@ async def serve(
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
         why = "the connection broke off"
     except* TooSlow:
-        why = f"it accepted nothing within {SEND_MAX:g} s"
+        why = f"it accepted nothing within {SEND_TIMEOUT_S:g} s"
     finally:
         host.exchange.leave(phone.guest)
     return why
@@ -110,7 +110,7 @@ class _Phone:
         while True:
             data = await self._outbox.take()
             said = self._host.exchange.said
-            with trio.move_on_after(SEND_MAX) as patience:
+            with trio.move_on_after(SEND_TIMEOUT_S) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
                 # A partial event would corrupt the next one.

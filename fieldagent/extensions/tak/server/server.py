@@ -60,14 +60,14 @@ STRANGERS_MAX = 50
 """Largest number of connections in a TLS handshake. One more ends the oldest of the source with the
 most, so unknown callers cannot keep others out."""
 HANDSHAKE_MAX = 20.0
-LOOK_MAX = 5.0
+CHECK_INTERVAL_S = 5.0
 """Seconds between two checks of the certificates without an announced write."""
 REST = 1.0
 """Shortest time in seconds between two checks."""
-AGAIN = 10.0
+RETRY_AFTER_S = 10.0
 """Seconds until a port in use is tried again."""
 ENROLL = Limits(connections=100, per_source=20)
-ANEW = 30 * 86_400.0
+RENEW_AFTER_S = 30 * 86_400.0
 """Seconds after which the server gets a new certificate, so that it never expires in a running
 process."""
 TITLE = "the TAK server for phones"
@@ -142,7 +142,7 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
 
 async def _keep_proving(prove: Callable[[float], None], clock: Callable[[], float]) -> NoReturn:
     while True:
-        await trio.sleep(ANEW)
+        await trio.sleep(RENEW_AFTER_S)
         await trio.to_thread.run_sync(prove, clock())
 
 
@@ -158,7 +158,7 @@ async def _begun(settings: str, begin: Callable[[], T]) -> T:
             if (reason := reason_of(failed)) != trouble:
                 log.error("%s: %s", settings, reason)
             trouble = reason
-            await trio.sleep(AGAIN)
+            await trio.sleep(RETRY_AFTER_S)
 
 
 async def _opened(setting: str, listen: tuple[str, int]) -> list[socket.socket]:
@@ -191,7 +191,7 @@ class _Phones:
 
     async def _current_context(self) -> ssl.SSLContext:
         now = self._host.clock()
-        if self._context is None or abs(now - self._made) > ANEW:
+        if self._context is None or abs(now - self._made) > RENEW_AFTER_S:
             assert self._authority is not None, "it is made before anybody comes"
             made = partial(authority.context, self._authority, self._server.name, now)
             self._context = await trio.to_thread.run_sync(made)
@@ -210,7 +210,7 @@ class _Phones:
                     if (scope := self._scopes.get(serial)) is not None:
                         scope.cancel()
             await trio.sleep(REST)
-            with waits.move_on_after(LOOK_MAX):
+            with waits.move_on_after(CHECK_INTERVAL_S):
                 await written.wait()
 
     async def enter(self, plain: trio.SocketStream) -> None:

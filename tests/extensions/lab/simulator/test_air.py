@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from fieldagent.extensions.lab.simulator.air import (
-    TURNAROUND,
+    TURNAROUND_S,
     BadTopology,
     Impairments,
     SharedAir,
@@ -35,7 +35,7 @@ def test_everybody_but_the_sender_hears_it_when_it_has_ended() -> None:
     assert shared.next_change() == float("inf")
 
 
-@pytest.mark.parametrize("apart", [0.0, TURNAROUND / 2, 0.05])
+@pytest.mark.parametrize("apart", [0.0, TURNAROUND_S / 2, 0.05])
 def test_where_two_transmit_at_once_nobody_hears_either(apart: float) -> None:
     shared = air()
     shared.transmit(0, 1, b"one" * 20)
@@ -48,8 +48,8 @@ def test_where_two_transmit_at_once_nobody_hears_either(apart: float) -> None:
 def test_a_radio_notices_another_after_a_moment() -> None:
     shared = air()
     ends = shared.transmit(0, 1, b"x")
-    assert shared.busy_until(TURNAROUND / 2, 2) == TURNAROUND / 2
-    assert shared.busy_until(TURNAROUND, 2) == ends
+    assert shared.busy_until(TURNAROUND_S / 2, 2) == TURNAROUND_S / 2
+    assert shared.busy_until(TURNAROUND_S, 2) == ends
     assert shared.busy_until(ends, 2) == ends
 
 
