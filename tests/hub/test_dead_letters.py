@@ -253,7 +253,7 @@ def test_a_key_on_one_side_alone_is_told_and_mended(tmp_path: Path, database: st
         assert mended == {"id": 1, "tagged": True, "deadLettersTaken": 1}
         assert device(database)["keyTrouble"] == ""
         operators.directip(said("the kit lost its key", 3))
-        assert "bear no tag" in device(database)["keyTrouble"]
+        assert "have no tag" in device(database)["keyTrouble"]
         assert administer(database, "device", "key", "kit", "--remove")["deadLettersTaken"] == 1
         assert listed(database) == []
         operators.directip(said("without", 4))

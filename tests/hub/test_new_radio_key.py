@@ -121,7 +121,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
             until(lambda: radio(ada)["droppedKeyPackets"] and radio(ben)["droppedKeyPackets"])
             station = team.devices["Eve"]["id"]
             notices = " ".join(ada.call("GET", "/api/status").body["notices"])
-            assert f"of station {station}" in notices and "a stolen kit's" in notices
+            assert f"of station {station}" in notices and "by a stolen kit" in notices
             for kit in (ada, ben):
                 assert "give me your position" not in contents(kit)
             assert "Ada with the new key" not in contents(eve)

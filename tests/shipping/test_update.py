@@ -84,7 +84,7 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
     ]  # fmt: skip
     again = ready.update(new)
     assert again.returncode == 65
-    assert "9.0.0 is what runs" in again.stderr
+    assert "9.0.0 is already running" in again.stderr
 
 
 def test_an_sos_that_memory_alone_has_is_not_left_behind(
@@ -259,7 +259,7 @@ SIGNED = "fieldagent {kind} {version}, signed 2026-01-02, expires {until}"
         (SIGNED.format(kind="settings", version="9.2.0", until="9999-12-31"), "no program"),
         (SIGNED.format(kind="program", version="9.9.9", until="9999-12-31"), "signed as 9.9.9"),
         (SIGNED.format(kind="program", version="9.2.0", until="2026-01-03"), "it expired on 2026"),
-        (SIGNED.format(kind="program", version="9.2.0", until="2026-13-01"), "names no day"),
+        (SIGNED.format(kind="program", version="9.2.0", until="2026-13-01"), "has no date"),
     ],
     ids=["plain", "kind", "version", "expired", "no day"],
 )

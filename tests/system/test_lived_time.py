@@ -98,7 +98,7 @@ def test_only_a_large_move_of_the_clock_is_a_warning(
     clock = LivedTime(None, machine.look)
     machine.passes(10.0, by=jump)
     clock.date(clock.now())
-    assert [each.levelno for each in caplog.records if "dates move by" in each.message] == [level]
+    assert [each.levelno for each in caplog.records if "dates change by" in each.message] == [level]
 
 
 def test_a_clock_that_is_steered_changes_no_date() -> None:

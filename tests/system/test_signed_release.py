@@ -33,7 +33,7 @@ def test_it_says_what_was_signed_and_until_when() -> None:
         (TEXT + " ", (2026, 12, 1), NOTHING),
         (TEXT.replace("0.2.0", "0.2.0\x1b[2J"), (2026, 12, 1), NOTHING),
         (TEXT.replace("2027", "२०२७"), (2026, 12, 1), NOTHING),
-        (TEXT.replace("02-21", "02-30"), (2026, 12, 1), "names no day"),
+        (TEXT.replace("02-21", "02-30"), (2026, 12, 1), "has no date"),
         ("", (2026, 12, 1), NOTHING),
     ],
 )

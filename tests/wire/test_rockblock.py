@@ -98,7 +98,7 @@ def test_a_token_for_this_very_form_is_taken() -> None:
         (token(claims()).rpartition(".")[0] + "." + part(b"\xff" * 256), "another length"),
         (token(claims()).rpartition(".")[0] + "." + part(b"x"), "another length"),
         (token([1]), "holds no claims"),
-        (token(claims(iss="Rock 8")), "not theirs"),
+        (token(claims(iss="Rock 8")), "not from RockBLOCK"),
         (token(claims(imei="300234010753371")), "another imei"),
         (token(claims(momsn="8")), "another momsn"),
         (token(claims(data="00")), "another data"),
@@ -129,7 +129,7 @@ def test_reads_what_they_have_signed() -> None:
     assert read_mobile_originated(claims(data=""), now=NOW) == RockBlockMo(FORM["imei"], b"")
 
 
-OTHER_TIME = "of another time"
+OTHER_TIME = "has another time"
 
 
 @pytest.mark.parametrize(

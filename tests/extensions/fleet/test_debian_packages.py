@@ -41,7 +41,7 @@ def test_what_is_installed(tools: Path, state: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (OURS.format("half-configured"), "not installed whole"),
+        (OURS.format("half-configured"), "not installed completely"),
         ("fieldagent-common 2 installed\\nfieldagent 1 installed\\n", "in one version"),
         ("", "apt --fix-broken install"),
         (OURS.format("installed") + "fieldagent-hub 2 installed\\n", "apt install. updates both"),

@@ -177,7 +177,7 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     assert refused(command(other, message("x", targetUserId="99")), "has the number 99")
     assert refused(command(other, "x", of=f"{BASE}/kit/9"), "no kit here has the number 9")
     assert refused(command(other, message("x", sourceUserId="1"), of=KIT), "1 fault")
-    assert refused(command(other, message("x", priority=100), of=KIT), "raised at a kit")
+    assert refused(command(other, message("x", priority=100), of=KIT), "raise it at a kit")
     assert refused(command(other, "{"), "not JSON")
 
     # An SOS rings until it is answered. An answer over MQTT reaches its kit.
@@ -190,7 +190,7 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     alps.begin(**settings)
     other.await_one(f"{KIT}/incident", lambda body: body["event"] is None)
     number = {"acknowledge": raised["id"], "text": "coming"}
-    assert refused(command(other, number, "stranger"), "answers no incident")
+    assert refused(command(other, number, "stranger"), "cannot answer an incident")
     assert command(other, number)["state"] == "seen"
     assert command(other, {"acknowledge": raised["id"]})["state"] == "seen"
     assert refused(command(other, {"acknowledge": 99}), "no incident here")

@@ -330,7 +330,7 @@ def test_an_sos_by_mqtt_needs_a_setting_and_a_listed_sender(camp: Camp) -> None:
     camp.kit.stop()
     camp.begin(mqtt_sos="on", mqtt_senders="house")
     camp.await_ready()
-    assert refused(camp.send(message("help", priority=100), "stranger"), "raises no SOS")
+    assert refused(camp.send(message("help", priority=100), "stranger"), "cannot raise an SOS")
     assert not camp.kit.call("GET", "/api/sos").body["active"]
     # The budget does not delay it.
     assert camp.send(message("help", priority=100))["accepted"]
@@ -450,7 +450,7 @@ def test_a_refused_password_is_told_and_tls_needs_the_brokers_authority(tmp_path
             assert said_by(tmp_path, "correct mqtt-user and mqtt-password")()
         with agent(tmp_path, trusted) as kit:
             until(lambda: kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready")
-            assert said_by(tmp_path, f"the broker at mqtts://localhost:{port} takes this kit")()
+            assert said_by(tmp_path, f"the broker at mqtts://localhost:{port} accepts this kit")()
             # The check has not ended the agent's session.
             assert kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready"
             assert not any("MQTT: the" in each and "WARN" in each for each in kit.output())

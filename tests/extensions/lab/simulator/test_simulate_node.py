@@ -258,7 +258,7 @@ def test_who_raises_an_sos_sees_where_radio_hops_ends_it(tmp_path: Path) -> None
         until(lambda: len(near.call("GET", "/api/neighbours").body["neighbours"]) == 2)
         ada.call("POST", "/api/sos", {"text": "leg broken"})
         # By its number, if its name was lost on the air until then.
-        assert "station 4 has not confirmed it there" in ada.expect("goes no further: ")
+        assert "station 4 has not confirmed it there" in ada.expect("is not relayed: ")
         said = "Kit 3 has it and may not pass it on (radio-hops)"
         incident = ada.call("GET", "/api/sos").body["incident"]
         (step,) = [each for each in incident["steps"] if each["state"] == "not passed on"]
