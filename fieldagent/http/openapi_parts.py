@@ -138,7 +138,7 @@ LOCATION = named_record(
         "courseOverGround?": or_null(
             number("Degrees clockwise from true north", minimum=0, maximum=360)
         ),
-        "source?": words(*PositionSource, None, about="Channel over which an SOS arrived"),
+        "source?": words(*PositionSource, None, about="Source of the position of an SOS"),
     },
     "A position report",
 )

@@ -70,7 +70,7 @@ UNREAD = schema(
     "Unread",
     listed(
         open_record(FAULT),
-        "Of an SOS: what could not be read, and was left out; absent if nothing was",
+        "Parts of an SOS that could not be read and were left out; absent if there are none",
     ),
 )
 ANSWER_FIELDS: Fields = {
@@ -87,26 +87,26 @@ FORECAST = named_record(
     "Forecast",
     {
         "of": integer(
-            "Packages of this channel whose past it is taken from: of this time of day where "
-            "there are ten, else the newest",
+            "Earlier Packages of this channel for the estimate: of this time of day if there are "
+            "ten, otherwise the newest",
             minimum=5,
             maximum=50,
         ),
         "half": or_null(
             number(
-                "Seconds from when it may begin there until half of such are delivered; null "
-                "where fewer were",
+                "Seconds from the possible start of transmission until half of them were "
+                "delivered; null if fewer were",
                 minimum=0,
             )
         ),
-        "most": or_null(number("The same of nine of ten", minimum=0)),
+        "most": or_null(number("Seconds until nine of ten were", minimum=0)),
         "share": number(
-            "How many are delivered at last; what was withdrawn, replaced or waits counts as "
-            "under way until then",
+            "Share that was delivered in the end; withdrawn, replaced or waiting Packages count "
+            "as on their way until then",
             minimum=0,
             maximum=1,
         ),
-        "last": number("Seconds after which that is so", minimum=0),
+        "last": number("Seconds after which that share was reached", minimum=0),
     },
 )
 EXPECTED = or_null(FORECAST, "Null if too few Packages were sent on this channel")

@@ -109,7 +109,7 @@ CALLS = (
         {
             202: answer("The report is on its way to that kit", SOS_STATUS),
             404: "This kit has received no such SOS",
-            422: FAULTS,
+            422: "`by` is missing or wrong, or the body has an unknown member",
             503: BUSY,
             507: DISK_FULL,
         },

@@ -130,8 +130,8 @@ FORGIVEN_SOS = schema(
     "ForgivenSos",
     open_record(
         {"priority": integer(minimum=SOS_PRIORITY, maximum=INT32_RANGE[-1])},
-        "An SOS: what cannot be read of it is left out, and the answer's `unread` names it. An "
-        "SOS is never refused for that",
+        "An SOS. Parts that cannot be read are left out, and `unread` of the answer names them. "
+        "An SOS is never refused for that",
     ),
 )
 RECEIPT = named_record(
@@ -166,6 +166,10 @@ _NAMED = {
     "type": ["string", "integer", "null"],
     "description": "Addressee, as its sender named it; a number if that is known",
 }
+_WRITER = {
+    **_NAMED,
+    "description": "Person who wrote it, as named there; a number if that is known",
+}
 _PROGRESS = {
     "status": or_null(STATUS_WORD),
     "reason?": text(
@@ -194,7 +198,7 @@ _LISTED = {
     "position": _POSITION,
     "channels": _ON_CHANNELS,
     "to": _NAMED,
-    "from": _NAMED,
+    "from": _WRITER,
     "receipt": words("read", None),
     "incident": _UPDATE,
 }
@@ -210,7 +214,7 @@ _SENT = record(
         "money?": or_null(MONEY),
         "receipts": listed(RECEIPT, "Users whose agents have stored it"),
         "reached": listed(_STEP, "Last known stage after storage on a kit's disk"),
-        "toName": or_null(text("What they are called")),
+        "toName": or_null(text("Name of the addressee")),
     }
 )
 SENT = named_record("Sent", {"packages": listed(_SENT, maxItems=PAGE_MAX), "next": _NEXT})
@@ -252,7 +256,7 @@ STANDING = named_record(
         "reason?": NO_CHANNEL,
         "reached": listed(_STEP, "Known stages of delivery, from the first to the last"),
         "to?": _NAMED,
-        "from?": _NAMED,
+        "from?": _WRITER,
         "receipt?": words("read", None),
         "toName?": or_null(text()),
         "fromName?": or_null(text()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fieldagent.agent.api.places import NEWEST, NEWEST_MAX
 from fieldagent.agent.api.track import DAY
-from fieldagent.agent.description.common import CHANNELS, ON_DISK, WRONG_QUERY, limit
+from fieldagent.agent.description.common import CHANNELS, WRONG_QUERY, limit
 from fieldagent.agent.handbook import NAMES as HANDBOOK
 from fieldagent.agent.page import NAMES
 from fieldagent.http.openapi import (
@@ -192,7 +192,11 @@ CALLS = (
         "POST /api/track/interval",
         "chooseTrackInterval: Set the interval of the tracker; the tracker uses it within a "
         "minute and after a restart",
-        {200: answer(ON_DISK, record(CHOSEN)), 422: "`interval` is missing or wrong", **_DISK},
+        {
+            200: answer("The interval is on disk", record(CHOSEN)),
+            422: "`interval` is missing or wrong",
+            **_DISK,
+        },
         body=record(
             {
                 "interval": integer(
@@ -206,7 +210,7 @@ CALLS = (
     call(
         "DELETE /api/track/interval",
         "leaveTrackInterval: Reset the interval to the tracker's own options",
-        {200: answer(ON_DISK, record(CHOSEN)), **WRONG_QUERY, **_DISK},
+        {200: answer("The interval is on disk", record(CHOSEN)), **WRONG_QUERY, **_DISK},
     ),
     call(
         "POST /api/track/tracker",

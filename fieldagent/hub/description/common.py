@@ -125,7 +125,7 @@ def limit(default: int, most: int) -> dict[str, Any]:
     return query(
         "limit",
         integer(minimum=1, maximum=most, default=default),
-        "Most SOS on a page; a page may have fewer and still have a `next`",
+        "Most entries on a page; a page may have fewer and still have a `next`",
     )
 
 
@@ -198,7 +198,7 @@ ITEM_FIELDS = {
     "targetUserId": or_null(text()),
     "accepted": UNIX_TIME,
     "sos": boolean(),
-    "alarm": boolean("Kind of the hub's own alarm, such as a fence or a check-in; not an SOS"),
+    "alarm": boolean("True for the hub's own alarm, such as a fence or a check-in; not an SOS"),
     "unauthenticated": boolean("True for an SOS whose sender is not authenticated"),
     "revokedSince": or_null(
         number("For an SOS: time since which its kit, or the kit that relayed it, is revoked")

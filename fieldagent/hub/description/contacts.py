@@ -154,14 +154,14 @@ CALLS = (
     call(
         "DELETE /api/contacts/{id}",
         "contactRemove: Remove a contact and everything that waits for it",
-        {204: "The device is deleted"},
+        {204: "The contact is removed"},
         ADMINISTRATOR,
     ),
     call(
         "PATCH /api/contacts/{id}",
         "contactChange: Set a contact's quiet hours, in which the hub's own alarms wait; an SOS "
         "or an overdue kit never waits",
-        {204: "The hours are set", 409: "The workspace has the most contacts allowed"},
+        {204: "The hours are set", 409: "The hours or the time zone cannot be used"},
         ADMINISTRATOR,
         body=record(
             {
@@ -175,7 +175,10 @@ CALLS = (
     call(
         "POST /api/contacts/{id}/test",
         "contactTest: Send a test to a contact",
-        {204: "The test was handed over", 422: "The webhook refused the message, for this reason"},
+        {
+            204: "The test was handed over",
+            422: "The service of the contact refused the test, for this reason",
+        },
         ADMINISTRATOR,
     ),
     call(
@@ -200,7 +203,7 @@ CALLS = (
         "PATCH /api/quiet",
         "quietChange: Set the quiet hours, in which the hub's own alarms wait; an SOS or an "
         "overdue kit never waits",
-        {200: _HOURS_SET, 409: "The workspace has the most contacts allowed"},
+        {200: _HOURS_SET, 409: "The hours or the time zone cannot be used"},
         ADMINISTRATOR,
         body=record(
             {"quiet": _quiet("Local hours with a time zone; none or empty: no quiet hours")}

@@ -243,7 +243,7 @@ CALLS = (
         "PATCH /api/devices/{id}",
         "deviceChange: Change a device",
         {
-            200: answer("The SOS as it is now", CHANGED_DEVICE),
+            200: answer("The device after the change", CHANGED_DEVICE),
             409: "Another device has this name or IMEI, or its user is disabled",
         },
         ADMINISTRATOR,

@@ -22,7 +22,7 @@ from fieldagent.http.openapi import (
     text,
     words,
 )
-from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED, OF_HTTP, UNIX_TIME
+from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED, UNIX_TIME
 from fieldagent.hub.api.sos_api import KINDS, LISTED, LISTED_MAX, TEXT_MAX
 from fieldagent.hub.api.sos_desk import TEXT_MAX as NOTE_MAX
 from fieldagent.hub.description.common import (
@@ -115,7 +115,7 @@ _NOW = answer("The SOS as it is now", SOS_TIMELINE, headers=_HEADERS)
 _OVER = "The SOS is closed, or another person has acknowledged it: `sos` shows its state"
 _FILTERS = (
     query("kind", text(enum=list(KINDS)), "Only SOS, or only alarms of the hub"),
-    query("state", text(enum=_STATES), "The watch"),
+    query("state", text(enum=_STATES), "Only those in this state"),
     query(
         "text",
         line(TEXT_MAX, least=0),
@@ -157,7 +157,10 @@ WATCH = named_record(
         ),
     },
 )
-_CHANGED = {200: answer("The watch after the change", WATCH), 409: OF_HTTP}
+_CHANGED = {
+    200: answer("The watch after the change", WATCH),
+    409: "Nothing was changed: `detail` has the reason",
+}
 
 CALLS = (
     call(

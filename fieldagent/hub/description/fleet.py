@@ -244,7 +244,10 @@ CALLS = (
                     }
                 ),
             ),
-            409: "Another device has this name or IMEI, or the user does not exist",
+            409: (
+                "Nothing was sent: the command has a cost that was not accepted, or cannot reach "
+                "the kit"
+            ),
         },
         ADMINISTRATOR,
         parameters=[IDEMPOTENCY_KEY],

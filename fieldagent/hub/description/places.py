@@ -27,7 +27,6 @@ from fieldagent.http.openapi_parts import (
     NAMED,
     SAFE_MAX,
     TIMESTAMP,
-    WRONG_HOST,
     coordinates,
 )
 from fieldagent.hub.api.places_api import KITS_MAX
@@ -36,6 +35,7 @@ from fieldagent.hub.description.common import (
     DISK_FULL,
     DISPATCHER,
     LABEL,
+    MAY_NOT_READ,
     NEXT_LINK,
     NOT_NOW,
     NOT_THERE,
@@ -146,19 +146,19 @@ CALLS = (
         ],
     ),
     *map_description.calls(
-        "Return the console's map (map-file or map-tiles)", PUSHER, {403: WRONG_HOST}
+        "Return the console's map (map-file or map-tiles)", PUSHER, {403: MAY_NOT_READ}
     ),
     call(
         "GET /api/fences",
         "fences: List fences of the workspace",
-        answer("All groups", record({"fences": listed(FENCE)})),
+        answer("All fences", record({"fences": listed(FENCE)})),
         READER,
     ),
     call(
         "POST /api/fences",
         "fenceAdd: Add a fence; for dispatchers and administrators",
         {
-            201: answer("The group is added", FENCE),
+            201: answer("The fence is added", FENCE),
             409: "The polygon has a fault, a kit or group does not exist, or the name is used",
         },
         DISPATCHER,
@@ -170,7 +170,7 @@ CALLS = (
     call(
         "DELETE /api/fences/{id}",
         "fenceRemove: Remove a fence; its alarms stay",
-        {204: "The device is deleted", 404: NOT_THERE, 503: NOT_NOW, 507: DISK_FULL},
+        {204: "The fence is removed", 404: NOT_THERE, 503: NOT_NOW, 507: DISK_FULL},
         DISPATCHER,
     ),
     call(
@@ -184,7 +184,7 @@ CALLS = (
         "routeAdd: Add a route: a kit must be at a place by a time; for dispatchers and "
         "administrators",
         {
-            201: answer("The group is added", ROUTE),
+            201: answer("The route is added", ROUTE),
             409: "The time has passed, or the kit does not exist",
         },
         DISPATCHER,
@@ -203,7 +203,7 @@ CALLS = (
         "POST /api/routes/{id}/end",
         "routeEnd: End a route",
         {
-            200: answer("The SOS as it is now", ROUTE),
+            200: answer("The route after its end", ROUTE),
             404: NOT_THERE,
             409: "The route has ended, or the reason is missing",
         },

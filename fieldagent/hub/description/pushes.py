@@ -235,6 +235,7 @@ SEEN = (
     "Users see items for everyone, for them, and from them; an Integration and a dispatcher see "
     "all items of the workspace"
 )
+_NO_ITEM = "No item that the caller may see has this id, or it was deleted"
 
 CALLS = (
     call(
@@ -312,20 +313,20 @@ CALLS = (
     call(
         "GET /api/items/{id}",
         "item: Return an item with its deliveries",
-        {
-            200: answer(SEEN, ITEM_DELIVERIES),
-            404: "No item that the caller may see has this id, or it was deleted",
-        },
+        {200: answer(SEEN, ITEM_DELIVERIES), 404: _NO_ITEM},
         READER,
         parameters=[_ITEM_ID],
     ),
     call(
         "POST /api/items/{id}/read",
         "itemRead: Send a read receipt for an item",
-        answer(
-            "The sender is notified, in the caller's name",
-            record({"id": text(), "reached": REACHED}),
-        ),
+        {
+            200: answer(
+                "The sender is notified, in the caller's name",
+                record({"id": text(), "reached": REACHED}),
+            ),
+            404: _NO_ITEM,
+        },
         DISPATCHER,
         parameters=[_ITEM_ID],
     ),
@@ -339,7 +340,7 @@ CALLS = (
         READER,
         parameters=[
             query("device", ROW, "Number of the device", required=True),
-            query("state", text(enum=list(DELIVERY_STATES)), "The watch"),
+            query("state", text(enum=list(DELIVERY_STATES)), "Only deliveries in this state"),
             *PAGE,
         ],
     ),

@@ -129,7 +129,7 @@ CALLS = (
         "PATCH /api/users/{id}",
         "userChange: Change a user",
         {
-            200: answer("The SOS as it is now", CHANGED_USER),
+            200: answer("The user after the change", CHANGED_USER),
             409: (
                 "The user is the caller, or is in another workspace too, or the role is for a User"
             ),
@@ -191,7 +191,7 @@ CALLS = (
     call(
         "PATCH /api/groups/{id}",
         "groupChange: Change a group",
-        {200: answer("The SOS as it is now", GROUP), 409: "A user is in another workspace"},
+        {200: answer("The group after the change", GROUP), 409: "A user is in another workspace"},
         ADMINISTRATOR,
         body=record(
             {
@@ -204,7 +204,7 @@ CALLS = (
     call(
         "DELETE /api/groups/{id}",
         "groupDelete: Remove a group; items sent to it stay",
-        {204: "The device is deleted", 409: "A fence uses the group"},
+        {204: "The group is removed", 409: "A fence uses the group"},
         ADMINISTRATOR,
     ),
     call(
@@ -231,7 +231,7 @@ CALLS = (
         "PATCH /api/keys/{id}",
         "keyRate: Change the rate limit of a key",
         {
-            200: answer("The SOS as it is now", record({"id": ROW, **_LIMITS})),
+            200: answer("The rate limit after the change", record({"id": ROW, **_LIMITS})),
             409: "The key is revoked",
         },
         ADMINISTRATOR,
@@ -262,7 +262,7 @@ CALLS = (
     call(
         "DELETE /api/tokens/{id}",
         "tokenRevoke: Revoke a token",
-        {204: "The key is no longer valid", 409: "The call uses this key"},
+        {204: "The token is no longer valid", 409: "The call uses this token"},
         ADMINISTRATOR,
     ),
     call(

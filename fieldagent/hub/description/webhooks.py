@@ -122,7 +122,7 @@ CALLS = (
     call(
         "DELETE /api/webhooks/{id}",
         "webhookRemove: Remove a webhook and everything that waits for it",
-        {204: "The device is deleted"},
+        {204: "The webhook is removed"},
         ADMINISTRATOR,
     ),
     call(
@@ -139,8 +139,7 @@ CALLS = (
                 "With the new secret, shown only once. The old one also signs until the next "
                 "change",
                 _CREATED,
-            ),
-            409: "A header is not allowed",
+            )
         },
         ADMINISTRATOR,
         parameters=[IDEMPOTENCY_KEY],
@@ -188,7 +187,7 @@ CALLS = (
         "webhookReplay: Post dead letters of webhooks again",
         {
             200: answer("Number of posts", record({"replayed": integer(minimum=1, maximum=2**53)})),
-            409: "There is no map",
+            409: "There is no such dead letter",
         },
         ADMINISTRATOR,
         body=optional(record({"requestId?": or_null(LABEL)})),
@@ -214,7 +213,7 @@ CALLS = (
     call(
         "DELETE /api/dead-letters/{id}",
         "deadLetterDiscard: Delete a dead letter for good",
-        {204: "The device is deleted"},
+        {204: "The dead letter is deleted"},
         ADMINISTRATOR,
     ),
     call(
