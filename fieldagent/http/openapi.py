@@ -144,6 +144,9 @@ def words(*values: Any, about: str = "") -> dict[str, Any]:
 
 
 def always(value: Any, about: str = "") -> dict[str, Any]:
+    if isinstance(value, bool):
+        # openapi-python-client writes invalid code for a constant boolean that may be absent.
+        return {**boolean(about), "enum": [value]}
     return {**_described(about), "const": value}
 
 

@@ -16,7 +16,7 @@ from fieldagent.http.openapi import (
     segment,
     text,
 )
-from fieldagent.http.openapi_parts import MALFORMED, OF_HTTP
+from fieldagent.http.openapi_parts import MALFORMED, NO_LENGTH, OF_HTTP
 from fieldagent.hub.description.common import SENDER
 
 _LINK = Access(security=[{"bearer": []}])
@@ -109,8 +109,15 @@ CALLS = (
     call(
         "POST /operator/rockblock",
         "mobileOriginated: RockBLOCK's webhook: an MO message. Exists if rockblock-username is set",
-        {200: "The report is on disk", 401: "The JWT does not prove that RockBLOCK sent it"},
+        {
+            200: "The report is on disk",
+            401: "The JWT does not prove that RockBLOCK sent it",
+            411: NO_LENGTH,
+        },
         SENDER,
-        body=Body({"application/x-www-form-urlencoded": ROCK_BLOCK, JSON: ROCK_BLOCK}),
+        # openapi-python-client writes invalid code for two kinds of a required body.
+        body=Body(
+            {"application/x-www-form-urlencoded": ROCK_BLOCK, JSON: ROCK_BLOCK}, required=False
+        ),
     ),
 )
