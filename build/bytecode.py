@@ -27,21 +27,17 @@ DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
 OFTEN = (
     *(
         f"fieldagent/cli/{name}.py"
-        for name in ("__init__", "argument_types", "arguments", "subcommand")
-    ),
-    *(f"fieldagent/extensions/lab/{name}.py" for name in ("__init__", "arguments")),
-    *(f"fieldagent/extensions/fleet/{name}.py" for name in ("__init__", "arguments")),
-    "fieldagent/extensions/rescue/__init__.py",
-    *(f"fieldagent/extensions/tak/server/{name}.py" for name in ("__init__", "kind")),
-    *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
-    *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
-    *(
-        f"fieldagent/cli/hub/{name}.py"
         for name in (
-            *("__init__", "action", "arguments", "caller_arguments"),
-            *("card_arguments", "desk_arguments", "places_arguments", "radio_key_arguments"),
+            *("__init__", "argument_types", "arguments", "command_parser"),
+            *("items_table", "table"),
         )
     ),
+    *(f"fieldagent/extensions/{name}/__init__.py" for name in ("fleet", "lab")),
+    "fieldagent/extensions/rescue/__init__.py",
+    *(f"fieldagent/extensions/tak/server/{name}.py" for name in ("__init__", "kind")),
+    *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run", "table")),
+    *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
+    "fieldagent/cli/hub/__init__.py",
     *(f"fieldagent/kit/{name}.py" for name in ("__init__", "local_http")),
 )
 """Modules below `SELDOM` that each agent or each command loads at its start."""
@@ -49,6 +45,7 @@ SELDOM = (
     *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/extensions/lab/"),
     "fieldagent/extensions/fleet/",
     *("fieldagent/extensions/tak/certificate_command.py", "fieldagent/extensions/tak/server/"),
+    "fieldagent/extensions/tak/hub_table.py",
     *("fieldagent/hub/access/passkeys.py", "fieldagent/hub/escalation/web_push.py"),
     *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/mending.py"),
     "fieldagent/system/as_owner.py",

@@ -128,7 +128,9 @@ INSIDE = {
     "cli": [
         *(
             "argument_types",
-            "subcommand",
+            "command_parser",
+            "table",
+            "items_table",
             "command_tree",
             "ask_password",
             "ask_key",

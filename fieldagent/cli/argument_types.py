@@ -1,12 +1,78 @@
-"""Types of arguments of the hub's commands. Each raises ValueError for an invalid value; its
+"""Types of arguments. Each raises ArgumentTypeError for an invalid value, or ValueError if its
 `__name__` describes the valid ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from fieldagent.system.span import read_span
+
+DAYS_MAX = 36_500
+"""Maximum days for which a key is valid: a hundred years."""
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Return a reader of an integer from `low` to `high` inclusive; it raises ArgumentTypeError."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from {low} to {high}")
+        return number
+
+    return read
+
+
+count = whole(1, 1_000_000)
+port = whole(0, 65_535)
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds, 0 or more. Raises ArgumentTypeError."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of seconds, such as 2.5")
+    return number
+
+
+def positive(value: str) -> float:
+    """Read a number above 0. Raises ArgumentTypeError."""
+    if not 0 < float(value) < 1e12:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
+    return float(value)
+
+
+def decimal(text: str) -> float:
+    """Read `2450.5`, or `2450,5` as in many languages. `2,450` is refused, because it is ambiguous.
+    Raises ArgumentTypeError.
+    """
+    if match := re.fullmatch(r"([+-]?\d+),(\d{1,2})", text, re.ASCII):
+        text = f"{match[1]}.{match[2]}"
+    try:
+        return float(text)
+    except ValueError:
+        what = f"{text!r} is not a number such as 2450.5 or 2450,5"
+        raise argparse.ArgumentTypeError(what) from None
+
+
+def duration(text: str) -> float:
+    """Read 90m, 12h or 2d as seconds, at least 5 minutes. Raises ArgumentTypeError."""
+    number, unit = text[:-1], {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:])
+    seconds = float(number) * unit if unit and number.replace(".", "", 1).isdecimal() else 0.0
+    if not 300 <= seconds <= 366 * 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: use 90m, 12h or 2d, from 5m")
+    return seconds
 
 
 def minute(text: str) -> int:
@@ -16,19 +82,6 @@ def minute(text: str) -> int:
     if not (0 <= int(hour) < 24 and 0 <= int(minute) < 60):
         raise ValueError
     return int(hour) * 60 + int(minute)
-
-
-def _up_to(most: int, what: str) -> Callable[[str], int]:
-    """Return a reader of a number from 1 to `most`. `what` is the plural noun for errors."""
-
-    def read(text: str) -> int:
-        number = int(text)
-        if not 1 <= number <= most:
-            raise ValueError
-        return number
-
-    read.__name__ = f"number of {what} from 1 to {most}"
-    return read
 
 
 def wait(text: str) -> int:
@@ -55,6 +108,79 @@ watch_hours.__name__ = "hours such as 06:00-22:00, always or none"
 wait.__name__ = "time such as 30s, 5m or 2h, from 10s to 168h"
 minute.__name__ = "time of day such as 18:00"
 
-minutes = _up_to(10_080, "minutes")
-batch = _up_to(100, "items")
-tries = _up_to(20, "tries")
+
+def number(text: str) -> int:
+    """Read the id of a row, which has at most 64 bits in any database."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError
+    return int(text)
+
+
+number.__name__ = "number of those that `list` shows"
+
+
+def credit_count(text: str) -> int:
+    """Read a number of credits."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise ValueError
+    return int(text)
+
+
+credit_count.__name__ = "number of credits, from 0 on"
+
+
+def days(text: str) -> float:
+    """Read the number of days for which a key is valid. Raises ArgumentTypeError."""
+    if not 0 < float(text) <= DAYS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, {DAYS_MAX} at most")
+    return float(text)
+
+
+days.__name__ = "number of days"
+
+
+def day(text: str) -> str:
+    """Read a day such as 2026-09-21. Raises ValueError."""
+    from datetime import date  # only here, because other commands do not need it
+
+    return date.fromisoformat(text).isoformat()
+
+
+def pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Read a list such as imei=Device,credits=Used. Raises ValueError."""
+    split = [each.split("=", 1) for each in text.split(",")]
+    return tuple((what.strip(), name.strip()) for what, name in split)
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Read NAME=VALUE. Raises ArgumentTypeError."""
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a setting; use NAME=VALUE")
+    return name, value
+
+
+day.__name__ = "day such as 2026-09-21"
+pairs.__name__ = "list such as imei=Device,credits=Used"
+
+TYPES: Mapping[str, Callable[[str], Any]] = {
+    "channel": str.capitalize,
+    "count": count,
+    "credits": credit_count,
+    "day": day,
+    "days": days,
+    "decimal": decimal,
+    "duration": duration,
+    "int": int,
+    "minute": minute,
+    "number": number,
+    "pairs": pairs,
+    "path": Path,
+    "port": port,
+    "positive": positive,
+    "seconds": seconds,
+    "setting": setting,
+    "wait": wait,
+    "watch_hours": watch_hours,
+}
+"""Types by their name in a table of commands."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from fieldagent.cli.subcommand import CommandParser
+from fieldagent.cli.command_parser import CommandParser
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
@@ -60,5 +60,5 @@ def _option(action: argparse.Action) -> Option:
         tuple(action.option_strings),
         "" if action.nargs == 0 else value,
         choices,
-        action.help or "",
+        (action.help or "").replace("%%", "%"),
     )

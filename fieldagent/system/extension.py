@@ -40,12 +40,7 @@ class Extension:
     """Place of `http.openapi.Call`s that are added to the description of the hub's API."""
     bridges: Mapping[str, str] = field(default_factory=dict)
     """`hub.bridge.contract.BridgeKind` by name."""
-    verbs: Mapping[str, str] = field(default_factory=dict)
-    """Functions that add a command to `fieldagent`, by the command's name; each takes the
-    subparsers of all commands."""
-    hub_nouns: Mapping[str, str] = field(default_factory=dict)
-    """Functions that add a noun to `fieldagent hub`, by noun; each takes the subparsers of all
-    nouns."""
-    hub_verbs: Mapping[str, str] = field(default_factory=dict)
-    """Functions that add verbs to `fieldagent hub NOUN`, by noun; each takes the noun's
-    subparsers."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """`cli.table.Command` rows of `fieldagent`, by the first word of the command."""
+    hub_commands: Mapping[str, str] = field(default_factory=dict)
+    """`cli.table.Command` rows of `fieldagent hub`, by the noun that they add or add to."""

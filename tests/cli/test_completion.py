@@ -103,7 +103,7 @@ def listed(help_text: str) -> set[str]:
         r"^(?:[A-Z]\w+| {4,8}) {2,}((?:[\w-]+, )*[\w-]+) {2,}", help_text, re.MULTILINE
     )
     in_rows = {name for row in rows for name in row.split(", ")}
-    return in_rows or set(re.findall(r"^    ([\w-]+)(?: |$)", help_text, re.MULTILINE))
+    return in_rows or set(re.findall(r"^  (?:  )?(\w[\w-]*)  ", help_text, re.MULTILINE))
 
 
 OF_UNITS = {"clock", "provision", "reboot"}

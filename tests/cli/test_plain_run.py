@@ -36,7 +36,7 @@ def test_it_reads_as_argparse_does_or_leaves_it_to_that(words: list[str]) -> Non
     if plain is not None:
         read = vars(build_parser(["run"]).parse_args(words))
         assert plain._asdict() == {name: read[name] for name in plain._fields}
-        assert read["carry_out"] == ("cli.kit.run", "run")
+        assert read["carry_out"] == "fieldagent.cli.kit.run:run"
 
 
 def test_the_unit_is_read_so() -> None:

@@ -261,16 +261,23 @@ def _in_short(text: str | None) -> str | None:
 
 
 def disable(arguments: argparse.Namespace) -> int:
-    """Disable a user or device, or enable it with --enable and process the items that its devices
-    sent meanwhile.
-    """
+    """Disable a user or device."""
+    return _set_disabled(arguments, disabled=True)
+
+
+def enable(arguments: argparse.Namespace) -> int:
+    """Enable a user or device, and process the items that its devices sent meanwhile."""
+    return _set_disabled(arguments, disabled=False)
+
+
+def _set_disabled(arguments: argparse.Namespace, *, disabled: bool) -> int:
 
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, arguments.workspace)
         find = directory.member_of if arguments.what == "member" else directory.device_named
         id_ = find(db, workspace, arguments.named)
-        when = None if arguments.enable else now
+        when = now if disabled else None
         devices = directory.set_disabled(db, arguments.what, id_, when, now=now)
-        return devices, {"id": id_, "disabled": not arguments.enable}
+        return devices, {"id": id_, "disabled": disabled}
 
     return taking_dead_letters(arguments, change)

@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from fieldagent.cli.hub.table import as_cells, fitting_columns, table_lines
+from fieldagent.cli.hub.columns import as_cells, fitting_columns, table_lines
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, database_options, load
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
@@ -134,7 +134,8 @@ def show_list(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
         print("none")
         return OK
     cells = as_cells(rows)
-    columns = fitting_columns(cells, None if arguments.wide else terminal_width())
+    is_wide = getattr(arguments, "wide", False)
+    columns = fitting_columns(cells, None if is_wide else terminal_width())
     print(printed("\n".join(table_lines(cells, columns))))
     if left_out := [name for name in cells[0] if name not in columns]:
         print(

@@ -1,57 +1,422 @@
-"""Tables of the hub's commands."""
+"""The table of the hub's commands. `fieldagent/cli/table.py` describes its form."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from fieldagent.cli.argument_types import TYPES
+from fieldagent.cli.table import Command, Types, read_table
+from fieldagent.page.language import ENGLISH, LANGUAGES
+from fieldagent.wire.command import VERBS
 
-from fieldagent.package.writing import clock_time
-from fieldagent.system.terminal import escaped, state_word
+ENDINGS = """
+@store
+  --config FILE path: settings file
+  --database WHERE: postgresql://… or the path of an SQLite file
+@whole
+  @store
+  --json: print JSON
+@whole-table
+  @whole
+  --wide: all columns, also if they do not fit
+@workspace
+  --workspace WORKSPACE = $FIELDAGENT_WORKSPACE: number or name, if there are several; otherwise
+      FIELDAGENT_WORKSPACE
+  @whole
+@table
+  @workspace
+  --wide: all columns, also if they do not fit
+"""
 
-GAP = 2
-"""Blanks between two columns."""
-STATES = ("state", "status", "outcome", "result")
-"""Columns whose words have a colour on a terminal."""
 
-
-def fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
-    """Return the columns that fit into `width` characters, or all if it is None.
-
-    Empty columns go first, then those at the end. The first one always stays.
+def hub_table(text: str, package: str, types: Types = TYPES) -> list[Command]:
+    """Return the commands below `fieldagent hub` of a table. Those without an ending work in one
+    workspace.
     """
-    columns = list(cells[0])
-    widths = {name: GAP + max(len(name), *(len(row[name]) for row in cells)) for name in columns}
-    empty = [name for name in columns[1:] if all(row[name] == "-" for row in cells)]
-    filled = [name for name in columns[1:] if name not in empty]
-    for name in [*reversed(empty), *reversed(filled)]:
-        if width is None or sum(map(widths.__getitem__, columns)) - GAP <= width:
-            break
-        columns.remove(name)
-    return columns
+    return read_table(ENDINGS + text, package, types=types, above=("hub",), ending="@workspace")
 
 
-def as_cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the values as text. A float is a Unix time."""
-    return [{name: _cell(value) for name, value in row.items()} for row in rows]
-
-
-def table_lines(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> list[str]:
-    """Return a table's lines for `printed`, with the names of its columns first."""
-    widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in columns}
-    gap = " " * GAP
-    lines = [gap.join(name.ljust(widths[name]) for name in columns)]
-    for row in cells:
-        shown = (
-            state_word(row[name], widths[name]) if name in STATES else row[name].ljust(widths[name])
-            for name in columns
-        )
-        lines.append(gap.join(shown))
-    return [line.rstrip() for line in lines]
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return clock_time(value)
-    return "-" if value in (None, "") else escaped(str(value))
+_VERBS = "; ".join(f"{f'{each.name} {each.takes}'.strip()}: {each.means}" for each in VERBS)
+COMMANDS = hub_table(
+    f"""
+run [Service] -> run:run @store: run the hub
+  -v,--verbose: log every step
+init [Service] -> directory:init @whole: create the database and the first workspace
+  name: name of the workspace
+  --administrator EMAIL: also add an administrator, and print a link for the first sign-in, valid
+      for 7 days
+  --once: do nothing if a workspace exists
+database [Service]: back up, move or upgrade the database, or record a restore
+database restored -> database:restored @whole: record that the database is a restored backup, so
+      that no number is used twice
+  --post: post the items that kits have returned since then to webhooks, too
+database backup -> database:backup @whole: copy the database to FILE, also while a hub runs
+  file FILE path
+database move -> database:move @whole: copy the database of a stopped hub from SQLite to PostgreSQL,
+      or back
+  target TARGET: postgresql://… or the path of a new SQLite file
+database migrate -> database:migrate @whole: create the tables in PostgreSQL, or upgrade them to
+      this version
+audit [Service] -> directory:audit_list @whole-table: show the audit log, newest first
+  --limit count=100
+  --workspace WORKSPACE =: only of this workspace, by number or name
+workspace [People]: manage workspaces, and export their data
+workspace add -> directory:workspace_add @whole: add a workspace
+  name
+workspace list -> directory:workspace_list @whole-table: list workspaces
+workspace delete -> deletion:delete(what=workspace) @whole: delete a workspace for good, with --yes
+  named WORKSPACE
+  --yes: delete; without it, only list the consequences
+workspace export -> export:write(what=workspace): export all data of a workspace into a new folder,
+      as JSON lines and files
+  folder FOLDER path: folder to create
+user [People]: manage users, their roles, radios and tokens
+user add -> directory:user_add: add a user
+  name
+  --type (User|Device|Integration|Resource)=User
+  --email EMAIL =
+  --password: ask for a password (for Basic), or read a line from standard input
+  @over-satellite
+user join -> directory:user_join: add a user to another workspace
+  user number
+  @over-satellite
+user positions -> people:user_positions: set whether a user's kits get every position of other kits,
+      or only the newest
+  user
+  rule (all|newest)
+user leave -> directory:user_leave: remove a user from a workspace
+  user
+user password -> directory:user_password: set a user's password
+  user
+user role -> directory:user_role: set the role of a user in the workspace
+  user
+  role (member|observer|dispatcher|administrator): an observer reads everything, a dispatcher also
+      answers, an administrator also manages users and devices
+user radio -> people:user_radio: set the handheld radios of a user
+  user
+  radios* RADIO: such as !a1b2c3d4; without one, all are removed
+user token: manage Bearer tokens of users
+user token add -> credentials:token_add: add a token; it is shown once
+  name
+  --user! USER: user of the token
+  --days days: days until the token expires (never)
+user token list -> credentials:credential_list(what=token) @table: list tokens
+user token revoke -> credentials:revoke(what=token): revoke a token
+  id number
+user disable -> device:disable(what=member): disable a user
+  named USER
+user enable -> device:enable(what=member): enable a user
+  named USER
+user delete -> deletion:delete(what=user): delete a user for good, with --yes
+  named USER
+  --yes: delete; without it, only list the consequences
+user export -> export:write(what=user): export all data of a user into a new folder, as JSON lines
+      and files
+  named USER
+  folder FOLDER path: folder to create
+user list -> directory:user_list @table: list users
+group [People]: manage groups of users
+group add -> people:group_add: add a group
+  name
+  users* USER
+  @over-satellite
+group join -> people:group_join: add users to a group
+  name
+  users+ USER
+group leave -> people:group_leave: remove users from a group
+  name
+  users+ USER
+group satellite -> people:group_satellite: set whether items from kits reach a group over satellite,
+      too
+  name
+  rule (on|off)
+group remove -> people:group_remove: remove a group
+  name
+group list -> people:group_list @table: list groups
+device [Kits]: manage kits: settings, keys, dead letters
+device add [Kit] -> device:device_add: add a device; its token is shown once
+  name
+  --user! USER: user of the device
+  --imei IMEI: IMEI of its satellite modem, 15 digits
+  --operator NAME: satellite operator
+  --thing ID: its id at the operator, which the hub learns from its first message
+  --tagged: authenticate satellite messages
+  --relay: the device may relay items of other kits
+  --credits-per-day credits: most credits for messages to it on a UTC day
+  --sos-reserve credits=0: part of them that only an SOS may use (0)
+  --card FOLDER path: boot partition of a card; writes the kit's settings there, too
+  --qr: show the kit's settings, with secrets, as a QR code
+  --address URL: with --card and --qr: address of the hub for the kit
+  == with --card: write kit.properties on a card of build/image, or cloud-init files on another
+      card, such as Raspberry Pi OS
+  --hostname HOSTNAME: host name of the kit (the device's name)
+  --ssh-key* FILE path=[]: SSH public key for logins, such as ~/.ssh/id_ed25519.pub
+  --login LOGIN =kit: user name for logins (kit); root on an image
+  --wifi NAME: Wi-Fi to join; asks for its password, or reads a line
+  --country CH =: country whose Wi-Fi rules apply
+  --ca-file FILE path: certificate of the hub's own authority
+  --update-key FILE path: minisign public key for updates of the kit
+  --access-point NAME: Wi-Fi that the kit offers; asks for its password, or reads a line (images
+      only)
+  --kit-address ADDRESS =: address of its Ethernet port with the network, such as 192.168.1.5/24
+      (images only)
+  --gateway ADDRESS =: router of that network
+  --dns ADDRESS =: name server of that network
+  --time-zone ZONE =: time zone, such as Europe/Zurich (UTC; images only)
+device token [Link] -> device:device_token: replace the link token of a device
+  device
+device rename [Kit] -> device:device_rename: rename a device
+  device
+  name
+device imei [Satellite] -> device:device_imei: correct the IMEI of a device
+  device
+  imei: IMEI of its satellite modem, 15 digits
+  --take: move the IMEI from the device that has it now
+device contested [Satellite] -> device:device_contested @table: list IMEIs that two devices claim
+device retry [Satellite] -> device:device_retry: retry messages that wait over satellite now
+  device
+device key [Satellite] -> device:device_key: replace the satellite-key of a device; it is shown once
+  device
+  | --given: ask for the key that the kit has, or read a line from standard input
+  | --remove: remove the key; messages of the device are no longer authenticated
+device relay [Link] -> device:device_relay: let a device relay items of other kits in their name
+  device
+  --off: stop relaying, except for an SOS
+device checkin [Alarm] -> sos:device_checkin: raise an alarm if nothing arrives from a device
+  device
+  |! --every 12h duration: time after its last item
+  |! --by 18:00 minute: time of each day, in UTC
+  |! --off: stop the check-in of the device
+device set [Link] -> settings:device_set: send signed settings to a kit over its link
+  device
+  settings* NAME=VALUE: NAME= removes the setting
+  --file path: file for the text to sign, or with the signed text (device-NUMBER.settings)
+  --secret-key FILE path: sign it here with this minisign key
+device disable [Kit] -> device:disable(what=device): disable a device
+  named DEVICE
+device enable [Kit] -> device:enable(what=device): enable a device
+  named DEVICE
+device revoke [Alarm] -> device:device_revoke: revoke a stolen or lost kit: only its SOS still
+      counts
+  device
+  --why TEXT =: reason, for administrators
+  --new-radio-key: and change the radio-key of all other kits, as `hub device radio-key change` does
+  @key-change
+device restore [Alarm] -> device:device_restore: restore a revoked kit, with its items since then
+  device
+device radio-key [Link]: change the radio-key of all kits, in three steps
+device radio-key change -> radio_key:change: begin the change; a step starts once all kits have
+      completed the last one
+  @key-change
+device radio-key status -> radio_key:status: show the current step, and the kits that are behind
+device radio-key leave-out -> radio_key:leave_out: continue without a kit; it catches up once it is
+      back
+  device
+device radio-key ask -> radio_key:ask: ask a kit again, such as one with a restored card, or over
+      satellite
+  device
+  @agreement
+device radio-key key -> radio_key:key: show the key, for kits that cannot reach the hub
+device dead-letter [Satellite]: manage messages from the field that could not be used
+device dead-letter list -> dead_letters:dead_letter_list @whole-table: list dead letters by IMEI,
+      with the reason
+device dead-letter replay -> dead_letters:dead_letter_replay @whole: process dead letters that can
+      be used now
+device dead-letter assign -> dead_letters:dead_letter_assign: assign the dead letters of an IMEI to
+      a device
+  device
+device dead-letter remove -> dead_letters:dead_letter_remove @whole: delete a dead letter for good
+  id number
+device delete [Kit] -> deletion:delete(what=device): delete a device for good, with --yes
+  named DEVICE
+  --yes: delete; without it, only list the consequences
+device list [Kit] -> device:device_list @table: list devices
+fleet [Kits] -> fleet:fleet @table: show the state of all kits, unusual ones first
+command [Kits] -> command:command: send a command to a kit, and show its answer
+  device KIT
+  words* COMMAND: {_VERBS}; without a command, list the commands that were sent
+  --by (ip|satellite): use only this bearer (the link, otherwise satellite)
+  --secret-key FILE path: minisign key that signs the settings of `set`
+  --yes: accept the satellite cost
+  --wait SECONDS seconds=0: seconds to wait for the answer (0)
+  --limit count=20: most commands to list (20)
+usage [Kits]: compare satellite costs with the operator's bill
+usage list -> usage:usage_list @table: list our count and the operator's for each kit and day
+  --device DEVICE: only this device
+  --since DAY day: first day, such as 2026-09-01 (31 days ago)
+  --until DAY day: last day (today)
+usage import -> usage:usage_import @whole: import an operator's count: a CSV file with whole days
+  file FILE path
+  --operator! NAME: operator of the file
+  --columns WHAT=NAME,… pairs: names of the columns for imei, date, credits, bytes, reference
+  --date-format FORMAT: format of dates, such as %d/%m/%Y
+report [Kits] -> report:write: write a report of a kit's week: track, messages, SOS, cost
+  --kit! NAME: name, number or IMEI of the kit
+  --week 2026-W47: week in UTC, from Monday (this week)
+  --format (csv|gpx|kml|html)=html: csv: a table; gpx: the track; html: a page to print or save as
+      PDF
+sos [Alarms]: answer, hand over and close SOS
+sos list -> sos:list @table: list SOS, newest first
+  --state (open|seen|closed)
+  --limit count=50
+sos show -> sos:show_named @table: show an SOS with its timeline
+  id number
+sos acknowledge -> sos:acknowledge: acknowledge an SOS: its kit is notified and stops repeating it
+  id number
+  text? NOTE
+  --by USER =: dispatcher who does this (the only dispatcher)
+sos take-over -> sos:take_over: take over an SOS from another dispatcher; its kit is notified
+  id number
+  text? NOTE
+  --by USER =: dispatcher who does this (the only dispatcher)
+sos close -> sos:close: close an SOS, with a reason
+  id number
+  text REASON
+  --by USER =: dispatcher who does this (the only dispatcher)
+sos note -> sos:note: add a note to an SOS
+  id number
+  text TEXT
+  --by USER =: dispatcher who does this (the only dispatcher)
+sos answer -> sos:answer: send an answer to the kit of an SOS
+  id number
+  text TEXT
+  --by USER =: dispatcher who does this (the only dispatcher)
+sos hand-over -> sos:hand_over: ask another dispatcher to take it over
+  id number
+  to: dispatcher who should take it over
+  --note NOTE = >text: information for that dispatcher
+  --by BY =: dispatcher who has it (the only dispatcher)
+contact [Alarms]: manage contacts, their chain and quiet hours, and the watch
+contact add -> contact:add: add a contact
+  name: name of the person or duty; kits show it
+  address: an e-mail address, a telephone number such as +41791234567 (SMS), or an Apprise URL such
+      as tgram://… (needs apprise)
+  --after 5m wait=0: time without an answer until this contact is notified, such as 30s, 5m or 2h
+      (at once); contacts with the same time are one step
+  --tries NUMBER 1..20=1: number of notifications until someone answers (1)
+  --every 5m wait=300: time between two notifications (5m)
+  --about (all|sos|alarms)=all: events of which the contact is notified; alarms come from the hub
+      itself, such as an overdue kit (all)
+  --language ({"|".join(LANGUAGES)})={ENGLISH}: language of the notifications (en)
+contact list -> contact:list @table: list contacts in the order of notification
+contact test -> contact:test: send a test to a contact
+  id number
+contact remove -> contact:remove: remove a contact and everything that waits for it
+  id number
+contact chain: show or test the escalation chain
+contact chain list -> contact:steps @table: list the steps, and those that cannot work
+contact chain test -> contact:test_steps: send a test to every contact, step by step
+contact quiet: manage quiet hours, in which alarms wait until the end; an SOS or an overdue kit
+      never waits
+contact quiet set -> quiet:set: set quiet hours
+  hours 22:00-06:00|none: local times; an SOS or an overdue kit notifies at once all the same
+  --zone ZONE =UTC: time zone, such as Europe/Zurich (UTC)
+  --contact number: only for this contact (the whole workspace)
+contact quiet inherit -> quiet:inherit: let a contact use the workspace's quiet hours again
+  contact number
+contact quiet list -> quiet:list @table: list quiet hours
+contact watch: manage the watch at the desk
+contact watch show -> watch:standing @table: show who is on watch, and requested hand-overs
+contact watch take -> watch:take: put a dispatcher on watch
+  user
+  --for 8h wait=28800 >length: length of the watch (8h)
+contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays until the other
+      dispatcher accepts
+  user: dispatcher on watch
+  to: dispatcher who should take over
+  --note NOTE =: information for that dispatcher
+contact watch end -> watch:end: end the watch of a dispatcher
+  user
+  --note NOTE =
+contact watch hours -> watch:hours: set the hours in which someone must be on watch (UTC); five
+      minutes without anyone are an alarm
+  hours 06:00-22:00|always|none watch_hours
+fence [Alarms]: manage fences: an alarm if a kit enters or leaves an area
+fence add -> fence:add: add a fence
+  name: name, such as 'North face'
+  |! --circle LAT,LON,METRES: circle, such as 45.91,7.61,500
+  |! --polygon FILE.geojson path: a GeoJSON Polygon of at most 500 points
+  --tells (both|enter|leave)=both: crossing that raises an alarm (both)
+  --kit* NAME =[]: only for this kit; can be repeated (all kits)
+  --group GROUP =: only for kits of this group's users
+fence list -> fence:list @table: list fences
+fence remove -> fence:remove: remove a fence
+  id number
+route [Alarms]: manage routes: an alarm if a kit is not at a place in time
+route add -> route:add: expect a kit at a place by a time
+  --kit! NAME: name, number or IMEI of the kit
+  --to! LAT,LON,METRES: place, such as 45.91,7.61,300
+  --by! TIME: 18:00 (UTC), or 2026-11-26T18:00+01:00
+  --margin 30m wait=1800: time after that until the kit is overdue (30m)
+  --name NAME =: name of the place, for people
+route list -> route:list @table: list routes, newest first
+route end -> route:end: end a route
+  id number
+  why WHY
+  --by! USER: user who ends it
+key [Programs]: manage keys of the push API
+key add -> credentials:key_add: add a key; it is shown once
+  name
+  --kind* (message|location|waypoint|data): kinds that the key may push (all, unless it may read)
+  --read: the key may read items, devices and positions
+  --acknowledge: dispatchers may acknowledge an SOS with the key
+  --administer: administrators may manage users and devices with the key
+  --per-minute count=60: calls per minute (60)
+  --burst count=60: most calls in a burst (60)
+  --days days: days until the key expires (never)
+key rate -> credentials:key_rate: change the rate limit of a key
+  id number
+  --per-minute count: calls per minute
+  --burst count: most calls in a burst
+key list -> credentials:credential_list(what=key) @table: list keys
+key revoke -> credentials:revoke(what=key): revoke a key
+  id number
+webhook [Programs]: manage webhooks, which get the items from agents
+webhook add -> webhook:add: test a webhook and add it
+  url
+  --secret* SECRET =[]: whsec_… (a new secret)
+  --unsigned: post without a signature
+  --username USERNAME: user for Basic; asks for the password, or reads a line
+  --header* NAME:VALUE =[]
+  --after MINUTES 1..10080=0: post only an SOS that has had no answer for this time
+  --batch ITEMS 1..100=0: post waiting items of one sender as an array of at most ITEMS
+  --steps: post the progress of each item, too, also of pushes
+  --untried: add it without a test post
+webhook list -> webhook:list @table: list webhooks
+webhook test -> webhook:test: post a test message
+  id number
+webhook enable -> webhook:enable: enable a disabled webhook
+  id number
+webhook remove -> webhook:remove: remove a webhook and everything that waits for it
+  id number
+webhook secret -> webhook:secret: replace the secret of a webhook, and print the new one
+  id number
+  --secret* SECRET =[]: whsec_… (a new secret)
+  --only: stop signing with the old secret at once
+webhook dead -> webhook:dead @table: list dead letters
+webhook replay -> webhook:replay: post dead letters again
+  request_id? REQUEST_ID: numbers of dead letters (all)
+tracker [Programs]: manage third-party trackers of people without a kit
+tracker add -> tracker:add: add a tracker of a user
+  name: name for people
+  --id! ID: id that the tracker sends: an IMEI, USER/DEVICE, …
+  --user! USER: user who carries it
+  --every 1m wait=60: shortest time between two positions in the conversation (1m); the map shows
+      all
+tracker list -> tracker:listing @table: list trackers
+tracker source: manage addresses to which third-party trackers report
+tracker source add -> tracker:source_add: add an address; it is shown once
+  name: name for people, such as the owner of the trackers
+tracker source list -> credentials:credential_list(what=source) @table: list sources
+tracker source revoke -> credentials:revoke(what=source): revoke a source
+  id number
+@over-satellite
+  --over-satellite: items from other kits reach this user over satellite, too
+@key-change
+  --but* KIT: do not wait for this kit; can be repeated
+  --key-given: use this key, which is asked for or read from standard input, instead of a new one
+  @agreement
+@agreement
+  --by (ip): do not use satellite: only links and neighbours' radio
+  --yes: accept the satellite cost
+""",
+    "fieldagent.cli.hub",
+)

@@ -49,7 +49,7 @@ def usage_import(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> list[CountedDay]:
-    named = dict(arguments.columns)
+    named = dict(arguments.columns or ())
     for what in named:
         if what not in NAMES:
             raise WrongUsageFile(f"--columns accepts {', '.join(NAMES)}, not {what!r}")

@@ -6,13 +6,9 @@ command offers an update to kits in waves.
 
 from fieldagent.system.extension import Extension
 
-_ARGUMENTS = "fieldagent.extensions.fleet.arguments"
+_TABLE = "fieldagent.extensions.fleet.table:COMMANDS"
 EXTENSION = Extension(
     "updates and settings from afar",
-    verbs={
-        "update": f"{_ARGUMENTS}:add_update",
-        "settings": f"{_ARGUMENTS}:add_settings",
-        "reboot": f"{_ARGUMENTS}:add_reboot",
-    },
-    hub_nouns={"update": f"{_ARGUMENTS}:add_hub_update"},
+    commands={"update": _TABLE, "settings": _TABLE, "reboot": _TABLE},
+    hub_commands={"update": "fieldagent.extensions.fleet.hub_table:COMMANDS"},
 )

@@ -20,9 +20,11 @@ from fieldagent.system.wording import reason_of
 
 def update(arguments: argparse.Namespace) -> int:
     """Install a program, or a whole system if the name is that of one; continue a started update;
-    or print the result of the last one.
+    or print the result of the last one. Root's unit installs the program that the hub has offered.
     """
     place, order = Place(arguments.state), _order(arguments)
+    if arguments.offered:
+        return update_offer.take(order, place)
     try:
         if arguments.go_on:
             if place.system.exists():
@@ -45,11 +47,6 @@ def update(arguments: argparse.Namespace) -> int:
         complain(f"the update stopped: {reason_of(error)}{as_root}")
         return IO_FAILED
     return programs.follow(place, offered, as_json=arguments.json)
-
-
-def take_offer(arguments: argparse.Namespace) -> int:
-    """Install the program that the hub has offered; for root's unit."""
-    return update_offer.take(_order(arguments), Place(arguments.state))
 
 
 def _order(arguments: argparse.Namespace) -> UpdateOrder:

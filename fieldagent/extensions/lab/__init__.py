@@ -6,13 +6,9 @@ agents and a real hub. The modules here are their commands.
 
 from fieldagent.system.extension import Extension
 
-_ARGUMENTS = "fieldagent.extensions.lab.arguments"
+_TABLE = "fieldagent.extensions.lab.table:COMMANDS"
 EXTENSION = Extension(
     "simulated hardware, demo and drills",
-    verbs={
-        "demo": f"{_ARGUMENTS}:add_demo",
-        "simulate": f"{_ARGUMENTS}:add_simulate",
-        "drill": f"{_ARGUMENTS}:add_drill",
-    },
-    hub_verbs={"device": f"{_ARGUMENTS}:add_to_device"},
+    commands={"demo": _TABLE, "simulate": _TABLE, "drill": _TABLE},
+    hub_commands={"device": "fieldagent.extensions.lab.hub_table:COMMANDS"},
 )

@@ -13,5 +13,5 @@ EXTENSION = Extension(
         "tak": "fieldagent.extensions.tak.bridge.kind:KIND",
         "phones": "fieldagent.extensions.tak.server.kind:KIND",
     },
-    hub_verbs={"user": "fieldagent.extensions.tak.arguments:add_to_user"},
+    hub_commands={"user": "fieldagent.extensions.tak.hub_table:COMMANDS"},
 )

@@ -1,0 +1,100 @@
+"""Parser of a command line that shows its commands in groups and suggests the right word."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+ALWAYS = ("-h", "--help", "--version")
+"""Options that the help of commands leaves out."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Parser that suggests the right word for a mistyped one, and reads `-8,5417` as a number, not
+    as an option.
+    """
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self.is_listed = True
+        self.group = ""
+        self.row = ("", "")
+        self.deeper: Sequence[Sequence[str]] = ()
+        """Words of all commands below this one."""
+        self._mixing = False
+        self._negative_number_matcher = re.compile(r"-\d+$|-\d*[.,]\d+$", re.ASCII)
+
+    def subcommands(self) -> dict[str, CommandParser]:
+        """Return the parser of each command below this one, by its name."""
+        below: dict[str, CommandParser] = {}
+        # argparse has no public list of its arguments. This attribute has been the same since 2.7.
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                below |= action.choices
+        return below
+
+    def format_help(self) -> str:
+        """Return the help. Commands have one line each if possible, so that all fit on a screen."""
+        below = [each for each in self.subcommands().values() if each.is_listed]
+        # Those in a row of another one have no group.
+        listed = [each for each in below if each.group] or below
+        options = {name for name in self._option_string_actions if name not in ALWAYS}
+        if not listed or options:
+            return super().format_help()
+        import textwrap  # only here, because other commands do not need it
+
+        titles = dict.fromkeys(each.group for each in listed)
+        wide = max(map(len, titles)) + 2
+        names_wide = max(len(each.row[0]) for each in listed) + 2
+        lines = [self.format_usage(), f"{textwrap.fill(self.description or '', 80)}\n\n"]
+        for title in titles:
+            shown = title
+            for names, summary in (each.row for each in listed if each.group == title):
+                start = f"{shown:{wide}}{names:{names_wide}}"
+                row = textwrap.fill(f"{start}{summary}", 80, subsequent_indent=" " * len(start))
+                lines.append(f"{row}\n")
+                shown = ""
+        return "".join(lines)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Check a word that must be one of several; argparse calls this."""
+        if action.choices is not None and value not in action.choices:
+            meant = self._deeper(value) or _meant(str(value), action.choices)
+            choice = meant or f"it is one of {', '.join(action.choices)}"
+            raise argparse.ArgumentError(action, f"unknown value {value!r}; {choice}")
+
+    def _deeper(self, word: str) -> str:
+        """Return the words of the commands that are called so, a step deeper, if there are few."""
+        found = {" ".join(each[: each.index(word) + 1]) for each in self.deeper if word in each[1:]}
+        named = " or ".join(repr(each) for each in sorted(found))
+        return f"did you mean {named}?" if 0 < len(found) < 4 else ""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Allow options between positional arguments, which argparse before 3.12 takes from one
+        place.
+        """
+        whole = super().parse_known_args
+        last = self._get_positional_actions()[-1:]
+        if self._mixing or not last or last[0].nargs not in ("*", "?", "+"):
+            return whole(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
+
+    def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
+        """Refuse words that no argument of this command accepts."""
+        meant = _meant(words[0].partition("=")[0], self._option_string_actions)
+        self.error(f"{words[0]!r} is unknown; {meant or f'see `{self.prog} --help`'}")
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    import difflib  # import here, so that a correct command starts without it
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""

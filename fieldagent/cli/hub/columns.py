@@ -1,0 +1,57 @@
+"""Tables of the hub's commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fieldagent.package.writing import clock_time
+from fieldagent.system.terminal import escaped, state_word
+
+GAP = 2
+"""Blanks between two columns."""
+STATES = ("state", "status", "outcome", "result")
+"""Columns whose words have a colour on a terminal."""
+
+
+def fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
+    """Return the columns that fit into `width` characters, or all if it is None.
+
+    Empty columns go first, then those at the end. The first one always stays.
+    """
+    columns = list(cells[0])
+    widths = {name: GAP + max(len(name), *(len(row[name]) for row in cells)) for name in columns}
+    empty = [name for name in columns[1:] if all(row[name] == "-" for row in cells)]
+    filled = [name for name in columns[1:] if name not in empty]
+    for name in [*reversed(empty), *reversed(filled)]:
+        if width is None or sum(map(widths.__getitem__, columns)) - GAP <= width:
+            break
+        columns.remove(name)
+    return columns
+
+
+def as_cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the values as text. A float is a Unix time."""
+    return [{name: _cell(value) for name, value in row.items()} for row in rows]
+
+
+def table_lines(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> list[str]:
+    """Return a table's lines for `printed`, with the names of its columns first."""
+    widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in columns}
+    gap = " " * GAP
+    lines = [gap.join(name.ljust(widths[name]) for name in columns)]
+    for row in cells:
+        shown = (
+            state_word(row[name], widths[name]) if name in STATES else row[name].ljust(widths[name])
+            for name in columns
+        )
+        lines.append(gap.join(shown))
+    return [line.rstrip() for line in lines]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return clock_time(value)
+    return "-" if value in (None, "") else escaped(str(value))

@@ -1,0 +1,46 @@
+"""The table of `fieldagent push`, which a kit's program has, too."""
+
+from __future__ import annotations
+
+from fieldagent.cli.items_table import ITEMS
+from fieldagent.cli.table import read_table
+
+COMMANDS = read_table(
+    f"""
+message -> push:message @pushing: send a text message
+  @message
+  |! --target TARGET: number of the receiving user
+  |! --group GROUP: number or name of the receiving group
+location -> push:location @pushing: send a position report
+  @location
+  @target
+waypoint -> push:waypoint @pushing: send a point of interest
+  @waypoint
+  @target
+data -> push:data @pushing: send raw bytes
+  @data
+  @target
+picture -> push:picture @pushing: send a picture, as data
+  @picture
+  @target
+@target
+  | --target TARGET: number of the receiving user (the whole workspace)
+  | --group GROUP: number or name of the receiving group
+@pushing
+  --hub! URL: such as https://hub.example
+  --workspace! WORKSPACE $FIELDAGENT_WORKSPACE: number of the workspace; otherwise
+      FIELDAGENT_WORKSPACE
+  --source! SOURCE: number of the sending user
+  --receipt =read: request a read receipt
+  --priority int
+  --collapse-key int: replace a waiting item with the same key
+  --time-to-live SECONDS int
+  --username USERNAME: user for Basic; FIELDAGENT_TOKEN has the password
+  --ca-file path: PEM file of a private authority
+  --patience seconds: longest time for retries, in seconds (300; 30 if no hub answers)
+  --json: print JSON
+{ITEMS}
+""",
+    "fieldagent.cli.hub",
+    above=("push",),
+)

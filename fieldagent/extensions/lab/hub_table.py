@@ -1,0 +1,15 @@
+"""The table of the hub's commands of this extension."""
+
+from __future__ import annotations
+
+from fieldagent.cli.hub.table import hub_table
+
+COMMANDS = hub_table(
+    """
+device make [Test] -> test_kits:device_make @whole: add test kits for `fieldagent simulate fleet`
+  kits N count: number of kits
+  --workspace! NAME: name of the new workspace
+  --tokens! FILE path: file for their tokens
+""",
+    "fieldagent.extensions.lab",
+)

@@ -1,0 +1,20 @@
+"""The table of the hub's commands of this extension."""
+
+from __future__ import annotations
+
+from fieldagent.cli.hub.table import hub_table
+
+COMMANDS = hub_table(
+    """
+user tak -> certificate_command:tak: make a data package for a user's phone and the hub's TAK
+      server; without a user, list the packages
+  user?
+  --out FILE.zip path: file to write (tak-NUMBER.zip)
+  --itak: in the format of iTAK, as a file or a code
+  --qr: show a code for the phone's camera, valid once for 15 minutes, and write no file
+  --trust FILE.zip path: without a user: write the trusted certificates for phones, if the hub has
+      its own authority
+  --revoke: revoke all packages of the user and close their connections
+""",
+    "fieldagent.extensions.tak",
+)
