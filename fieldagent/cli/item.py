@@ -17,7 +17,7 @@ from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.system.exit_codes import USAGE
 
 
-def message_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def _message(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a message. Raises CallFailed if its text is empty."""
     content = sys.stdin.read() if arguments.content == "-" else arguments.content
     if not content:
@@ -25,7 +25,7 @@ def message_of(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"message": {"content": content}}
 
 
-def location_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def _location(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a position report. Raises CallFailed if the position is invalid."""
     members = {
         **_position(arguments),
@@ -36,17 +36,17 @@ def location_of(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"location": members}
 
 
-def waypoint_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def _waypoint(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a waypoint. Raises CallFailed if the position is invalid."""
     return {"waypoint": {**_position(arguments), "name": arguments.name, "notes": arguments.notes}}
 
 
-def data_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def _file(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of raw bytes. Raises CallFailed if the file cannot be read."""
     return _data(_content(arguments.file))
 
 
-def picture_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def _picture(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return a picture as data: unchanged, or scaled to `--bytes`.
 
     Raises CallFailed if it is not a picture, is too large, or cannot be scaled here.
@@ -113,3 +113,17 @@ def _scaled(raw: bytes, most: int) -> bytes:
 def _position(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the position of the arguments. Raises CallFailed."""
     return {**only_place(arguments.place).degrees(), "timestamp": arguments.timestamp}
+
+
+BODIES = {
+    "message": _message,
+    "location": _location,
+    "waypoint": _waypoint,
+    "data": _file,
+    "picture": _picture,
+}
+
+
+def item_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the body of the item of `arguments.kind`. Raises CallFailed."""
+    return BODIES[arguments.kind](arguments)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.cli.hub import settings
-from fieldagent.cli.hub.opened_store import show_list, with_store
+from fieldagent.cli.hub.opened_store import Result, opened, show_list
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field import delta_giving, radio_key
@@ -46,41 +46,38 @@ class _Commanded(NamedTuple):
     device: int
 
 
-def command(arguments: argparse.Namespace) -> int:
+@opened
+def command(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
     """Send a command to the kit and wait `--wait` seconds for the answer; without words, list
     earlier commands. If it costs, ask first; scripts need --yes or --by ip.
     """
+    kit = store.once(lambda db: _kit(db, arguments))
+    if not arguments.words:
+        return _list(arguments, store, kit)
+    asked, delta = _read(arguments.words), None
+    number = store.once(lambda db: commands.next_number(db, kit.device, time.time()))
+    if asked.verb == SET.number:
+        number, asked = _signed(arguments, store, number)
+    if asked.verb == UPDATE.number:
+        payload = _delta(arguments)
+        asked = delta_giving.command_of(payload)
+        delta = store.once(lambda db: _bringing(db, arguments, kit, payload))
+    estimate = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
+    price = _price(estimate, hub, None if delta is None else delta.cost)
+    _agree(arguments, estimate, price)
+    # Do not wait for a missing link.
+    grace = float(hub.satellite_grace) if estimate.linked else 0.0
+    order = GivenCommand(
+        kit.workspace, kit.device, number, asked, arguments.by or "", audit.ADMINISTRATION
+    )
 
-    def carry_out(hub: HubSettings, store: Store) -> int:
-        kit = store.once(lambda db: _kit(db, arguments))
-        if not arguments.words:
-            return _list(arguments, store, kit)
-        asked, delta = _read(arguments.words), None
-        number = store.once(lambda db: commands.next_number(db, kit.device, time.time()))
-        if asked.verb == SET.number:
-            number, asked = _signed(arguments, store, number)
-        if asked.verb == UPDATE.number:
-            payload = _delta(arguments)
-            asked = delta_giving.command_of(payload)
-            delta = store.once(lambda db: _bringing(db, arguments, kit, payload))
-        estimate = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
-        price = _price(estimate, hub, None if delta is None else delta.cost)
-        _agree(arguments, estimate, price)
-        # Do not wait for a missing link.
-        grace = float(hub.satellite_grace) if estimate.linked else 0.0
-        order = GivenCommand(
-            kit.workspace, kit.device, number, asked, arguments.by or "", audit.ADMINISTRATION
-        )
+    def carry(db: Db) -> int:
+        now = time.time()
+        if delta is not None:
+            delta_giving.send(db, delta.posting, grace, now)
+        return give(db, order, grace, now)
 
-        def carry(db: Db) -> int:
-            now = time.time()
-            if delta is not None:
-                delta_giving.send(db, delta.posting, grace, now)
-            return give(db, order, grace, now)
-
-        return _wait(arguments, store, kit, store.once(carry), price)
-
-    return with_store(arguments, carry_out)
+    return _wait(arguments, store, kit, store.once(carry), price)
 
 
 def _kit(db: Db, arguments: argparse.Namespace) -> _Commanded:

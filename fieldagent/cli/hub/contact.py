@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.cli.hub.opened_store import Call, Result, opened, show_list, transaction
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.escalation import chain, contacts, notice
@@ -33,34 +33,30 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 T = TypeVar("T")
 
 
-def add(arguments: argparse.Namespace) -> int:
+@opened
+def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Add a contact of the kind that its address shows, and print its number. Does not notify it;
     `test` does.
     """
+    kind = kind_of(arguments.address, contact_kinds(settings.contacts), settings.contact_own)
+    if fault := kind.fault_of(arguments.address) or _missing(arguments, settings, kind):
+        raise Refused(fault)
+    new = contacts.NewContact(
+        arguments.name,
+        arguments.address,
+        kind=kind.name,
+        after=arguments.after,
+        tries=arguments.tries,
+        every=arguments.every,
+        about=arguments.about,
+        language=arguments.language,
+    )
 
-    def change(settings: HubSettings, store: Store) -> int:
-        kind = kind_of(arguments.address, contact_kinds(settings.contacts), settings.contact_own)
-        if fault := kind.fault_of(arguments.address) or _missing(arguments, settings, kind):
-            raise Refused(fault)
+    def enter(db: Db) -> int:
+        workspace = directory.workspace_of(db, arguments.workspace)
+        return contacts.add(db, workspace, new, now=time.time())
 
-        new = contacts.NewContact(
-            arguments.name,
-            arguments.address,
-            kind=kind.name,
-            after=arguments.after,
-            tries=arguments.tries,
-            every=arguments.every,
-            about=arguments.about,
-            language=arguments.language,
-        )
-
-        def enter(db: Db) -> int:
-            workspace = directory.workspace_of(db, arguments.workspace)
-            return contacts.add(db, workspace, new, now=time.time())
-
-        return show(arguments, {"id": store.once(enter)})
-
-    return with_store(arguments, change)
+    return {"id": store.once(enter)}
 
 
 def _missing(arguments: argparse.Namespace, settings: HubSettings, kind: ContactKind) -> str:
@@ -73,42 +69,32 @@ def _missing(arguments: argparse.Namespace, settings: HubSettings, kind: Contact
     return missing and f"nothing was added: {missing}"
 
 
-def list(arguments: argparse.Namespace) -> int:  # noqa: A001
+@opened
+def listing(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """List the contacts in the order of their notification, each with the reason if it would not be
     notified.
     """
-
-    def look(settings: HubSettings, store: Store) -> int:
-        kinds, own = contact_kinds(settings.contacts), settings.contact_own
-
-        def found(db: Db) -> Sequence[Row]:
-            return contacts.listing(db, directory.workspace_of(db, arguments.workspace), kinds, own)
-
-        return show_list(arguments, store.once(found))
-
-    return with_store(arguments, look)
+    kinds, own = contact_kinds(settings.contacts), settings.contact_own
+    return store.once(
+        lambda db: contacts.listing(db, directory.workspace_of(db, arguments.workspace), kinds, own)
+    )
 
 
-def steps(arguments: argparse.Namespace) -> int:
+@opened
+def steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Show the chain, with a line for each contact. Fails if a step cannot work."""
-
-    def look(settings: HubSettings, store: Store) -> int:
-        kinds, own = contact_kinds(settings.contacts), settings.contact_own
-
-        def found(db: Db) -> Sequence[Row]:
-            return chain.steps(db, directory.workspace_of(db, arguments.workspace), kinds, own)
-
-        whole = store.once(found)
-        if arguments.json:
-            print(json.dumps(whole))
-        else:
-            show_list(arguments, [_line(step, each) for step in whole for each in step["contacts"]])
-        broken = [step["step"] for step in whole if not step["works"]]
-        for number in broken:
-            complain(f"step {number} reaches no one: check its faults, and test it")
-        return REFUSED if broken else OK
-
-    return with_store(arguments, look)
+    kinds, own = contact_kinds(settings.contacts), settings.contact_own
+    whole = store.once(
+        lambda db: chain.steps(db, directory.workspace_of(db, arguments.workspace), kinds, own)
+    )
+    if arguments.json:
+        print(json.dumps(whole))
+    else:
+        show_list(arguments, [_line(step, each) for step in whole for each in step["contacts"]])
+    broken = [step["step"] for step in whole if not step["works"]]
+    for number in broken:
+        complain(f"step {number} reaches no one: check its faults, and test it")
+    return REFUSED if broken else OK
 
 
 def _line(step: Row, contact: Row) -> Row:
@@ -126,31 +112,26 @@ def _line(step: Row, contact: Row) -> Row:
     }
 
 
-def test_steps(arguments: argparse.Namespace) -> int:
+@opened
+def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Send a test notification to the whole chain, step by step, and show the results."""
 
-    def call(settings: HubSettings, store: Store) -> int:
-        async def hand_over(reach: Reach) -> Sequence[Row]:
-            async def note_end(contact: AlarmContact, reason: str) -> None:
-                await store.commit(
-                    lambda db: contacts.note_end(db, contact.id, reason, time.time())
-                )
+    async def hand_over(reach: Reach) -> Sequence[Row]:
+        async def note_end(contact: AlarmContact, reason: str) -> None:
+            await store.commit(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
 
-            return await chain.test(recipients, reach, note_end)
+        return await chain.test(recipients, reach, note_end)
 
-        def count(db: Db) -> Sequence[tuple[AlarmContact, str]]:
-            workspace = directory.workspace_of(db, arguments.workspace)
-            everybody = contacts.all_of(db, workspace)
-            now = time.time()
-            limit = partial(sending.refusal, db, workspace, what=sending.TEST, now=now)
-            return [(each, limit(address=each.address)) for each in everybody]
+    def count(db: Db) -> Sequence[tuple[AlarmContact, str]]:
+        workspace = directory.workspace_of(db, arguments.workspace)
+        everybody = contacts.all_of(db, workspace)
+        limit = partial(sending.refusal, db, workspace, what=sending.TEST, now=time.time())
+        return [(each, limit(address=each.address)) for each in everybody]
 
-        recipients = store.once(count)
-        results = _with_reach(settings, store, hand_over)
-        show_list(arguments, results)
-        return OK if all(each["handedOver"] for each in results) else REFUSED
-
-    return with_store(arguments, call)
+    recipients = store.once(count)
+    results = _with_reach(settings, store, hand_over)
+    show_list(arguments, results)
+    return OK if all(each["handedOver"] for each in results) else REFUSED
 
 
 def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awaitable[T]]) -> T:
@@ -175,40 +156,36 @@ def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awai
     return run_breakable(run)
 
 
-def remove(arguments: argparse.Namespace) -> int:
+@transaction
+def remove(call: Call) -> Result:
     """Remove a contact, by its number, and its waiting notifications."""
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        contacts.remove(db, workspace, arguments.id, now=now)
-        return show(arguments, {"id": arguments.id, "removed": True})
-
-    return once(arguments, change)
+    contacts.remove(*call.here, call.arguments.id, now=call.now)
+    return {"id": call.arguments.id, "removed": True}
 
 
-def test(arguments: argparse.Namespace) -> int:
+@opened
+def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Send a test notification to a contact, and show the result."""
 
-    def call(settings: HubSettings, store: Store) -> int:
-        async def hand_over(reach: Reach) -> HandoverResult:
-            message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
-            return await reach.tell(contact.kind, contact.address, message)
+    async def hand_over(reach: Reach) -> HandoverResult:
+        message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
+        return await reach.tell(contact.kind, contact.address, message)
 
-        workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
-        contact = store.once(lambda db: contacts.named(db, workspace, arguments.id))
-        now = time.time()
-        if limit := store.once(
-            lambda db: sending.refusal(db, workspace, contact.address, sending.TEST, now)
-        ):
-            raise Refused(limit)
-        result = _with_reach(settings, store, hand_over)
-        taken = result.outcome is HandoverOutcome.HANDED
-        reason = "" if taken else result.reason
-        store.once(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
-        if not taken:
-            print(f"fieldagent: {contact.name}: {escaped(reason)}", file=sys.stderr)
-            return REFUSED
-        print(f"{contact.name}: the service accepted the test message", file=sys.stderr)
-        return OK
+    def find(db: Db) -> tuple[AlarmContact, str]:
+        workspace = directory.workspace_of(db, arguments.workspace)
+        found = contacts.named(db, workspace, arguments.id)
+        limit = sending.refusal(db, workspace, found.address, sending.TEST, time.time())
+        return found, limit
 
-    return with_store(arguments, call)
+    contact, limit = store.once(find)
+    if limit:
+        raise Refused(limit)
+    result = _with_reach(settings, store, hand_over)
+    taken = result.outcome is HandoverOutcome.HANDED
+    reason = "" if taken else result.reason
+    store.once(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
+    if not taken:
+        print(f"fieldagent: {contact.name}: {escaped(reason)}", file=sys.stderr)
+        return REFUSED
+    print(f"{contact.name}: the service accepted the test message", file=sys.stderr)
+    return OK

@@ -7,11 +7,11 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from fieldagent.cli.hub.opened_store import once, show, with_store
+from fieldagent.cli.hub.opened_store import Call, Result, opened, show, transaction, with_store
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import ledger, numbering
 from fieldagent.hub.settings import HubSettings, database_options
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.moving import NotMoved
 from fieldagent.hub.store.moving import move as copy_all
 from fieldagent.hub.store.opening import is_postgres, open_alone, open_store
@@ -37,75 +37,66 @@ Set `database` in the hub's settings to the new place, then start the hub.
 """
 
 
-def backup(arguments: argparse.Namespace) -> int:
+@opened
+def backup(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Copy SQLite's file, also while a hub runs."""
-
-    def copy(settings: HubSettings, store: Store) -> int:
-        if not isinstance(store, SqliteStore):
-            print(POSTGRES.format(file=arguments.file), end="", file=sys.stderr)
-            return REFUSED
-        try:
-            with Progress(f"copying {settings.database}", "pages") as progress:
-                store.back_up(arguments.file, progress.show)
-        except FileExistsError:
-            raise Refused(
-                f"{arguments.file} already exists: use another name, or move the file"
-            ) from None
-        except (OSError, sqlite3.Error) as error:
-            why = getattr(error, "strerror", None) or error
-            complain(f"{arguments.file} cannot be written: {why}")
-            return IO_FAILED
-        size = arguments.file.stat().st_size
-        return show(arguments, {"file": str(arguments.file), "bytes": size})
-
-    return with_store(arguments, copy)
+    if not isinstance(store, SqliteStore):
+        print(POSTGRES.format(file=arguments.file), end="", file=sys.stderr)
+        return REFUSED
+    try:
+        with Progress(f"copying {settings.database}", "pages") as progress:
+            store.back_up(arguments.file, progress.show)
+    except FileExistsError:
+        raise Refused(
+            f"{arguments.file} already exists: use another name, or move the file"
+        ) from None
+    except (OSError, sqlite3.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        complain(f"{arguments.file} cannot be written: {why}")
+        return IO_FAILED
+    size = arguments.file.stat().st_size
+    return {"file": str(arguments.file), "bytes": size}
 
 
-def move(arguments: argparse.Namespace) -> int:
+@opened
+def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Copy the database of a stopped hub to `arguments.target`, in the other engine."""
-
-    def copy(settings: HubSettings, store: Store) -> int:
-        origin, target = settings.database, arguments.target
-        if is_postgres(origin) == is_postgres(target):
-            raise Refused(
-                "a move is from SQLite to PostgreSQL, or back: name the other as TARGET; between"
-                " databases of one kind, `fieldagent hub database backup` shows the way"
-            )
-        store.close()
-        options = database_options(settings, upgrade=True)
-        try:
-            with open_alone(origin, options) as source:
-                if not is_postgres(target):
-                    become_owner_of(Path(target).absolute().parent)
-                open_store(target, options).close()  # Makes the tables.
-                with (
-                    open_alone(target, options) as empty,
-                    Progress(f"moving to {empty.name}", "rows", at_once=True) as progress,
-                ):
-                    moved = copy_all(source, empty, progress.show)
-                names = source.name, empty.name
-        except NotMoved as error:
-            raise Refused(str(error)) from error
-        except OSError as error:
-            complain(f"{escaped(target)} cannot be written: {reason_of(error)}")
-            return IO_FAILED
-        print(MOVED.format(*map(escaped, names)), end="", file=sys.stderr)
-        return show(arguments, moved._asdict())
-
-    return with_store(arguments, copy)
+    origin, target = settings.database, arguments.target
+    if is_postgres(origin) == is_postgres(target):
+        raise Refused(
+            "a move is from SQLite to PostgreSQL, or back: name the other as TARGET; between"
+            " databases of one kind, `fieldagent hub database backup` shows the way"
+        )
+    store.close()
+    options = database_options(settings, upgrade=True)
+    try:
+        with open_alone(origin, options) as source:
+            if not is_postgres(target):
+                become_owner_of(Path(target).absolute().parent)
+            open_store(target, options).close()  # Makes the tables.
+            with (
+                open_alone(target, options) as empty,
+                Progress(f"moving to {empty.name}", "rows", at_once=True) as progress,
+            ):
+                moved = copy_all(source, empty, progress.show)
+            names = source.name, empty.name
+    except NotMoved as error:
+        raise Refused(str(error)) from error
+    except OSError as error:
+        complain(f"{escaped(target)} cannot be written: {reason_of(error)}")
+        return IO_FAILED
+    print(MOVED.format(*map(escaped, names)), end="", file=sys.stderr)
+    return moved._asdict()
 
 
-def restored(arguments: argparse.Namespace) -> int:
+@transaction
+def restored(call: Call) -> Result:
     """Record that the database was restored from a copy. With --post, post the items that have come
     back since.
     """
-
-    def note(db: Db, now: float) -> int:
-        if arguments.post:
-            return show(arguments, {"posts": ledger.post_again(db, now)})
-        return show(arguments, {"devices": numbering.leave_out(db, now)})
-
-    return once(arguments, note)
+    if call.arguments.post:
+        return {"posts": ledger.post_again(call.db, call.now)}
+    return {"devices": numbering.leave_out(call.db, call.now)}
 
 
 def migrate(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import base64
 import time
 from collections.abc import Callable, Sequence
 
-from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.cli.hub.opened_store import Call, Result, opened, transaction
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.contract import Device
@@ -19,26 +19,27 @@ from fieldagent.hub.tracker import by_kit
 
 
 def taking_dead_letters(
-    arguments: argparse.Namespace, change: Callable[[Db, float], tuple[Sequence[int], Row]]
-) -> int:
-    """Run `change` on devices and process their dead letters, in one transaction. `change` returns
-    the devices' numbers, and the members to show.
+    change: Callable[[Call], tuple[Sequence[int], Row]],
+) -> Callable[[argparse.Namespace], int]:
+    """Return the function of a command that runs `change` on devices and processes their dead
+    letters, in one transaction. `change` returns the devices' numbers, and the members to show.
     """
 
-    def carry_out(settings: HubSettings, store: Store) -> int:
+    @opened
+    def carry_out(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
         taking = _mobile_originated(settings, store)
 
         def both(db: Db) -> Row:
-            devices, text = change(db, time.time())
+            devices, text = change(Call(arguments, db, time.time()))
             for device in devices:
                 dead_letters.assign(db, device)
             if taken := kept_letters.take_in(db, taking, devices):
                 text["deadLettersTaken"] = taken
             return text
 
-        return show(arguments, store.once(both), secret_names=("hub-token", "satellite-key"))
+        return store.once(both)
 
-    return with_store(arguments, carry_out)
+    return carry_out
 
 
 def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
@@ -55,19 +56,16 @@ def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
     )
 
 
-def dead_letter_list(arguments: argparse.Namespace) -> int:
+@transaction
+def listing(call: Call) -> Result:
     """List the dead letters of all workspaces, with the content as text if possible; with --json as
     base64.
     """
-
-    def rows(db: Db, now: float) -> int:
-        listed = dead_letters.listing(db)
-        if not arguments.json:
-            for row in listed:
-                row["payload"] = _as_text(row["payload"])
-        return show_list(arguments, listed)
-
-    return once(arguments, rows)
+    listed = dead_letters.listing(call.db)
+    if not call.arguments.json:
+        for row in listed:
+            row["payload"] = _as_text(row["payload"])
+    return listed
 
 
 def _as_text(payload: str) -> str:
@@ -77,35 +75,22 @@ def _as_text(payload: str) -> str:
     return (text if text.isprintable() and "\ufffd" not in text else f"hex {body.hex()}")[:40]
 
 
-def dead_letter_replay(arguments: argparse.Namespace) -> int:
+@opened
+def replay(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Process the dead letters of all devices that are usable now, and print their number."""
-
-    def all_of_them(settings: HubSettings, store: Store) -> int:
-        taking = _mobile_originated(settings, store)
-        taken = store.once(
-            lambda db: kept_letters.take_in(db, taking, dead_letters.devices_with(db))
-        )
-        return show(arguments, {"deadLettersTaken": taken})
-
-    return with_store(arguments, all_of_them)
+    taking = _mobile_originated(settings, store)
+    taken = store.once(lambda db: kept_letters.take_in(db, taking, dead_letters.devices_with(db)))
+    return {"deadLettersTaken": taken}
 
 
-def dead_letter_assign(arguments: argparse.Namespace) -> int:
+@taking_dead_letters
+def assign(call: Call) -> tuple[list[int], Row]:
     """Assign the dead letters with a device's IMEI to the device, and process them."""
-
-    def find(db: Db, now: float) -> tuple[list[int], Row]:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        return [device], {"id": device}
-
-    return taking_dead_letters(arguments, find)
+    return [call.device], {"id": call.device}
 
 
-def dead_letter_remove(arguments: argparse.Namespace) -> int:
+@transaction
+def remove(call: Call) -> Result:
     """Remove a dead letter permanently, by its number. Refused if it does not exist."""
-
-    def drop(db: Db, now: float) -> int:
-        dead_letters.discard(db, arguments.id, now=now)
-        return show(arguments, {"id": arguments.id, "removed": True})
-
-    return once(arguments, drop)
+    dead_letters.discard(call.db, call.arguments.id, now=call.now)
+    return {"id": call.arguments.id, "removed": True}

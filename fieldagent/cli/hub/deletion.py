@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import suppress
 
-from fieldagent.cli.hub.opened_store import show, with_store
+from fieldagent.cli.hub.opened_store import Result, opened, show
 from fieldagent.hub.access import subject
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.access.subject import Subject
@@ -22,26 +22,23 @@ from fieldagent.system.exit_codes import REFUSED
 NAMED = 20
 
 
-def delete(arguments: argparse.Namespace) -> int:
+@opened
+def delete(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
     """Print the data that would be deleted, and return REFUSED. With --yes delete it permanently,
     also while a hub runs.
     """
-
-    def carry_out(_: HubSettings, store: Store) -> int:
-        data_subject = store.once(
-            lambda db: subject.find(
-                db, arguments.what, getattr(arguments, "workspace", ""), arguments.named
-            )
+    data_subject = store.once(
+        lambda db: subject.find(
+            db, arguments.what, getattr(arguments, "workspace", ""), arguments.named
         )
-        plan = store.once(lambda db: deletion.plan(db, data_subject))
-        if not arguments.yes:
-            show(arguments, _told(arguments, {**plan, "deleted": False}))
-            print("Nothing was deleted. Use --yes to delete.", file=sys.stderr)
-            return REFUSED
-        _delete(store, data_subject)
-        return show(arguments, _told(arguments, {**plan, "deleted": True}))
-
-    return with_store(arguments, carry_out)
+    )
+    plan = store.once(lambda db: deletion.plan(db, data_subject))
+    if not arguments.yes:
+        show(arguments, _told(arguments, {**plan, "deleted": False}))
+        print("Nothing was deleted. Use --yes to delete.", file=sys.stderr)
+        return REFUSED
+    _delete(store, data_subject)
+    return _told(arguments, {**plan, "deleted": True})
 
 
 def _told(arguments: argparse.Namespace, plan: Row) -> Row:

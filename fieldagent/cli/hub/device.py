@@ -5,13 +5,14 @@ the hub.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from fieldagent.cli.ask_key import ask_key
 from fieldagent.cli.hub import card_files, radio_key
 from fieldagent.cli.hub.card_files import CardFiles
 from fieldagent.cli.hub.dead_letters import taking_dead_letters
-from fieldagent.cli.hub.opened_store import once, show, show_list
+from fieldagent.cli.hub.opened_store import Call, Result, transaction
 from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.directory import Refused, Row
@@ -20,7 +21,6 @@ from fieldagent.hub.field import radio_key as key_change
 from fieldagent.hub.operator.known import operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
-from fieldagent.hub.store.contract import Db
 from fieldagent.kit.cloud_init import Unfit
 from fieldagent.kit.provision import card_text, write_card
 from fieldagent.system.exit_codes import OK, REFUSED
@@ -43,8 +43,8 @@ def device_add(arguments: argparse.Namespace) -> int:
         complain(f"no device was added: {reason_of(wrong)}")
         return REFUSED
 
-    def add(db: Db, now: float) -> tuple[list[int], Row]:
-        workspace = directory.workspace_of(db, arguments.workspace)
+    @taking_dead_letters
+    def add(call: Call) -> tuple[list[int], Row]:
         air_key = secret.new_air_key() if arguments.tagged else None
         new = directory.NewDevice(
             arguments.name,
@@ -56,8 +56,7 @@ def device_add(arguments: argparse.Namespace) -> int:
             sos_reserve=arguments.sos_reserve,
             relay=arguments.relay,
         )
-        member = directory.member_of(db, workspace, arguments.user)
-        id_, token = directory.add_device(db, workspace, member, new, now=now)
+        id_, token = directory.add_device(*call.here, call.member, new, now=call.now)
         text: Row = {"id": id_, "hub-token": token}
         if air_key is not None:
             text["satellite-key"] = air_key.hex()
@@ -70,7 +69,7 @@ def device_add(arguments: argparse.Namespace) -> int:
         return [id_], text
 
     settings: list[str] = []
-    code = taking_dead_letters(arguments, add)
+    code = add(arguments)
     if arguments.qr and code == OK and not arguments.json:
         show_qr_code(settings[-1])
     return code
@@ -106,51 +105,37 @@ def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
         raise Refused(f"the card cannot be written: {reason_of(error)}") from None
 
 
-def device_retry(arguments: argparse.Namespace) -> int:
+@transaction
+def device_retry(call: Call) -> Result:
     """Retry all waiting calls to a device's satellite operator at once, and print the number of
     messages.
     """
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        return show(arguments, {"id": device, "messages": operator_trouble.call_again(db, device)})
-
-    return once(arguments, change)
+    return {"id": call.device, "messages": operator_trouble.call_again(call.db, call.device)}
 
 
-def device_contested(arguments: argparse.Namespace) -> int:
+@transaction
+def device_contested(call: Call) -> Result:
     """List the IMEIs that a device claims but another device has, in all workspaces."""
-    return once(arguments, lambda db, now: show_list(arguments, imei_claims.listing(db)))
+    return imei_claims.listing(call.db)
 
 
-def device_imei(arguments: argparse.Namespace) -> int:
+@taking_dead_letters
+def device_imei(call: Call) -> tuple[list[int], Row]:
     """Set a device's IMEI, and process the dead letters with it. --take first removes it from
     another device.
     """
-
-    def change(db: Db, now: float) -> tuple[list[int], Row]:
-        device = directory.device_named(
-            db, directory.workspace_of(db, arguments.workspace), arguments.device
-        )
-        if arguments.take:
-            imeis.take_imei(db, arguments.imei, device, now=now)
-        imeis.set_imei(db, device, arguments.imei, now=now)
-        return [device], {"id": device, "imei": arguments.imei}
-
-    return taking_dead_letters(arguments, change)
+    imei, device = call.arguments.imei, call.device
+    if call.arguments.take:
+        imeis.take_imei(call.db, imei, device, now=call.now)
+    imeis.set_imei(call.db, device, imei, now=call.now)
+    return [device], {"id": device, "imei": imei}
 
 
-def device_rename(arguments: argparse.Namespace) -> int:
+@transaction
+def device_rename(call: Call) -> Result:
     """Rename a device. Refused if another device of its workspace has the name."""
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        directory.rename_device(db, device, arguments.name, now=now)
-        return show(arguments, {"id": device, "name": arguments.name})
-
-    return once(arguments, change)
+    directory.rename_device(call.db, call.device, call.arguments.name, now=call.now)
+    return {"id": call.device, "name": call.arguments.name}
 
 
 def device_key(arguments: argparse.Namespace) -> int:
@@ -165,93 +150,70 @@ def device_key(arguments: argparse.Namespace) -> int:
         else secret.new_air_key()
     )
 
-    def change(db: Db, now: float) -> tuple[list[int], Row]:
-        device = directory.device_named(
-            db, directory.workspace_of(db, arguments.workspace), arguments.device
-        )
-        directory.set_air_key(db, device, key, now=now)
-        text: Row = {"id": device, "tagged": key is not None}
+    @taking_dead_letters
+    def change(call: Call) -> tuple[list[int], Row]:
+        directory.set_air_key(call.db, call.device, key, now=call.now)
+        text: Row = {"id": call.device, "tagged": key is not None}
         if key is not None and not arguments.given:
             text["satellite-key"] = key.hex()
-        return [device], text
+        return [call.device], text
 
-    return taking_dead_letters(arguments, change)
+    return change(arguments)
 
 
-def device_token(arguments: argparse.Namespace) -> int:
+@transaction
+def device_token(call: Call) -> Result:
     """Print a new link token, only this time. The kit's link with the old one ends."""
-
-    def renew(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        token = directory.new_link_token(db, device, now=now)
-        return show(arguments, {"id": device, "hub-token": token}, secret_names=("hub-token",))
-
-    return once(arguments, renew)
+    token = directory.new_link_token(call.db, call.device, now=call.now)
+    return {"id": call.device, "hub-token": token}
 
 
-def device_relay(arguments: argparse.Namespace) -> int:
+@taking_dead_letters
+def device_relay(call: Call) -> tuple[list[int], Row]:
     """Allow a kit to relay items of its workspace's other kits, or with --off forbid it, and
     process the items that it relayed before.
     """
-
-    def change(db: Db, now: float) -> tuple[list[int], Row]:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        directory.set_relay(db, device, not arguments.off, now=now)
-        return [device], {"id": device, "relay": not arguments.off}
-
-    return taking_dead_letters(arguments, change)
+    relays = not call.arguments.off
+    directory.set_relay(call.db, call.device, relays, now=call.now)
+    return [call.device], {"id": call.device, "relay": relays}
 
 
 def device_revoke(arguments: argparse.Namespace) -> int:
     """Revoke a device whose kit may be stolen: only an SOS from it is accepted. With
     --new-radio-key, the other kits also get a new radio-key.
     """
-    if arguments.new_radio_key:
-        return radio_key.revoke_and_change(arguments)
-
-    def change(db: Db, now: float) -> int:
-        if arguments.but or arguments.key_given or arguments.by or arguments.yes:
-            raise Refused("--but, --key-given, --by and --yes need --new-radio-key")
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        revocation.revoke(db, device, arguments.why, now=now)
-        return show(arguments, {"id": device, "revoked": True})
-
-    return once(arguments, change)
+    return (radio_key.revoke_and_change if arguments.new_radio_key else _revoke)(arguments)
 
 
-def device_restore(arguments: argparse.Namespace) -> int:
+@transaction
+def _revoke(call: Call) -> Result:
+    asked = call.arguments
+    if asked.but or asked.key_given or asked.by or asked.yes:
+        raise Refused("--but, --key-given, --by and --yes need --new-radio-key")
+    revocation.revoke(call.db, call.device, asked.why, now=call.now)
+    return {"id": call.device, "revoked": True}
+
+
+@taking_dead_letters
+def device_restore(call: Call) -> tuple[list[int], Row]:
     """Undo a revocation, and process items that arrived meanwhile, also over other kits."""
-
-    def change(db: Db, now: float) -> tuple[list[int], Row]:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        revocation.restore(db, device, now=now)
-        # Other kits may have relayed its items.
-        return dead_letters.devices_with(db, workspace), {"id": device, "revoked": False}
-
-    return taking_dead_letters(arguments, change)
+    revocation.restore(call.db, call.device, now=call.now)
+    # Other kits may have relayed its items.
+    return dead_letters.devices_with(*call.here), {"id": call.device, "revoked": False}
 
 
-def device_list(arguments: argparse.Namespace) -> int:
+@transaction
+def device_list(call: Call) -> Result:
     """List the devices of a workspace with their states; with --json also their settings and last
     update.
     """
-
-    def rows(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        listed = directory.devices(db, workspace, now)
-        steps = key_change.of_devices(db, workspace)
-        for row in listed:
-            row["radioKey"] = steps.get(row["id"])
-        if not arguments.json:
-            for row in listed:
-                row |= {name: _in_short(row[name]) for name in ("lastUpdate", "settings")}
-        return show_list(arguments, listed)
-
-    return once(arguments, rows)
+    listed = directory.devices(*call.here, call.now)
+    steps = key_change.of_devices(*call.here)
+    for row in listed:
+        row["radioKey"] = steps.get(row["id"])
+        if not call.arguments.json:
+            row |= {name: _in_short(row[name]) for name in ("lastUpdate", "settings")}
+    return listed
 
 
 def _in_short(text: str | None) -> str | None:
@@ -260,24 +222,21 @@ def _in_short(text: str | None) -> str | None:
     return f"{text[:REASON_SHOWN]} …"
 
 
-def disable(arguments: argparse.Namespace) -> int:
+@taking_dead_letters
+def disable(call: Call) -> tuple[Sequence[int], Row]:
     """Disable a user or device."""
-    return _set_disabled(arguments, disabled=True)
+    return _set_disabled(call, call.now)
 
 
-def enable(arguments: argparse.Namespace) -> int:
+@taking_dead_letters
+def enable(call: Call) -> tuple[Sequence[int], Row]:
     """Enable a user or device, and process the items that its devices sent meanwhile."""
-    return _set_disabled(arguments, disabled=False)
+    return _set_disabled(call, None)
 
 
-def _set_disabled(arguments: argparse.Namespace, *, disabled: bool) -> int:
-
-    def change(db: Db, now: float) -> tuple[list[int], Row]:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        find = directory.member_of if arguments.what == "member" else directory.device_named
-        id_ = find(db, workspace, arguments.named)
-        when = now if disabled else None
-        devices = directory.set_disabled(db, arguments.what, id_, when, now=now)
-        return devices, {"id": id_, "disabled": disabled}
-
-    return taking_dead_letters(arguments, change)
+def _set_disabled(call: Call, when: float | None) -> tuple[Sequence[int], Row]:
+    what = call.arguments.what
+    find = directory.member_of if what == "member" else directory.device_named
+    id_ = find(*call.here, call.arguments.named)
+    devices = directory.set_disabled(call.db, what, id_, when, now=call.now)
+    return devices, {"id": id_, "disabled": when is not None}

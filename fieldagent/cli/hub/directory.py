@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from fieldagent.cli.ask_password import ask_password
-from fieldagent.cli.hub.opened_store import committed, once, show, show_list, with_store
+from fieldagent.cli.hub.opened_store import Call, Result, committed, show, transaction, with_store
 from fieldagent.hub.access import credentials, directory, secret
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import audit
@@ -49,7 +49,7 @@ def init(arguments: argparse.Namespace) -> int:
             directory.set_role(db, workspace, first, "administrator", now=now)
             named = urlencode({"username": email, "password": password})
             text["signIn"] = f"{console}/console#{named}"
-        return show(arguments, text, secret_names=("apiKey", "token"))
+        return show(arguments, text)
 
     def use(settings: HubSettings, store: Store) -> int:
         console = settings.console_address or f"http://127.0.0.1:{settings.port}"
@@ -61,85 +61,67 @@ def init(arguments: argparse.Namespace) -> int:
     return with_store(arguments, use, upgrade=True, create=True)
 
 
-def workspace_add(arguments: argparse.Namespace) -> int:
+@transaction
+def workspace_add(call: Call) -> Result:
     """Add a workspace and print its number. Refused if another one has the name."""
-    return once(
-        arguments,
-        lambda db, now: show(
-            arguments, {"id": directory.add_workspace(db, arguments.name, now=now)}
-        ),
-    )
+    return {"id": directory.add_workspace(call.db, call.arguments.name, now=call.now)}
 
 
-def workspace_list(arguments: argparse.Namespace) -> int:
+@transaction
+def workspace_list(call: Call) -> Result:
     """List all workspaces of the hub."""
-    return once(arguments, lambda db, now: show_list(arguments, directory.workspaces(db)))
+    return directory.workspaces(call.db)
 
 
 def user_add(arguments: argparse.Namespace) -> int:
     """Add a user and print their number. Asks for a password before the database is opened."""
     hashed = _new_password() if arguments.password else None
 
-    def add(db: Db, now: float) -> int:
+    @transaction
+    def add(call: Call) -> Result:
         id_ = directory.add_user(
-            db,
-            directory.workspace_of(db, arguments.workspace),
+            *call.here,
             arguments.name,
             type_=arguments.type,
             email=arguments.email,
             password=hashed,
             over_satellite=arguments.over_satellite,
-            now=now,
+            now=call.now,
         )
-        return show(arguments, {"id": id_})
+        return {"id": id_}
 
-    return once(arguments, add)
+    return add(arguments)
 
 
-def user_join(arguments: argparse.Namespace) -> int:
+@transaction
+def user_join(call: Call) -> Result:
     """Add a user of another workspace, by their number, as a member of this one, too. Refused if
     the number does not exist.
     """
-
-    def join(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        if not directory.is_known(db, arguments.user):
-            raise Refused(
-                f"no user has the number {arguments.user}: see `fieldagent hub user list"
-                " --workspace WORKSPACE`"
-            )
-        directory.join(
-            db, workspace, arguments.user, over_satellite=arguments.over_satellite, now=now
+    user, workspace = call.arguments.user, call.workspace
+    if not directory.is_known(call.db, user):
+        raise Refused(
+            f"no user has the number {user}: see `fieldagent hub user list --workspace WORKSPACE`"
         )
-        return show(arguments, {"id": arguments.user, "workspace": workspace})
+    over_satellite = call.arguments.over_satellite
+    directory.join(call.db, workspace, user, over_satellite=over_satellite, now=call.now)
+    return {"id": user, "workspace": workspace}
 
-    return once(arguments, join)
 
-
-def user_leave(arguments: argparse.Namespace) -> int:
+@transaction
+def user_leave(call: Call) -> Result:
     """End a membership. Items that the member sent stay."""
-
-    def leave(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        member = directory.member_of(db, workspace, arguments.user)
-        directory.leave(db, workspace, member, now=now)
-        return show(arguments, {"id": member, "workspace": workspace})
-
-    return once(arguments, leave)
+    directory.leave(*call.here, call.member, now=call.now)
+    return {"id": call.member, "workspace": call.workspace}
 
 
-def user_role(arguments: argparse.Namespace) -> int:
+@transaction
+def user_role(call: Call) -> Result:
     """Set the role of a user in the workspace. Refused if a user that is not a person would become
     more than a member.
     """
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        member = directory.member_of(db, workspace, arguments.user)
-        directory.set_role(db, workspace, member, arguments.role, now=now)
-        return show(arguments, {"id": member, "role": arguments.role})
-
-    return once(arguments, change)
+    directory.set_role(*call.here, call.member, call.arguments.role, now=call.now)
+    return {"id": call.member, "role": call.arguments.role}
 
 
 def _new_password() -> str:
@@ -159,30 +141,22 @@ def user_password(arguments: argparse.Namespace) -> int:
     """Set a user's password. Asks for it before the database is opened."""
     hashed = _new_password()
 
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        member = directory.member_of(db, workspace, arguments.user)
-        directory.set_password(db, member, hashed, now=now)
-        return show(arguments, {"id": member})
+    @transaction
+    def change(call: Call) -> Result:
+        directory.set_password(call.db, call.member, hashed, now=call.now)
+        return {"id": call.member}
 
-    return once(arguments, change)
+    return change(arguments)
 
 
-def user_list(arguments: argparse.Namespace) -> int:
+@transaction
+def user_list(call: Call) -> Result:
     """List the users of a workspace with their role, and if a password is set."""
-    return once(
-        arguments,
-        lambda db, now: show_list(
-            arguments, directory.users(db, directory.workspace_of(db, arguments.workspace))
-        ),
-    )
+    return directory.users(*call.here)
 
 
-def audit_list(arguments: argparse.Namespace) -> int:
+@transaction
+def audit_list(call: Call) -> Result:
     """List the newest lines of the audit log, without a workspace those of all."""
-
-    def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace) if arguments.workspace else None
-        return show_list(arguments, audit.latest(db, arguments.limit, workspace))
-
-    return once(arguments, look)
+    workspace = call.workspace if call.arguments.workspace else None
+    return audit.latest(call.db, call.arguments.limit, workspace)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fieldagent import __version__
-from fieldagent.cli.hub.opened_store import show, with_store
+from fieldagent.cli.hub.opened_store import Result, opened
 from fieldagent.hub.access import subject
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import export
@@ -27,34 +27,28 @@ from fieldagent.system.progress import Progress
 from fieldagent.system.wording import reason_of
 
 
-def write(arguments: argparse.Namespace) -> int:
+@opened
+def write(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
     """Write all data of a workspace or user into a new folder. The data of an interrupted export
     stays in FOLDER.unfinished.
     """
     target: Path = arguments.folder
-
-    def carry_out(_: HubSettings, store: Store) -> int:
-        named = arguments.workspace if arguments.what == "workspace" else arguments.named
-        data_subject = store.once(
-            lambda db: subject.find(db, arguments.what, arguments.workspace, named)
-        )
-        made = target.parent / f"{target.name}.unfinished"
-        try:
-            if target.exists():
-                complain(f"{target} already exists: use the name of a new folder")
-                return REFUSED
-            counts = _write(store, data_subject, made)
-            made.rename(target)
-            sync_folder(target.absolute().parent)
-        except OSError as error:
-            complain(f"the export stopped: {reason_of(error)}; remove {made}, and try again")
-            return IO_FAILED
-        return show(
-            arguments,
-            {"folder": str(target), "id": data_subject.id, "name": data_subject.name, **counts},
-        )
-
-    return with_store(arguments, carry_out)
+    named = arguments.workspace if arguments.what == "workspace" else arguments.named
+    data_subject = store.once(
+        lambda db: subject.find(db, arguments.what, arguments.workspace, named)
+    )
+    made = target.parent / f"{target.name}.unfinished"
+    try:
+        if target.exists():
+            complain(f"{target} already exists: use the name of a new folder")
+            return REFUSED
+        counts = _write(store, data_subject, made)
+        made.rename(target)
+        sync_folder(target.absolute().parent)
+    except OSError as error:
+        complain(f"the export stopped: {reason_of(error)}; remove {made}, and try again")
+        return IO_FAILED
+    return {"folder": str(target), "id": data_subject.id, "name": data_subject.name, **counts}
 
 
 def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:

@@ -6,13 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fieldagent.cli.hub.opened_store import once, show, show_list
-from fieldagent.hub.access import directory
+from fieldagent.cli.hub.opened_store import Call, Result, transaction
 from fieldagent.hub.places import fences, shape
 from fieldagent.hub.places.fences import WhichKits
 from fieldagent.hub.places.shape import Shape, WrongShape
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
-from fieldagent.hub.store.contract import Db
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.exit_codes import REFUSED
 from fieldagent.system.log_lines import complain
@@ -33,13 +31,13 @@ def add(arguments: argparse.Namespace) -> int:
         complain(escaped(f"no fence was added: {wrong}"))
         return REFUSED
 
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
+    @transaction
+    def change(call: Call) -> Result:
         kits = WhichKits(arguments.kit, arguments.group)
-        fence = fences.add(db, workspace, arguments.name, drawn, arguments.tells, kits, now)
-        return show(arguments, {"id": fence, "name": arguments.name})
+        fence = fences.add(*call.here, arguments.name, drawn, arguments.tells, kits, call.now)
+        return {"id": fence, "name": arguments.name}
 
-    return once(arguments, change)
+    return change(arguments)
 
 
 def _drawn(arguments: argparse.Namespace) -> Shape:
@@ -61,14 +59,11 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
         raise WrongShape(f"{path}: {wrong}") from None
 
 
-def list(arguments: argparse.Namespace) -> int:  # noqa: A001
+@transaction
+def listing(call: Call) -> Result:
     """List the fences. Only --json contains the shapes."""
-
-    def look(db: Db, now: float) -> int:
-        rows = fences.listing(db, directory.workspace_of(db, arguments.workspace))
-        return show_list(arguments, rows if arguments.json else [_row(each) for each in rows])
-
-    return once(arguments, look)
+    rows = fences.listing(*call.here)
+    return rows if call.arguments.json else [_row(each) for each in rows]
 
 
 def _row(fence: dict[str, Any]) -> dict[str, Any]:
@@ -96,13 +91,10 @@ def in_words(area: dict[str, Any]) -> str:
     return f"polygon of {sum(len(ring) - 1 for ring in area['polygon']['coordinates'])} points"
 
 
-def remove(arguments: argparse.Namespace) -> int:
+@transaction
+def remove(call: Call) -> Result:
     """Remove a fence by its number; its past alarms stay. Refused if the workspace does not have
     it.
     """
-
-    def change(db: Db, now: float) -> int:
-        fences.remove(db, directory.workspace_of(db, arguments.workspace), arguments.id, now)
-        return show(arguments, {"id": arguments.id, "removed": True})
-
-    return once(arguments, change)
+    fences.remove(*call.here, call.arguments.id, call.now)
+    return {"id": call.arguments.id, "removed": True}

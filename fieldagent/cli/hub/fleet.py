@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldagent.cli.hub.opened_store import once, show, show_list
-from fieldagent.hub.access import directory
+from fieldagent.cli.hub.opened_store import Call, Result, show_list, transaction
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.fleet import view
-from fieldagent.hub.store.contract import Db
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped
 from fieldagent.wire.kit_status import span
@@ -19,26 +16,23 @@ BARS = "▁▂▃▅▆█"
 """Characters for signal bars, 0 to 5."""
 
 
-def fleet(arguments: argparse.Namespace) -> int:
+@transaction
+def fleet(call: Call) -> Result:
     """Print the kits that differ from the others and the differences, and then a line for
     each kit.
     """
-
-    def look(db: Db, now: float) -> int:
-        answer = view.view(db, directory.workspace_of(db, arguments.workspace), now)
-        if arguments.json:
-            return show(arguments, answer)
-        for kit in answer["kits"]:
-            if kit["unlike"]:
-                print(f"{escaped(kit['name'])}: {'; '.join(map(_sentence, kit['unlike']))}")
-        if any(kit["unlike"] for kit in answer["kits"]):
-            print()
-        show_list(arguments, [_row(kit, now) for kit in answer["kits"]])
-        if answer["more"]:
-            print(f"and {answer['more']} more, which were not compared")
-        return OK
-
-    return once(arguments, look)
+    answer = view.view(*call.here, call.now)
+    if call.arguments.json:
+        return answer
+    for kit in answer["kits"]:
+        if kit["unlike"]:
+            print(f"{escaped(kit['name'])}: {'; '.join(map(_sentence, kit['unlike']))}")
+    if any(kit["unlike"] for kit in answer["kits"]):
+        print()
+    show_list(call.arguments, [_row(kit, call.now) for kit in answer["kits"]])
+    if answer["more"]:
+        print(f"and {answer['more']} more, which were not compared")
+    return OK
 
 
 def _sentence(difference: Mapping[str, Any]) -> str:

@@ -12,11 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cached_property
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from fieldagent.cli.hub.columns import as_cells, fitting_columns, table_lines
+from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, database_options, load
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
@@ -29,6 +31,9 @@ from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped, printed, terminal_width
 from fieldagent.system.wording import reason_of
+
+SECRETS = ("apiKey", "token", "hub-token", "satellite-key", "secret")
+"""Names of members that the hub shows only once."""
 
 
 def with_store(
@@ -91,6 +96,70 @@ def once(
     return with_store(arguments, lambda _, store: committed(store, operation), upgrade=upgrade)
 
 
+class Call:
+    """A command within its transaction, with the things that its arguments name."""
+
+    def __init__(self, arguments: argparse.Namespace, db: Db, now: float) -> None:
+        self.arguments = arguments
+        self.db = db
+        self.now = now
+        """Unix time of the transaction."""
+
+    @cached_property
+    def workspace(self) -> int:
+        """The workspace. Raises Refused."""
+        return directory.workspace_of(self.db, self.arguments.workspace)
+
+    @property
+    def here(self) -> tuple[Db, int]:
+        """The database and the workspace, the first arguments of most operations."""
+        return self.db, self.workspace
+
+    @cached_property
+    def member(self) -> int:
+        """The user of the workspace. Raises Refused."""
+        return directory.member_of(*self.here, self.arguments.user)
+
+    @cached_property
+    def device(self) -> int:
+        """The device of the workspace. Raises Refused."""
+        return directory.device_named(*self.here, self.arguments.device)
+
+
+Result: TypeAlias = "int | Mapping[str, Any] | Sequence[Row]"
+"""An exit code after its own output, members by name, or the rows of a table."""
+
+
+def transaction(operation: Callable[[Call], Result]) -> Callable[[argparse.Namespace], int]:
+    """Return the function of a command that runs an operation in one transaction, and prints the
+    result.
+    """
+
+    def carry_out(arguments: argparse.Namespace) -> int:
+        return once(arguments, lambda db, now: _put(arguments, operation(Call(arguments, db, now))))
+
+    return carry_out
+
+
+def opened(
+    use: Callable[[argparse.Namespace, HubSettings, Store], Result],
+) -> Callable[[argparse.Namespace], int]:
+    """Return the function of a command that uses the settings and the open store, and prints the
+    result.
+    """
+
+    def carry_out(arguments: argparse.Namespace) -> int:
+        return with_store(arguments, lambda *both: _put(arguments, use(arguments, *both)))
+
+    return carry_out
+
+
+def _put(arguments: argparse.Namespace, result: Result) -> int:
+    if isinstance(result, int):
+        return result
+    return show(arguments, result) if isinstance(result, Mapping) else show_list(arguments, result)
+
+
 def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
     """Run an operation in one transaction, and print its output after the commit, so that each
     printed key is in the database. Returns its exit code.
@@ -108,7 +177,10 @@ def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
 
 
 def show(
-    arguments: argparse.Namespace, members: Mapping[str, Any], *, secret_names: Sequence[str] = ()
+    arguments: argparse.Namespace,
+    members: Mapping[str, Any],
+    *,
+    secret_names: Sequence[str] = SECRETS,
 ) -> int:
     """Print members by name, or as JSON, and return OK. If `secret_names` are among them, print a
     note that they are shown once.

@@ -12,12 +12,10 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any
 from urllib.parse import urlsplit
 
-from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
+from fieldagent.cli.item import item_of
 from fieldagent.cli.kit.answer import report, show
 from fieldagent.http import tls
 from fieldagent.http.date import read_delay
@@ -37,35 +35,8 @@ PAUSE = 5.0
 """Seconds before the next attempt, unless the hub sends a number."""
 
 
-def message(arguments: argparse.Namespace) -> int:
-    """Push a text, and retry until the hub has it or `--patience` is over."""
-    return _push(arguments, message_of)
-
-
-def location(arguments: argparse.Namespace) -> int:
-    """Push a position, as `message` does."""
-    return _push(arguments, location_of)
-
-
-def waypoint(arguments: argparse.Namespace) -> int:
-    """Push a waypoint, as `message` does."""
-    return _push(arguments, waypoint_of)
-
-
-def data(arguments: argparse.Namespace) -> int:
-    """Push the bytes of a file, as `message` does."""
-    return _push(arguments, data_of)
-
-
-def picture(arguments: argparse.Namespace) -> int:
-    """Push a picture, scaled to `--bytes` if that is set, as `message` does."""
-    return _push(arguments, picture_of)
-
-
-def _push(
-    arguments: argparse.Namespace,
-    item_of: Callable[[argparse.Namespace], dict[str, Any]],
-) -> int:
+def push(arguments: argparse.Namespace) -> int:
+    """Push an item of `arguments.kind`, and retry until the hub has it or `--patience` is over."""
     try:
         body = {
             "sourceUserId": arguments.source,

@@ -7,20 +7,20 @@ from fieldagent.cli.table import read_table
 
 COMMANDS = read_table(
     f"""
-message -> push:message @pushing: send a text message
+message -> push:push(kind=message) @pushing: send a text message
   @message
   |! --target TARGET: number of the receiving user
   |! --group GROUP: number or name of the receiving group
-location -> push:location @pushing: send a position report
+location -> push:push(kind=location) @pushing: send a position report
   @location
   @target
-waypoint -> push:waypoint @pushing: send a point of interest
+waypoint -> push:push(kind=waypoint) @pushing: send a point of interest
   @waypoint
   @target
-data -> push:data @pushing: send raw bytes
+data -> push:push(kind=data) @pushing: send raw bytes
   @data
   @target
-picture -> push:picture @pushing: send a picture, as data
+picture -> push:push(kind=picture) @pushing: send a picture, as data
   @picture
   @target
 @target

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from fieldagent.cli.ask_key import ask_key
-from fieldagent.cli.hub.opened_store import show, show_list, with_store
+from fieldagent.cli.hub.opened_store import Call, Result, opened, show, transaction, with_store
 from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.access.secret import new_air_key
@@ -115,24 +115,22 @@ def _short(db: Db, workspace: int, now: float) -> Row:
     }
 
 
-def status(arguments: argparse.Namespace) -> int:
+@opened
+def status(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
     """Print the step of the change, and the kits that are behind. Refused if there never was a
     change.
     """
 
-    def tell(hub: HubSettings, store: Store) -> int:
-        def read(db: Db) -> tuple[Row, list[Row]]:
-            workspace = directory.workspace_of(db, arguments.workspace)
-            standing = radio_key.standing(db, workspace, time.time())
-            return _short(db, workspace, time.time()), standing["kits"] if standing else []
+    def read(db: Db) -> tuple[Row, list[Row]]:
+        workspace = directory.workspace_of(db, arguments.workspace)
+        standing = radio_key.standing(db, workspace, time.time())
+        return _short(db, workspace, time.time()), standing["kits"] if standing else []
 
-        short, kits = store.once(read)
-        if arguments.json:
-            return show(arguments, {**short, "devices": kits})
-        print("\n".join(_lines(short, kits)))
-        return OK
-
-    return with_store(arguments, tell)
+    short, kits = store.once(read)
+    if arguments.json:
+        return show(arguments, {**short, "devices": kits})
+    print("\n".join(_lines(short, kits)))
+    return OK
 
 
 def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
@@ -153,43 +151,33 @@ def _line(kit: Row) -> str:
     return escaped(f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}")
 
 
-def leave_out(arguments: argparse.Namespace) -> int:
+@transaction
+def leave_out(call: Call) -> Result:
     """Continue the change without a kit, and print its state."""
-
-    def act(db: Db) -> Row:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        radio_key.leave_out(db, device, now=time.time())
-        return _short(db, workspace, time.time())
-
-    return with_store(arguments, lambda hub, store: show(arguments, store.once(act)))
+    radio_key.leave_out(call.db, call.device, now=call.now)
+    return _short(*call.here, call.now)
 
 
-def ask(arguments: argparse.Namespace) -> int:
+@opened
+def ask(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
     """Ask a kit again for its step, after agreement to the price over satellite."""
 
-    def act(hub: HubSettings, store: Store) -> int:
-        def find(db: Db) -> tuple[int, KeyPrice]:
-            workspace = directory.workspace_of(db, arguments.workspace)
-            device = directory.device_named(db, workspace, arguments.device)
-            others = {each.device for each in radio_key.kits_of(db, workspace, 0.0)} - {device}
-            return device, _price_of(db, workspace, arguments, 1, others)
+    def find(db: Db) -> tuple[int, KeyPrice]:
+        workspace = directory.workspace_of(db, arguments.workspace)
+        device = directory.device_named(db, workspace, arguments.device)
+        others = {each.device for each in radio_key.kits_of(db, workspace, 0.0)} - {device}
+        return device, _price_of(db, workspace, arguments, 1, others)
 
-        device, estimate = store.once(find)
-        bearer = _agreed(arguments, estimate, hub)
-        store.once(lambda db: radio_key.ask_again(db, device, bearer, now=time.time()))
-        return show(arguments, {"id": device, "cost": _price(estimate, hub)})
-
-    return with_store(arguments, act)
+    device, estimate = store.once(find)
+    bearer = _agreed(arguments, estimate, hub)
+    store.once(lambda db: radio_key.ask_again(db, device, bearer, now=time.time()))
+    return {"id": device, "cost": _price(estimate, hub)}
 
 
-def key(arguments: argparse.Namespace) -> int:
+@transaction
+def key(call: Call) -> Result:
     """Print the key, for kits without a route to the hub."""
-
-    def read(db: Db) -> Row:
-        key_change = radio_key.change_of(db, directory.workspace_of(db, arguments.workspace))
-        if key_change is None:
-            raise Refused("no radio-key was changed here: only the kits have it")
-        return {"radio-key": key_change.key.hex()}
-
-    return with_store(arguments, lambda hub, store: show_list(arguments, [store.once(read)]))
+    key_change = radio_key.change_of(*call.here)
+    if key_change is None:
+        raise Refused("no radio-key was changed here: only the kits have it")
+    return [{"radio-key": key_change.key.hex()}]

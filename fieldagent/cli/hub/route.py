@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from typing import Any
 
 from fieldagent.cli.hub.fence import in_words
-from fieldagent.cli.hub.opened_store import once, show, show_list
+from fieldagent.cli.hub.opened_store import Call, Result, transaction
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.places import routes, shape
 from fieldagent.hub.places.routes import RoutePlan
 from fieldagent.hub.places.shape import WrongShape
 from fieldagent.hub.records.sos import Who
-from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import WrongValue, read_timestamp
 from fieldagent.package.writing import clock_time
 from fieldagent.system.span import span
@@ -23,25 +21,22 @@ DAY = 86_400.0
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
-def add(arguments: argparse.Namespace) -> int:
+@transaction
+def add(call: Call) -> Result:
     """Add a route for a kit, and print its number and both times. Refused if --to is not a
     circle.
     """
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.kit)
-        try:
-            place = shape.read_circle(arguments.to)
-        except WrongShape as wrong:
-            raise Refused(f"--to: {wrong}") from None
-        name = arguments.name or f"{place.latitude:g} {place.longitude:g}"
-        plan = RoutePlan(device, name, place, due_of(arguments.by, now), arguments.margin)
-        route = routes.add(db, workspace, plan, now)
-        due = plan.due if arguments.json else clock_time(plan.due)
-        return show(arguments, {"id": route, "due": due, "margin": span(plan.margin)})
-
-    return once(arguments, change)
+    asked = call.arguments
+    device = directory.device_named(*call.here, asked.kit)
+    try:
+        place = shape.read_circle(asked.to)
+    except WrongShape as wrong:
+        raise Refused(f"--to: {wrong}") from None
+    name = asked.name or f"{place.latitude:g} {place.longitude:g}"
+    plan = RoutePlan(device, name, place, due_of(asked.by, call.now), asked.margin)
+    route = routes.add(*call.here, plan, call.now)
+    due = plan.due if asked.json else clock_time(plan.due)
+    return {"id": route, "due": due, "margin": span(plan.margin)}
 
 
 def due_of(text: str, now: float) -> float:
@@ -59,14 +54,11 @@ def due_of(text: str, now: float) -> float:
         ) from None
 
 
-def list(arguments: argparse.Namespace) -> int:  # noqa: A001
+@transaction
+def listing(call: Call) -> Result:
     """List the routes that have not ended, and the newest ended ones, the newest first."""
-
-    def look(db: Db, now: float) -> int:
-        rows = routes.listing(db, directory.workspace_of(db, arguments.workspace))
-        return show_list(arguments, rows if arguments.json else [_row(each) for each in rows])
-
-    return once(arguments, look)
+    rows = routes.listing(*call.here)
+    return rows if call.arguments.json else [_row(each) for each in rows]
 
 
 def _row(route: dict[str, Any]) -> dict[str, Any]:
@@ -84,16 +76,13 @@ def _row(route: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def end(arguments: argparse.Namespace) -> int:
+@transaction
+def end(call: Call) -> Result:
     """End a route in the name of a user, with a reason. An alarm about it stays until a person
     closes it.
     """
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        member = directory.member_of(db, workspace, arguments.by)
-        ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
-        routes.end(db, workspace, arguments.id, Who(member, name), arguments.why, now)
-        return show(arguments, {"id": arguments.id, "ended": True})
-
-    return once(arguments, change)
+    asked = call.arguments
+    member = directory.member_of(*call.here, asked.by)
+    ((name,),) = call.db.execute("SELECT name FROM member WHERE id = ?", member)
+    routes.end(*call.here, asked.id, Who(member, name), asked.why, call.now)
+    return {"id": asked.id, "ended": True}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fieldagent.agent.from_afar import NEVER
 from fieldagent.agent.settings import all_keys
-from fieldagent.cli.hub.opened_store import show, with_store
+from fieldagent.cli.hub.opened_store import Result, opened
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import audit, kit_report
@@ -41,33 +41,27 @@ class SignedFor(NamedTuple):
     """Number of the last settings that were sent to it."""
 
 
-def device_set(arguments: argparse.Namespace) -> int:
+@opened
+def device_set(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
     """Write settings for a kit to a file, let minisign sign it, and offer it. Without --secret-key,
     only write the file; a later call without settings offers the signed file.
     """
-
-    def carry_out(_: HubSettings, store: Store) -> int:
-        # Signing may take long: no transaction is open meanwhile.
-        kit = store.once(lambda db: kit_of(db, arguments))
-        file = arguments.file or Path(f"device-{kit.device}.settings")
-        if arguments.settings:
-            number = max(int(time.time()), kit.last + 1)
-            write(file, change_of(kit, arguments.settings, number))
-            if arguments.secret_key is None:
-                return show(arguments, _to_be_signed(file, arguments.device))
-            sign(file, arguments.secret_key)
-        change = store.once(lambda db: _offer(db, kit_of(db, arguments), file, time.time()))
-        return show(
-            arguments,
-            {
-                "id": kit.device,
-                "number": change.number,
-                "settings": ", ".join(name for name, _ in change.pairs),
-                "next": "`fieldagent hub device list` shows the result",
-            },
-        )
-
-    return with_store(arguments, carry_out)
+    # Signing may take long: no transaction is open meanwhile.
+    kit = store.once(lambda db: kit_of(db, arguments))
+    file = arguments.file or Path(f"device-{kit.device}.settings")
+    if arguments.settings:
+        number = max(int(time.time()), kit.last + 1)
+        write(file, change_of(kit, arguments.settings, number))
+        if arguments.secret_key is None:
+            return _to_be_signed(file, arguments.device)
+        sign(file, arguments.secret_key)
+    change = store.once(lambda db: _offer(db, kit_of(db, arguments), file, time.time()))
+    return {
+        "id": kit.device,
+        "number": change.number,
+        "settings": ", ".join(name for name, _ in change.pairs),
+        "next": "`fieldagent hub device list` shows the result",
+    }
 
 
 def kit_of(db: Db, arguments: argparse.Namespace) -> SignedFor:

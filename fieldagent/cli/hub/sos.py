@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
-from fieldagent.cli.hub.opened_store import once, show, show_list
+from fieldagent.cli.hub.opened_store import Call, Result, show_list, transaction
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk
@@ -17,32 +18,24 @@ from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Db
 
 
-def device_checkin(arguments: argparse.Namespace) -> int:
+@transaction
+def device_checkin(call: Call) -> Result:
     """Set a check-in for a kit, or remove it with --off, and print the time of its alarm."""
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        if arguments.off:
-            check_in.end(db, device, now=now)
-            return show_list(arguments, [{"id": device, "checkIn": None}])
-        rule = check_in.Rule(arguments.every, arguments.by)
-        due = check_in.begin(db, device, rule, now=now)
-        return show_list(arguments, [{"id": device, "checkIn": str(rule), "due": due}])
-
-    return once(arguments, change)
+    if call.arguments.off:
+        check_in.end(call.db, call.device, now=call.now)
+        return [{"id": call.device, "checkIn": None}]
+    rule = check_in.Rule(call.arguments.every, call.arguments.by)
+    due = check_in.begin(call.db, call.device, rule, now=call.now)
+    return [{"id": call.device, "checkIn": str(rule), "due": due}]
 
 
-def list(arguments: argparse.Namespace) -> int:  # noqa: A001
+@transaction
+def listing(call: Call) -> Result:
     """List the incidents of a workspace, the newest first, at most `--limit`."""
-
-    def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        incidents = sos.listing(db, workspace, arguments.state, END, max(1, arguments.limit))
-        shown = [sos_desk.shown(db, each) for each in incidents]
-        return show_list(arguments, shown if arguments.json else [_row(each) for each in shown])
-
-    return once(arguments, look)
+    asked = call.arguments
+    incidents = sos.listing(*call.here, asked.state, END, max(1, asked.limit))
+    shown = [sos_desk.shown(call.db, each) for each in incidents]
+    return shown if asked.json else [_row(each) for each in shown]
 
 
 def _row(incident: dict[str, Any]) -> dict[str, Any]:
@@ -62,43 +55,47 @@ def _row(incident: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def show_one(arguments: argparse.Namespace, db: Db, incident: Sos) -> int:
-    """Print an incident and its timeline; return OK."""
-    document = {**sos_desk.shown(db, incident), "timeline": sos_desk.timeline(db, incident.id)}
-    if arguments.json:
-        return show(arguments, document)
-    show_list(arguments, [_row(document)])
-    rows = [{**each, "by": each["by"] and each["by"]["name"]} for each in document["timeline"]]
-    return show_list(arguments, rows)
+def _put(call: Call, incident: Sos) -> Result:
+    """Print an incident and its timeline."""
+    timeline = sos_desk.timeline(call.db, incident.id)
+    document = {**sos_desk.shown(call.db, incident), "timeline": timeline}
+    if call.arguments.json:
+        return document
+    show_list(call.arguments, [_row(document)])
+    return [{**each, "by": each["by"] and each["by"]["name"]} for each in timeline]
 
 
-def _named(arguments: argparse.Namespace, db: Db, *, locked: bool = False) -> Sos:
-    workspace = directory.workspace_of(db, arguments.workspace)
-    incident = sos.named(db, workspace, arguments.id, locked=locked)
+def _named(call: Call, *, locked: bool = False) -> Sos:
+    number = call.arguments.id
+    incident = sos.named(*call.here, number, locked=locked)
     if incident is None:
-        raise Refused(f"no SOS {arguments.id} is in that workspace; see `fieldagent hub sos list`")
+        raise Refused(f"no SOS {number} is in that workspace; see `fieldagent hub sos list`")
     return incident
 
 
-def show_named(arguments: argparse.Namespace) -> int:
+@transaction
+def show(call: Call) -> Result:
     """Print one incident with its timeline. Refused if the workspace does not have it."""
-    return once(arguments, lambda db, now: show_one(arguments, db, _named(arguments, db)))
+    return _put(call, _named(call))
 
 
-def _answer(arguments: argparse.Namespace, deed: Deed) -> int:
-    def carry_out(db: Db, now: float) -> int:
-        incident = _named(arguments, db, locked=True)
-        by = _by(arguments, db, incident.workspace)
-        return show_one(arguments, db, deed(db, incident, by, arguments.text or "", now))
+def _answer(deed: Deed) -> Callable[[argparse.Namespace], int]:
+    """Return the function of a command with which a dispatcher acts on an incident."""
 
-    return once(arguments, carry_out)
+    @transaction
+    def carry_out(call: Call) -> Result:
+        incident = _named(call, locked=True)
+        text = call.arguments.text or ""
+        return _put(call, deed(call.db, incident, _by(call), text, call.now))
+
+    return carry_out
 
 
-def _by(arguments: argparse.Namespace, db: Db, workspace: int) -> int:
+def _by(call: Call) -> int:
     """Return the user who acts, whose name goes to the kit."""
-    if arguments.by:
-        return directory.member_of(db, workspace, arguments.by)
-    people = sos_desk.dispatchers(db, workspace)
+    if call.arguments.by:
+        return directory.member_of(*call.here, call.arguments.by)
+    people = sos_desk.dispatchers(*call.here)
     if len(people) != 1:
         raise Refused(
             "name the user who acknowledges, closes or notes it with --by USER; its kit shows"
@@ -107,16 +104,11 @@ def _by(arguments: argparse.Namespace, db: Db, workspace: int) -> int:
     return people[0]
 
 
-def acknowledge(arguments: argparse.Namespace) -> int:
-    """Acknowledge an incident and notify its kit. Refused if another dispatcher has it, or if it is
-    closed.
-    """
-    return _answer(arguments, sos_desk.acknowledge)
-
-
-def take_over(arguments: argparse.Namespace) -> int:
-    """Take an incident over from another dispatcher and notify its kit. Refused if it is closed."""
-    return _answer(arguments, sos_desk.take_over)
+acknowledge = _answer(sos_desk.acknowledge)
+take_over = _answer(sos_desk.take_over)
+close = _answer(sos_desk.close)
+answer = _answer(sos_desk.write_to)
+note = _answer(sos_desk.write_down)
 
 
 def hand_over(arguments: argparse.Namespace) -> int:
@@ -128,19 +120,4 @@ def hand_over(arguments: argparse.Namespace) -> int:
         heir = directory.member_of(db, incident.workspace, arguments.to)
         return sos_desk.hand_over(db, incident, member, heir, text, now)
 
-    return _answer(arguments, deed)
-
-
-def close(arguments: argparse.Namespace) -> int:
-    """Close an incident, and send the reason to its kit. Refused if it is closed."""
-    return _answer(arguments, sos_desk.close)
-
-
-def answer(arguments: argparse.Namespace) -> int:
-    """Send a text to the kit of an incident, closed or not. Refused if the kit is out of use."""
-    return _answer(arguments, sos_desk.write_to)
-
-
-def note(arguments: argparse.Namespace) -> int:
-    """Write a note into the timeline of an incident, closed or not, without notifying its kit."""
-    return _answer(arguments, sos_desk.write_down)
+    return _answer(deed)(arguments)

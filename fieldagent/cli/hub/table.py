@@ -98,7 +98,7 @@ user token add -> credentials:token_add: add a token; it is shown once
   name
   --user! USER: user of the token
   --days days: days until the token expires (never)
-user token list -> credentials:credential_list(what=token) @table: list tokens
+user token list -> credentials:listing(what=token) @table: list tokens
 user token revoke -> credentials:revoke(what=token): revoke a token
   id number
 user disable -> device:disable(what=member): disable a user
@@ -216,14 +216,14 @@ device radio-key ask -> radio_key:ask: ask a kit again, such as one with a resto
   @agreement
 device radio-key key -> radio_key:key: show the key, for kits that cannot reach the hub
 device dead-letter [Satellite]: manage messages from the field that could not be used
-device dead-letter list -> dead_letters:dead_letter_list @whole-table: list dead letters by IMEI,
+device dead-letter list -> dead_letters:listing @whole-table: list dead letters by IMEI,
       with the reason
-device dead-letter replay -> dead_letters:dead_letter_replay @whole: process dead letters that can
+device dead-letter replay -> dead_letters:replay @whole: process dead letters that can
       be used now
-device dead-letter assign -> dead_letters:dead_letter_assign: assign the dead letters of an IMEI to
+device dead-letter assign -> dead_letters:assign: assign the dead letters of an IMEI to
       a device
   device
-device dead-letter remove -> dead_letters:dead_letter_remove @whole: delete a dead letter for good
+device dead-letter remove -> dead_letters:remove @whole: delete a dead letter for good
   id number
 device delete [Kit] -> deletion:delete(what=device): delete a device for good, with --yes
   named DEVICE
@@ -254,10 +254,10 @@ report [Kits] -> report:write: write a report of a kit's week: track, messages, 
   --format (csv|gpx|kml|html)=html: csv: a table; gpx: the track; html: a page to print or save as
       PDF
 sos [Alarms]: answer, hand over and close SOS
-sos list -> sos:list @table: list SOS, newest first
+sos list -> sos:listing @table: list SOS, newest first
   --state (open|seen|closed)
   --limit count=50
-sos show -> sos:show_named @table: show an SOS with its timeline
+sos show -> sos:show @table: show an SOS with its timeline
   id number
 sos acknowledge -> sos:acknowledge: acknowledge an SOS: its kit is notified and stops repeating it
   id number
@@ -296,7 +296,7 @@ contact add -> contact:add: add a contact
   --about (all|sos|alarms)=all: events of which the contact is notified; alarms come from the hub
       itself, such as an overdue kit (all)
   --language ({"|".join(LANGUAGES)})={ENGLISH}: language of the notifications (en)
-contact list -> contact:list @table: list contacts in the order of notification
+contact list -> contact:listing @table: list contacts in the order of notification
 contact test -> contact:test: send a test to a contact
   id number
 contact remove -> contact:remove: remove a contact and everything that waits for it
@@ -306,13 +306,13 @@ contact chain list -> contact:steps @table: list the steps, and those that canno
 contact chain test -> contact:test_steps: send a test to every contact, step by step
 contact quiet: manage quiet hours, in which alarms wait until the end; an SOS or an overdue kit
       never waits
-contact quiet set -> quiet:set: set quiet hours
+contact quiet set -> quiet:set_hours: set quiet hours
   hours 22:00-06:00|none: local times; an SOS or an overdue kit notifies at once all the same
   --zone ZONE =UTC: time zone, such as Europe/Zurich (UTC)
   --contact number: only for this contact (the whole workspace)
 contact quiet inherit -> quiet:inherit: let a contact use the workspace's quiet hours again
   contact number
-contact quiet list -> quiet:list @table: list quiet hours
+contact quiet list -> quiet:listing @table: list quiet hours
 contact watch: manage the watch at the desk
 contact watch show -> watch:standing @table: show who is on watch, and requested hand-overs
 contact watch take -> watch:take: put a dispatcher on watch
@@ -337,7 +337,7 @@ fence add -> fence:add: add a fence
   --tells (both|enter|leave)=both: crossing that raises an alarm (both)
   --kit* NAME =[]: only for this kit; can be repeated (all kits)
   --group GROUP =: only for kits of this group's users
-fence list -> fence:list @table: list fences
+fence list -> fence:listing @table: list fences
 fence remove -> fence:remove: remove a fence
   id number
 route [Alarms]: manage routes: an alarm if a kit is not at a place in time
@@ -347,7 +347,7 @@ route add -> route:add: expect a kit at a place by a time
   --by! TIME: 18:00 (UTC), or 2026-11-26T18:00+01:00
   --margin 30m wait=1800: time after that until the kit is overdue (30m)
   --name NAME =: name of the place, for people
-route list -> route:list @table: list routes, newest first
+route list -> route:listing @table: list routes, newest first
 route end -> route:end: end a route
   id number
   why WHY
@@ -366,7 +366,7 @@ key rate -> credentials:key_rate: change the rate limit of a key
   id number
   --per-minute count: calls per minute
   --burst count: most calls in a burst
-key list -> credentials:credential_list(what=key) @table: list keys
+key list -> credentials:listing(what=key) @table: list keys
 key revoke -> credentials:revoke(what=key): revoke a key
   id number
 webhook [Programs]: manage webhooks, which get the items from agents
@@ -380,7 +380,7 @@ webhook add -> webhook:add: test a webhook and add it
   --batch ITEMS 1..100=0: post waiting items of one sender as an array of at most ITEMS
   --steps: post the progress of each item, too, also of pushes
   --untried: add it without a test post
-webhook list -> webhook:list @table: list webhooks
+webhook list -> webhook:listing @table: list webhooks
 webhook test -> webhook:test: post a test message
   id number
 webhook enable -> webhook:enable: enable a disabled webhook
@@ -405,7 +405,7 @@ tracker list -> tracker:listing @table: list trackers
 tracker source: manage addresses to which third-party trackers report
 tracker source add -> tracker:source_add: add an address; it is shown once
   name: name for people, such as the owner of the trackers
-tracker source list -> credentials:credential_list(what=source) @table: list sources
+tracker source list -> credentials:listing(what=source) @table: list sources
 tracker source revoke -> credentials:revoke(what=source): revoke a source
   id number
 @over-satellite

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from fieldagent.cli.hub.opened_store import show, show_list, with_store
+from fieldagent.cli.hub.opened_store import opened, show, show_list, with_store
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.operator.known import operators
@@ -57,25 +57,23 @@ def _read(arguments: argparse.Namespace) -> list[CountedDay]:
         return read_usage(lines, named, arguments.date_format)
 
 
-def usage_list(arguments: argparse.Namespace) -> int:
+@opened
+def usage_list(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Show each kit and day, with our count and the operator's."""
     since, until = usage.days_asked(arguments.since, arguments.until, time.time())
 
-    def look(settings: HubSettings, store: Store) -> int:
-        def find(db: Db) -> list[usage.UsageDay]:
-            workspace = directory.workspace_of(db, arguments.workspace)
-            device = arguments.device and directory.device_named(db, workspace, arguments.device)
-            return usage.usage(db, workspace, since, until, device or None)
+    def find(db: Db) -> list[usage.UsageDay]:
+        workspace = directory.workspace_of(db, arguments.workspace)
+        device = arguments.device and directory.device_named(db, workspace, arguments.device)
+        return usage.usage(db, workspace, since, until, device or None)
 
-        days = store.once(find)
-        prices = partial(price_of, settings)
-        rows: list[Row] = [usage.row_of(each, prices) for each in days]
-        code = show_list(arguments, rows)
-        if not arguments.json and days:
-            print(_in_words(usage.total_of(days, prices), days))
-        return code
-
-    return with_store(arguments, look)
+    days = store.once(find)
+    prices = partial(price_of, settings)
+    rows: list[Row] = [usage.row_of(each, prices) for each in days]
+    code = show_list(arguments, rows)
+    if not arguments.json and days:
+        print(_in_words(usage.total_of(days, prices), days))
+    return code
 
 
 def _in_words(total: usage.Total, days: Sequence[usage.UsageDay]) -> str:

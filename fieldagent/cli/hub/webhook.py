@@ -7,12 +7,12 @@ import sys
 import time
 
 from fieldagent.cli.ask_password import ask_password
-from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.cli.hub.opened_store import Call, Result, opened, show, transaction, with_store
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import sending
 from fieldagent.hub.settings import HubSettings
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory, webhooks
 from fieldagent.hub.webhook.reach import open_public
 from fieldagent.hub.webhook.webhook import Webhook
@@ -43,8 +43,7 @@ def add(arguments: argparse.Namespace) -> int:
             )
             return REFUSED
         id_ = store.once(lambda db: webhook_directory.add(db, workspace, webhook, now=time.time()))
-        text = {"id": id_, "secret": " ".join(webhook.secrets)}
-        return show(arguments, text, secret_names=("secret",))
+        return show(arguments, {"id": id_, "secret": " ".join(webhook.secrets)})
 
     return with_store(arguments, keep)
 
@@ -88,36 +87,25 @@ def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) 
     return run_breakable(call)
 
 
-def test(arguments: argparse.Namespace) -> int:
+@opened
+def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Send a test to a webhook. Returns REFUSED if it fails."""
-
-    def call(settings: HubSettings, store: Store) -> int:
-        workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
-        webhook = store.once(lambda db: webhook_directory.named(db, workspace, arguments.id))
-        return OK if _try(settings, store, workspace, webhook) else REFUSED
-
-    return with_store(arguments, call)
+    workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
+    webhook = store.once(lambda db: webhook_directory.named(db, workspace, arguments.id))
+    return OK if _try(settings, store, workspace, webhook) else REFUSED
 
 
-def list(arguments: argparse.Namespace) -> int:  # noqa: A001
+@transaction
+def listing(call: Call) -> Result:
     """List the webhooks of a workspace, without their secrets."""
-
-    def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        return show_list(arguments, webhook_directory.listing(db, workspace))
-
-    return once(arguments, look)
+    return webhook_directory.listing(*call.here)
 
 
-def enable(arguments: argparse.Namespace) -> int:
+@transaction
+def enable(call: Call) -> Result:
     """Enable a webhook, and make its failed deliveries due at once."""
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        webhook_directory.enable(db, workspace, arguments.id, now=now)
-        return show(arguments, {"id": arguments.id, "enabled": True})
-
-    return once(arguments, change)
+    webhook_directory.enable(*call.here, call.arguments.id, now=call.now)
+    return {"id": call.arguments.id, "enabled": True}
 
 
 def secret(arguments: argparse.Namespace) -> int:
@@ -128,46 +116,32 @@ def secret(arguments: argparse.Namespace) -> int:
         print(f"fieldagent: --secret {wrong}", file=sys.stderr)
         return USAGE
 
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        webhook_directory.sign_with(
-            db, workspace, arguments.id, signing, only=arguments.only, now=now
-        )
-        text = {"id": arguments.id, "secret": " ".join(signing)}
-        return show(arguments, text, secret_names=("secret",))
+    @transaction
+    def change(call: Call) -> Result:
+        number, only = arguments.id, arguments.only
+        webhook_directory.sign_with(*call.here, number, signing, only=only, now=call.now)
+        return {"id": number, "secret": " ".join(signing)}
 
-    return once(arguments, change)
+    return change(arguments)
 
 
-def remove(arguments: argparse.Namespace) -> int:
+@transaction
+def remove(call: Call) -> Result:
     """Remove a webhook with its waiting deliveries."""
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        webhook_directory.remove(db, workspace, arguments.id, now=now)
-        return show(arguments, {"id": arguments.id, "removed": True})
-
-    return once(arguments, change)
+    webhook_directory.remove(*call.here, call.arguments.id, now=call.now)
+    return {"id": call.arguments.id, "removed": True}
 
 
-def dead(arguments: argparse.Namespace) -> int:
+@transaction
+def dead(call: Call) -> Result:
     """List the dead letters of webhooks, the newest first."""
-
-    def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        return show_list(arguments, webhook_directory.dead_letters(db, workspace)[0])
-
-    return once(arguments, look)
+    return webhook_directory.dead_letters(*call.here)[0]
 
 
-def replay(arguments: argparse.Namespace) -> int:
+@transaction
+def replay(call: Call) -> Result:
     """Post dead letters of webhooks again, one item or all, and print their number. Refused if
     there are none.
     """
-
-    def change(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        count = webhook_directory.replay(db, workspace, arguments.request_id, now=now)
-        return show(arguments, {"replayed": count})
-
-    return once(arguments, change)
+    count = webhook_directory.replay(*call.here, call.arguments.request_id, now=call.now)
+    return {"replayed": count}

@@ -5,10 +5,27 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from fieldagent.kit.local_http import CallFailed
 from fieldagent.system.terminal import escaped_lines, printed
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def calls(command: Command) -> Command:
+    """Return a command that prints the reason if its call of the agent fails."""
+
+    @wraps(command)
+    def reported(arguments: argparse.Namespace) -> int:
+        try:
+            return command(arguments)
+        except CallFailed as failed:
+            return report(failed)
+
+    return reported
 
 
 def report(failed: CallFailed) -> int:

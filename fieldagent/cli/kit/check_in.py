@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fieldagent.cli.kit.answer import report
+from fieldagent.cli.kit.answer import calls
 from fieldagent.cli.kit.send import finish
-from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.kit.local_http import call
 from fieldagent.package.writing import clock_time, minutes_in_words
 
 
+@calls
 def check_in(arguments: argparse.Namespace) -> int:
     """Start, change or end (--done) a check-in, and wait for its delivery unless with --no-wait."""
-    try:
-        if arguments.done:
-            return finish(arguments, call(arguments.port, "DELETE", "/api/check-in").body)
-        asked = {"within": int(arguments.within)}
-        return finish(arguments, call(arguments.port, "POST", "/api/check-in", asked).body)
-    except CallFailed as failed:
-        return report(failed)
+    if arguments.done:
+        return finish(arguments, call(arguments.port, "DELETE", "/api/check-in").body)
+    asked = {"within": int(arguments.within)}
+    return finish(arguments, call(arguments.port, "POST", "/api/check-in", asked).body)
 
 
 def check_in_line(record: dict[str, Any] | None) -> list[str]:

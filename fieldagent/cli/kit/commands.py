@@ -6,19 +6,17 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from fieldagent.cli.kit.answer import report, show
-from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.cli.kit.answer import calls, show
+from fieldagent.kit.local_http import call
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped_lines
 
 
+@calls
 def commands(arguments: argparse.Namespace) -> int:
     """Print the commands that this kit allows, and those from the hub with their answers."""
-    try:
-        answer = call(arguments.port, "GET", "/api/commands").body
-    except CallFailed as failed:
-        return report(failed)
+    answer = call(arguments.port, "GET", "/api/commands").body
     show(arguments, answer, escaped_lines("\n".join(_lines(answer))))
     return OK
 

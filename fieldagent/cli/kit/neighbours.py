@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fieldagent.cli.kit.answer import report, show
-from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.cli.kit.answer import calls, show
+from fieldagent.kit.local_http import call
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped
 
 
+@calls
 def neighbours(arguments: argparse.Namespace) -> int:
     """Print the stations that were heard with signal and time, and those that are reached over
     others.
     """
-    try:
-        answer = call(arguments.port, "GET", "/api/neighbours").body
-    except CallFailed as failed:
-        return report(failed)
+    answer = call(arguments.port, "GET", "/api/neighbours").body
     show(arguments, answer, "\n".join(_lines(answer)))
     return OK
 

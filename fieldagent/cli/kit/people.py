@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fieldagent.cli.kit.answer import report, show
-from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.cli.kit.answer import calls, show
+from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped
 
@@ -17,12 +17,10 @@ NOBODY = (
 PART = "only people who have written before; the whole directory arrives over the link to the hub"
 
 
+@calls
 def people(arguments: argparse.Namespace) -> int:
     """Print users, groups and kits of the hub's last directory."""
-    try:
-        answer = call(arguments.port, "GET", "/api/people").body
-    except CallFailed as failed:
-        return report(failed)
+    answer = call(arguments.port, "GET", "/api/people").body
     show(arguments, answer, "\n".join(_lines(answer)))
     return OK
 

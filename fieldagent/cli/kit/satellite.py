@@ -6,31 +6,27 @@ from __future__ import annotations
 
 import argparse
 
-from fieldagent.cli.kit.answer import report, show
-from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.cli.kit.answer import calls, show
+from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.wording import counted
 
 
+@calls
 def retry(arguments: argparse.Namespace) -> int:
     """Let the modem try, and print the number of waiting Packages. `fieldagent status` shows the
     results.
     """
-    try:
-        answer = call(arguments.port, "POST", "/api/satellite/retry", {}).body
-    except CallFailed as failed:
-        return report(failed)
+    answer = call(arguments.port, "POST", "/api/satellite/retry", {}).body
     waits = counted(answer["queued"], "Package")
     show(arguments, answer, f"the satellite modem tries now: {waits} to send")
     return OK
 
 
+@calls
 def trace(arguments: argparse.Namespace) -> int:
     """Print the trace of the last fault on disk, and the one in the agent's memory."""
-    try:
-        query = f"channel={arguments.channel}&payloads={int(arguments.payloads)}"
-        answer = call(arguments.port, "GET", f"/api/trace?{query}").body
-    except CallFailed as failed:
-        return report(failed)
+    query = f"channel={arguments.channel}&payloads={int(arguments.payloads)}"
+    answer = call(arguments.port, "GET", f"/api/trace?{query}").body
     show(arguments, answer, f"{answer['kept']}{answer['memory']}".rstrip("\n"))
     return OK

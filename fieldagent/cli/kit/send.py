@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
+from fieldagent.cli.item import item_of
 from fieldagent.cli.kit import addressee
-from fieldagent.cli.kit.answer import report, show
+from fieldagent.cli.kit.answer import calls, show
 from fieldagent.cli.kit.expected import begin_in_words, expected_in_words, in_turn_in_words
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import NO_PERSON, OF_STATUS, OK
@@ -18,53 +17,27 @@ from fieldagent.system.terminal import escaped, state_word
 from fieldagent.system.wording import counted
 
 
-def message(arguments: argparse.Namespace) -> int:
-    """Post a text and return the exit code of its status; with `--dry-run` only print its price."""
-    return _send(arguments, message_of)
-
-
-def location(arguments: argparse.Namespace) -> int:
-    """Post a position, as `message` does."""
-    return _send(arguments, location_of)
-
-
-def waypoint(arguments: argparse.Namespace) -> int:
-    """Post a waypoint, as `message` does."""
-    return _send(arguments, waypoint_of)
-
-
-def data(arguments: argparse.Namespace) -> int:
-    """Post the bytes of a file, as `message` does."""
-    return _send(arguments, data_of)
-
-
-def picture(arguments: argparse.Namespace) -> int:
-    """Post a picture, scaled to `--bytes` if that is set, as `message` does."""
-    return _send(arguments, picture_of)
-
-
-def _send(
-    arguments: argparse.Namespace, item_of: Callable[[argparse.Namespace], dict[str, Any]]
-) -> int:
-    try:
-        body = {
-            **item_of(arguments),
-            "id": arguments.id,
-            "channels": arguments.channels,
-            "priority": arguments.priority,
-            "collapseKey": arguments.collapse_key,
-            "timeToLive": arguments.time_to_live,
-            "by": arguments.by,
-            "to": _whom(arguments.to),
-            "receipt": arguments.receipt,
-        }
-        if arguments.dry_run:
-            return _estimate(arguments, body)
-        queued = _post(arguments, body)
-        _hint_at_sos(body)
-        return finish(arguments, queued)
-    except CallFailed as failed:
-        return report(failed)
+@calls
+def send(arguments: argparse.Namespace) -> int:
+    """Post an item of `arguments.kind` and return the exit code of its status; with `--dry-run`
+    only print its price.
+    """
+    body = {
+        **item_of(arguments),
+        "id": arguments.id,
+        "channels": arguments.channels,
+        "priority": arguments.priority,
+        "collapseKey": arguments.collapse_key,
+        "timeToLive": arguments.time_to_live,
+        "by": arguments.by,
+        "to": _whom(arguments.to),
+        "receipt": arguments.receipt,
+    }
+    if arguments.dry_run:
+        return _estimate(arguments, body)
+    queued = _post(arguments, body)
+    _hint_at_sos(body)
+    return finish(arguments, queued)
 
 
 def _hint_at_sos(body: dict[str, Any]) -> None:

@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 from urllib.parse import urlencode
 
-from fieldagent.cli.kit.answer import report, show
-from fieldagent.kit.local_http import CallFailed, call
+from fieldagent.cli.kit.answer import calls, show
+from fieldagent.kit.local_http import call
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped, state_word
@@ -17,12 +17,10 @@ TEXT_SHOWN = 60
 """Maximum characters of a text; --json and `show` have more."""
 
 
+@calls
 def sent(arguments: argparse.Namespace) -> int:
     """Print the sent Packages, two lines each."""
-    try:
-        packages = _packages(arguments)
-    except CallFailed as failed:
-        return report(failed)
+    packages = _packages(arguments)
     lines = [line for package in packages for line in package_lines(package)]
     show(arguments, {"packages": packages}, "\n".join(lines) or "nothing of that kind was sent yet")
     return OK

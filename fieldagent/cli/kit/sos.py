@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fieldagent.cli.kit.answer import report, show
+from fieldagent.cli.kit.answer import calls, show
 from fieldagent.cli.place import only_place, read_place
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package import canned
@@ -24,20 +24,18 @@ ENDS = ("closed", "called off")
 Call = Callable[[argparse.Namespace], int]
 
 
+@calls
 def sos(arguments: argparse.Namespace) -> int:
     """Do what the options ask for; without one, raise an SOS or add to the open one."""
-    try:
-        if arguments.cancel:
-            return _call_off(arguments)
-        if arguments.take is not None:
-            return _take(arguments)
-        if arguments.words:
-            return _words(arguments)
-        if arguments.answer:
-            return _answer(arguments)
-        return _raise(arguments)
-    except CallFailed as failed:
-        return report(failed)
+    if arguments.cancel:
+        return _call_off(arguments)
+    if arguments.take is not None:
+        return _take(arguments)
+    if arguments.words:
+        return _words(arguments)
+    if arguments.answer:
+        return _answer(arguments)
+    return _raise(arguments)
 
 
 def _raise(arguments: argparse.Namespace) -> int:

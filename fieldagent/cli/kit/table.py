@@ -24,15 +24,15 @@ run [Start] -> run:run: run the agent
   -v,--verbose: log every step
 send [Start]: send a Package and wait for its status
   --dry-run: show the cost; send nothing
-send message -> send:message @sending: send a text message
+send message -> send:send(kind=message) @sending: send a text message
   @message
-send location -> send:location @sending: send a position report
+send location -> send:send(kind=location) @sending: send a position report
   @location
-send waypoint -> send:waypoint @sending: send a point of interest
+send waypoint -> send:send(kind=waypoint) @sending: send a point of interest
   @waypoint
-send data -> send:data @sending: send raw bytes
+send data -> send:send(kind=data) @sending: send raw bytes
   @data
-send picture -> send:picture @sending: send a picture, as data
+send picture -> send:send(kind=picture) @sending: send a picture, as data
   @picture
 sos [Alarm] -> sos:sos @waiting: send an SOS, repeated until someone answers
   content?: the text (SOS)

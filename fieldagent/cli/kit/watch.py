@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 from urllib.parse import quote
 
-from fieldagent.cli.kit.answer import report, show
+from fieldagent.cli.kit.answer import calls, show
 from fieldagent.cli.kit.check_in import check_in_line
 from fieldagent.cli.kit.expected import forecast_lines
 from fieldagent.cli.kit.sent import TEXT_SHOWN, holders, said
@@ -25,25 +23,12 @@ from fieldagent.system.wording import counted, lasting
 LETTER_SHOWN = 160
 """Maximum characters of an unreadable message; --json shows all."""
 
-Command = Callable[[argparse.Namespace], int]
-
-
-def _calls(command: Command) -> Command:
-    @wraps(command)
-    def reported(arguments: argparse.Namespace) -> int:
-        try:
-            return command(arguments)
-        except CallFailed as failed:
-            return report(failed)
-
-    return reported
-
 
 def _query(arguments: argparse.Namespace) -> str:
     return f"?channel={arguments.channel}" if arguments.channel else ""
 
 
-@_calls
+@calls
 def cancel(arguments: argparse.Namespace) -> int:
     """Cancel a Package, on `--channel` or on all channels, and print its status."""
     path = f"/api/package/{arguments.id}/cancel{_query(arguments)}"
@@ -53,7 +38,7 @@ def cancel(arguments: argparse.Namespace) -> int:
     return OK
 
 
-@_calls
+@calls
 def show_package(arguments: argparse.Namespace) -> int:
     """Print one Package: its status, its holders, the stations that are missing it, and its
     history.
@@ -97,7 +82,7 @@ def _story_line(line: dict[str, Any]) -> str:
     return escaped(f"{clock_time(line['at'])}  {what}{detail}{times}")
 
 
-@_calls
+@calls
 def queue(arguments: argparse.Namespace) -> int:
     """Print all waiting Packages, or cancel them with --clear."""
     if arguments.clear:
@@ -148,7 +133,7 @@ def _track_lines(track: dict[str, Any]) -> list[str]:
     return lines
 
 
-@_calls
+@calls
 def status(arguments: argparse.Namespace) -> int:
     """Print the agent's state, an SOS first, and each channel with its forecast."""
     answer = call(arguments.port, "GET", "/api/status").body
@@ -246,7 +231,7 @@ def _fault_line(fault: dict[str, Any]) -> str:
     )
 
 
-@_calls
+@calls
 def inbound_list(arguments: argparse.Namespace) -> int:
     """Print received payloads and dead letters, from all pages."""
     state = f"?state={arguments.state}" if arguments.state else ""
@@ -310,7 +295,7 @@ def _in_path(request_id: str) -> str:
     return quote(request_id, safe="", errors="replace")
 
 
-@_calls
+@calls
 def inbound_read(arguments: argparse.Namespace) -> int:
     """Record that a payload was read. Its sender gets a read receipt."""
     body = {"by": arguments.by} if arguments.by else {}
@@ -321,7 +306,7 @@ def inbound_read(arguments: argparse.Namespace) -> int:
     return OK
 
 
-@_calls
+@calls
 def inbound_replay(arguments: argparse.Namespace) -> int:
     """Hand payloads over again; with --dead all dead ones, the oldest first. Returns USAGE without
     an argument.

@@ -24,7 +24,7 @@ update offer -> hub_update_command:offer: offer a signed program; the offer stop
   --devices! KITS: kit-a,kit-b in this order, or all
   --waves waves=1,10,all: number of kits in each wave (1,10,all)
   --within MINUTES 1..10080=120: minutes until an updating kit must be back (120)
-update list -> hub_update_command:list @table: list offers, newest first
+update list -> hub_update_command:listing @table: list offers, newest first
   --limit count=20
 update show -> hub_update_command:show_kits @table: show the result of an offer at each kit
   number? number: number of the offer (the newest)

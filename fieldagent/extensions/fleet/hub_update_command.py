@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 
-from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.cli.hub.opened_store import Call, Result, opened, transaction
 from fieldagent.extensions.fleet.fetching import NotTaken, fetched
 from fieldagent.extensions.fleet.version_order import order
 from fieldagent.hub.access import directory
@@ -32,17 +32,14 @@ REASONS = 5
 """Maximum number of kits whose reasons are listed."""
 
 
-def offer(arguments: argparse.Namespace) -> int:
+@opened
+def offer(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
     """Download and check the program, then offer it to the kits in waves, and list the kits of each
     wave.
     """
-
-    def carry_out(_: HubSettings, store: Store) -> int:
-        # The download may take long: no transaction is open meanwhile.
-        _check(arguments.version, arguments.url, time.time())
-        return show_list(arguments, store.once(lambda db: _offer(db, arguments, time.time())))
-
-    return with_store(arguments, carry_out)
+    # The download may take long: no transaction is open meanwhile.
+    _check(arguments.version, arguments.url, time.time())
+    return store.once(lambda db: _offer(db, arguments, time.time()))
 
 
 def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
@@ -145,35 +142,23 @@ def _is_newer(runs: str, version: str) -> bool:
     return False
 
 
-def list(arguments: argparse.Namespace) -> int:  # noqa: A001
+@transaction
+def listing(call: Call) -> Result:
     """List the offers of a workspace, the newest first, at most `--limit`."""
-
-    def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        return show_list(arguments, update_offers.listing(db, workspace, max(1, arguments.limit)))
-
-    return once(arguments, look)
+    return update_offers.listing(*call.here, max(1, call.arguments.limit))
 
 
-def show_kits(arguments: argparse.Namespace) -> int:
+@transaction
+def show_kits(call: Call) -> Result:
     """List the kits of an offer, or of the last one, with their progress and version."""
-
-    def look(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        if not (kits := update_offers.kits(db, workspace, arguments.number)):
-            raise Refused("no such offer: see `fieldagent hub update list`")
-        return show_list(arguments, kits)
-
-    return once(arguments, look)
+    if not (kits := update_offers.kits(*call.here, call.arguments.number)):
+        raise Refused("no such offer: see `fieldagent hub update list`")
+    return kits
 
 
-def stop(arguments: argparse.Namespace) -> int:
+@transaction
+def stop(call: Call) -> Result:
     """Stop the current offer for kits that have not begun. The others continue."""
-
-    def end(db: Db, now: float) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        if (number := update_offers.stop(db, workspace, now)) is None:
-            raise Refused("no update is in progress: see `fieldagent hub update list`")
-        return show(arguments, {"number": number, "next": "kits that have begun continue"})
-
-    return once(arguments, end)
+    if (number := update_offers.stop(*call.here, call.now)) is None:
+        raise Refused("no update is in progress: see `fieldagent hub update list`")
+    return {"number": number, "next": "kits that have begun continue"}

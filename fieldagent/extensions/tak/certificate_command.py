@@ -49,7 +49,7 @@ def tak(arguments: argparse.Namespace) -> int:
             drawn.append(str(result["itak" if arguments.itak else "link"]))
         else:
             result = store.once(lambda db: _make(db, arguments, settings, now))
-        return show(arguments, result)
+        return show(arguments, result, secret_names=())
 
     code = with_store(arguments, carry_out)
     if code == OK and drawn and not arguments.json:

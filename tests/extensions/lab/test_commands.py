@@ -10,7 +10,7 @@ RUN_FOR_EVER = {"demo", "simulate satellite", "simulate gsm", "simulate node"}
 
 
 def test_every_command_that_ends_prints_json() -> None:
-    own = {" ".join(words) for words in without_json() if words[0] in EXTENSION.verbs}
+    own = {" ".join(words) for words in without_json() if words[0] in EXTENSION.commands}
     assert own == RUN_FOR_EVER
 
 
