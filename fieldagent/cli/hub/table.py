@@ -9,8 +9,8 @@ from fieldagent.wire.command import VERBS
 
 ENDINGS = """
 @store
-  --config FILE path: settings file
-  --database WHERE: postgresql://… or the path of an SQLite file
+  --config FILE path: settings file (~/.config/fieldagent/hub.properties)
+  --database WHERE: postgresql://… or the path of an SQLite file (as in the settings)
 @whole
   @store
   --json: print JSON
@@ -56,42 +56,41 @@ database move -> database:move @whole: copy the database of a stopped hub from S
 database migrate -> database:migrate @whole: create the tables in PostgreSQL, or upgrade them to
       this version
 audit [Service] -> directory:audit_list @whole-table: show the audit log, newest first
-  --limit count=100
+  --limit count=100: most lines to list (100)
   --workspace WORKSPACE =: only of this workspace, by number or name
 workspace [People]: manage workspaces, and export their data
 workspace add -> directory:workspace_add @whole: add a workspace
   name
 workspace list -> directory:workspace_list @whole-table: list workspaces
 workspace delete -> deletion:delete(what=workspace) @whole: delete a workspace for good, with --yes
-  named WORKSPACE
+  named WORKSPACE: its name or number
   --yes: delete; without it, only list the consequences
 workspace export -> export:write(what=workspace): export all data of a workspace into a new folder,
       as JSON lines and files
   folder FOLDER path: folder to create
 user [People]: manage users, their roles, radios and tokens
 user add -> directory:user_add: add a user
-  name
-  --type (User|Device|Integration|Resource)=User
-  --email EMAIL =
+  name: name of the user, to whom people write
+  --type (User|Device|Integration|Resource)=User: a person, a device, a program or a thing (User)
+  --email EMAIL =: e-mail address, for the sign-in
   --password: ask for a password (for Basic), or read a line from standard input
   @over-satellite
 user join -> directory:user_join: add a user to another workspace
   user number
   @over-satellite
-user positions -> people:user_positions: set whether a user's kits get every position of other kits,
-      or only the newest
-  user
-  rule (all|newest)
+user positions -> people:user_positions: set which positions of other kits a user's kits get
+  user: their name, number or e-mail address
+  rule (all|newest): every position, or the newest of each sender
 user leave -> directory:user_leave: remove a user from a workspace
-  user
+  user: their name, number or e-mail address
 user password -> directory:user_password: set a user's password
-  user
+  user: their name, number or e-mail address
 user role -> directory:user_role: set the role of a user in the workspace
-  user
+  user: their name, number or e-mail address
   role (member|observer|dispatcher|administrator): an observer reads everything, a dispatcher also
       answers, an administrator also manages users and devices
 user radio -> people:user_radio: set the handheld radios of a user
-  user
+  user: their name, number or e-mail address
   radios* RADIO: such as !a1b2c3d4; without one, all are removed
 user token: manage Bearer tokens of users
 user token add -> credentials:token_add: add a token; it is shown once
@@ -100,30 +99,30 @@ user token add -> credentials:token_add: add a token; it is shown once
   --days days: days until the token expires (never)
 user token list -> credentials:listing(what=token) @table: list tokens
 user token revoke -> credentials:revoke(what=token): revoke a token
-  id number
+  id number: number in the list
 user disable -> device:disable(what=member): disable a user
-  named USER
+  named USER: their name, number or e-mail address
 user enable -> device:enable(what=member): enable a user
-  named USER
+  named USER: their name, number or e-mail address
 user delete -> deletion:delete(what=user): delete a user for good, with --yes
-  named USER
+  named USER: their name, number or e-mail address
   --yes: delete; without it, only list the consequences
 user export -> export:write(what=user): export all data of a user into a new folder, as JSON lines
       and files
-  named USER
+  named USER: their name, number or e-mail address
   folder FOLDER path: folder to create
 user list -> directory:user_list @table: list users
 group [People]: manage groups of users
 group add -> people:group_add: add a group
   name
-  users* USER
+  users* USER: their names, numbers or e-mail addresses
   @over-satellite
 group join -> people:group_join: add users to a group
   name
-  users+ USER
+  users+ USER: their names, numbers or e-mail addresses
 group leave -> people:group_leave: remove users from a group
   name
-  users+ USER
+  users+ USER: their names, numbers or e-mail addresses
 group satellite -> people:group_satellite: set whether items from kits reach a group over satellite,
       too
   name
@@ -133,7 +132,7 @@ group remove -> people:group_remove: remove a group
 group list -> people:group_list @table: list groups
 device [Kits]: manage kits: settings, keys, dead letters
 device add [Kit] -> device:device_add: add a device; its token is shown once
-  name
+  name: name of the kit, for people
   --user! USER: user of the device
   --imei IMEI: IMEI of its satellite modem, 15 digits
   --operator NAME: satellite operator
@@ -162,46 +161,46 @@ device add [Kit] -> device:device_add: add a device; its token is shown once
   --dns ADDRESS =: name server of that network
   --time-zone ZONE =: time zone, such as Europe/Zurich (UTC; images only)
 device token [Link] -> device:device_token: replace the link token of a device
-  device
+  device: its name, number or IMEI
 device rename [Kit] -> device:device_rename: rename a device
-  device
+  device: its name, number or IMEI
   name
 device imei [Satellite] -> device:device_imei: correct the IMEI of a device
-  device
+  device: its name, number or IMEI
   imei: IMEI of its satellite modem, 15 digits
   --take: move the IMEI from the device that has it now
 device contested [Satellite] -> device:device_contested @table: list IMEIs that two devices claim
 device retry [Satellite] -> device:device_retry: retry messages that wait over satellite now
-  device
+  device: its name, number or IMEI
 device key [Satellite] -> device:device_key: replace the satellite-key of a device; it is shown once
-  device
+  device: its name, number or IMEI
   | --given: ask for the key that the kit has, or read a line from standard input
   | --remove: remove the key; messages of the device are no longer authenticated
 device relay [Link] -> device:device_relay: let a device relay items of other kits in their name
-  device
+  device: its name, number or IMEI
   --off: stop relaying, except for an SOS
 device checkin [Alarm] -> sos:device_checkin: raise an alarm if nothing arrives from a device
-  device
+  device: its name, number or IMEI
   |! --every 12h duration: time after its last item
   |! --by 18:00 minute: time of each day, in UTC
   |! --off: stop the check-in of the device
 device set [Link] -> settings:device_set: send signed settings to a kit over its link
-  device
+  device: its name, number or IMEI
   settings* NAME=VALUE: NAME= removes the setting
   --file path: file for the text to sign, or with the signed text (device-NUMBER.settings)
   --secret-key FILE path: sign it here with this minisign key
 device disable [Kit] -> device:disable(what=device): disable a device
-  named DEVICE
+  named DEVICE: its name, number or IMEI
 device enable [Kit] -> device:enable(what=device): enable a device
-  named DEVICE
+  named DEVICE: its name, number or IMEI
 device revoke [Alarm] -> device:device_revoke: revoke a stolen or lost kit: only its SOS still
       counts
-  device
+  device: its name, number or IMEI
   --why TEXT =: reason, for administrators
   --new-radio-key: and change the radio-key of all other kits, as `hub device radio-key change` does
   @key-change
 device restore [Alarm] -> device:device_restore: restore a revoked kit, with its items since then
-  device
+  device: its name, number or IMEI
 device radio-key [Link]: change the radio-key of all kits, in three steps
 device radio-key change -> radio_key:change: begin the change; a step starts once all kits have
       completed the last one
@@ -209,10 +208,10 @@ device radio-key change -> radio_key:change: begin the change; a step starts onc
 device radio-key status -> radio_key:status: show the current step, and the kits that are behind
 device radio-key leave-out -> radio_key:leave_out: continue without a kit; it catches up once it is
       back
-  device
+  device: its name, number or IMEI
 device radio-key ask -> radio_key:ask: ask a kit again, such as one with a restored card, or over
       satellite
-  device
+  device: its name, number or IMEI
   @agreement
 device radio-key key -> radio_key:key: show the key, for kits that cannot reach the hub
 device dead-letter [Satellite]: manage messages from the field that could not be used
@@ -222,11 +221,11 @@ device dead-letter replay -> dead_letters:replay @whole: process dead letters th
       be used now
 device dead-letter assign -> dead_letters:assign: assign the dead letters of an IMEI to
       a device
-  device
+  device: its name, number or IMEI
 device dead-letter remove -> dead_letters:remove @whole: delete a dead letter for good
-  id number
+  id number: number in the list
 device delete [Kit] -> deletion:delete(what=device): delete a device for good, with --yes
-  named DEVICE
+  named DEVICE: its name, number or IMEI
   --yes: delete; without it, only list the consequences
 device list [Kit] -> device:device_list @table: list devices
 fleet [Kits] -> fleet:fleet @table: show the state of all kits, unusual ones first
@@ -256,31 +255,31 @@ report [Kits] -> report:write: write a report of a kit's week: track, messages, 
 sos [Alarms]: answer, hand over and close SOS
 sos list -> sos:listing @table: list SOS, newest first
   --state (open|seen|closed)
-  --limit count=50
+  --limit count=50: most SOS to list (50)
 sos show -> sos:show @table: show an SOS with its timeline
-  id number
+  id number: number in the list
 sos acknowledge -> sos:acknowledge: acknowledge an SOS: its kit is notified and stops repeating it
-  id number
+  id number: number in the list
   text? NOTE
   --by USER =: dispatcher who does this (the only dispatcher)
 sos take-over -> sos:take_over: take over an SOS from another dispatcher; its kit is notified
-  id number
+  id number: number in the list
   text? NOTE
   --by USER =: dispatcher who does this (the only dispatcher)
 sos close -> sos:close: close an SOS, with a reason
-  id number
+  id number: number in the list
   text REASON
   --by USER =: dispatcher who does this (the only dispatcher)
 sos note -> sos:note: add a note to an SOS
-  id number
+  id number: number in the list
   text TEXT
   --by USER =: dispatcher who does this (the only dispatcher)
 sos answer -> sos:answer: send an answer to the kit of an SOS
-  id number
+  id number: number in the list
   text TEXT
   --by USER =: dispatcher who does this (the only dispatcher)
 sos hand-over -> sos:hand_over: ask another dispatcher to take it over
-  id number
+  id number: number in the list
   to: dispatcher who should take it over
   --note NOTE = >text: information for that dispatcher
   --by BY =: dispatcher who has it (the only dispatcher)
@@ -298,25 +297,24 @@ contact add -> contact:add: add a contact
   --language ({"|".join(LANGUAGES)})={ENGLISH}: language of the notifications (en)
 contact list -> contact:listing @table: list contacts in the order of notification
 contact test -> contact:test: send a test to a contact
-  id number
+  id number: number in the list
 contact remove -> contact:remove: remove a contact and everything that waits for it
-  id number
-contact chain: show or test the escalation chain
+  id number: number in the list
+contact chain: show or test the order in which contacts are notified
 contact chain list -> contact:steps @table: list the steps, and those that cannot work
 contact chain test -> contact:test_steps: send a test to every contact, step by step
-contact quiet: manage quiet hours, in which alarms wait until the end; an SOS or an overdue kit
-      never waits
+contact quiet: manage hours in which alarms wait, but never an SOS or an overdue kit
 contact quiet set -> quiet:set_hours: set quiet hours
   hours 22:00-06:00|none: local times; an SOS or an overdue kit notifies at once all the same
   --zone ZONE =UTC: time zone, such as Europe/Zurich (UTC)
-  --contact number: only for this contact (the whole workspace)
+  --contact number: number of a contact, if only for them (the whole workspace)
 contact quiet inherit -> quiet:inherit: let a contact use the workspace's quiet hours again
-  contact number
+  contact number: number of the contact
 contact quiet list -> quiet:listing @table: list quiet hours
 contact watch: manage the watch at the desk
 contact watch show -> watch:standing @table: show who is on watch, and requested hand-overs
 contact watch take -> watch:take: put a dispatcher on watch
-  user
+  user: their name, number or e-mail address
   --for 8h wait=28800 >length: length of the watch (8h)
 contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays until the other
       dispatcher accepts
@@ -324,7 +322,7 @@ contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays
   to: dispatcher who should take over
   --note NOTE =: information for that dispatcher
 contact watch end -> watch:end: end the watch of a dispatcher
-  user
+  user: their name, number or e-mail address
   --note NOTE =
 contact watch hours -> watch:hours: set the hours in which someone must be on watch (UTC); five
       minutes without anyone are an alarm
@@ -339,7 +337,7 @@ fence add -> fence:add: add a fence
   --group GROUP =: only for kits of this group's users
 fence list -> fence:listing @table: list fences
 fence remove -> fence:remove: remove a fence
-  id number
+  id number: number in the list
 route [Alarms]: manage routes: an alarm if a kit is not at a place in time
 route add -> route:add: expect a kit at a place by a time
   --kit! NAME: name, number or IMEI of the kit
@@ -349,7 +347,7 @@ route add -> route:add: expect a kit at a place by a time
   --name NAME =: name of the place, for people
 route list -> route:listing @table: list routes, newest first
 route end -> route:end: end a route
-  id number
+  id number: number in the list
   why WHY
   --by! USER: user who ends it
 key [Programs]: manage keys of the push API
@@ -363,12 +361,12 @@ key add -> credentials:key_add: add a key; it is shown once
   --burst count=60: most calls in a burst (60)
   --days days: days until the key expires (never)
 key rate -> credentials:key_rate: change the rate limit of a key
-  id number
+  id number: number in the list
   --per-minute count: calls per minute
   --burst count: most calls in a burst
 key list -> credentials:listing(what=key) @table: list keys
 key revoke -> credentials:revoke(what=key): revoke a key
-  id number
+  id number: number in the list
 webhook [Programs]: manage webhooks, which get the items from agents
 webhook add -> webhook:add: test a webhook and add it
   url
@@ -382,13 +380,13 @@ webhook add -> webhook:add: test a webhook and add it
   --untried: add it without a test post
 webhook list -> webhook:listing @table: list webhooks
 webhook test -> webhook:test: post a test message
-  id number
+  id number: number in the list
 webhook enable -> webhook:enable: enable a disabled webhook
-  id number
+  id number: number in the list
 webhook remove -> webhook:remove: remove a webhook and everything that waits for it
-  id number
+  id number: number in the list
 webhook secret -> webhook:secret: replace the secret of a webhook, and print the new one
-  id number
+  id number: number in the list
   --secret* SECRET =[]: whsec_… (a new secret)
   --only: stop signing with the old secret at once
 webhook dead -> webhook:dead @table: list dead letters
@@ -407,7 +405,7 @@ tracker source add -> tracker:source_add: add an address; it is shown once
   name: name for people, such as the owner of the trackers
 tracker source list -> credentials:listing(what=source) @table: list sources
 tracker source revoke -> credentials:revoke(what=source): revoke a source
-  id number
+  id number: number in the list
 @over-satellite
   --over-satellite: items from other kits reach this user over satellite, too
 @key-change
