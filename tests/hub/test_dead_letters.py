@@ -392,7 +392,7 @@ def test_what_nobody_has_is_shown_to_the_operator_alone(tmp_path: Path, database
         assert [
             (where, each) for where, text in texts.items() for each in shown if each in text
         ] == []
-        assert "hub device add" in running.expect(f"from {stranger} are kept")
+        assert "hub device add" in running.expect(f"from {stranger} are stored as a dead letter")
         assert [each["imei"] for each in listed(database)] == [IMEI, stranger]
 
 
