@@ -71,7 +71,7 @@ def set_clock(
     if as_json:
         print(json.dumps({"source": source, "moved": moved}))
     else:
-        print(f"the clock was set by {moved:+} s(source: {source})")
+        print(f"the clock was set by {moved:+} s (source: {source})")
     return OK
 
 

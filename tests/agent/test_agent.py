@@ -330,7 +330,7 @@ def test_a_session_that_fetches_says_so(tmp_path: Path) -> None:
 def test_a_hook_that_fails_leaves_a_dead_letter(tmp_path: Path) -> None:
     with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "exit 3"}) as kit:
         above.type("mt hello")
-        kit.expect("did not take")
+        kit.expect("did not accept")
         done = command(kit, "inbound", "list", "--state", "dead")
         assert "dead after 1 attempt " in done.stdout
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel
 from fieldagent.package.reading import read_package
 from fieldagent.package.writing import canonical, digest
@@ -57,7 +57,7 @@ def fill(journal: Path, count: int) -> None:
                 accepted=now,
                 expires=now + 86_400,
                 dated=now,
-                legs={Channel.SATELLITE: Leg()},
+                deliveries={Channel.SATELLITE: ChannelDelivery()},
                 priority=package.priority,
                 id=number,
             )
@@ -197,7 +197,7 @@ def main() -> None:
     """Print the rows."""
     waiting = long_queue()
     row("start to listening with 100 000 waiting, over with none", waiting.start, "<= 1.3")
-    row("  the same after a kill, with the look through the journal", waiting.killed, "<= 1.6")
+    row("  the same after a kill, with the check of the journal", waiting.killed, "<= 1.6")
     row("  memory for each of them", waiting.memory, "<= 0.3", "KiB")
     row("  CPU for a list of 50 of them", waiting.lists, "<= 5", "ms")
     row("  SOS accepted with the page open, over closed", waiting.sos, "<= 1.2")

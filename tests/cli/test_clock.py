@@ -47,7 +47,7 @@ def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
     code, put = clock(tmp_path, json.dumps(TOLD).encode(), IN_1970)
     assert (code, put) == (OK, [NOW + 60])
     assert capsys.readouterr().out == (
-        f"the clock was set by +{NOW + 60 - IN_1970.wall:.0f} s, as the satellite tells the time\n"
+        f"the clock was set by +{NOW + 60 - IN_1970.wall:.0f} s (source: satellite)\n"
     )
     clock(tmp_path, json.dumps(TOLD).encode(), IN_1970, as_json=True)
     result = json.loads(capsys.readouterr().out)

@@ -586,7 +586,7 @@ async def test_fragments_that_make_what_a_later_hub_knows_are_kept_as_the_whole_
             await alps.sends(2, Entry(9, part), bearer=Bearer.SATELLITE)
         assert said(await collect(alps.mailbox(1))) == [(2, "known")]
         ((body, reason),) = await alps.rows("SELECT body, reason FROM dead_letter")
-        assert (bytes(body), reason) == (of_a_later_version, "entry 1: kind 3000 is not known here")
+        assert (bytes(body), reason) == (of_a_later_version, "entry 1: kind 3000 is unknown")
         assert not await alps.rows("SELECT 1 FROM slice")
 
 

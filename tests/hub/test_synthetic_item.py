@@ -155,7 +155,7 @@ def test_it_tells_where_it_stops_and_goes_on(database: str, tmp_path: Path) -> N
     with sending(tmp_path, database, overdue=20.0) as running:
         running.expect(WAY)
         look(database, stick)
-        running.expect(f"{STOPPED}hook: no further in 20 s: no hub has begun to post it")
+        running.expect(f"{STOPPED}hook: no progress for 20 s: no hub has begun to post it")
         look(database, release)
         running.expect(WAY)
         with locked(database):

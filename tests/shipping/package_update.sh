@@ -27,7 +27,7 @@ start "$now"
 
 step "without the packages for the way back nothing is changed"
 mv "/srv/with/fieldagent_${now}_all.deb" /tmp/
-update 65 "The way back needs them" "$unwell"
+update 65 "The rollback needs them" "$unwell"
 mv "/tmp/fieldagent_${now}_all.deb" /srv/with/
 runs "$now"
 

@@ -65,7 +65,7 @@ def test_a_message_leaves_by_the_modem_at_its_usb(board: Board, sim: Running) ->
 
 def test_its_clock_is_set_as_the_satellites_tell(board: Board) -> None:
     """It has no battery-backed clock, and TLS needs the time."""
-    board.until("journalctl --unit fieldagent-clock | grep 'as the satellite tells the time'", BOOT)
+    board.until("journalctl --unit fieldagent-clock | grep '(source: satellite)'", BOOT)
     assert abs(int(board.run("date +%s")) - time.time()) < ANSWER
 
 

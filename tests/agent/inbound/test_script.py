@@ -154,7 +154,7 @@ async def test_a_closed_terminal_ends_neither_the_agent_nor_the_hook(
     delivery = Delivery("r", "ada", BODY, 0.0)
     result = await run_script("echo one; echo two", delivery, emit=emit)
     assert result.outcome is HandoverOutcome.HANDED
-    assert "inbound-hook printed 'two', which has nowhere to go: Broken pipe" in caplog.text
+    assert "inbound-hook printed 'two', which cannot be sent: Broken pipe" in caplog.text
 
 
 async def test_standard_error_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -130,7 +130,7 @@ def test_it_describes_itself(kind: Radio) -> None:
         ),
         ("no_such_package.radio:RADIO", "cannot be loaded: No module named"),
         ("json:RADIO", "cannot be loaded: module 'json' has no attribute"),
-        ("json:dumps", "which is no fieldagent.agent.radios.contract.Radio"),
+        ("json:dumps", "which is not a fieldagent.agent.radios.contract.Radio"),
     ],
 )
 def test_a_radio_that_cannot_be_loaded_is_told(name: str, why: str) -> None:

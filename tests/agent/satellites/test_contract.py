@@ -83,7 +83,7 @@ def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> No
         ("lora", "must be sbd, .*auto or package.module:NAME"),
         ("no_such_package.modem:MODEM", "cannot be loaded: No module named"),
         ("json:MODEM", "cannot be loaded: module 'json' has no attribute"),
-        ("json:dumps", "which is no fieldagent.agent.satellites.contract.SatelliteModem"),
+        ("json:dumps", "which is not a fieldagent.agent.satellites.contract.SatelliteModem"),
     ],
 )
 def test_a_modem_that_cannot_be_loaded_is_told(name: str, why: str) -> None:

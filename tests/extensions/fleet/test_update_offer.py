@@ -161,7 +161,7 @@ def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
         (
             ProgramOffer(7, "2", "").encode(),
             7,
-            "left: it is not a program delta",
+            "offer: it is not a program delta",
         ),
     ],
     ids=["another version", "empty", "garbage", "a report", "no delta beside it"],
@@ -180,7 +180,7 @@ def test_what_is_wrong_is_refused_and_touches_nothing(
 def test_none_is_taken_that_is_older_and_none_twice(kit: Kit) -> None:
     kit.program.write_bytes(NEW)
     assert kit.take() == 65
-    assert kit.outcome() == (7, "refused", "2 is what runs: --older installs it anyway")
+    assert kit.outcome() == (7, "refused", "2 is already running: --older installs it anyway")
     kit.bring(ProgramOffer(7, "2", "https://example.org/2.pyz").encode())
     kit.program.write_bytes(OLD)
     assert kit.take() == 0

@@ -491,7 +491,7 @@ async def test_a_balance_that_is_not_told_stops_nothing(
         played.answers["GetMessageRecords"] = history(b"missed", direction="MO")
         api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
         async with running(cloudloop._Fetch(api, hub.lent(), 60.0, 1)):
-            await until_async(lambda: hub.taken and "balance cannot be asked" in caplog.text)
+            await until_async(lambda: hub.taken and "balance cannot be queried" in caplog.text)
 
 
 async def test_little_left_is_an_alarm_once_until_enough_is(store: Store) -> None:

@@ -140,7 +140,7 @@ def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
     assert there.ask(SIGN, "Ben", invitation["token"], request_of(new_key())).status == 409
     # After the removal, the phone is out, and its stored certificate is useless.
     assert there.tak("Ben", "--revoke")["revoked"] == 1
-    there.hub.expect("the phone of Ben has left")
+    there.hub.expect("the phone of Ben is disconnected")
     assert there.ask(CONFIG, "Ben", invitation["token"]).status == 401
 
 

@@ -295,14 +295,14 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     assert texts(ben) == []
     # After the revocation, its connection ends, and it cannot connect again.
     assert there.tak("Ben", "--revoke") == {"id": there.ben, "revoked": 1}
-    there.hub.expect("the phone of Ben has left")
+    there.hub.expect("the phone of Ben is disconnected")
     certificate = pem_of(there.package("Ben"), tmp_path)
     assert not is_let_in(there, [certificate])
     cids = pem_of(there.package("Cid"), tmp_path)
     break_off(there, cids)
     # Cid's phone has reconnected, and its earlier connection has ended because of that.
-    there.hub.expect("the phone of Cid has left: the hub ends its connection")
-    there.hub.expect("the phone of Cid has left: the connection broke off")
+    there.hub.expect("the phone of Cid is disconnected: the hub ends its connection")
+    there.hub.expect("the phone of Cid is disconnected: the connection broke off")
     assert is_let_in(there, [cids])
     # Silent strangers do not block others.
     for _ in range(STRANGERS_MAX + 5):
@@ -315,7 +315,7 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     cid = there.phone_of("Cid")
     again.await_one("a-f-G-U-C", lambda event: event["uid"] == cid.uid)
     administer(there.database, "user", "disable", "Ben")
-    there.hub.expect("the phone of Ben has left")
+    there.hub.expect("the phone of Ben is disconnected")
 
 
 def test_a_client_that_only_listens_gets_what_is_for_all(tmp_path: Path, stack: ExitStack) -> None:
@@ -342,7 +342,7 @@ def test_a_second_phone_with_the_same_certificate_is_logged(
 ) -> None:
     there = Valley(tmp_path, stack)
     there.phone_of("Ben")
-    there.hub.expect("the phone of Ben is here")
+    there.hub.expect("the phone of Ben is connected")
     until(lambda: there.tak()[0]["phone"] == "ANDROID-Ben")
     there.phone_of("Ben", "Ben 2", uid="ANDROID-tablet")
     there.hub.expect("'ANDROID-tablet' ('Ben 2') has the certificate of the phone 'ANDROID-Ben'")
