@@ -184,7 +184,7 @@ class Kit(Core):
         )
 
     def reason(self, id_: int) -> str:
-        return self.standing(id_).legs[self.outbox.channel].reason
+        return self.standing(id_).deliveries[self.outbox.channel].reason
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.incident_status import as_json, heard_json
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
 from fieldagent.http.server_sent import LISTENING, StreamAsked, event
-from fieldagent.package.delivery import legs_json
+from fieldagent.package.delivery import deliveries_json
 from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
@@ -145,8 +145,8 @@ class Events:
             standing = standing_of(self._journal, change.subject)
         except UnknownPackage:
             return ""
-        legs = legs_json(standing.legs)
-        return json.dumps({"id": standing.id, "status": standing.status, "channels": legs})
+        deliveries = deliveries_json(standing.deliveries)
+        return json.dumps({"id": standing.id, "status": standing.status, "channels": deliveries})
 
     def _incident(self, number: int) -> str:
         own = incident.named(self._journal, number)

@@ -77,7 +77,7 @@ class FanOut(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class ChannelDelivery:
     """Delivery of a Package on one channel. `status` is None while it waits or is being sent."""
 
     status: Status | None = None
@@ -86,14 +86,14 @@ class Leg:
     """Seconds after its acceptance at which it may begin on this channel."""
 
 
-def terminal_status(legs: Iterable[Leg]) -> Status | None:
+def terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:
     """Return the terminal status of a Package, or None. The first success gives Delivered. Any
     other status requires that all channel deliveries have ended.
 
     The status is Error only if no channel delivery was withdrawn. A Package that was replaced or
     canceled on one channel did not fail on every channel.
     """
-    statuses = {leg.status for leg in legs}
+    statuses = {delivery.status for delivery in deliveries}
     if Status.DELIVERED in statuses:
         return Status.DELIVERED
     if None in statuses:
@@ -105,23 +105,31 @@ def terminal_status(legs: Iterable[Leg]) -> Status | None:
 
 
 @lru_cache(maxsize=16)
-def legs_of(
+def deliveries_of(
     channels: frozenset[Channel] | None, configured: frozenset[Channel]
-) -> Mapping[Channel, Leg]:
+) -> Mapping[Channel, ChannelDelivery]:
     """Return the initial channel deliveries of a Package. They wait on configured channels and have
     failed on others.
     """
     waiting = configured if channels is None else channels & configured
     missing = frozenset[Channel]() if channels is None else channels - configured
-    unavailable = Leg(Status.ERROR, NOT_CONFIGURED)
-    return {**dict.fromkeys(sorted(waiting), Leg()), **dict.fromkeys(sorted(missing), unavailable)}
+    unavailable = ChannelDelivery(Status.ERROR, NOT_CONFIGURED)
+    return {
+        **dict.fromkeys(sorted(waiting), ChannelDelivery()),
+        **dict.fromkeys(sorted(missing), unavailable),
+    }
 
 
-def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:
+def deliveries_json(
+    deliveries: Mapping[Channel, ChannelDelivery],
+) -> dict[str, dict[str, str | None]]:
     """Return the member `channels` of an answer: the status of each channel, with the reason if
     there is one.
     """
     return {
-        channel: {"status": leg.status, **({"reason": leg.reason} if leg.reason else {})}
-        for channel, leg in legs.items()
+        channel: {
+            "status": delivery.status,
+            **({"reason": delivery.reason} if delivery.reason else {}),
+        }
+        for channel, delivery in deliveries.items()
     }

@@ -30,7 +30,7 @@ _DAY = 86_400.0
 _ROUNDING = 1e-9
 
 
-class PastLeg(NamedTuple):
+class PastDelivery(NamedTuple):
     """Delivery of an earlier Package on one channel. Times are Unix time."""
 
     begun: float
@@ -68,11 +68,11 @@ class Kept(NamedTuple):
     """Number of these that were delivered in that time."""
 
 
-def forecast(legs: Sequence[PastLeg], now: float) -> Forecast | None:
+def forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | None:
     """Return the forecast for a Package that may begin at `now` (Unix time), from deliveries on one
     channel. None if there are too few, or if nothing was delivered.
     """
-    chosen = _chosen(legs, now)
+    chosen = _chosen(deliveries, now)
     steps = _shares(chosen, now)
     if len(chosen) < LEAST or not steps:
         return None
@@ -80,9 +80,9 @@ def forecast(legs: Sequence[PastLeg], now: float) -> Forecast | None:
     return Forecast(len(chosen), _when(steps, HALF), _when(steps, NEARLY_ALL), share, last)
 
 
-def steps_of(legs: Sequence[PastLeg], now: float) -> Steps | None:
+def steps_of(deliveries: Sequence[PastDelivery], now: float) -> Steps | None:
     """Return the steps of deliveries on one channel at `now`; None if there are too few."""
-    chosen = _chosen(legs, now)
+    chosen = _chosen(deliveries, now)
     return None if len(chosen) < LEAST else _shares(chosen, now)
 
 
@@ -91,24 +91,29 @@ def share_within(steps: Steps, seconds: float) -> float:
     return max((share for after, share in steps if after <= seconds), default=0.0)
 
 
-def kept(legs: Sequence[PastLeg], now: float) -> Kept:
+def kept(deliveries: Sequence[PastDelivery], now: float) -> Kept:
     """Compare the forecast at the start of each delivery with its result."""
     of = within = 0
-    for leg in legs:
-        said = forecast([each for each in legs if each.begun < leg.begun], leg.begun)
+    for delivery in deliveries:
+        said = forecast(
+            [each for each in deliveries if each.begun < delivery.begun], delivery.begun
+        )
         if said is None or said.most is None:
             continue
-        seconds, delivered = _taken(leg, now)
+        seconds, delivered = _taken(delivery, now)
         if seconds > said.most or delivered:
             of += 1
             within += delivered and seconds <= said.most
     return Kept(of, within)
 
 
-def _chosen(legs: Sequence[PastLeg], now: float) -> Sequence[PastLeg]:
+def _chosen(deliveries: Sequence[PastDelivery], now: float) -> Sequence[PastDelivery]:
     """Return the newest deliveries, only of this time of day if there are enough."""
-    known = sorted((leg for leg in legs if leg.begun <= now), key=lambda leg: -leg.begun)
-    near = [leg for leg in known if _apart(leg.begun, now) <= NEAR]
+    known = sorted(
+        (delivery for delivery in deliveries if delivery.begun <= now),
+        key=lambda delivery: -delivery.begun,
+    )
+    near = [delivery for delivery in known if _apart(delivery.begun, now) <= NEAR]
     return (near if len(near) >= LEAST_NEAR else known)[:MOST]
 
 
@@ -118,17 +123,19 @@ def _apart(one: float, other: float) -> float:
     return min(apart, _DAY - apart)
 
 
-def _taken(leg: PastLeg, now: float) -> tuple[float, bool]:
+def _taken(delivery: PastDelivery, now: float) -> tuple[float, bool]:
     """Return the waiting time of a delivery up to `now`, and True if it was delivered by then."""
-    if leg.ended is None or leg.ended > now:
-        return now - leg.begun, False
-    return leg.ended - leg.begun, leg.delivered
+    if delivery.ended is None or delivery.ended > now:
+        return now - delivery.begun, False
+    return delivery.ended - delivery.begun, delivery.delivered
 
 
-def _shares(legs: Sequence[PastLeg], now: float) -> list[tuple[float, float]]:
+def _shares(deliveries: Sequence[PastDelivery], now: float) -> list[tuple[float, float]]:
     """Return pairs of seconds and the share that is delivered by then, rising."""
     # At equal times, deliveries come first.
-    ends = sorted((seconds, not done) for seconds, done in (_taken(leg, now) for leg in legs))
+    ends = sorted(
+        (seconds, not done) for seconds, done in (_taken(delivery, now) for delivery in deliveries)
+    )
     steps, waiting = [], 1.0
     for place, (seconds, censored) in enumerate(ends):
         if not censored:

@@ -100,7 +100,7 @@ def test_every_list_leaves_out_a_row_that_cannot_be_read(
     kit: Agent, table: str, column: str, value: object, named: str
 ) -> None:
     received = len(kit.call("GET", "/api/inbound").body["payloads"])
-    # The table `leg` has no rowid.
+    # The table `delivery` has no rowid.
     where = "1" if table == "leg" else f"rowid = (SELECT max(rowid) FROM {table})"
     with closing(sqlite3.connect(kit.home / "state" / "journal.sqlite3")) as journal:
         ((before,),) = journal.execute(f"SELECT {column} FROM {table} WHERE {where} LIMIT 1")

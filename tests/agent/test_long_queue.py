@@ -20,7 +20,7 @@ def lasting(package: dict[str, Any]) -> dict[str, Any]:
     """Return the Package without the reason of its wait, which changes at each look."""
     return {
         **package,
-        "channels": {name: leg["status"] for name, leg in package["channels"].items()},
+        "channels": {name: delivery["status"] for name, delivery in package["channels"].items()},
     }
 
 

@@ -76,9 +76,9 @@ def test_what_is_kept_for_an_sos_is_there_when_the_budget_is_spent(tmp_path: Pat
         assert kit.post("the only one").body["status"] == "Delivered"
         waits = later(kit, "too much " * 100)
         assert kit.post("help", priority=100).body["status"] == "Delivered"
-        leg = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
-        assert leg["status"] is None
-        assert "2 of 3 credits, 2 of them kept for an SOS" in leg["reason"]
+        delivery = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
+        assert delivery["status"] is None
+        assert "2 of 3 credits, 2 of them kept for an SOS" in delivery["reason"]
 
 
 def test_who_got_an_sos_is_told_that_it_is_over_though_the_budget_is_spent(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_who_got_an_sos_is_told_that_it_is_over_though_the_budget_is_spent(tmp_p
         done = command(kit, "sos", "--cancel")
         assert done.stdout.endswith("called off; everyone who may have received it is notified\n")
         above.expect('"state": "called off"')
-        leg = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
-        assert leg["status"] is None
+        delivery = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
+        assert delivery["status"] is None
 
 
 def test_the_same_text_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None:
@@ -111,9 +111,11 @@ def test_a_position_that_gathers_says_so_and_goes_with_what_goes(tmp_path: Path)
         assert kit.post("arrived").body["status"] == "Delivered"
         body = {"location": {"latitude": 46.5, "longitude": 7.25}, "gather": 3600}
         number = kit.call("POST", "/api/package/async", body).body["id"]
-        leg = kit.call("GET", f"/api/package/{number}").body["channels"]["Satellite"]
-        assert leg["status"] is None
-        assert leg["reason"].startswith("it waits for others to share a message with; next try")
+        delivery = kit.call("GET", f"/api/package/{number}").body["channels"]["Satellite"]
+        assert delivery["status"] is None
+        assert delivery["reason"].startswith(
+            "it waits for others to share a message with; next try"
+        )
         assert kit.post("the bridge is out").body["status"] == "Delivered"
         assert kit.call("GET", f"/api/package/{number}").body["status"] == "Delivered"
 

@@ -119,7 +119,7 @@ WRONG = {
     "limit=1001": "?limit= is a number",
     "before=0": "?before= is a number from 1",
     "before=x": "?before= is a number",
-    "after=1": "'after' is not known here",
+    "after=1": "'after' is unknown",
 }
 
 
@@ -149,12 +149,12 @@ def test_its_pages_hold_all_of_it_once(tmp_path: Path) -> None:
 
 def waits(kit: Agent, id_: int, channel: str = "Satellite") -> dict[str, Any]:
     """Return the reason from the queue. A look at the Package shows the same text."""
-    (leg,) = [
+    (delivery,) = [
         each["channels"][channel]
         for each in kit.call("GET", "/api/queue").body["packages"]
         if each["id"] == id_
     ]
-    return dict(leg)
+    return dict(delivery)
 
 
 def queue(kit: Agent, content: str, **members: object) -> int:
@@ -166,10 +166,12 @@ def test_what_waits_for_a_modem_says_so(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         number = queue(kit, "x")
         until(lambda: waits(kit, number).get("nextTry"))
-        leg = waits(kit, number)
-        assert "nobody" in leg["reason"]
-        assert "; next try " in leg["reason"]
-        assert leg["nextTry"] - kit.call("GET", f"/api/package/{number}").body["accepted"] < 120
+        delivery = waits(kit, number)
+        assert "nobody" in delivery["reason"]
+        assert "; next try " in delivery["reason"]
+        assert (
+            delivery["nextTry"] - kit.call("GET", f"/api/package/{number}").body["accepted"] < 120
+        )
         for shown in ("queue", "sent", f"show {number}"):
             output = command(kit, *shown.split()).stdout
             assert "nobody" in output, shown
@@ -207,9 +209,9 @@ def test_what_waits_for_credits_says_so(tmp_path: Path) -> None:
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         kit.post("a")
         number = queue(kit, "b")
-        leg = waits(kit, number)
-        assert leg["reason"].startswith("the budget of today is spent: 1 of 1 credits")
-        assert (leg["nextTry"] + 1) % 86_400 < 2
+        delivery = waits(kit, number)
+        assert delivery["reason"].startswith("the budget of today is spent: 1 of 1 credits")
+        assert (delivery["nextTry"] + 1) % 86_400 < 2
         assert ", 1 of 1 credit\n" in command(kit, "status").stdout
 
 
@@ -222,7 +224,7 @@ def test_status_tells_what_a_hook_did_not_take(tmp_path: Path) -> None:
 
         assert notices() == ""
         above.type("mt one")
-        until(lambda: "the script did not take 1 payload: inbound-hook failed" in notices())
+        until(lambda: "the script did not accept 1 payload: inbound-hook failed" in notices())
         above.type("mt later")
         until(lambda: "the script is tried again with 1 payload: inbound-hook asked" in notices())
         assert "`fieldagent inbound replay --dead`" in command(kit, "status").stdout

@@ -180,8 +180,8 @@ def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tag
         result.parent.mkdir()
         outcomes.leave(result, number, "taken")
         until(lambda: _answered(database, "set sos-repeat=900") == ("done", "they are in force"))
-        legs = _packages(kit)
-        assert len(legs) == 5 and all(each == {"Satellite"} for each in legs)
+        deliveries = _packages(kit)
+        assert len(deliveries) == 5 and all(each == {"Satellite"} for each in deliveries)
 
 
 def _packages(kit: Agent) -> list[set[str]]:

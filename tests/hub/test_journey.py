@@ -172,10 +172,10 @@ def test_the_journey(tmp_path: Path) -> None:
             assert both["status"] == "Delivered"
 
             def ended() -> bool:
-                legs = kit.call("GET", f"/api/package/{both['id']}").body["channels"]
+                deliveries = kit.call("GET", f"/api/package/{both['id']}").body["channels"]
                 free = {"status": "Canceled", "reason": "delivered over Cellular"}
-                over_satellite = legs["Satellite"] in ({"status": "Delivered"}, free)
-                return over_satellite and legs["Cellular"] == {"status": "Delivered"}
+                over_satellite = deliveries["Satellite"] in ({"status": "Delivered"}, free)
+                return over_satellite and deliveries["Cellular"] == {"status": "Delivered"}
 
             until(ended)
             above.expect("the hub has MO")

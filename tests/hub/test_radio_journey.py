@@ -91,8 +91,8 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
             both = kit.call("POST", "/api/package", {"message": {"content": "by both"}}).body
 
             def ended() -> bool:
-                legs = kit.call("GET", f"/api/package/{both['id']}").body["channels"]
-                return [leg["status"] for leg in legs.values()] == ["Delivered"] * 2
+                deliveries = kit.call("GET", f"/api/package/{both['id']}").body["channels"]
+                return [delivery["status"] for delivery in deliveries.values()] == ["Delivered"] * 2
 
             until(ended)
             until(lambda: "by both" in posted(hooked))

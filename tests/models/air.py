@@ -195,7 +195,7 @@ class Walk:
         holders = on_air.holders(self._kits[ADA].journal, self._sequence)
         return {
             "twin": str(twin_of),
-            "leg": f"{self._leg(ADA)},{self._leg(TWIN) if twin_of == 1 else 'none'}",
+            "leg": f"{self._delivery(ADA)},{self._delivery(TWIN) if twin_of == 1 else 'none'}",
             "confirmed": str(sum(1 << number for number in holders)),
             "has": _in_line(0 if kit is None else self._has(kit) for kit in kits),
             "here": _in_line(0 if kit is None else self._here(kit)[0] for kit in kits),
@@ -205,11 +205,11 @@ class Walk:
             ),
         }
 
-    def _leg(self, index: int) -> str:
+    def _delivery(self, index: int) -> str:
         if index in self._gone:
             return "gone"
-        (leg,) = outbound.legs(self._kits[index].journal, self._sequence).values()
-        return LEGS[leg.status]
+        (delivery,) = outbound.deliveries(self._kits[index].journal, self._sequence).values()
+        return LEGS[delivery.status]
 
     def _has(self, kit: Station) -> int:
         return sum(TEXTS[text] for text in kit.messages())

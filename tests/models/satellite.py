@@ -196,15 +196,15 @@ class Walk:
             "intent": str(0 if intent is None else package_in(intent.transmission.body)),
             "at_modem": str(0 if intent is None else intent.at_modem % NUMBERS),
             "came": ",".join(map(str, came)),
-            "leg": ",".join(self._leg(package) for package in (PACKAGE, SOS)),
+            "leg": ",".join(self._delivery(package) for package in (PACKAGE, SOS)),
         }, step
 
-    def _leg(self, package: int) -> str:
+    def _delivery(self, package: int) -> str:
         assert self._kit is not None
         if package not in self._sequences:
             return LEGS[None]
         standing = standing_of(self._kit.journal, self._sequences[package])
-        return LEGS[standing.legs[self._kit.outbox.channel].status]
+        return LEGS[standing.deliveries[self._kit.outbox.channel].status]
 
     async def _happen(self, step: Step) -> None:
         state = self._modem.state

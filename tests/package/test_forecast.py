@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.package.forecast import LEAST, Forecast, Kept, PastLeg, forecast, kept
+from fieldagent.package.forecast import LEAST, Forecast, Kept, PastDelivery, forecast, kept
 
 NOW = 1_790_000_000.0
 DAY = 86_400.0
@@ -16,14 +16,14 @@ DAY = 86_400.0
 
 def took(
     *seconds: float, ended: tuple[float, ...] = (), waits: tuple[float, ...] = ()
-) -> list[PastLeg]:
+) -> list[PastDelivery]:
     """Return channel deliveries that succeeded after these seconds, ended in another way, or wait,
     all at this time of day.
     """
     past = NOW - 2 * DAY
-    legs = [PastLeg(past, past + each, True) for each in seconds]
-    legs += [PastLeg(past, past + each, False) for each in ended]
-    return legs + [PastLeg(NOW - each, None, False) for each in waits]
+    deliveries = [PastDelivery(past, past + each, True) for each in seconds]
+    deliveries += [PastDelivery(past, past + each, False) for each in ended]
+    return deliveries + [PastDelivery(NOW - each, None, False) for each in waits]
 
 
 def test_what_ended_otherwise_is_neither_a_success_nor_a_failure() -> None:
@@ -55,9 +55,9 @@ def test_a_channel_that_is_silent_now_is_not_praised_for_its_past() -> None:
 
 
 def test_at_night_it_is_another_than_by_day() -> None:
-    night = [PastLeg(NOW - n * DAY, NOW - n * DAY + 3000, True) for n in range(1, 11)]
+    night = [PastDelivery(NOW - n * DAY, NOW - n * DAY + 3000, True) for n in range(1, 11)]
     noon = NOW - DAY / 2
-    day = [PastLeg(noon - n * DAY, noon - n * DAY + 30, True) for n in range(30)]
+    day = [PastDelivery(noon - n * DAY, noon - n * DAY + 30, True) for n in range(30)]
     at_night, by_day = forecast(night + day, NOW), forecast(night + day, NOW + DAY / 2)
     assert at_night is not None and by_day is not None
     assert (at_night.of, at_night.half, by_day.half) == (10, 3000, 30)
@@ -66,10 +66,12 @@ def test_at_night_it_is_another_than_by_day() -> None:
 
 
 def test_how_good_the_words_were() -> None:
-    def each(seconds: Sequence[float]) -> list[PastLeg]:
+    def each(seconds: Sequence[float]) -> list[PastDelivery]:
         began = NOW - 1000 * len(seconds)
         accepted = [began + 1000 * place for place in range(len(seconds))]
-        return [PastLeg(at, at + taken, True) for at, taken in zip(accepted, seconds, strict=True)]
+        return [
+            PastDelivery(at, at + taken, True) for at, taken in zip(accepted, seconds, strict=True)
+        ]
 
     assert kept(each([60] * 25), NOW) == Kept(20, 20)
     # The forecast appears from the sixth on. Four of those took longer than forecast.

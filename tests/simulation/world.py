@@ -426,11 +426,11 @@ class World:
             Channel.CELLULAR: [self.hub.collector],
             Channel.RADIO: [neighbour.collector for neighbour in self.neighbours],
         }
-        legs = agent.parts.journal.read(
+        deliveries = agent.parts.journal.read(
             "SELECT sequence, channel, status, origin, origin_sequence"
             " FROM leg LEFT JOIN carried USING (sequence)"
         )
-        for sequence, name, status, *theirs in legs:
+        for sequence, name, status, *theirs in deliveries:
             key = tuple(theirs)
             has = any(
                 key in each.carried if key[0] else sequence in each.items

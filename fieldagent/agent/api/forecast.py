@@ -9,7 +9,7 @@ from typing import Any
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import listing
 from fieldagent.http.message import Request, Response, json_response
-from fieldagent.package.forecast import PAST, Forecast, PastLeg, forecast, kept
+from fieldagent.package.forecast import PAST, Forecast, PastDelivery, forecast, kept
 from fieldagent.package.package import Channel
 
 
@@ -17,10 +17,10 @@ async def forecasts(parts: Parts, request: Request) -> Response:
     """Answer with the forecast of each configured channel; null if too little is known."""
     channels = {}
     for channel in parts.outboxes:
-        legs, now = _past(parts, channel)
+        deliveries, now = _past(parts, channel)
         channels[channel] = {
-            "expected": _in_json(forecast(legs, now)),
-            "kept": kept(legs, now)._asdict(),
+            "expected": _in_json(forecast(deliveries, now)),
+            "kept": kept(deliveries, now)._asdict(),
         }
     return json_response({"channels": channels})
 
@@ -30,10 +30,10 @@ def expected(parts: Parts, channel: Channel) -> dict[str, Any] | None:
     return _in_json(forecast(*_past(parts, channel)))
 
 
-def _past(parts: Parts, channel: Channel) -> tuple[list[PastLeg], float]:
+def _past(parts: Parts, channel: Channel) -> tuple[list[PastDelivery], float]:
     """Return the past deliveries of the newest Packages on the channel, and the Unix time now."""
     clock = parts.journal.clock
-    return listing.past_legs(parts.journal, channel, PAST), clock.date(clock.now())
+    return listing.past_deliveries(parts.journal, channel, PAST), clock.date(clock.now())
 
 
 def _in_json(prediction: Forecast | None) -> dict[str, Any] | None:

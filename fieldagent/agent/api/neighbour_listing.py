@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fieldagent.agent.journal import inbound, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel
 
 if TYPE_CHECKING:
@@ -76,16 +76,19 @@ def _lacks(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:
 
 
 def lacking(
-    journal: Journal, station: Station | None, sequence: int, legs: Mapping[Channel, Leg]
+    journal: Journal,
+    station: Station | None,
+    sequence: int,
+    deliveries: Mapping[Channel, ChannelDelivery],
 ) -> list[dict[str, Any]]:
     """Return the stations in range that have not confirmed a Package which is waiting for the radio
     or is being repeated.
     """
-    leg = legs.get(Channel.RADIO)
-    if station is None or leg is None:
+    delivery = deliveries.get(Channel.RADIO)
+    if station is None or delivery is None:
         return []
     goes_round = any(item.entry.sequence == sequence for item in station.rounds.ours())
-    if leg.status is not None and not goes_round:
+    if delivery.status is not None and not goes_round:
         return []
     names, has = inbound.station_names(journal), on_air.holders(journal, sequence)
     return [

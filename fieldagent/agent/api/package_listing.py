@@ -64,7 +64,10 @@ def _rows(
     if not wanted:
         return
     packages = outbound.packages(journal, wanted)
-    legs, receipts = outbound.legs_of(journal, wanted), outbound.receipts_of(journal, wanted)
+    deliveries, receipts = (
+        outbound.deliveries_of(journal, wanted),
+        outbound.receipts_of(journal, wanted),
+    )
     sent = listing.transmissions(journal, wanted)
     steps = beyond(journal, list(packages.values()))
     for sequence in wanted:
@@ -75,7 +78,7 @@ def _rows(
         if kind in (None, said["kind"]):
             row = {
                 **_told(journal, known, said),
-                "channels": waiting.legs_json(sequence, legs[sequence]),
+                "channels": waiting.deliveries_json(sequence, deliveries[sequence]),
                 "credits": _credits(sent[sequence]),
                 "receipts": [each.as_json() for each in receipts[sequence]],
                 "toName": None if said["to"] is None else in_words(journal, said["to"]),

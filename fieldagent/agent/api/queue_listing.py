@@ -40,7 +40,10 @@ def _rows(
     journal: Journal, waiting: WaitReasons, sequences: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     date = journal.clock.date
-    packages, legs = outbound.packages(journal, sequences), outbound.legs_of(journal, sequences)
+    packages, deliveries = (
+        outbound.packages(journal, sequences),
+        outbound.deliveries_of(journal, sequences),
+    )
     for sequence in sequences:
         if (known := packages.get(sequence)) is not None:
             whole = known if isinstance(known, Accepted) else None
@@ -51,7 +54,7 @@ def _rows(
                 "collapseKey": whole and whole.package.collapse_key,
                 "accepted": date(known.accepted),
                 "expires": None if expires is None else date(expires),
-                "channels": waiting.legs_json(sequence, legs[sequence]),
+                "channels": waiting.deliveries_json(sequence, deliveries[sequence]),
             }
 
 

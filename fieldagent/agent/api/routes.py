@@ -46,7 +46,7 @@ from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, one_of, page, refuse_others
 from fieldagent.http.routes import Route, described_in, preferred_wait
-from fieldagent.package.delivery import legs_json
+from fieldagent.package.delivery import deliveries_json
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import INT32, KINDS, Fault, parse_package
 from fieldagent.system import waits
@@ -199,8 +199,9 @@ class LocalApi:
         return await self._parts.intake.accept(package, key), unread_member(unread)
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Answer with the state of one Package: channel deliveries (`Leg`), receipts, stages and
-        history. A reused id means the newest Package. Raises Problem 404 for an unknown id.
+        """Answer with the state of one Package: channel deliveries, receipts,
+        stages and history. A reused id means the newest Package. Raises Problem 404 for an unknown
+        id.
         """
         standing = stands(self._journal, _id(id))
         confirmations = outbound.receipts(self._journal, standing.sequence)
@@ -218,11 +219,13 @@ class LocalApi:
             {
                 **_kept(self._journal, _progress(standing)),
                 **said,
-                "channels": _waiting(self._parts).legs_json(standing.sequence, standing.legs),
+                "channels": _waiting(self._parts).deliveries_json(
+                    standing.sequence, standing.deliveries
+                ),
                 "receipts": receipts,
                 "reached": [] if known is None else people.ladder(self._journal, known),
                 "unconfirmed": neighbour_listing.lacking(
-                    self._journal, self._parts.station, standing.sequence, standing.legs
+                    self._journal, self._parts.station, standing.sequence, standing.deliveries
                 ),
                 "late": late,
                 "history": story,
@@ -449,8 +452,8 @@ def _answer(standing: Standing) -> dict[str, Any]:
         "id": standing.id,
         "status": standing.status,
         "data": {"payload": ""},
-        "channels": legs_json(standing.legs),
-        **({} if standing.legs else {"reason": NO_CHANNEL}),
+        "channels": deliveries_json(standing.deliveries),
+        **({} if standing.deliveries else {"reason": NO_CHANNEL}),
     }
 
 

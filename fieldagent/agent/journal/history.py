@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.losses import read_status
 from fieldagent.agent.journal.records import Known, Storage
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -132,7 +132,7 @@ def _who(receipt: Storage) -> str:
 
 def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
     """Return the whole history of a Package in order of time: acceptance, attempts, ends of its
-    channel deliveries (`Leg`), receipts, and the final status.
+    channel deliveries, receipts, and the final status.
     """
     date = journal.clock.date
     story = [Line(date(accepted.accepted), "accepted")]
@@ -150,8 +150,8 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
         accepted.sequence,
     )
     for at, name, status, reason in rows:
-        leg = Leg(read_status(status), reason)
-        story.append(Line(date(at), leg.status or "", Channel(name), leg.reason))
+        delivery = ChannelDelivery(read_status(status), reason)
+        story.append(Line(date(at), delivery.status or "", Channel(name), delivery.reason))
     story += [Line(receipt.at, "confirmed", None, _who(receipt)) for receipt in receipts]
     if accepted.status is not None and accepted.ended is not None:
         story.append(Line(date(accepted.ended), "answered", None, accepted.status))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.delivery import NOT_CONFIGURED
-from fieldagent.package.forecast import PastLeg
+from fieldagent.package.forecast import PastDelivery
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -49,7 +49,7 @@ def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[
     return costs
 
 
-def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:
+def past_deliveries(journal: Journal, channel: Channel, limit: int) -> list[PastDelivery]:
     """Return the past deliveries of the newest Packages on that channel, newest first. An SOS,
     which goes before all others, and Packages that had not started there are left out.
     """
@@ -65,7 +65,9 @@ def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:
     )
     date = journal.clock.date
     return [
-        PastLeg(date(begun), None if ended is None else date(ended), status == Status.DELIVERED)
+        PastDelivery(
+            date(begun), None if ended is None else date(ended), status == Status.DELIVERED
+        )
         for begun, ended, status in rows
     ]
 

@@ -108,8 +108,8 @@ def delivered_lately(journal: Journal, *, since: float) -> set[int]:
 def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
     """Return True if the hub has it over a channel that leads there."""
     return any(
-        leg.status is Status.DELIVERED and channel is not Channel.RADIO
-        for channel, leg in outbound.legs(journal, sequence).items()
+        delivery.status is Status.DELIVERED and channel is not Channel.RADIO
+        for channel, delivery in outbound.deliveries(journal, sequence).items()
     )
 
 

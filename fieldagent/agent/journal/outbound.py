@@ -19,14 +19,14 @@ from fieldagent.agent.journal.records import (
     DAMAGED,
     Accepted,
     DamagedPackage,
-    EndedLeg,
+    EndedDelivery,
     Known,
     Piece,
     Storage,
     ask_anew,
     crc_of,
 )
-from fieldagent.package.delivery import Leg, Stage, terminal_status
+from fieldagent.package.delivery import ChannelDelivery, Stage, terminal_status
 from fieldagent.package.package import Channel, CheckIn, Status
 from fieldagent.package.payload import Identity, stranger
 from fieldagent.package.reading import read_package
@@ -50,8 +50,8 @@ _ALIKE = (
     "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
     f" AS statuses FROM leg WHERE sequence IN {_AMONG} GROUP BY sequence) GROUP BY statuses"
 )
-"""Combinations of channel delivery (`Leg`) states, with the Packages that have each: thousands may
-end at one moment."""
+"""Combinations of channel delivery states, with the Packages that have each:
+thousands may end at one moment."""
 
 
 def _accepted(row: Sequence[Any]) -> Accepted:
@@ -162,13 +162,13 @@ def next_sequence(journal: Journal) -> int:
     return int(last or 0) + 1
 
 
-def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
+def deliveries(journal: Journal, sequence: int) -> dict[Channel, ChannelDelivery]:
     """Return the state of a Package on each of its channels; empty if it is unknown."""
     rows = journal.read(
         "SELECT channel, status, reason, begins FROM leg WHERE sequence = ? ORDER BY channel",
         sequence,
     )
-    return {Channel(channel): _leg(*columns) for channel, *columns in rows}
+    return {Channel(channel): _delivery(*columns) for channel, *columns in rows}
 
 
 def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
@@ -177,22 +177,24 @@ def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
     return float(journal.read(sql, sequence, channel)[0][0])
 
 
-def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channel, Leg]]:
+def deliveries_of(
+    journal: Journal, sequences: Sequence[int]
+) -> dict[int, dict[Channel, ChannelDelivery]]:
     """Return the states of these Packages on their channels, in one query. Each Package has an
     entry, which may be empty.
     """
-    by_number: dict[int, dict[Channel, Leg]] = {sequence: {} for sequence in sequences}
+    by_number: dict[int, dict[Channel, ChannelDelivery]] = {sequence: {} for sequence in sequences}
     for sequence, channel, *columns in journal.read(
         f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_AMONG}"
         " ORDER BY sequence, channel",
         json.dumps(sequences),
     ):
-        by_number[sequence][Channel(channel)] = _leg(*columns)
+        by_number[sequence][Channel(channel)] = _delivery(*columns)
     return by_number
 
 
-def _leg(status: str | None, reason: str, begins: float) -> Leg:
-    return Leg(read_status(status), reason, begins)
+def _delivery(status: str | None, reason: str, begins: float) -> ChannelDelivery:
+    return ChannelDelivery(read_status(status), reason, begins)
 
 
 THE_HUB = Identity("0", "the hub", "Integration")
@@ -317,7 +319,7 @@ class NewPackage(NamedTuple):
     expires: float | None
     dated: float
     """Unix time."""
-    legs: Mapping[Channel, Leg]
+    deliveries: Mapping[Channel, ChannelDelivery]
     priority: int
     id: int | None = None
     """The caller's id; a neighbour's Package has none and gets a negative id, which callers seldom
@@ -358,13 +360,13 @@ def accept(new: NewPackage) -> Operation[int]:
                 (
                     sequence,
                     channel,
-                    leg.status,
-                    leg.reason,
-                    new.accepted if leg.status else None,
+                    delivery.status,
+                    delivery.reason,
+                    new.accepted if delivery.status else None,
                     new.priority,
-                    leg.begins,
+                    delivery.begins,
                 )
-                for channel, leg in new.legs.items()
+                for channel, delivery in new.deliveries.items()
             ],
         )
         if new.undated:
@@ -385,40 +387,44 @@ def _next_sequence(db: sqlite3.Connection) -> int:
     return int(row[0] or 0) + 1
 
 
-def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
-    """Record the ends of channel deliveries (`Leg`), and the Package's own status if they decide
-    it. A neighbour's damaged item may then be relayed again.
+def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
+    """Record the ends of channel deliveries, and the Package's own status if
+    they decide it. A neighbour's damaged item may then be relayed again.
 
     A channel delivery ends once; a Package's final status never changes.
     """
-    alike: dict[tuple[Channel, Leg], list[int]] = {}
+    alike: dict[tuple[Channel, ChannelDelivery], list[int]] = {}
     for each in ended:
-        alike.setdefault((each.channel, each.leg), []).append(each.sequence)
+        alike.setdefault((each.channel, each.delivery), []).append(each.sequence)
     concerned = json.dumps([*chain.from_iterable(alike.values())])
 
     def store(db: sqlite3.Connection) -> None:
-        for (channel, leg), sequences in alike.items():
+        for (channel, delivery), sequences in alike.items():
             db.execute(
                 "UPDATE leg SET status = ?, reason = ?, ended = ?"
                 f" WHERE sequence IN {_AMONG} AND channel = ? AND status IS NULL",
-                (leg.status, leg.reason, now, json.dumps(sequences), channel),
+                (delivery.status, delivery.reason, now, json.dumps(sequences), channel),
             )
         for statuses, listed in db.execute(_ALIKE, (concerned,)).fetchall():
-            status = terminal_status(Leg(read_status(each)) for each in json.loads(statuses))
+            status = terminal_status(
+                ChannelDelivery(read_status(each)) for each in json.loads(statuses)
+            )
             if status is not None:
                 db.execute(
                     "UPDATE package SET status = ?, ended = ?"
                     f" WHERE sequence IN {_AMONG} AND status IS NULL",
                     (status, now, listed),
                 )
-        for (_, leg), sequences in alike.items():
-            for sequence in sequences if leg == DAMAGED else ():
+        for (_, delivery), sequences in alike.items():
+            for sequence in sequences if delivery == DAMAGED else ():
                 ask_anew(db, sequence)
 
     return store
 
 
-def with_ends(operation: Operation[int], ended: Sequence[EndedLeg], now: float) -> Operation[int]:
+def with_ends(
+    operation: Operation[int], ended: Sequence[EndedDelivery], now: float
+) -> Operation[int]:
     """Return an operation that stores a Package and ends those that it replaces, in one commit."""
     if not ended:
         return operation

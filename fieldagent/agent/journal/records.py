@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from zlib import crc32
 
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import SOS_MARK, Identity
 from fieldagent.system.lazy_dataclass import dataclass
@@ -32,7 +32,7 @@ class DamagedPackage(Exception):
 RELAYED = b"relayed "
 """Prefix of a fingerprint in `arrived`: the item was relayed, not received."""
 
-DAMAGED = Leg(Status.ERROR, "damaged")
+DAMAGED = ChannelDelivery(Status.ERROR, "damaged")
 """Final state of a damaged Package."""
 
 
@@ -125,12 +125,12 @@ class Accepted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EndedLeg:
-    """End of a channel delivery (`Leg`), to be recorded."""
+class EndedDelivery:
+    """End of a channel delivery, to be recorded."""
 
     sequence: int
     channel: Channel
-    leg: Leg
+    delivery: ChannelDelivery
 
 
 @dataclass(frozen=True, slots=True)

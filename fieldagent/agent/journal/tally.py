@@ -22,7 +22,7 @@ class Latency:
 
 
 def ended(journal: Journal) -> list[tuple[str, str, int]]:
-    """Return channel, status and count of ended channel deliveries (`Leg`)."""
+    """Return channel, status and count of ended channel deliveries."""
     return _counts(journal, "ended")
 
 

@@ -10,7 +10,7 @@ import trio
 from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.mesh.packet import Packet, PacketReception, of_each_sender
 from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, OnItsWay, Rounds, goes_round
 from fieldagent.agent.mesh.troubles import Trouble
@@ -19,7 +19,7 @@ from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
-from fieldagent.package.delivery import Leg, Stage
+from fieldagent.package.delivery import ChannelDelivery, Stage
 from fieldagent.package.package import Status
 from fieldagent.wire.envelope import (
     Ack,
@@ -274,13 +274,13 @@ def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
 
 async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> bool:
     """Apply a station's acknowledgement of our Package, which is already in the journal. Return
-    True if it ended a channel delivery (`Leg`) for which no transmission was waiting.
+    True if it ended a channel delivery for which no transmission was waiting.
     """
     queue = packing.queue
     assert packing.acks is not None, "on the air each transmission awaits its acknowledgement"
     if packing.acks.hear(sequence, ack) or not ack.whole or sequence not in queue:
         return False
-    ended = EndedLeg(sequence, queue.channel, Leg(Status.DELIVERED))
+    ended = EndedDelivery(sequence, queue.channel, ChannelDelivery(Status.DELIVERED))
     await endings.record([ended])
     queue.finish(sequence, arrived=True)
     queue.wake()

@@ -17,7 +17,7 @@ from fieldagent.agent.journal.records import RELAYED, Accepted, Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound import others_sos
 from fieldagent.agent.outbound.budget import day_at
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import (
     SOS_PRIORITY,
     Channel,
@@ -243,7 +243,7 @@ def enter(
         accepted=now,
         expires=expires,
         dated=dated,
-        legs=dict.fromkeys(package.channels, Leg()),
+        deliveries=dict.fromkeys(package.channels, ChannelDelivery()),
         priority=package.priority,
     )
     sequence = outbound.accept(new)(db)

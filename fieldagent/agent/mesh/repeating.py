@@ -139,8 +139,8 @@ class Repeating:
                 known = outbound.package(self._journal, sequence)
             except DamagedPackage:
                 continue
-            leg = outbound.legs(self._journal, sequence).get(Channel.RADIO)
-            if known is None or leg is None or leg.status is not Status.DELIVERED:
+            delivery = outbound.deliveries(self._journal, sequence).get(Channel.RADIO)
+            if known is None or delivery is None or delivery.status is not Status.DELIVERED:
                 continue
             if not known.origin:
                 self._add(known)

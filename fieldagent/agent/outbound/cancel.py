@@ -8,18 +8,18 @@ import trio
 
 from fieldagent.agent.journal import history, incident
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.standing import Standing, standing, standing_of
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system import waits
 
 SETTLED_WITHIN = 120.0
 """Longest time in seconds that a transmission may still take."""
 BY_CALL = "by a call"
-CANCELED = Leg(Status.CANCELED, BY_CALL)
+CANCELED = ChannelDelivery(Status.CANCELED, BY_CALL)
 SLICE = 400
 """Packages that are canceled in one commit, which takes some milliseconds."""
 
@@ -76,8 +76,8 @@ class Cancellation:
         if number is None:
             return
         for each in incident.items(self._journal, number):
-            legs = standing_of(self._journal, each).legs.values()
-            goes_on = any(leg.status in (None, Status.DELIVERED) for leg in legs)
+            deliveries = standing_of(self._journal, each).deliveries.values()
+            goes_on = any(delivery.status in (None, Status.DELIVERED) for delivery in deliveries)
             if goes_on or history.may_have_left(self._journal, each):
                 return
         await self._end(number)
@@ -116,11 +116,11 @@ class Cancellation:
         set when the end of those in flight is known.
         """
         await self._all_is_back()
-        canceled: list[EndedLeg] = []
+        canceled: list[EndedDelivery] = []
         in_flight: list[trio.Event] = []
         for queue in self._of(channel):
             withdrawn = queue.withdraw(sequences, BY_CALL)
-            canceled += [EndedLeg(out, queue.channel, CANCELED) for out in withdrawn.out]
+            canceled += [EndedDelivery(out, queue.channel, CANCELED) for out in withdrawn.out]
             in_flight += withdrawn.in_flight
         if canceled:
             await self._endings.record(canceled)

@@ -14,19 +14,19 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.journal.records import Accepted, EndedLeg, Piece
+from fieldagent.agent.journal.records import Accepted, EndedDelivery, Piece
 from fieldagent.agent.outbound import queue as order
 from fieldagent.agent.outbound.burst import Bursts
 from fieldagent.agent.outbound.channel_limits import LIMITS
 from fieldagent.agent.outbound.queue import Queue
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 SLICE = 200
 """Packages that expire in one commit."""
-REPLACED = Leg(Status.COLLAPSED, "replaced by a newer Package")
+REPLACED = ChannelDelivery(Status.COLLAPSED, "replaced by a newer Package")
 
 
 class Withdrawn(NamedTuple):
@@ -65,7 +65,7 @@ class ChannelQueue:
         self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
         """Packages in flight that must not be sent again: the event to set when they are back, and
         the reason."""
-        self._failed: list[EndedLeg] = []
+        self._failed: list[EndedDelivery] = []
         """Endings that `next_expired` has not returned yet."""
         self._expiry = inf
         """Time when `next_expired` looks again."""
@@ -160,7 +160,7 @@ class ChannelQueue:
             self.wake()
         return withdrawn
 
-    async def next_expired(self) -> list[EndedLeg]:
+    async def next_expired(self) -> list[EndedDelivery]:
         """Wait until Packages have expired, or failed for another reason, and return their endings.
         They are removed here.
         """
@@ -172,8 +172,8 @@ class ChannelQueue:
                 return failed
             if expired := self._queue.expire(now, SLICE):
                 self.held.difference_update(expired)
-                leg = Leg(Status.ERROR, "expired")
-                return [EndedLeg(key, self.channel, leg) for key in expired]
+                delivery = ChannelDelivery(Status.ERROR, "expired")
+                return [EndedDelivery(key, self.channel, delivery) for key in expired]
             self._expiry = self._queue.next_change(now)
             with trio.move_on_at(self._expiry):
                 await self._sooner.wait()
@@ -220,34 +220,41 @@ class ChannelQueue:
         if sequence not in self.bursts:
             self._queue.put_back(sequence)
 
-    def finish(self, sequence: int, leg: Leg | None = None, *, arrived: bool = False) -> None:
-        """Remove a Package that ended here. If `leg` is given, `next_expired` returns its
+    def finish(
+        self, sequence: int, delivery: ChannelDelivery | None = None, *, arrived: bool = False
+    ) -> None:
+        """Remove a Package that ended here. If `delivery` is given, `next_expired` returns its
         ending.
         """
-        if leg is not None:
-            self._failed.append(EndedLeg(sequence, self.channel, leg))
+        if delivery is not None:
+            self._failed.append(EndedDelivery(sequence, self.channel, delivery))
             self._sooner.set()
         self._queue.remove(sequence, arrived=arrived)
         self.alone.discard(sequence)
         self.tried.discard(sequence)
         self.held.discard(sequence)
 
-    def ends(self, sequences: Iterable[int]) -> list[EndedLeg]:
+    def ends(self, sequences: Iterable[int]) -> list[EndedDelivery]:
         """Return the endings that `put_back` would cause now for these Packages in flight."""
-        legs: dict[int, Leg] = {}
+        deliveries: dict[int, ChannelDelivery] = {}
         for sequence in sequences:
             if sequence in self._withdrawn and sequence in self._queue:
-                legs[sequence] = Leg(Status.CANCELED, self._withdrawn[sequence][1])
+                deliveries[sequence] = ChannelDelivery(
+                    Status.CANCELED, self._withdrawn[sequence][1]
+                )
             elif sequence in self._queue and self._queue.is_superseded(sequence):
-                legs[sequence] = REPLACED
-        return [EndedLeg(sequence, self.channel, leg) for sequence, leg in legs.items()]
+                deliveries[sequence] = REPLACED
+        return [
+            EndedDelivery(sequence, self.channel, delivery)
+            for sequence, delivery in deliveries.items()
+        ]
 
-    def put_back(self, sequence: int, due: float) -> EndedLeg | None:
+    def put_back(self, sequence: int, due: float) -> EndedDelivery | None:
         """Put back a Package that was not sent, or not completely: it waits until `due`. If it was
         withdrawn or replaced meanwhile, return its ending.
         """
         (ended,) = self.ends([sequence]) or (None,)
-        if ended is not None and ended.leg is not REPLACED:
+        if ended is not None and ended.delivery is not REPLACED:
             self.finish(sequence)
         elif sequence in self._queue:
             # A newer Package that replaces it gets its place.

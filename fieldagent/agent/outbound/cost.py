@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fieldagent.agent.outbound.capacity import TooLarge
 from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.package.delivery import legs_of
+from fieldagent.package.delivery import deliveries_of
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -34,11 +34,11 @@ def costs(
     """Return the cost of a Package on each configured channel that it does not exclude. `now` is
     Unix time.
     """
-    legs = legs_of(package.channels, frozenset(outboxes))
+    deliveries = deliveries_of(package.channels, frozenset(outboxes))
     stamped = package.stamped(now)
     estimates = {}
-    for channel, leg in legs.items():
-        if leg.status is None:
+    for channel, delivery in deliveries.items():
+        if delivery.status is None:
             tariff = outboxes[channel].packing.queue.limits.tariff
             left, by_bytes = outboxes[channel].allowance(), tariff.unit == "byte"
             try:

@@ -14,11 +14,11 @@ import trio
 
 from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedLeg
+from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedDelivery
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.standing import Standing, standing_of
-from fieldagent.package.delivery import FanOut, Leg
+from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.envelope import Ack, digest_of
@@ -66,9 +66,11 @@ class Endings:
             return FanOut.EVERY
         return FanOut.CHEAPEST if relayed or package.by is not None else self._fan_out
 
-    async def record(self, ended: Sequence[EndedLeg], also: Operation[None] | None = None) -> None:
-        """Store the ends of these channel deliveries (`Leg`), and return when they are on disk.
-        `also` runs in the same commit.
+    async def record(
+        self, ended: Sequence[EndedDelivery], also: Operation[None] | None = None
+    ) -> None:
+        """Store the ends of these channel deliveries, and return when they are
+        on disk. `also` runs in the same commit.
         """
         known = self._known(ended)
         # Take them out before the commit, which may wait for space on the disk, so that they do not
@@ -79,16 +81,16 @@ class Endings:
         await self._journal.persist(note_ends if also is None else together(also, note_ends))
         for each in ended:
             package = known.get(each.sequence)
-            if package is not None and each.leg.status is Status.DELIVERED:
+            if package is not None and each.delivery.status is Status.DELIVERED:
                 self._tell_neighbour(package, by_hub=each.channel is Channel.CELLULAR)
         self.tell(ended)
 
-    def tell(self, ended: Sequence[EndedLeg]) -> None:
+    def tell(self, ended: Sequence[EndedDelivery]) -> None:
         """Wake the callers that wait for these Packages; their ends are on disk."""
         for sequence in {each.sequence for each in ended}:
             self._tell(sequence)
 
-    def _known(self, ended: Sequence[EndedLeg]) -> dict[int, Accepted]:
+    def _known(self, ended: Sequence[EndedDelivery]) -> dict[int, Accepted]:
         """Return the Packages themselves, if further actions depend on them."""
         packages: dict[int, Accepted] = {}
         for each in ended:
@@ -101,9 +103,9 @@ class Endings:
                     packages[each.sequence] = package
         return packages
 
-    def _matters(self, ended: EndedLeg) -> bool:
+    def _matters(self, ended: EndedDelivery) -> bool:
         """Return True if further actions depend on which Package ended."""
-        if ended.leg.status not in (Status.DELIVERED, Status.ERROR):
+        if ended.delivery.status not in (Status.DELIVERED, Status.ERROR):
             return False
         if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
             return True
@@ -117,8 +119,8 @@ class Endings:
         return [self._queues[Channel.SATELLITE]]
 
     def _take_out_superfluous(
-        self, ended: EndedLeg, known: Mapping[int, Accepted]
-    ) -> list[EndedLeg]:
+        self, ended: EndedDelivery, known: Mapping[int, Accepted]
+    ) -> list[EndedDelivery]:
         """Remove the Package from other channels that need not send it any more, and return those
         endings. After a failure the other channels send it at once.
         """
@@ -127,11 +129,11 @@ class Endings:
             return []
         fan_out = self.fan_out_of(package.package, relayed=package.origin != 0)
         others = [queue for name, queue in self._queues.items() if name is not ended.channel]
-        if ended.leg.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
+        if ended.delivery.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
             for queue in others:
                 if ended.sequence in queue:
                     queue.hasten(ended.sequence)
-        if ended.leg.status is not Status.DELIVERED:
+        if ended.delivery.status is not Status.DELIVERED:
             return []
         if fan_out is FanOut.EVERY:
             others = self._dearer(ended.channel)
@@ -198,10 +200,10 @@ class Endings:
             waiter.set()
 
 
-def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedLeg]:
+def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedDelivery]:
     """Remove the Package from these queues. One in flight ends by itself and is not tried again."""
     return [
-        EndedLeg(out, queue.channel, Leg(Status.CANCELED, why))
+        EndedDelivery(out, queue.channel, ChannelDelivery(Status.CANCELED, why))
         for queue in queues
         for out in queue.withdraw([sequence], why, arrived=True).out
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fieldagent.package.delivery import CHEAPEST_FIRST, FanOut, Leg
+from fieldagent.package.delivery import CHEAPEST_FIRST, ChannelDelivery, FanOut
 from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -39,7 +39,7 @@ class _Cheaper(NamedTuple):
 
 def head_starts(
     package: Package,
-    legs: Mapping[Channel, Leg],
+    deliveries: Mapping[Channel, ChannelDelivery],
     fan_out: FanOut,
     head_start: float,
     shown: Mapping[Channel, Steps],
@@ -51,7 +51,7 @@ def head_starts(
     the share delivered within each number of seconds. With `by` the delay depends on the time that
     the more expensive channel needs to meet the deadline.
     """
-    waits = [channel for channel, leg in legs.items() if leg.status is None]
+    waits = [channel for channel, delivery in deliveries.items() if delivery.status is None]
     begins = dict.fromkeys(waits, Begin(0.0))
     if package.sos:
         return begins

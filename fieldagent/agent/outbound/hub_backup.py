@@ -44,7 +44,7 @@ IDLE_CHECK_INTERVAL_S = 1.0
 _HEAD = 64
 """Largest overhead in bytes of a note with one copy."""
 _LEFT = "channel IN ('Cellular', 'Satellite') AND status = 'Delivered'"
-"""Condition on a `leg` that left for the hub."""
+"""Condition on a `delivery` that left for the hub."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ async def call_off(
 def may_be_known(journal: Journal, number: int) -> bool:
     """Return True if an item of that incident of this kit may have been received."""
     return any(
-        leg.status in (None, Status.DELIVERED)
+        delivery.status in (None, Status.DELIVERED)
         for sequence in incident.items(journal, number)
-        for leg in standing_of(journal, sequence).legs.values()
+        for delivery in standing_of(journal, sequence).deliveries.values()
     )

@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 15.0
 """Seconds between two looks."""
 
-Leg = tuple[int, Channel]
+RepeatKey = tuple[int, Channel]
 
 
-def repeated(journal: Journal, until: str) -> dict[Leg, float]:
+def repeated(journal: Journal, until: str) -> dict[RepeatKey, float]:
     """Return the items of the open incident that must be repeated after silence, each with its
     channel and the elapsed time of its last event.
 
@@ -48,14 +48,16 @@ def repeated(journal: Journal, until: str) -> dict[Leg, float]:
         return {}
     at_hub = incident.at_hub(journal, open_incident.number)
     return {
-        leg: at
-        for leg, at in incident.taken(journal, open_incident.number).items()
-        if _goes_on(open_incident, leg, at_hub, until)
+        key: at
+        for key, at in incident.taken(journal, open_incident.number).items()
+        if _goes_on(open_incident, key, at_hub, until)
     }
 
 
-def _goes_on(open_incident: Incident, leg: Leg, at_hub: Mapping[int, float], until: str) -> bool:
-    sequence, channel = leg
+def _goes_on(
+    open_incident: Incident, key: RepeatKey, at_hub: Mapping[int, float], until: str
+) -> bool:
+    sequence, channel = key
     if channel is not Channel.RADIO:
         return sequence not in at_hub
     return open_incident.state == Said.OPEN and not (until == "hub" and sequence in at_hub)
@@ -72,8 +74,8 @@ async def keep_going(
     """Repeat forever the items of `repeated`, once they are silent. `every` is the longest silence
     of an item on a channel in seconds; 0 disables the repeats.
     """
-    repeating: set[Leg] = set()
-    idle = IdleTimes[Leg](CHECK_INTERVAL_S)
+    repeating: set[RepeatKey] = set()
+    idle = IdleTimes[RepeatKey](CHECK_INTERVAL_S)
     while True:
         heard_at = repeated(journal, until)
         for sequence, channel in repeating - heard_at.keys():

@@ -16,12 +16,12 @@ import trio
 from fieldagent.agent.journal import directory, history, incident, listing, outbound
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import Accepted, EndedLeg, Known
+from fieldagent.agent.journal.records import Accepted, EndedDelivery, Known
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.head_start import GATHERS, Begin, head_starts
 from fieldagent.agent.outbound.standing import Standing, standing_of
-from fieldagent.package.delivery import FanOut, Leg, legs_of, terminal_status
+from fieldagent.package.delivery import ChannelDelivery, FanOut, deliveries_of, terminal_status
 from fieldagent.package.forecast import PAST, Steps, steps_of
 from fieldagent.package.package import Channel, CheckIn, IncidentWord, Package, Said, Status
 from fieldagent.package.writing import canonical, digest
@@ -138,8 +138,8 @@ class Intake:
         now = self._endings.clock()
         life = self._life_of(package)
         begins = self.begins_of(package)
-        legs = self._legs_of(package, begins)
-        status = terminal_status(legs.values())
+        deliveries = self._deliveries_of(package, begins)
+        status = terminal_status(deliveries.values())
         id_ = self._id_for(package)
         dated = self._journal.clock.date(now)
         stamped = self._with_numbers(package.stamped(dated))
@@ -152,7 +152,7 @@ class Intake:
             accepted=now,
             expires=expires,
             dated=dated,
-            legs=legs,
+            deliveries=deliveries,
             priority=package.priority,
             id=id_,
             idempotency_key=key,
@@ -164,7 +164,7 @@ class Intake:
             calls_off=_called_off_by(package),
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
-        with self._held(id_), self._replacing(package, id_, legs) as replaced:
+        with self._held(id_), self._replacing(package, id_, deliveries) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
             operation = _with_reasons(outbound.accept(new), begins, now)
@@ -174,12 +174,14 @@ class Intake:
                 dated=dated,
                 is_unproved=bool(unproved),
             )
-            late = [each for each in self.enqueue(accepted, legs, life) if each not in replaced]
+            late = [
+                each for each in self.enqueue(accepted, deliveries, life) if each not in replaced
+            ]
         self._endings.tell(replaced)
         if late:
             # It was in flight when the commit began, and came back.
             await self._endings.record(late)
-        return Standing(id_, sequence, status, legs, dated)
+        return Standing(id_, sequence, status, deliveries, dated)
 
     @contextmanager
     def _held(self, id_: int) -> Iterator[None]:
@@ -209,19 +211,19 @@ class Intake:
 
     @contextmanager
     def _replacing(
-        self, package: Package, id_: int, legs: Mapping[Channel, Leg]
-    ) -> Iterator[list[EndedLeg]]:
+        self, package: Package, id_: int, deliveries: Mapping[Channel, ChannelDelivery]
+    ) -> Iterator[list[EndedDelivery]]:
         """Yield the endings that the Package causes; those Packages no longer leave, unless the
         block raises.
         """
         if package.collapse_key is None:
             yield []
             return
-        leg = _replaced_by(id_)
+        delivery = _replaced_by(id_)
         with ExitStack() as stack:
             yield [
-                EndedLeg(older, channel, leg)
-                for channel in legs.keys() & self._queues.keys()
+                EndedDelivery(older, channel, delivery)
+                for channel in deliveries.keys() & self._queues.keys()
                 for older in stack.enter_context(self._queues[channel].replacing(package))
             ]
 
@@ -234,34 +236,38 @@ class Intake:
             self._next_id = package.id + 1
         return package.id
 
-    def _legs_of(self, package: Package, begins: Mapping[Channel, Begin]) -> Mapping[Channel, Leg]:
+    def _deliveries_of(
+        self, package: Package, begins: Mapping[Channel, Begin]
+    ) -> Mapping[Channel, ChannelDelivery]:
         """Return the state of a newly accepted Package on each channel, with the time when it may
         start there.
         """
-        legs = legs_of(package.channels, self._configured)
+        deliveries = deliveries_of(package.channels, self._configured)
         if not any(each.after for each in begins.values()):
-            return legs
+            return deliveries
         return {
-            name: replace(leg, begins=begins[name].after) if name in begins else leg
-            for name, leg in legs.items()
+            name: replace(delivery, begins=begins[name].after) if name in begins else delivery
+            for name, delivery in deliveries.items()
         }
 
     def begins_of(self, package: Package) -> Mapping[Channel, Begin]:
         """Return the start of a newly accepted Package on each of its channels."""
-        legs = legs_of(package.channels, self._configured)
+        deliveries = deliveries_of(package.channels, self._configured)
         fan_out = self._endings.fan_out_of(package, relayed=False)
         life = self._life_of(package)
         if package.by is not None and life is not None:
             # After its life it is not sent.
             package = replace(package, by=min(package.by, life))
-        shown = self._shown(legs) if fan_out is FanOut.CHEAPEST and len(legs) > 1 else {}
-        return head_starts(package, legs, fan_out, self._head_start, shown)
+        shown = (
+            self._shown(deliveries) if fan_out is FanOut.CHEAPEST and len(deliveries) > 1 else {}
+        )
+        return head_starts(package, deliveries, fan_out, self._head_start, shown)
 
-    def _shown(self, legs: Mapping[Channel, Leg]) -> dict[Channel, Steps]:
+    def _shown(self, deliveries: Mapping[Channel, ChannelDelivery]) -> dict[Channel, Steps]:
         """Return the past deliveries of those channels, if there is enough data."""
         clock = self._journal.clock
         now = clock.date(clock.now())
-        past = {each: listing.past_legs(self._journal, each, PAST) for each in legs}
+        past = {each: listing.past_deliveries(self._journal, each, PAST) for each in deliveries}
         by_channel = {each: steps_of(its, now) for each, its in past.items()}
         return {each: steps for each, steps in by_channel.items() if steps is not None}
 
@@ -277,28 +283,34 @@ class Intake:
     def enqueue(
         self,
         accepted: Accepted,
-        legs: Mapping[Channel, Leg],
+        deliveries: Mapping[Channel, ChannelDelivery],
         life: float | None,
         passed: float = 0.0,
-    ) -> list[EndedLeg]:
+    ) -> list[EndedDelivery]:
         """Put a Package into the queue of each channel that it waits for. Return the endings of
         Packages that it replaces. `passed` seconds have gone by since its acceptance.
         """
-        leg = _replaced_by(accepted.id)
+        delivery = _replaced_by(accepted.id)
         return [
-            EndedLeg(older, channel, leg)
-            for channel, begins in self._begins(accepted, legs).items()
+            EndedDelivery(older, channel, delivery)
+            for channel, begins in self._begins(accepted, deliveries).items()
             if channel in self._queues
             for older in self._queues[channel].add(accepted, life, begins - passed)
         ]
 
-    def _begins(self, accepted: Accepted, legs: Mapping[Channel, Leg]) -> dict[Channel, float]:
+    def _begins(
+        self, accepted: Accepted, deliveries: Mapping[Channel, ChannelDelivery]
+    ) -> dict[Channel, float]:
         """Return the seconds until each waiting channel may start."""
         if accepted.origin:
             fan_out = self._endings.fan_out_of(accepted.package, relayed=True)
-            begins = head_starts(accepted.package, legs, fan_out, self._head_start, {})
+            begins = head_starts(accepted.package, deliveries, fan_out, self._head_start, {})
             return {name: begin.after for name, begin in begins.items()}
-        return {name: leg.begins for name, leg in legs.items() if leg.status is None}
+        return {
+            name: delivery.begins
+            for name, delivery in deliveries.items()
+            if delivery.status is None
+        }
 
     def queue_relayed(self, accepted: Accepted) -> None:
         """Queue a neighbour's Package, which is on disk. It has no collapseKey, so it replaces no
@@ -307,8 +319,8 @@ class Intake:
         life = None
         if accepted.expires is not None:
             life = max(0.0, accepted.expires - self._endings.clock())
-        legs = outbound.legs(self._journal, accepted.sequence)
-        self.enqueue(accepted, legs, life)
+        deliveries = outbound.deliveries(self._journal, accepted.sequence)
+        self.enqueue(accepted, deliveries, life)
 
 
 def _with_reasons(
@@ -339,5 +351,5 @@ def _called_off_by(package: Package) -> int | None:
     return word.incident if word.says is Said.CALLED_OFF else None
 
 
-def _replaced_by(id_: int) -> Leg:
-    return Leg(Status.COLLAPSED, f"replaced by Package {id_}")
+def _replaced_by(id_: int) -> ChannelDelivery:
+    return ChannelDelivery(Status.COLLAPSED, f"replaced by Package {id_}")

@@ -19,7 +19,7 @@ import trio
 from fieldagent.agent.channels.contract import Carriage, ChannelLink, Intent, Transmission
 from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Piece, Spent
+from fieldagent.agent.journal.records import DAMAGED, EndedDelivery, Piece, Spent
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
@@ -71,7 +71,7 @@ class ChannelOutbox:
         self._endings = endings
         self._numbers = count(1)
         self._words: dict[int, Piggybacked] = {}
-        self._expired: list[EndedLeg] = []
+        self._expired: list[EndedDelivery] = []
         known = outbound.intent_of(journal, self.channel)
         self._intent = None if known is None else known[0]
 
@@ -85,13 +85,13 @@ class ChannelOutbox:
         while True:
             # First repeat those that could not be stored the last time.
             self._expired = self._expired or await self._queue.next_expired()
-            for reason, times in Counter(each.leg.reason for each in self._expired).items():
+            for reason, times in Counter(each.delivery.reason for each in self._expired).items():
                 log.warning("%s: %d %s before they could be sent", self.channel, times, reason)
             now = self._endings.clock()
             notes = [
                 losses.damaged(each.sequence, None, now)
                 for each in self._expired
-                if each.leg is DAMAGED
+                if each.delivery is DAMAGED
             ]
             await self._endings.record(self._expired, together(*notes))
             self._expired = []
@@ -259,7 +259,7 @@ class ChannelOutbox:
         self._queue.alone |= settlement.alone
         self.packing.settled()
         for each in settlement.ended:
-            arrived = each.leg.status is Status.DELIVERED
+            arrived = each.delivery.status is Status.DELIVERED
             self._queue.finish(each.sequence, arrived=arrived)
         back = [self._queue.put_back(sequence, due) for sequence, due in waits.items()]
         late = [each for each in back if each is not None and each not in decided]

@@ -29,7 +29,7 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.item_identity import entry_of, numbered
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Package, Status
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Ack, Entry, RelayRequest, SentBy, Source, encode
@@ -240,7 +240,7 @@ class Packing:
                 self.queue.finish(key, DAMAGED)
                 continue
             except TooLarge as error:
-                self.queue.finish(key, Leg(Status.ERROR, f"too large: {error}"))
+                self.queue.finish(key, ChannelDelivery(Status.ERROR, f"too large: {error}"))
                 continue
             urgent = self.queue.is_urgent(key)
             if alone and not urgent:

@@ -75,14 +75,18 @@ class DayPurse:
         """Give back what was booked for Packages that have ended, and of which nothing left over
         satellite or by SMS: another way was quicker."""
         for sequence, (booked, day) in [*self._promised.items()]:
-            legs = outbound.legs(self._journal, sequence)
-            over = {each for each in booked if each not in legs or legs[each].status is not None}
+            deliveries = outbound.deliveries(self._journal, sequence)
+            over = {
+                each
+                for each in booked
+                if each not in deliveries or deliveries[each].status is not None
+            }
             rest = {each: count for each, count in booked.items() if each not in over}
             if any(rest.values()):
                 self._promised[sequence] = rest, day
             else:
                 del self._promised[sequence]
-            free = over & legs.keys()
+            free = over & deliveries.keys()
             if unspent := sum(booked[each] for each in free if not self._cost(sequence, each)):
                 await self._book(-unspent, day)
 

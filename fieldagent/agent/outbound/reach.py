@@ -48,8 +48,8 @@ def reached(journal: Journal, known: Known) -> list[Step]:
     """Return the known steps, from the lowest stage to the highest."""
     date = journal.clock.date
     steps = [Step(date(known.accepted), "kept", "", "on this kit")]
-    for channel, leg in outbound.legs(journal, known.sequence).items():
-        if leg.status is Status.DELIVERED and channel is not Channel.RADIO:
+    for channel, delivery in outbound.deliveries(journal, known.sequence).items():
+        if delivery.status is Status.DELIVERED and channel is not Channel.RADIO:
             at = date(outbound.ended_at(journal, known.sequence, channel))
             at_hub = channel is Channel.CELLULAR
             text = f"at {HUB}" if at_hub else f"left by {channel}"
@@ -111,5 +111,9 @@ def _at_kit(who: Identity) -> str:
 def _end(journal: Journal, known: Known) -> str:
     if known.status is not Status.ERROR:
         return str(known.status).lower()
-    why = {leg.reason for leg in outbound.legs(journal, known.sequence).values() if leg.reason}
+    why = {
+        delivery.reason
+        for delivery in outbound.deliveries(journal, known.sequence).values()
+        if delivery.reason
+    }
     return f"given up: {', '.join(sorted(why)) or 'no channel'}"

@@ -14,7 +14,7 @@ import trio
 
 from fieldagent.agent.journal import listing, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import DAMAGED, Accepted, DamagedPackage, EndedLeg
+from fieldagent.agent.journal.records import DAMAGED, Accepted, DamagedPackage, EndedDelivery
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -43,7 +43,7 @@ class Resume:
         self._place: outbound.Place | None = outbound.FIRST
         self._last = outbound.next_sequence(journal) - 1
         """Later Packages are queued by the code that accepts them."""
-        self._ended: list[EndedLeg] = []
+        self._ended: list[EndedDelivery] = []
         self._notes: list[Operation[None]] = []
 
     def begin(self) -> None:
@@ -120,18 +120,18 @@ class Resume:
             # If a damaged journal has lost the elapsed time, no Package lives longer than planned.
             life = accepted.expires - accepted.accepted
             life = min(life, max(0.0, accepted.expires - now))
-        legs = outbound.legs(self._journal, accepted.sequence)
+        deliveries = outbound.deliveries(self._journal, accepted.sequence)
         passed = max(0.0, now - accepted.accepted)
-        self._ended += self._intake.enqueue(accepted, legs, life, passed)
+        self._ended += self._intake.enqueue(accepted, deliveries, life, passed)
 
     def _give_up(self, damaged: DamagedPackage) -> None:
         log.error("%s: it ends as Error and stays in the list; post it again", damaged)
         sequence = damaged.sequence
-        legs = outbound.legs(self._journal, sequence)
+        deliveries = outbound.deliveries(self._journal, sequence)
         self._ended += [
-            EndedLeg(sequence, channel, DAMAGED)
-            for channel, leg in legs.items()
-            if leg.status is None
+            EndedDelivery(sequence, channel, DAMAGED)
+            for channel, delivery in deliveries.items()
+            if delivery.status is None
         ]
         known = outbound.by_sequence(self._journal, sequence)
         id_ = None if known is None else known.id

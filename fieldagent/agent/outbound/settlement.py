@@ -23,10 +23,10 @@ from math import inf
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.history import REFUSED
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import EndedLeg, Piece, Spent
+from fieldagent.agent.journal.records import EndedDelivery, Piece, Spent
 from fieldagent.agent.outbound.burst import Burst
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
@@ -38,7 +38,7 @@ MAY_HAVE_LEFT = "may have left"
 
 @dataclass(slots=True)
 class Settlement:
-    ended: list[EndedLeg] = field(default_factory=list)
+    ended: list[EndedDelivery] = field(default_factory=list)
     waits: dict[int, float] = field(default_factory=dict)
     """Packages that wait again, each with the time until it may be sent; trio's clock."""
     tried: list[int] = field(default_factory=list)
@@ -71,8 +71,8 @@ def after_success(
     settlement = Settlement()
     for piece in pieces:
         if _completes(journal, queue, piece):
-            leg = Leg(Status.DELIVERED)
-            settlement.ended.append(EndedLeg(piece.sequence, queue.channel, leg))
+            delivery = ChannelDelivery(Status.DELIVERED)
+            settlement.ended.append(EndedDelivery(piece.sequence, queue.channel, delivery))
         elif piece in over:
             settlement.waits[piece.sequence] = -inf
     return settlement
@@ -97,7 +97,7 @@ def after_failure(
         if refused_due is not None:
             waits = {sequence: refused_due}
             return Settlement(waits=waits, tried=[sequence], alone={sequence}, event=REFUSED)
-        ended = EndedLeg(sequence, channel, Leg(Status.ERROR, reason or "refused"))
+        ended = EndedDelivery(sequence, channel, ChannelDelivery(Status.ERROR, reason or "refused"))
         return Settlement([ended], tried=[sequence], event=REFUSED)
     alone = {piece.sequence for piece in pieces} if outcome is Outcome.REFUSED else set()
     # The rest of a burst that was partly heard is sent at once.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -22,7 +22,7 @@ class Standing(NamedTuple):
     id: int
     sequence: int
     status: Status | None
-    legs: Mapping[Channel, Leg]
+    deliveries: Mapping[Channel, ChannelDelivery]
     accepted: float
     """Unix time."""
 
@@ -44,5 +44,7 @@ def standing_of(journal: Journal, sequence: int) -> Standing:
     known = outbound.by_sequence(journal, sequence)
     if known is None:
         raise UnknownPackage("the Package ended and is no longer kept")
-    legs = outbound.legs(journal, sequence)
-    return Standing(known.id, sequence, known.status, legs, journal.clock.date(known.accepted))
+    deliveries = outbound.deliveries(journal, sequence)
+    return Standing(
+        known.id, sequence, known.status, deliveries, journal.clock.date(known.accepted)
+    )

@@ -15,7 +15,7 @@ from fieldagent.agent.outbound.budget import utc_day
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, due
 from fieldagent.agent.outbound.head_start import CHEAPER, GATHERS
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.package.delivery import Leg, legs_json
+from fieldagent.package.delivery import ChannelDelivery, deliveries_json
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -65,16 +65,18 @@ class WaitReasons:
         self._hindrances = {name: self._hindrance(box) for name, box in outboxes.items()}
         self._foremost = {name: queue.foremost(self._steady) for name, queue in queues.items()}
 
-    def legs_json(self, sequence: int, legs: Mapping[Channel, Leg]) -> dict[str, dict[str, Any]]:
-        """Return the channel deliveries (`Leg`) as `delivery.legs_json` does, with the reason of
-        those that wait.
+    def deliveries_json(
+        self, sequence: int, deliveries: Mapping[Channel, ChannelDelivery]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the channel deliveries as `delivery.deliveries_json` does,
+        with the reason of those that wait.
         """
-        document: dict[str, dict[str, Any]] = {**legs_json(legs)}
-        for channel, leg in legs.items():
-            if leg.status is None and channel not in self._hindrances:
+        document: dict[str, dict[str, Any]] = {**deliveries_json(deliveries)}
+        for channel, delivery in deliveries.items():
+            if delivery.status is None and channel not in self._hindrances:
                 # Its settings were removed while this waited.
                 document[channel] = {**document[channel], "reason": _GONE}
-            elif leg.status is None:
+            elif delivery.status is None:
                 reason, at = self._why(channel, sequence)
                 unix = None if at is None else self._unix(at)
                 hindrance = self._hindrances[channel]

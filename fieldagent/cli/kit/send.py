@@ -113,21 +113,21 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
 
 
 def _reasons(package: dict[str, Any]) -> str:
-    legs = package.get("channels", {}).items()
+    deliveries = package.get("channels", {}).items()
     text = [package["reason"]] if "reason" in package else []
     text += [
-        f"{_with_status(name, leg, package)}: {leg['reason']}"
-        for name, leg in legs
-        if leg.get("reason")
+        f"{_with_status(name, delivery, package)}: {delivery['reason']}"
+        for name, delivery in deliveries
+        if delivery.get("reason")
     ]
     if why := package.get("notOnDisk"):
         text.append(f"not on the disk, and lost if power fails: {escaped(why)}")
     return f" ({'; '.join(text)})" if text else ""
 
 
-def _with_status(name: str, leg: dict[str, Any], package: dict[str, Any]) -> str:
+def _with_status(name: str, delivery: dict[str, Any], package: dict[str, Any]) -> str:
     """Return a channel, with the status of the Package there if it is another than in all."""
-    status = leg.get("status")
+    status = delivery.get("status")
     return f"{name} {status}" if status and status != package["status"] else name
 
 

@@ -48,9 +48,9 @@ def package_lines(package: dict[str, Any]) -> list[str]:
         f"  {alarm}{package['kind']}{relayed}  {said(package)[:TEXT_SHOWN]}".rstrip()
     ]
     ways = [
-        f"{name} {state_word(leg['status'] or 'waits')}"
-        + (f" ({leg['reason']})" if leg.get("reason") else "")
-        for name, leg in package["channels"].items()
+        f"{name} {state_word(delivery['status'] or 'waits')}"
+        + (f" ({delivery['reason']})" if delivery.get("reason") else "")
+        for name, delivery in package["channels"].items()
     ]
     if package["credits"]:
         paid = "1 credit" if package["credits"] == 1 else f"{package['credits']:g} credits"

@@ -117,9 +117,9 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
 def _waits(package: dict[str, Any]) -> list[str]:
     """Return the reasons why it waits, and the times of the next attempts."""
     return [
-        escaped(f"{'':>10}  {name} waits: {leg['reason']}")
-        for name, leg in package["channels"].items()
-        if leg["status"] is None and leg.get("reason")
+        escaped(f"{'':>10}  {name} waits: {delivery['reason']}")
+        for name, delivery in package["channels"].items()
+        if delivery["status"] is None and delivery.get("reason")
     ]
 
 

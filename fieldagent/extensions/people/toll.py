@@ -91,10 +91,12 @@ class Toll:
         known = outbound.by_idempotency_key(self._journal, handhelds.key_of(handle, number))
         if known is None:
             return False
-        legs = outbound.legs(self._journal, known.sequence)
-        paid = [legs[each] for each in (Channel.SATELLITE, Channel.CELLULAR) if each in legs]
+        deliveries = outbound.deliveries(self._journal, known.sequence)
+        paid = [
+            deliveries[each] for each in (Channel.SATELLITE, Channel.CELLULAR) if each in deliveries
+        ]
         return (
-            all(leg.status is not None for leg in paid)
+            all(delivery.status is not None for delivery in paid)
             and not history.may_have_left(self._journal, known.sequence, Channel.SATELLITE)
             and not history.went_by_sms(self._journal, known.sequence)
         )

@@ -19,7 +19,7 @@ from fieldagent.agent.journal.mending import Saved
 from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, crc_of
 from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.extensions.rescue.pages import Pages, Row, Value
-from fieldagent.package.delivery import Leg, terminal_status
+from fieldagent.package.delivery import ChannelDelivery, terminal_status
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
 from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_dataclass import dataclass
@@ -149,7 +149,7 @@ class _Salvage:
         self._ids: dict[int, int] = {}
         """Ids of Packages by sequence, from an index."""
         self._pending: set[tuple[int, str]] = set()
-        """Sequence and channel of waiting channel deliveries (`Leg`), from an index."""
+        """Sequence and channel of waiting channel deliveries, from an index."""
         self._bad: dict[int, Found] = {}
         """Packages that differ from the accepted ones."""
         self._beginning = 0
@@ -202,7 +202,7 @@ class _Salvage:
         orphans |= {each for each, row in self._bad.items() if row["status"] is None}
         for sequence in sorted(orphans - known):
             count.damaged.append(self._end(sequence))
-        self._mend_legs(known)
+        self._mend_deliveries(known)
         self._mend_payloads(count)
         self._mend_carried(count)
         self._drop_orphans()
@@ -261,7 +261,7 @@ class _Salvage:
         self._end_damaged(sequence)
         return id_
 
-    def _mend_legs(self, known: set[int]) -> None:
+    def _mend_deliveries(self, known: set[int]) -> None:
         """Make sure that a waiting Package waits on at least one channel."""
         db = self._db
         whole = "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
@@ -288,7 +288,7 @@ class _Salvage:
         ).fetchall()
         for (sequence,) in over:
             rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
-            status = terminal_status(Leg(each and Status(each)) for (each,) in rows)
+            status = terminal_status(ChannelDelivery(each and Status(each)) for (each,) in rows)
             db.execute(
                 "UPDATE package SET status = ?, ended = coalesce(ended, ?) WHERE sequence = ?",
                 (status, None if status is None else self._now, sequence),

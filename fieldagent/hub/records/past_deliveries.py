@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.forecast import PastLeg
+from fieldagent.package.forecast import PastDelivery
 
 
-def past_deliveries(db: Db, device: int, limit: int) -> list[PastLeg]:
+def past_deliveries(db: Db, device: int, limit: int) -> list[PastDelivery]:
     """Return the delivery times of the newest items for a device, newest first. SOS are left out,
     because they overtake other items.
     """
@@ -17,4 +17,4 @@ def past_deliveries(db: Db, device: int, limit: int) -> list[PastLeg]:
         device,
         limit,
     )
-    return [PastLeg(accepted, ended, state == "stored") for accepted, ended, state in rows]
+    return [PastDelivery(accepted, ended, state == "stored") for accepted, ended, state in rows]

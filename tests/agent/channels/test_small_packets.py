@@ -76,7 +76,7 @@ async def test_what_is_too_large_ends_and_holds_nothing_up(tmp_path: Path, clock
         assert await ada.outcome(await ada.post()) is Status.DELIVERED
         ended = await ada.endings.outcome(large)
         assert ended.status is Status.ERROR
-        assert ended.legs[Channel.RADIO].reason.startswith("too large: 50")
+        assert ended.deliveries[Channel.RADIO].reason.startswith("too large: 50")
         assert ben.messages() == ["hello"]
         # The introduction has its own packet if it does not fit beside a message.
         await until(lambda: inbound.station_names(ben.journal).get(1) == "Kit 1", 60)

@@ -11,10 +11,10 @@ import pytest
 
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import Accepted, EndedLeg
+from fieldagent.agent.journal.records import Accepted, EndedDelivery
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.outbound import others_sos
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, IncidentWord, Location, Message, Said, Status
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, decode, encode
@@ -101,13 +101,16 @@ async def test_what_the_ip_link_brought_costs_neighbours_nothing(
             accepted = await journal.commit(take)
             assert accepted is not None, "the IP link costs nothing"
             sequence = accepted.sequence
-            legs = outbound.legs(journal, sequence)
-            allowed += Channel.SATELLITE in legs
+            deliveries = outbound.deliveries(journal, sequence)
+            allowed += Channel.SATELLITE in deliveries
             if left:
                 note = partial(history.note, event="sent", detail="", at=1.0)
                 over = partial(note, sequences=[sequence], channel=Channel.SATELLITE)
                 await journal.persist(over)
-            ended = [EndedLeg(sequence, each, Leg(Status.CANCELED)) for each in legs]
+            ended = [
+                EndedDelivery(sequence, each, ChannelDelivery(Status.CANCELED))
+                for each in deliveries
+            ]
             await journal.persist(outbound.end(ended, journal.clock.now()))
         assert allowed == by_satellite
     journal.close()

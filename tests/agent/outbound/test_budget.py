@@ -10,12 +10,12 @@ import pytest
 
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.affordable import Affordable
 from fieldagent.agent.outbound.budget import DAY, day_at
 from fieldagent.agent.outbound.purse import DayPurse
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Message, Package, Status
 from fieldagent.system.lived_time import LivedTime, Reading
 from tests import kit as kits
@@ -130,7 +130,7 @@ async def test_what_left_for_nothing_is_given_back(
             sequences, channel = [standing.sequence], Channel.SATELLITE
             await k.journal.persist(partial(note, sequences=sequences, channel=channel))
         if status is not None:
-            ended = [EndedLeg(standing.sequence, Channel.SATELLITE, Leg(status))]
+            ended = [EndedDelivery(standing.sequence, Channel.SATELLITE, ChannelDelivery(status))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
         for _ in range(2):
             await purse.give_back()
@@ -158,7 +158,7 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
                 sequences = [standing.sequence]
                 await k.journal.persist(partial(note, sequences=sequences, channel=channel))
         for channel in (Channel.CELLULAR, Channel.SATELLITE):
-            ended = [EndedLeg(standing.sequence, channel, Leg(Status.DELIVERED))]
+            ended = [EndedDelivery(standing.sequence, channel, ChannelDelivery(Status.DELIVERED))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
             await purse.give_back()
         assert purse.left() == left

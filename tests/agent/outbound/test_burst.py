@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from fieldagent.agent.channels.contract import Transmission
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.mesh.reception import hear
 from fieldagent.package.package import Channel, Status
 from fieldagent.wire.envelope import Ack, Fragment, decode
@@ -196,7 +196,7 @@ async def test_a_station_that_has_it_all_ends_it_once_though_others_are_under_wa
         ends: list[int] = []
         record = sky.k.endings.record
 
-        async def counted(ended: list[EndedLeg], also: Any = None) -> None:
+        async def counted(ended: list[EndedDelivery], also: Any = None) -> None:
             ends.extend(each.sequence for each in ended)
             await record(ended, also)
 

@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.outbound.waiting import WaitReasons
-from fieldagent.package.delivery import FanOut, Leg
+from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.forecast import LEAST
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.wire.outcome import Outcome
@@ -28,8 +28,11 @@ def has(k: Kit, channel: Channel) -> bool:
     return transmission is not None
 
 
-def legs(k: Kit, id_: int) -> dict[Channel, tuple[Status | None, str]]:
-    return {name: (leg.status, leg.reason) for name, leg in k.standing(id_).legs.items()}
+def deliveries(k: Kit, id_: int) -> dict[Channel, tuple[Status | None, str]]:
+    return {
+        name: (delivery.status, delivery.reason)
+        for name, delivery in k.standing(id_).deliveries.items()
+    }
 
 
 async def test_every_channel_goes_on_after_the_first_success(tmp_path: Path) -> None:
@@ -38,7 +41,7 @@ async def test_every_channel_goes_on_after_the_first_success(tmp_path: Path) -> 
         await k.send(channel=SATELLITE)
         assert k.status(id_) is Status.DELIVERED
         await k.send(channel=CELLULAR)
-        assert {status for status, _ in legs(k, id_).values()} == {Status.DELIVERED}
+        assert {status for status, _ in deliveries(k, id_).values()} == {Status.DELIVERED}
 
 
 async def test_satellite_does_not_pay_for_what_the_hub_has_confirmed(tmp_path: Path) -> None:
@@ -46,14 +49,16 @@ async def test_satellite_does_not_pay_for_what_the_hub_has_confirmed(tmp_path: P
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
         id_ = await k.post()
         await k.send(channel=CELLULAR)
-        assert legs(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Cellular")
+        assert deliveries(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Cellular")
         assert not has(k, SATELLITE)
 
 
 async def deliver_over_radio(k: Kit, id_: int) -> int:
     """End the Package because another kit has it, and return its sequence."""
     sequence = k.standing(id_).sequence
-    await k.endings.record([EndedLeg(sequence, Channel.RADIO, Leg(Status.DELIVERED))])
+    await k.endings.record(
+        [EndedDelivery(sequence, Channel.RADIO, ChannelDelivery(Status.DELIVERED))]
+    )
     return sequence
 
 
@@ -71,12 +76,12 @@ async def test_what_another_kit_heard_goes_to_the_hub_until_the_hub_has_it(
         assert k.status(id_) is Status.DELIVERED
         if word is not None:
             await k.endings.note_at_hub(sequence, proved=word == "hub")
-        leg: tuple[Status | None, str] = (None, "")
+        delivery: tuple[Status | None, str] = (None, "")
         if fan_out is not FanOut.EVERY and heard_ends:
-            leg = (Status.CANCELED, "delivered over Radio")
+            delivery = (Status.CANCELED, "delivered over Radio")
         elif word == "hub" or (word == "neighbour" and fan_out is not FanOut.EVERY):
-            leg = (Status.CANCELED, "the hub has it")
-        assert legs(k, id_)[SATELLITE] == leg
+            delivery = (Status.CANCELED, "the hub has it")
+        assert deliveries(k, id_)[SATELLITE] == delivery
 
 
 async def test_what_a_neighbour_brought_before_it_was_heard_ends_there(tmp_path: Path) -> None:
@@ -84,7 +89,7 @@ async def test_what_a_neighbour_brought_before_it_was_heard_ends_there(tmp_path:
         id_ = await k.post()
         await k.note_relayed(k.standing(id_).sequence)
         await deliver_over_radio(k, id_)
-        assert legs(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Radio")
+        assert deliveries(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Radio")
 
 
 async def test_an_sos_goes_on_though_the_hub_has_it(tmp_path: Path) -> None:
@@ -93,7 +98,7 @@ async def test_an_sos_goes_on_though_the_hub_has_it(tmp_path: Path) -> None:
         id_ = await k.post(priority=SOS_PRIORITY)
         sequence = await deliver_over_radio(k, id_)
         await k.endings.note_at_hub(sequence, proved=True)
-        assert legs(k, id_)[SATELLITE] == (None, "")
+        assert deliveries(k, id_)[SATELLITE] == (None, "")
 
 
 @pytest.mark.parametrize("fan_out", [FanOut.FIRST, FanOut.CHEAPEST])
@@ -103,7 +108,7 @@ async def test_what_has_not_left_is_withdrawn_after_the_first_success(
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=fan_out) as k:
         id_ = await k.post()
         await k.send(channel=CELLULAR)
-        assert legs(k, id_) == {
+        assert deliveries(k, id_) == {
             CELLULAR: (Status.DELIVERED, ""),
             SATELLITE: (Status.CANCELED, "delivered over Cellular"),
         }
@@ -112,22 +117,22 @@ async def test_what_has_not_left_is_withdrawn_after_the_first_success(
 
 
 @pytest.mark.parametrize(
-    ("outcome", "leg"),
+    ("outcome", "delivery"),
     [
         (Outcome.NOT_SENT, (Status.CANCELED, "delivered over Cellular")),
         (Outcome.SENT, (Status.DELIVERED, "")),
     ],
 )
 async def test_what_is_on_its_way_is_not_recalled_and_not_tried_again(
-    tmp_path: Path, outcome: Outcome, leg: tuple[Status, str]
+    tmp_path: Path, outcome: Outcome, delivery: tuple[Status, str]
 ) -> None:
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.FIRST) as k:
         id_ = await k.post()
         in_session = k.load()
         await k.send(channel=CELLULAR)
-        assert legs(k, id_)[SATELLITE] == (None, "")
+        assert deliveries(k, id_)[SATELLITE] == (None, "")
         await k.outbox.settle(in_session, outcome, reason="no service")
-        assert legs(k, id_)[SATELLITE] == leg
+        assert deliveries(k, id_)[SATELLITE] == delivery
         assert not has(k, SATELLITE)
 
 
@@ -175,7 +180,7 @@ async def test_what_has_time_leaves_satellite_its_time(
             await k.outboxes[SATELLITE].ready()
             assert trio.current_time() - began == pytest.approx(580)
             await k.send(channel=CELLULAR)
-            assert legs(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Cellular")
+            assert deliveries(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Cellular")
 
 
 async def test_without_the_cheapest_the_next_begins_at_once(tmp_path: Path) -> None:
@@ -218,7 +223,7 @@ async def test_an_sos_takes_every_channel_at_once_and_to_the_end(
         id_ = await k.post(**document)
         await k.send(channel=CELLULAR)
         await k.send(channel=SATELLITE)
-        assert {status for status, _ in legs(k, id_).values()} == {Status.DELIVERED}
+        assert {status for status, _ in deliveries(k, id_).values()} == {Status.DELIVERED}
 
 
 async def test_collapse_and_cancel_are_each_channel_s_own(tmp_path: Path) -> None:
@@ -226,12 +231,12 @@ async def test_collapse_and_cancel_are_each_channel_s_own(tmp_path: Path) -> Non
         older = await k.post(collapseKey=7)
         in_session = k.load()
         newer = await k.post(collapseKey=7)
-        assert legs(k, older)[CELLULAR][0] is Status.COLLAPSED
-        assert legs(k, older)[SATELLITE] == (None, "")
+        assert deliveries(k, older)[CELLULAR][0] is Status.COLLAPSED
+        assert deliveries(k, older)[SATELLITE] == (None, "")
         await k.outbox.settle(in_session, Outcome.SENT)
         assert k.status(older) is Status.DELIVERED
         await k.cancellation.cancel(newer, CELLULAR)
-        assert legs(k, newer) == {
+        assert deliveries(k, newer) == {
             CELLULAR: (Status.CANCELED, "by a call"),
             SATELLITE: (None, ""),
         }
@@ -242,7 +247,7 @@ async def test_a_channel_whose_settings_were_removed_gives_a_reason(tmp_path: Pa
         standing = k.standing(await k.post())
         outboxes = {SATELLITE: k.outboxes[SATELLITE]}
         reasons = WaitReasons(k.journal, k.queues, outboxes, k.endings.clock())
-        shown = reasons.legs_json(standing.sequence, standing.legs)
+        shown = reasons.deliveries_json(standing.sequence, standing.deliveries)
         assert shown["Cellular"] == {
             "status": None,
             "reason": "this channel is no longer in the settings: configure it again, or cancel the"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.agent.outbound.head_start import ENOUGH, MARGIN, head_starts
-from fieldagent.package.delivery import FanOut, Leg
+from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 
@@ -32,8 +32,8 @@ def begins(
     gather: int | None = None,
 ) -> dict[Channel, float]:
     package = Package(Message("x"), by=by, priority=priority, gather=gather)
-    legs = dict.fromkeys(channels or (CELLULAR, SATELLITE), Leg())
-    starts = head_starts(package, legs, fan_out, USUAL, shown)
+    deliveries = dict.fromkeys(channels or (CELLULAR, SATELLITE), ChannelDelivery())
+    starts = head_starts(package, deliveries, fan_out, USUAL, shown)
     assert all(bool(begin.why) == (begin.after > 0) for begin in starts.values())
     return {channel: begin.after for channel, begin in starts.items()}
 

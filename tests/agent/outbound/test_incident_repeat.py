@@ -181,8 +181,8 @@ async def test_called_off_it_is_withdrawn_and_not_repeated(
         await k.send(channel=Channel.CELLULAR)
         assert await k.cancellation.call_off(k.sequence()) == []
         standing = k.standing(1)
-        assert standing.legs[Channel.CELLULAR].status is Status.DELIVERED
-        assert standing.legs[Channel.SATELLITE].status is Status.CANCELED
+        assert standing.deliveries[Channel.CELLULAR].status is Status.DELIVERED
+        assert standing.deliveries[Channel.SATELLITE].status is Status.CANCELED
         assert k.declared() == []
         await trio.sleep(3 * REPEAT)
         assert [len(outbox) for outbox in k.outboxes.values()] == [0, 0]

@@ -21,7 +21,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import directory, handhelds, history, incident, outbound
-from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.extensions.people.contract import (
     FromHandheld,
@@ -39,7 +39,7 @@ from fieldagent.extensions.people.service import PeopleService
 from fieldagent.extensions.people.settings import PeopleSettings
 from fieldagent.extensions.people.toll import Toll
 from fieldagent.http.message import Request
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import (
     Channel,
     IncidentWord,
@@ -450,7 +450,9 @@ async def test_what_left_for_nothing_costs_a_person_nothing(
                     on = partial(note, sequences=[sequence], channel=Channel.SATELLITE)
                     await journal.persist(on)
                 ends = {Channel.CELLULAR: Status.DELIVERED, Channel.SATELLITE: Status.CANCELED}
-                ended = [EndedLeg(sequence, each, Leg(ends[each])) for each in ends]
+                ended = [
+                    EndedDelivery(sequence, each, ChannelDelivery(ends[each])) for each in ends
+                ]
                 await journal.persist(outbound.end(ended, journal.clock.now()))
         assert len(there.items()) == taken
 

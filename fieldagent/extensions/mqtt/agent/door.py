@@ -27,7 +27,7 @@ from fieldagent.agent.refusals import told_as_problems, unread_member
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
 from fieldagent.extensions.mqtt.commands import HourlyGate, document_in, take_key
 from fieldagent.http.problem import Problem
-from fieldagent.package.delivery import legs_json
+from fieldagent.package.delivery import deliveries_json
 from fieldagent.package.package import Channel, Package
 from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, is_sos, read_package
 
@@ -77,7 +77,7 @@ class Door:
             "key": key,
             "id": standing.id,
             "status": standing.status,
-            "channels": legs_json(standing.legs),
+            "channels": deliveries_json(standing.deliveries),
             **unread_member(unread),
         }
         return answer | ({"withheld": withheld} if withheld else {})

@@ -25,7 +25,7 @@ from fieldagent.extensions.mqtt.agent.door import MARK
 from fieldagent.extensions.mqtt.agent.topics import MqttTopics
 from fieldagent.extensions.mqtt.discovery import compact
 from fieldagent.extensions.mqtt.session import MqttSession
-from fieldagent.package.delivery import legs_json
+from fieldagent.package.delivery import deliveries_json
 from fieldagent.package.package import Location
 
 LOOK_EVERY, LOOK_APART = 10.0, 1.0
@@ -141,6 +141,6 @@ class Reporter:
         return {
             "id": standing.id,
             "status": standing.status,
-            "channels": legs_json(standing.legs),
+            "channels": deliveries_json(standing.deliveries),
             "reached": [step._asdict() for step in steps],
         }
