@@ -110,6 +110,20 @@ def test_every_command_and_option_is_there(page: Path) -> None:
     assert not unknown
 
 
+@pytest.mark.parametrize(
+    ("table", "above"), [("command", ()), ("group of `fieldagent hub`", ("hub",))]
+)
+def test_the_page_of_the_command_line_lists_every_command(
+    table: str, above: tuple[str, ...]
+) -> None:
+    page = (ROOT / "docs/reference/cli.md").read_text()
+    rows = page.partition(f"| {table} | ")[2].partition("\n|---|---|\n")[2].partition("\n\n")[0]
+    column = 2 if above else 1
+    cells = [row.split("|")[column] for row in rows.splitlines()]
+    below = [each for each in command_tree() if each[:-1] == above and each]
+    assert sorted(re.findall("`([^`]+)`", " ".join(cells))) == sorted(each[-1] for each in below)
+
+
 def test_the_settings_page_says_what_the_code_does() -> None:
     subprocess.run([sys.executable, ROOT / "build/settings_doc.py", "--check"], check=True)
 
