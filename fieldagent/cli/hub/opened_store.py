@@ -87,15 +87,6 @@ def with_store(
         store.close()
 
 
-def once(
-    arguments: argparse.Namespace, operation: Callable[[Db, float], int], *, upgrade: bool = False
-) -> int:
-    """Open the database and run an operation in one transaction. The operation gets the Unix time,
-    and returns the exit code.
-    """
-    return with_store(arguments, lambda _, store: committed(store, operation), upgrade=upgrade)
-
-
 class Call:
     """A command within its transaction, with the things that its arguments name."""
 
@@ -136,7 +127,10 @@ def transaction(operation: Callable[[Call], Result]) -> Callable[[argparse.Names
     """
 
     def carry_out(arguments: argparse.Namespace) -> int:
-        return once(arguments, lambda db, now: _put(arguments, operation(Call(arguments, db, now))))
+        def operate(db: Db, now: float) -> int:
+            return _put(arguments, operation(Call(arguments, db, now)))
+
+        return with_store(arguments, lambda _, store: committed(store, operate))
 
     return carry_out
 

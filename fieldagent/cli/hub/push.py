@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
 from fieldagent.cli.item import item_of
-from fieldagent.cli.kit.answer import report, show
+from fieldagent.cli.kit.answer import calls, show
 from fieldagent.http import tls
 from fieldagent.http.date import read_delay
 from fieldagent.http.exchange import RawAnswer, exchange
@@ -35,26 +35,24 @@ PAUSE = 5.0
 """Seconds before the next attempt, unless the hub sends a number."""
 
 
+@calls
 def push(arguments: argparse.Namespace) -> int:
     """Push an item of `arguments.kind`, and retry until the hub has it or `--patience` is over."""
-    try:
-        body = {
-            "sourceUserId": arguments.source,
-            "workspaceId": arguments.workspace,
-            "targetUserId": arguments.target,
-            "targetGroup": arguments.group,
-            "receipt": arguments.receipt,
-            **item_of(arguments),
-            "priority": arguments.priority,
-            "collapseKey": arguments.collapse_key,
-            "timeToLive": arguments.time_to_live,
-        }
-        content = json.dumps({name: value for name, value in body.items() if value is not None})
-        headers = _headers(arguments)
-        _check_address(arguments.hub)
-        attempts, location = _send_until_accepted(arguments, content.encode(), headers)
-    except CallFailed as failed:
-        return report(failed)
+    body = {
+        "sourceUserId": arguments.source,
+        "workspaceId": arguments.workspace,
+        "targetUserId": arguments.target,
+        "targetGroup": arguments.group,
+        "receipt": arguments.receipt,
+        **item_of(arguments),
+        "priority": arguments.priority,
+        "collapseKey": arguments.collapse_key,
+        "timeToLive": arguments.time_to_live,
+    }
+    content = json.dumps({name: value for name, value in body.items() if value is not None})
+    headers = _headers(arguments)
+    _check_address(arguments.hub)
+    attempts, location = _send_until_accepted(arguments, content.encode(), headers)
     result = {
         "accepted": True,
         "attempts": attempts,
