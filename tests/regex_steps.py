@@ -11,7 +11,7 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 sre: Any = importlib.import_module("re._constants")
@@ -215,7 +215,7 @@ def _example(node: Node) -> str:
     if _is_single(kind):
         example: str = next(
             str(each)
-            for each in "a1 -,:/\"'\n\r\\\xe9" + "".join(map(chr, range(0x500)))
+            for each in chain("a1 -,:/\"'\n\r\\\xe9", map(chr, range(sys.maxunicode + 1)))
             if kind is sre.ANY
             or (kind is sre.NOT_LITERAL and ord(each) != value)
             or (kind is sre.IN and _is_in(value, each))
