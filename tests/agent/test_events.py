@@ -158,8 +158,8 @@ async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Pat
             await k.journal.commit(lambda db: db.executemany(sql, changed))
             assert b"event: lost\ndata: {}\n\n" in await anext(stream)
             await k.post()
-            piece = await anext(stream)
-            assert piece.count(b"event: ") == 1 and b'{"id": 2, ' in piece
+            segment = await anext(stream)
+            assert segment.count(b"event: ") == 1 and b'{"id": 2, ' in segment
 
 
 async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(

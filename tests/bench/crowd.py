@@ -70,11 +70,11 @@ def answers(port: int, request: bytes, callers: int) -> Counter[bytes]:
                     with suppress(OSError):
                         peer.sendall(request)
                     continue
-                piece = b""
+                segment = b""
                 with suppress(OSError):
-                    piece = peer.recv(65_536)
-                received[peer] += piece
-                if b"\r\n\r\n" not in received[peer] and piece:
+                    segment = peer.recv(65_536)
+                received[peer] += segment
+                if b"\r\n\r\n" not in received[peer] and segment:
                     continue
                 head = received.pop(peer).partition(b"\r\n\r\n")[0].lower()
                 status = head[9:12]

@@ -173,7 +173,7 @@ class Relay:
         self._port = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
-        self.bytes = self.pieces = 0
+        self.bytes = self.segments = 0
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -185,15 +185,15 @@ class Relay:
 
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
-            while piece := source.recv(65536):
-                self.bytes += len(piece)
-                self.pieces += 1
-                target.sendall(piece)
+            while segment := source.recv(65536):
+                self.bytes += len(segment)
+                self.segments += 1
+                target.sendall(segment)
             target.shutdown(socket.SHUT_WR)
 
     def on_wire(self) -> int:
         """Return the bytes so far with all headers. Each piece is acknowledged by a packet."""
-        return self.bytes + self.pieces * 2 * HEADERS
+        return self.bytes + self.segments * 2 * HEADERS
 
 
 class Above(NamedTuple):

@@ -719,8 +719,8 @@ def _watched(world: World, load: Callable[[ChannelOutbox, int], Any]) -> Callabl
     def watched(outbox: ChannelOutbox, room: int) -> Any:
         transmission = load(outbox, room)
         if transmission is not None and transmission.answerable:
-            pieces = outbox.packing.queue.in_flight[transmission.number]
-            sequences = frozenset(piece.sequence for piece in pieces)
+            segments = outbox.packing.queue.in_flight[transmission.number]
+            sequences = frozenset(segment.sequence for segment in segments)
             at = trio.current_time()
             world.loads.append(Load(at, outbox.channel, transmission.urgent, sequences))
             prefix = "SOS " if transmission.urgent else ""

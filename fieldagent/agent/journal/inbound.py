@@ -363,11 +363,11 @@ def read_by(db: sqlite3.Connection, request_id: str, who: str) -> bool:
 
 
 def keep_slice(
-    db: sqlite3.Connection, item: FragmentedItem, position: int, piece: bytes, now: float
+    db: sqlite3.Connection, item: FragmentedItem, position: int, segment: bytes, now: float
 ) -> dict[int, bytes]:
     """Store one fragment, and return all fragments of the item that are here."""
     db.execute(
-        "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, piece, now)
+        "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, segment, now)
     )
     return slices_of(db, item)
 

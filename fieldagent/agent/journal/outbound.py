@@ -21,7 +21,7 @@ from fieldagent.agent.journal.records import (
     DamagedPackage,
     EndedDelivery,
     Known,
-    Piece,
+    Segment,
     Storage,
     ask_anew,
     crc_of,
@@ -451,15 +451,15 @@ def tried(
     return store
 
 
-def sent(channel: Channel, pieces: Iterable[Piece], *, shared: bool = False) -> Operation[None]:
+def sent(channel: Channel, segments: Iterable[Segment], *, shared: bool = False) -> Operation[None]:
     """Record a transmission that left: the fragments that its only peer now has, and the end of its
     intent. On a `shared` channel each station confirms its own fragments.
     """
-    parts = [piece for piece in pieces if piece.count > 1]
+    parts = [segment for segment in segments if segment.count > 1]
     fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
     if shared:
         fragments.clear()
-    fruitful = [(piece.sequence, channel) for piece in parts]
+    fruitful = [(segment.sequence, channel) for segment in parts]
 
     def store(db: sqlite3.Connection) -> None:
         db.executemany("UPDATE leg SET tries = 0 WHERE sequence = ? AND channel = ?", fruitful)
@@ -569,12 +569,12 @@ def send_again(
     return store
 
 
-def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operation[None]:
+def intend(channel: Channel, intent: Intent, segments: Iterable[Segment]) -> Operation[None]:
     """Store a transmission and its content before it begins. It replaces an earlier one on that
     channel.
     """
     t = intent.transmission
-    listed = json.dumps([[p.sequence, p.position, p.count] for p in pieces])
+    listed = json.dumps([[p.sequence, p.position, p.count] for p in segments])
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -585,7 +585,7 @@ def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operati
     return store
 
 
-def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Piece]] | None:
+def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Segment]] | None:
     """Return the transmission that was begun and not settled on a channel, with its content; None
     if there is none. Its number is 0, because the outbox assigns another.
     """
@@ -597,7 +597,9 @@ def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Piece]] 
     # The column's name is from SBD, for which it holds the MOMSN.
     body, urgent, tries, listed, modem, at_modem = rows[0]
     transmission = Transmission(0, body, bool(urgent), tries)
-    return Intent(transmission, modem, at_modem), [Piece(*piece) for piece in json.loads(listed)]
+    return Intent(transmission, modem, at_modem), [
+        Segment(*segment) for segment in json.loads(listed)
+    ]
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:

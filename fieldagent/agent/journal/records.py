@@ -13,7 +13,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Segment:
     """Part of one Package in one transmission (segment): all of it, or one fragment of `count`."""
 
     sequence: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field
 
-from fieldagent.agent.journal.records import Piece
+from fieldagent.agent.journal.records import Segment
 from fieldagent.system.lazy_dataclass import dataclass
 
 
@@ -27,30 +27,30 @@ class Bursts(dict[int, Burst]):
         """
         return [sequence for sequence, burst in self.items() if burst.waiting]
 
-    def launch(self, piece: Piece, positions: list[int]) -> None:
+    def launch(self, segment: Segment, positions: list[int]) -> None:
         """Start with the first of `positions`; the others follow."""
-        burst = self.setdefault(piece.sequence, Burst(positions))
-        burst.waiting.remove(piece.position)
-        burst.flying.add(piece.position)
+        burst = self.setdefault(segment.sequence, Burst(positions))
+        burst.waiting.remove(segment.position)
+        burst.flying.add(segment.position)
 
-    def land(self, piece: Piece, *, sent: bool) -> Burst | None:
+    def land(self, segment: Segment, *, sent: bool) -> Burst | None:
         """Record that a segment is no longer on its way. Return its burst when that was the last
         one, otherwise None.
         """
-        burst = self.get(piece.sequence, Burst([]))
-        burst.flying.discard(piece.position)
+        burst = self.get(segment.sequence, Burst([]))
+        burst.flying.discard(segment.position)
         burst.heard |= sent
         if not sent:
             # A station that should receive it does not.
             burst.waiting.clear()
         if burst.flying:
             return None
-        self.pop(piece.sequence, None)
+        self.pop(segment.sequence, None)
         return burst
 
-    def land_all(self, pieces: Iterable[Piece], *, sent: bool) -> dict[Piece, Burst]:
+    def land_all(self, segments: Iterable[Segment], *, sent: bool) -> dict[Segment, Burst]:
         """Record that these segments are no longer on their way. Return those that were the last of
         their Package, each with its burst.
         """
-        bursts = {piece: self.land(piece, sent=sent) for piece in pieces}
-        return {piece: burst for piece, burst in bursts.items() if burst is not None}
+        bursts = {segment: self.land(segment, sent=sent) for segment in segments}
+        return {segment: burst for segment, burst in bursts.items() if burst is not None}

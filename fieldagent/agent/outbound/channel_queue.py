@@ -14,7 +14,7 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.journal.records import Accepted, EndedDelivery, Piece
+from fieldagent.agent.journal.records import Accepted, EndedDelivery, Segment
 from fieldagent.agent.outbound import queue as order
 from fieldagent.agent.outbound.burst import Bursts
 from fieldagent.agent.outbound.channel_limits import LIMITS
@@ -42,7 +42,7 @@ class ChannelQueue:
     if it contains no Package. None means that there is no such transmission.
     """
 
-    def __init__(self, channel: Channel, doubtful: Sequence[Piece] | None = None) -> None:
+    def __init__(self, channel: Channel, doubtful: Sequence[Segment] | None = None) -> None:
         self.channel = channel
         self.limits = LIMITS[channel]
         self.bursts = Bursts()
@@ -52,7 +52,7 @@ class ChannelQueue:
         """Packages with a failed attempt; some may have ended since."""
         self.alone: set[int] = set()
         """Packages that are sent alone, because a transmission with them was refused."""
-        self.in_flight: dict[int, list[Piece]] = {} if doubtful is None else {0: list(doubtful)}
+        self.in_flight: dict[int, list[Segment]] = {} if doubtful is None else {0: list(doubtful)}
         """Packages in flight, by the transmission's number."""
         self.held_kinds: set[str] = set()
         """Kinds of posted Packages that are held back until they are resumed; an SOS is never held
@@ -120,7 +120,7 @@ class ChannelQueue:
             sos=package.sos,
             expires=expires,
             due=now + delay if delay > 0 else -inf,
-            taken=any(piece.sequence == sequence for piece in self.in_flight.get(0, ())),
+            taken=any(segment.sequence == sequence for segment in self.in_flight.get(0, ())),
             newest_first=gathers,
         )
         if self.held.intersection(replaced):

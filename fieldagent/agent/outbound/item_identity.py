@@ -57,5 +57,5 @@ def is_about(known: Accepted, said: Receipt | Report | Ack, capacity: int | None
     if len(fragments) != said.count:
         return False
     slices = [fragment.slice for fragment in fragments]
-    arrived = [piece for index, piece in enumerate(slices) if index in said.arrived]
+    arrived = [segment for index, segment in enumerate(slices) if index in said.arrived]
     return said.digest == digest_of_slices(arrived)

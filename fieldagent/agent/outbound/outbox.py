@@ -19,7 +19,7 @@ import trio
 from fieldagent.agent.channels.contract import Carriage, ChannelLink, Intent, Transmission
 from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import DAMAGED, EndedDelivery, Piece, Spent
+from fieldagent.agent.journal.records import DAMAGED, EndedDelivery, Segment, Spent
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
@@ -152,12 +152,12 @@ class ChannelOutbox:
         if packed is None:
             return None
         number = next(self._numbers)
-        self._queue.in_flight[number], self._words[number] = packed.pieces, packed.piggybacked
+        self._queue.in_flight[number], self._words[number] = packed.segments, packed.piggybacked
         if self.packing.acks is not None:
-            self.packing.acks.expect(number, packed.pieces)
-        answerable = bool(packed.pieces)
+            self.packing.acks.expect(number, packed.segments)
+        answerable = bool(packed.segments)
         urgent = urgent or packed.urgent
-        part = any(piece.count > 1 for piece in packed.pieces)
+        part = any(segment.count > 1 for segment in packed.segments)
         return Transmission(
             number, packed.body, urgent, packed.tries, answerable, packed.more, part
         )
@@ -167,8 +167,8 @@ class ChannelOutbox:
 
     async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
         intent = Intent(transmission, modem, at_modem)
-        pieces = self._queue.in_flight[transmission.number]
-        await self._journal.persist(outbound.intend(self.channel, intent, pieces))
+        segments = self._queue.in_flight[transmission.number]
+        await self._journal.persist(outbound.intend(self.channel, intent, segments))
         self._intent = intent
 
     async def note_copy(self, transmission: Transmission) -> None:
@@ -176,8 +176,8 @@ class ChannelOutbox:
         left; the first may cost too.
         """
         spent = self._in_doubt(transmission)
-        pieces = self._queue.in_flight[transmission.number]
-        note = note_copy(self.channel, pieces, spent, self._endings.clock())
+        segments = self._queue.in_flight[transmission.number]
+        note = note_copy(self.channel, segments, spent, self._endings.clock())
         await self._journal.persist(together(note, self.budget.book(spent)))
 
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
@@ -208,27 +208,27 @@ class ChannelOutbox:
         retry_after: float = 0.0,
     ) -> None:
         number, now = transmission.number, self._endings.clock()
-        pieces = self._queue.in_flight[number]
+        segments = self._queue.in_flight[number]
         if outcome is Outcome.DOUBTFUL:
-            await self._journal.persist(note_doubt(self.channel, pieces, reason, now))
+            await self._journal.persist(note_doubt(self.channel, segments, reason, now))
             return
         sent = outcome is Outcome.SENT
         words = self._words.get(number, Piggybacked())
         if sent:
-            over = self._queue.bursts.land_all(pieces, sent=True)
-            settlement = after_success(self._journal, self._queue, pieces, over)
+            over = self._queue.bursts.land_all(segments, sent=True)
+            settlement = after_success(self._journal, self._queue, segments, over)
             spent = price(self._queue.limits.tariff, len(transmission.body))
             record = together(
-                note_sent(self._queue, pieces, spent, now),
+                note_sent(self._queue, segments, spent, now),
                 self.budget.book(spent),
                 lambda db: self._piggyback.record(db, words),
             )
         else:
             refused_due = None
             if outcome is Outcome.REFUSED:
-                refused_due = _refused_due(self._journal, self._queue, pieces)
+                refused_due = _refused_due(self._journal, self._queue, segments)
             settlement = _land_failed(
-                self._queue, pieces, outcome, reason, retry_after, refused_due
+                self._queue, segments, outcome, reason, retry_after, refused_due
             )
             record = note_tried(self._queue, settlement, reason, now)
         await self._apply(settlement, record)
@@ -244,8 +244,8 @@ class ChannelOutbox:
     async def release(
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
     ) -> None:
-        pieces = self._queue.in_flight[transmission.number]
-        settlement = _land_failed(self._queue, pieces, Outcome.DOUBTFUL, reason, retry_after)
+        segments = self._queue.in_flight[transmission.number]
+        settlement = _land_failed(self._queue, segments, Outcome.DOUBTFUL, reason, retry_after)
         settlement.event = MAY_HAVE_LEFT
         record = note_tried(self._queue, settlement, reason, self._endings.clock())
         await self._apply(settlement, record)
@@ -274,7 +274,7 @@ class ChannelOutbox:
         if self.packing.acks is not None:
             self.packing.acks.drop(number)
         # The transmission is over, and its result is on disk.
-        self._queue.landed(piece.sequence for piece in self._queue.in_flight.pop(number))
+        self._queue.landed(segment.sequence for segment in self._queue.in_flight.pop(number))
 
     async def give_back(self) -> None:
         """Let the Packages wait again that a failed driver had in flight. An intent stays, to be
@@ -292,7 +292,7 @@ class ChannelOutbox:
             # The driver failed before it took a Package. If a Package caused that, it is the next
             # one.
             self._queue.take(now, under_way=False)
-        back = self._queue.taken() - {piece.sequence for piece in kept}
+        back = self._queue.taken() - {segment.sequence for segment in kept}
         waits = {
             sequence: now + min(AGAIN_MAX, AGAIN * self.packing.tries(sequence))
             for sequence in back
@@ -342,7 +342,7 @@ class ChannelOutbox:
 
 def _land_failed(
     queue: ChannelQueue,
-    pieces: list[Piece],
+    segments: list[Segment],
     outcome: Outcome,
     reason: str,
     retry_after: float,
@@ -351,16 +351,16 @@ def _land_failed(
     """End the bursts of these segments, which have not left, and decide the consequences. The
     Packages wait `retry_after` seconds; 0 means no wait. `refused_due` is as in `after_failure`.
     """
-    over = queue.bursts.land_all(pieces, sent=False)
+    over = queue.bursts.land_all(segments, sent=False)
     due = trio.current_time() + retry_after if retry_after > 0 else -inf
-    return after_failure(queue.channel, pieces, over, outcome, reason, due, refused_due)
+    return after_failure(queue.channel, segments, over, outcome, reason, due, refused_due)
 
 
-def _refused_due(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) -> float | None:
+def _refused_due(journal: Journal, queue: ChannelQueue, segments: list[Segment]) -> float | None:
     """Return the time of the next attempt for a refused SOS. Return None for other Packages and for
     an SOS that is over: those end as Error.
     """
-    sequence = pieces[0].sequence if len(pieces) == 1 else None
+    sequence = segments[0].sequence if len(segments) == 1 else None
     if sequence is None or sequence not in queue or not queue.is_urgent(sequence):
         return None
     number = incident.incident_of(journal, sequence)

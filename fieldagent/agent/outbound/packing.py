@@ -22,7 +22,7 @@ from fieldagent.agent.channels.air_pace import ROUND, WINDOW
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.dating import fix, foremost_undated
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Piece
+from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Segment
 from fieldagent.agent.outbound.capacity import Capacity, TooLarge
 from fieldagent.agent.outbound.channel_limits import ChannelLimits
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -41,7 +41,7 @@ LISTENING_AFTER_HEARD_S = 60.0
 
 @dataclass(slots=True)
 class _Awaited:
-    pieces: list[Piece]
+    segments: list[Segment]
     missing: set[int]
     """Packages in it that no station has confirmed."""
     over: trio.Event = field(default_factory=trio.Event)
@@ -60,10 +60,10 @@ class AwaitedAcks:
         self._awaited: dict[int, _Awaited] = {}
         self._heard_at = -inf
 
-    def expect(self, number: int, pieces: Iterable[Piece]) -> None:
+    def expect(self, number: int, segments: Iterable[Segment]) -> None:
         """Expect the acknowledgements of a packet, by its number, for its content."""
-        pieces = list(pieces)
-        self._awaited[number] = _Awaited(pieces, {piece.sequence for piece in pieces})
+        segments = list(segments)
+        self._awaited[number] = _Awaited(segments, {segment.sequence for segment in segments})
 
     def drop(self, number: int) -> None:
         """Drop a transmission whose acknowledgement is no longer needed."""
@@ -85,16 +85,16 @@ class AwaitedAcks:
     def hear(self, sequence: int, ack: Ack) -> bool:
         """Apply a station's acknowledgement. Return False if no transmission waits for it."""
         with_it = [
-            (number, awaited, piece)
+            (number, awaited, segment)
             for number, awaited in self._awaited.items()
-            for piece in awaited.pieces
-            if piece.sequence == sequence
+            for segment in awaited.segments
+            if segment.sequence == sequence
         ]
-        last = max((n for n, _, piece in with_it if _covers(ack, piece)), default=0)
-        for number, awaited, piece in with_it:
-            if _covers(ack, piece):
+        last = max((n for n, _, segment in with_it if _covers(ack, segment)), default=0)
+        for number, awaited, segment in with_it:
+            if _covers(ack, segment):
                 awaited.missing.discard(sequence)
-            elif number < last or (awaited.left and ack.count == piece.count > 1):
+            elif number < last or (awaited.left and ack.count == segment.count > 1):
                 awaited.missed = True
             if awaited.missed or not awaited.missing:
                 awaited.over.set()
@@ -105,8 +105,8 @@ class AwaitedAcks:
         return trio.current_time() - self._heard_at < LISTENING_AFTER_HEARD_S
 
 
-def _covers(ack: Ack, piece: Piece) -> bool:
-    return ack.whole or (ack.count == piece.count and piece.position in ack.arrived)
+def _covers(ack: Ack, segment: Segment) -> bool:
+    return ack.whole or (ack.count == segment.count and segment.position in ack.arrived)
 
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Packed:
     """Content of one transmission."""
 
     body: bytes
-    pieces: list[Piece]
+    segments: list[Segment]
     piggybacked: Piggybacked
     tries: int = 0
     """Attempts for the first Package in it since a part of that Package left."""
@@ -135,7 +135,7 @@ class Packed:
 class _Next:
     """Next part of a Package to send: all of it, or a fragment."""
 
-    piece: Piece
+    segment: Segment
     origin: int
     """Station that sent it; 0 for this kit."""
     entry: Entry
@@ -226,11 +226,11 @@ class Packing:
         repeat = piggyback.next_repeat(busy=self._is_busy(now))
         if repeat is not None:
             return self._pack_repeat(repeat, capacity, piggyback)
-        pieces: list[Piece] = []
+        segments: list[Segment] = []
         passed: list[int] = []
         draft, whose, tries, alone = self._draft(0), 0, 0, False
-        while len(pieces) + len(passed) <= self._limits.companions:
-            key = self.queue.take(now, under_way=not pieces and not passed)
+        while len(segments) + len(passed) <= self._limits.companions:
+            key = self.queue.take(now, under_way=not segments and not passed)
             if key is None:
                 break
             try:
@@ -247,12 +247,12 @@ class Packing:
                 passed.append(key)
                 break
             # Beside the kit's own SOS, an SOS of others must be paid from its own budget.
-            own = urgent and not (pieces and self.queue.is_sos_of_others(key))
+            own = urgent and not (segments and self.queue.is_sos_of_others(key))
             most = capacity if own else self._beside(draft, capacity, ordinary)
             if candidate.undated:
                 # It was accepted after the other dates were fixed, so it is sent next time.
                 passed.append(key)
-            elif not pieces and len(candidate.body) <= most:
+            elif not segments and len(candidate.body) <= most:
                 draft, whose, tries = (
                     self._draft(candidate.origin),
                     candidate.origin,
@@ -260,32 +260,32 @@ class Packing:
                 )
                 draft.begin(candidate.entry, candidate.body)
                 alone = urgent and self._goes_alone(tries)
-            elif not pieces or not self._joins(candidate, whose, draft, most):
+            elif not segments or not self._joins(candidate, whose, draft, most):
                 passed.append(key)
             if passed and passed[-1] == key:
-                if not pieces:
+                if not segments:
                     break
                 continue
-            pieces.append(candidate.piece)
-            if candidate.piece.count > 1:
+            segments.append(candidate.segment)
+            if candidate.segment.count > 1:
                 self.queue.bursts.launch(
-                    candidate.piece, self._positions(candidate.piece, candidate.tries)
+                    candidate.segment, self._positions(candidate.segment, candidate.tries)
                 )
-            if candidate.piece.count > 1 or key in self.queue.alone:
+            if candidate.segment.count > 1 or key in self.queue.alone:
                 break
         for key in passed:
             self.queue.leave(key)
-        if pieces and pieces[0].count > 1:
-            self._tell_end(draft, capacity, len(self.queue.bursts[pieces[0].sequence].waiting))
+        if segments and segments[0].count > 1:
+            self._tell_end(draft, capacity, len(self.queue.bursts[segments[0].sequence].waiting))
         # Our entries for the peer are sent under our own number, not under that of a neighbour's
         # item.
         most = self._beside(draft, capacity, ordinary)
-        words = Piggybacked() if alone or (pieces and whose) else piggyback.fill(draft, most)
+        words = Piggybacked() if alone or (segments and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
         # An entry between fragments ends their round, so it is answered at once.
-        more = any(self.queue.bursts[p.sequence].waiting for p in pieces if p.count > 1)
-        return Packed(draft.body, pieces, words, tries, more)
+        more = any(self.queue.bursts[p.sequence].waiting for p in segments if p.count > 1)
+        return Packed(draft.body, segments, words, tries, more)
 
     def _goes_alone(self, tries: int) -> bool:
         """Return True if an SOS is sent alone because bytes cost: a short message is more likely to
@@ -350,8 +350,8 @@ class Packing:
         """Add the candidate to the draft if it can ride along: complete, from the same sender, and
         within the fill limit. Return True if so.
         """
-        lone = candidate.piece.sequence in self.queue.alone or candidate.origin != whose
-        if candidate.piece.count > 1 or lone:
+        lone = candidate.segment.sequence in self.queue.alone or candidate.origin != whose
+        if candidate.segment.count > 1 or lone:
             return False
         return draft.add(
             candidate.entry, min(capacity, self._limits.fill, self.capacity.filled(draft.origin))
@@ -366,7 +366,7 @@ class Packing:
         )
 
     def _next(self, sequence: int) -> _Next:
-        if self._prepared is not None and self._prepared.piece.sequence == sequence:
+        if self._prepared is not None and self._prepared.segment.sequence == sequence:
             return self._prepared
         known, tries = outbound.to_send(self._journal, self._channel, sequence)
         entry = entry_of(known)
@@ -375,22 +375,26 @@ class Packing:
         if len(whole) <= self.capacity.whole(draft.origin):
             bare = self._key is None and not (known.origin or self._station)
             body = whole if bare else draft.encoded(entry)
-            self._prepared = _Next(Piece(sequence), known.origin, entry, body, tries, known.undated)
+            self._prepared = _Next(
+                Segment(sequence), known.origin, entry, body, tries, known.undated
+            )
             return self._prepared
         fragments = self.capacity.cut(entry, draft.origin)
-        piece = Piece(sequence, 0, len(fragments))
-        index = self._positions(piece, tries)[0]
+        segment = Segment(sequence, 0, len(fragments))
+        index = self._positions(segment, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
-        piece, body = replace(piece, position=index), draft.encoded(entry)
-        return _Next(piece, known.origin, entry, body, tries, known.undated)
+        segment, body = replace(segment, position=index), draft.encoded(entry)
+        return _Next(segment, known.origin, entry, body, tries, known.undated)
 
-    def _positions(self, piece: Piece, tries: int) -> list[int]:
+    def _positions(self, segment: Segment, tries: int) -> list[int]:
         """Return the next fragments to send; several together if a station is known to receive
         them.
         """
-        if piece.sequence in self.queue.bursts:
-            return self.queue.bursts[piece.sequence].waiting
-        held = outbound.fragments_held(self._journal, self._channel, piece.sequence, piece.count)
+        if segment.sequence in self.queue.bursts:
+            return self.queue.bursts[segment.sequence].waiting
+        held = outbound.fragments_held(
+            self._journal, self._channel, segment.sequence, segment.count
+        )
         together = 1
         if self.acks is not None and self.acks.somebody_listens():
             # After an unanswered round, send only a few, which ask what has arrived.
@@ -402,7 +406,7 @@ class Packing:
         turn = tries if self._limits.shared else 0
         # If no fragment is missing, its end was not stored: a station that has all confirms it
         # again.
-        return lacking(piece.count, held.values(), turn)[:together] or [0]
+        return lacking(segment.count, held.values(), turn)[:together] or [0]
 
     def alone(self, entry: Entry) -> bytes:
         """Return a packet that contains only this entry, unencrypted."""

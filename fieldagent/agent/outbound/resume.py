@@ -54,9 +54,9 @@ class Resume:
         """
         # The end of a transmission in progress may be known at once.
         self._put_back_all(
-            piece.sequence
+            segment.sequence
             for queue in self._queues.values()
-            for piece in queue.in_flight.get(0, ())
+            for segment in queue.in_flight.get(0, ())
         )
         self._put_back_some()
         count = sum(len(queue) for queue in self._queues.values())

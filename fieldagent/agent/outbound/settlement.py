@@ -23,7 +23,7 @@ from math import inf
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.history import REFUSED
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import EndedDelivery, Piece, Spent
+from fieldagent.agent.journal.records import EndedDelivery, Segment, Spent
 from fieldagent.agent.outbound.burst import Burst
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.package.delivery import ChannelDelivery
@@ -62,26 +62,26 @@ def refused_pause(times: int) -> float:
 
 
 def after_success(
-    journal: Journal, queue: ChannelQueue, pieces: list[Piece], over: Collection[Piece]
+    journal: Journal, queue: ChannelQueue, segments: list[Segment], over: Collection[Segment]
 ) -> Settlement:
     """Decide which Packages end and which wait after a transmission that left. A Package is
     Delivered with its last fragment; otherwise its next fragment may be sent at once. `over` are
     the segments that were the last on their way of their Package.
     """
     settlement = Settlement()
-    for piece in pieces:
-        if _completes(journal, queue, piece):
+    for segment in segments:
+        if _completes(journal, queue, segment):
             delivery = ChannelDelivery(Status.DELIVERED)
-            settlement.ended.append(EndedDelivery(piece.sequence, queue.channel, delivery))
-        elif piece in over:
-            settlement.waits[piece.sequence] = -inf
+            settlement.ended.append(EndedDelivery(segment.sequence, queue.channel, delivery))
+        elif segment in over:
+            settlement.waits[segment.sequence] = -inf
     return settlement
 
 
 def after_failure(
     channel: Channel,
-    pieces: list[Piece],
-    over: Mapping[Piece, Burst],
+    segments: list[Segment],
+    over: Mapping[Segment, Burst],
     outcome: Outcome,
     reason: str,
     due: float,
@@ -92,45 +92,45 @@ def after_failure(
     alone waits until `refused_due`, or ends if that is None. `over` are the segments that were
     the last on their way of their Package, each with its burst.
     """
-    if outcome is Outcome.REFUSED and len(pieces) == 1:
-        (sequence,) = (piece.sequence for piece in pieces)
+    if outcome is Outcome.REFUSED and len(segments) == 1:
+        (sequence,) = (segment.sequence for segment in segments)
         if refused_due is not None:
             waits = {sequence: refused_due}
             return Settlement(waits=waits, tried=[sequence], alone={sequence}, event=REFUSED)
         ended = EndedDelivery(sequence, channel, ChannelDelivery(Status.ERROR, reason or "refused"))
         return Settlement([ended], tried=[sequence], event=REFUSED)
-    alone = {piece.sequence for piece in pieces} if outcome is Outcome.REFUSED else set()
+    alone = {segment.sequence for segment in segments} if outcome is Outcome.REFUSED else set()
     # The rest of a burst that was partly heard is sent at once.
-    waits = {piece.sequence: -inf if burst.heard else due for piece, burst in over.items()}
-    tried = [piece.sequence for piece, burst in over.items() if not burst.heard]
+    waits = {segment.sequence: -inf if burst.heard else due for segment, burst in over.items()}
+    tried = [segment.sequence for segment, burst in over.items() if not burst.heard]
     return Settlement(waits=waits, tried=tried, alone=alone)
 
 
-def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
+def _completes(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
     """Return True if the receiver has the whole Package once it has this segment."""
-    if piece.sequence not in queue:
+    if segment.sequence not in queue:
         # Another fragment has already shown that.
         return False
-    if piece.count == 1:
+    if segment.count == 1:
         return True
     if queue.limits.shared:
-        return outbound.is_held_whole(journal, queue.channel, piece.sequence)
-    held = outbound.fragments_held(journal, queue.channel, piece.sequence, piece.count)
-    return len(held.get(outbound.ONLY_PEER, set()) | {piece.position}) == piece.count
+        return outbound.is_held_whole(journal, queue.channel, segment.sequence)
+    held = outbound.fragments_held(journal, queue.channel, segment.sequence, segment.count)
+    return len(held.get(outbound.ONLY_PEER, set()) | {segment.position}) == segment.count
 
 
 def note_sent(
-    queue: ChannelQueue, pieces: list[Piece], spent: Spent, now: float
+    queue: ChannelQueue, segments: list[Segment], spent: Spent, now: float
 ) -> Operation[None]:
     """Record in the history of each Package in it that the transmission left."""
-    left = outbound.sent(queue.channel, pieces, shared=queue.limits.shared)
-    cost = _in_words(spent, len(pieces))
+    left = outbound.sent(queue.channel, segments, shared=queue.limits.shared)
+    cost = _in_words(spent, len(segments))
 
     def store(db: sqlite3.Connection) -> None:
         left(db)
-        for piece in pieces:
-            detail = _fragment_in_words(piece) + cost
-            history.note(db, [piece.sequence], queue.channel, "sent", detail, now)
+        for segment in segments:
+            detail = _fragment_in_words(segment) + cost
+            history.note(db, [segment.sequence], queue.channel, "sent", detail, now)
 
     return store
 
@@ -149,15 +149,19 @@ def note_tried(
     return store
 
 
-def note_doubt(channel: Channel, pieces: list[Piece], reason: str, now: float) -> Operation[None]:
+def note_doubt(
+    channel: Channel, segments: list[Segment], reason: str, now: float
+) -> Operation[None]:
     """Record the reason why it is unknown if the transmission left."""
-    sequences = [piece.sequence for piece in pieces]
+    sequences = [segment.sequence for segment in segments]
     return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT, reason, now)
 
 
-def note_copy(channel: Channel, pieces: list[Piece], spent: Spent, now: float) -> Operation[None]:
+def note_copy(
+    channel: Channel, segments: list[Segment], spent: Spent, now: float
+) -> Operation[None]:
     """Record that they are sent again, and the possible cost of the earlier copy."""
-    sequences = [piece.sequence for piece in pieces]
+    sequences = [segment.sequence for segment in segments]
     detail = "unknown whether the earlier copy was sent"
     if spent.doubtful:
         detail += f"; it may have cost {counted(spent.doubtful, 'credit')}"
@@ -166,8 +170,8 @@ def note_copy(channel: Channel, pieces: list[Piece], spent: Spent, now: float) -
     return lambda db: history.note(db, sequences, channel, "goes again", detail, now)
 
 
-def _fragment_in_words(piece: Piece) -> str:
-    return "" if piece.count == 1 else f"fragment {piece.position + 1} of {piece.count}: "
+def _fragment_in_words(segment: Segment) -> str:
+    return "" if segment.count == 1 else f"fragment {segment.position + 1} of {segment.count}: "
 
 
 _CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")

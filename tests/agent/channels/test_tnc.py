@@ -62,10 +62,10 @@ class ScriptedTnc:
                 answer = b"TXBUF:%d" % waiting
                 await self.stream.send_all(kiss.encode(answer, kiss.SET_HARDWARE))
 
-    async def hears(self, *frames: bytes, piece: int = 1000) -> None:
+    async def hears(self, *frames: bytes, segment: int = 1000) -> None:
         data = b"".join(kiss.encode(frame) for frame in frames)
-        for at in range(0, len(data), piece):
-            await self.stream.send_all(data[at : at + piece])
+        for at in range(0, len(data), segment):
+            await self.stream.send_all(data[at : at + segment])
 
 
 def ui(info: bytes, source: str = "N0CALL-2", destination: str = str(DESTINATION)) -> bytes:
@@ -111,7 +111,7 @@ async def test_packets_of_all_bytes_go_both_ways(place: str, tmp_path: Path, clo
         assert await air.transmit(ALL_BYTES, urgent=False) is TransmitResult.TRANSMITTED
         (frame,) = scripted.frames
         assert frame == ax25.Frame(ax25.Callsign("N0CALL", 1), DESTINATION, ALL_BYTES)
-        await scripted.hears(ui(ALL_BYTES), ui(b"\xc0\xdb"), piece=3)
+        await scripted.hears(ui(ALL_BYTES), ui(b"\xc0\xdb"), segment=3)
         assert [(await air.receive()).body, (await air.receive()).body] == [ALL_BYTES, b"\xc0\xdb"]
 
 
@@ -205,9 +205,9 @@ async def test_a_tnc_that_takes_nothing_any_more_is_gone(clock: Any) -> None:
         await air.transmit(b"x", urgent=False)
 
 
-@pytest.mark.parametrize("piece", [1, 7, 1000])
+@pytest.mark.parametrize("segment", [1, 7, 1000])
 async def test_a_tnc_that_fell_out_of_kiss_is_brought_back(
-    tmp_path: Path, clock: Any, piece: int
+    tmp_path: Path, clock: Any, segment: int
 ) -> None:
     raw = (Path(__file__).parent / "tnc_in_command_mode.bin").read_bytes()
     with pytest.RaisesGroup(
@@ -215,8 +215,8 @@ async def test_a_tnc_that_fell_out_of_kiss_is_brought_back(
     ):
         async with tnc("tcp", tmp_path) as (scripted, air, _):
             got = scripted.got
-            for at in range(0, len(raw), piece):
-                await scripted.stream.send_all(raw[at : at + piece])
+            for at in range(0, len(raw), segment):
+                await scripted.stream.send_all(raw[at : at + segment])
             await air.receive()
     assert b"\rKISS ON\rRESTART\r" in got
 
@@ -235,7 +235,7 @@ async def test_a_tnc_that_only_echoes_is_not_called_ready(tmp_path: Path, clock:
 async def test_words_in_a_packet_are_no_prompt(tmp_path: Path, clock: Any) -> None:
     text = b"\rcmd:EH?\r\ncmd:"
     async with tnc("tcp", tmp_path) as (scripted, air, _):
-        await scripted.hears(ui(text), piece=1)
+        await scripted.hears(ui(text), segment=1)
         assert (await air.receive()).body == text
 
 

@@ -68,20 +68,20 @@ def test_what_is_no_trace_is_told_by_its_line(text: str) -> None:
 
 
 @given(st.binary(min_size=1, max_size=270), st.integers(1, 7), st.booleans())
-def test_no_part_of_a_message_is_left(body: bytes, piece: int, right: bool) -> None:
+def test_no_part_of_a_message_is_left(body: bytes, segment: int, right: bool) -> None:
     """This holds for each division of the bytes. The length of the message and the correctness of
     its checksum stay visible.
     """
     guard = (sum(body) + (not right) & 0xFFFF).to_bytes(2)
     answer = b"\r\n" + len(body).to_bytes(2) + body + guard + b"\r\nOK\r\n"
-    pieces = [answer[i : i + piece] for i in range(0, len(answer), piece)]
+    segments = [answer[i : i + segment] for i in range(0, len(answer), segment)]
     trace_records = [
         TraceRecord(0.0, SENT, b"AT+SBDWB=%d\r" % len(body)),
         TraceRecord(0.0, CAME, b"READY\r\n"),
         TraceRecord(0.0, SENT, body + guard),
         TraceRecord(0.0, CAME, b"0\r\n\r\nOK\r\n"),
         TraceRecord(1.0, SENT, b"AT+SBDRB\r"),
-        *(TraceRecord(1.0, CAME, each) for each in pieces),
+        *(TraceRecord(1.0, CAME, each) for each in segments),
     ]
     if body.startswith(b"AT"):
         return

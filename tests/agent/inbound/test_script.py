@@ -360,14 +360,14 @@ async def test_the_command_has_a_session_of_its_own(caplog: pytest.LogCaptureFix
     assert pid == group == session != str(os.getsid(0))
 
 
-def lines_of(*pieces: bytes) -> list[str]:
+def lines_of(*segments: bytes) -> list[str]:
     lines = Lines()
-    output = [line for piece in pieces for line in lines.feed(piece)]
+    output = [line for segment in segments for line in lines.feed(segment)]
     return output + list(lines.end())
 
 
 @pytest.mark.parametrize(
-    ("pieces", "expected"),
+    ("segments", "expected"),
     [
         ((b"a\nb",), ["a", "b"]),
         ((b"a\n\n",), ["a", ""]),
@@ -380,18 +380,18 @@ def lines_of(*pieces: bytes) -> list[str]:
         ((b"",), []),
     ],
 )
-def test_lines_are_cut_from_any_bytes(pieces: tuple[bytes, ...], expected: list[str]) -> None:
-    assert lines_of(*pieces) == expected
+def test_lines_are_cut_from_any_bytes(segments: tuple[bytes, ...], expected: list[str]) -> None:
+    assert lines_of(*segments) == expected
 
 
 @given(st.lists(st.binary(max_size=50)))
-def test_lines_do_not_depend_on_how_the_bytes_arrive(pieces: list[bytes]) -> None:
-    assert lines_of(*pieces) == lines_of(b"".join(pieces))
+def test_lines_do_not_depend_on_how_the_bytes_arrive(segments: list[bytes]) -> None:
+    assert lines_of(*segments) == lines_of(b"".join(segments))
 
 
 def test_output_ends_at_its_limit_and_says_so_once() -> None:
-    piece = b"x" * 99 + b"\n"
-    lines = lines_of(*[piece] * (OUTPUT_MAX // 100 + 500))
+    segment = b"x" * 99 + b"\n"
+    lines = lines_of(*[segment] * (OUTPUT_MAX // 100 + 500))
     assert sum(len(line) + 1 for line in lines[:-2]) <= OUTPUT_MAX
     assert [line for line in lines if line.startswith("[more")] == lines[-1:]
     exact = lines_of(b"x\n" * (OUTPUT_MAX // 2))

@@ -16,8 +16,8 @@ KNOWN = Accepted(9, 1, PACKAGE, b"", None, 1_790_000_000.0, None, None, None)
 
 
 def digest(count: int, arrived: set[int]) -> bytes:
-    pieces = cut(encode([entry_of(KNOWN)]), count)
-    return digest_of_slices(piece.slice for piece in pieces if piece.index in arrived)
+    segments = cut(encode([entry_of(KNOWN)]), count)
+    return digest_of_slices(segment.slice for segment in segments if segment.index in arrived)
 
 
 @pytest.mark.parametrize("count", [3, 6, 23, 40])

@@ -17,7 +17,7 @@ import trio.testing
 from fieldagent.agent.journal import incident, outbound
 from fieldagent.agent.journal.incident import HeardIncident
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE
-from fieldagent.agent.journal.records import Piece
+from fieldagent.agent.journal.records import Segment
 from fieldagent.agent.outbound.budget import sos_reserve
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
@@ -453,8 +453,8 @@ async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
         document: dict[str, Any] = {"message": {"content": "x" * 600}}
         id_ = await k.post(**document)
         parts = k.cost(read_package(document), k.outbox.channel).parts
-        pieces = [Piece(k.sequence(), position, parts) for position in range(parts)]
-        await k.journal.commit(outbound.sent(Channel.SATELLITE, pieces))
+        segments = [Segment(k.sequence(), position, parts) for position in range(parts)]
+        await k.journal.commit(outbound.sent(Channel.SATELLITE, segments))
         await k.send()
         assert k.status(id_) is Status.DELIVERED
 
