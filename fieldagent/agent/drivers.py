@@ -114,7 +114,7 @@ def _cellular(
                 partial(directory.version, parts.journal), partial(directory.keep, parts.journal)
             ),
             earshot=_earshot(settings, parts),
-            backup=BackupShelf(backup.holding, backup.answer),
+            backup=BackupShelf(backup.summary, backup.answer),
             condition=None if condition is None else ConditionNews(condition),
         ),
         random=random.Random(),

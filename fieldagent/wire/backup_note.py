@@ -1,7 +1,7 @@
 """Notes by which a hub takes back from a kit what its database has lost:
 `docs/reference/ip-link.md`, "Restored hub database".
 
-1. On each new link the kit names the last items sent and received, in a Holding.
+1. On each new link the kit names the last items sent and received, in a `BackupSummary`.
 2. If the hub does not know them, it asks for lists of the kit's items (Ask), one page at a time.
    It then asks for the items that it is missing (Fetch).
 3. The kit answers each request with one note (Inventory, Copies). It does not store the progress.
@@ -29,7 +29,7 @@ behind it."""
 
 
 class BackupKind(IntEnum):
-    HOLDING = 6
+    SUMMARY = 6
     ASK = 7
     INVENTORY = 8
     FETCH = 9
@@ -52,7 +52,7 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class BackupSummary:
     """The last items that the kit knows were on the hub."""
 
     sent: Held = Held()
@@ -64,7 +64,7 @@ class Holding:
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
-        return cbor2.dumps([BackupKind.HOLDING, *self.sent, self.hours, *self.got])
+        return cbor2.dumps([BackupKind.SUMMARY, *self.sent, self.hours, *self.got])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +149,17 @@ class Copies:
         return cbor2.dumps([BackupKind.COPIES, self.direction, rows])
 
 
-BackupNote = Holding | Ask | Inventory | Fetch | Copies
+BackupNote = BackupSummary | Ask | Inventory | Fetch | Copies
 KINDS = frozenset(BackupKind)
 
 
 def read(items: Sequence[Any]) -> BackupNote:
     """Parse a note whose first member is one of `KINDS`. Raises RemoteProtocolError."""
     match items:
-        case [BackupKind.HOLDING, sent, sent_digest, hours, got, got_digest, *_] if _all_numbers(
+        case [BackupKind.SUMMARY, sent, sent_digest, hours, got, got_digest, *_] if _all_numbers(
             sent, hours, got
         ) and _are_digests(sent_digest, got_digest):
-            return Holding(Held(sent, sent_digest), hours, Held(got, got_digest))
+            return BackupSummary(Held(sent, sent_digest), hours, Held(got, got_digest))
         case [BackupKind.ASK, 0 | 1 as direction, after, *_] if _all_numbers(after):
             return Ask(Direction(direction), after)
         case [BackupKind.INVENTORY, 0 | 1 as direction, after, list(rows), first, end, *_] if (

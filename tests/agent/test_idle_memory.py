@@ -30,7 +30,7 @@ HEAVY = {
     "fieldagent.agent.journal.mending": "for who had a damaged journal",
     "fieldagent.agent.mesh": "for who has radio-port",
     "fieldagent.agent.network_page": "for who has page-listen",
-    "fieldagent.agent.outbound.holdings": "for who has radio-port",
+    "fieldagent.agent.outbound.summaries": "for who has radio-port",
     "fieldagent.agent.outbound.radio_piggyback": "for who has radio-port",
     "fieldagent.agent.outbound.readings": "for who has radio-port",
     "fieldagent.http.link_session": "for who has a hub",

@@ -16,12 +16,12 @@ from fieldagent.package.package import Location, Message
 from fieldagent.wire.backup_note import (
     Ask,
     BackupNote,
+    BackupSummary,
     Copies,
     Copy,
     Direction,
     Fetch,
     Held,
-    Holding,
     Inventory,
     InventoryRow,
 )
@@ -45,8 +45,8 @@ def copies(items: Sequence[Entry], state: str = "") -> Copies:
     return Copies(SENT, tuple(Copy(each.sequence, encode([each]), state) for each in items))
 
 
-def holding(entry: Entry, hours: int = 0) -> Holding:
-    return Holding(Held(entry.sequence, fingerprint(entry)[:4]), hours)
+def summary(entry: Entry, hours: int = 0) -> BackupSummary:
+    return BackupSummary(Held(entry.sequence, fingerprint(entry)[:4]), hours)
 
 
 async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
@@ -57,7 +57,7 @@ async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
 
 async def gives_back(alps: Field, items: Sequence[Entry], state: str = "") -> None:
     mailbox = alps.mailbox(1)
-    assert await asks(mailbox, holding(items[-1])) == Ask(SENT, 0)
+    assert await asks(mailbox, summary(items[-1])) == Ask(SENT, 0)
     listed = Inventory(SENT, 0, tuple(map(row, items)))
     assert await asks(mailbox, listed) == Fetch(SENT, tuple(each.sequence for each in items))
     assert await asks(mailbox, copies(items, state)) == Ask(GOT, 0)
@@ -74,7 +74,7 @@ async def test_what_is_known_costs_a_few_bytes_and_no_question(store: Store) -> 
         await alps.sends(1, *sent)
         await alps.push(Message("hello"), target=1)
         (got,) = (await collect(alps.mailbox(1)))[0].entries[-1:]
-        known = Holding(holding(sent[-1]).sent, 3, Held(got.sequence, fingerprint(got)[:4]))
+        known = BackupSummary(summary(sent[-1]).sent, 3, Held(got.sequence, fingerprint(got)[:4]))
         await alps.mailbox(1).take_note(known.encode())
         assert await alps.rows("SELECT * FROM rebuild") == []
         assert len(known.encode()) <= 20
@@ -86,13 +86,13 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
         await alps.sends(1, *sent[:3])
         listed = Inventory(SENT, 0, tuple(map(row, sent)))
         mailbox = alps.mailbox(1)
-        assert await asks(mailbox, holding(sent[4])) == Ask(SENT, 0)
+        assert await asks(mailbox, summary(sent[4])) == Ask(SENT, 0)
         assert await asks(mailbox, listed) == Fetch(SENT, (4, 5))
         assert await asks(mailbox, copies(sent[3:4])) == Fetch(SENT, (5,))
         # The hub restarts, and the kit has sent something since.
         mailbox = alps.mailbox(1)
         await alps.sends(1, *(newer := entries(6, 6)))
-        assert await asks(mailbox, holding(newer[0])) == Ask(SENT, 0)
+        assert await asks(mailbox, summary(newer[0])) == Ask(SENT, 0)
         listed = Inventory(SENT, 0, tuple(map(row, [*sent, *newer])))
         assert await asks(mailbox, listed) == Fetch(SENT, (5,))
         assert await asks(mailbox, copies(sent[4:])) == Ask(GOT, 0)
@@ -119,7 +119,7 @@ async def test_what_its_journal_has_no_more_is_counted(store: Store) -> None:
         await alps.sends(1, *entries(1, 3))
         items = entries(8, 9)
         mailbox = alps.mailbox(1)
-        assert await asks(mailbox, holding(items[-1])) == Ask(SENT, 0)
+        assert await asks(mailbox, summary(items[-1])) == Ask(SENT, 0)
         listed = Inventory(SENT, 0, tuple(map(row, items)), (1, 8))
         assert await asks(mailbox, listed) == Fetch(SENT, (8, 9))
         answer = Copies(SENT, (Copy(8, b""), *copies(items[1:]).copies))
@@ -136,7 +136,7 @@ async def test_a_false_holding_concerns_its_own_kit_alone(store: Store) -> None:
         await alps.push(Message("hello"), target=3)
         before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         names = await alps.rows("SELECT device, member FROM introduced ORDER BY device, member")
-        await alps.mailbox(1).take_note(Holding(got=Held(7, b"else")).encode())
+        await alps.mailbox(1).take_note(BackupSummary(got=Held(7, b"else")).encode())
         now = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         assert [number - was for (number,), (was,) in zip(now, before, strict=True)] == [JUMP, 0, 0]
         others = "SELECT device, member FROM introduced WHERE device <> 1 ORDER BY device, member"
@@ -183,7 +183,7 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
         pushed = Entry(4, Message("from the desk"), AT)
         of_ada = Entry(5, Message("from Ada"), AT)
         mailbox = alps.mailbox(2)
-        held = Holding(got=Held(5, fingerprint(of_ada)[:4]))
+        held = BackupSummary(got=Held(5, fingerprint(of_ada)[:4]))
         assert await asks(mailbox, held) == Ask(SENT, 0)
         assert await asks(mailbox, Inventory(SENT, 0, ())) == Ask(GOT, 0)
         rows = (row(pushed, 3)._replace(place=1), row(of_ada, 1)._replace(place=2))
@@ -204,7 +204,7 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
         # Ada's own kit has it too, which proves it, and it is already there.
         mailbox = alps.mailbox(1)
         own = replace(of_ada, sequence=77)
-        assert await asks(mailbox, holding(own)) == Ask(SENT, 0)
+        assert await asks(mailbox, summary(own)) == Ask(SENT, 0)
         assert await asks(mailbox, Inventory(SENT, 0, (row(own),))) == Fetch(SENT, (77,))
         await asks(mailbox, copies([own]))
         assert await alps.rows(doubts) == [(1, 0), (3, 1)]
@@ -215,17 +215,17 @@ async def test_what_was_forgotten_or_not_asked_for_does_not_come_back(store: Sto
     async with field_of(store) as alps:
         (old,) = entries(1, 1)
         month = 31 * 24
-        await alps.mailbox(1).take_note(holding(old, hours=month).encode())
+        await alps.mailbox(1).take_note(summary(old, hours=month).encode())
         assert await state_of(alps, 1) is None
         mailbox = alps.mailbox(1)
         await mailbox.take_note(copies([old]).encode())
         assert await alps.rows("SELECT 1 FROM item") == []
-        assert await asks(mailbox, holding(old)) == Ask(SENT, 0)
+        assert await asks(mailbox, summary(old)) == Ask(SENT, 0)
         listed = Inventory(SENT, 0, (row(old, at=AT - month * 3600),))
         assert await asks(mailbox, listed) == Ask(GOT, 0)
         await mailbox.take_note(Inventory(GOT, 0, ()).encode())
         # The same summary is not checked again.
-        await alps.mailbox(1).take_note(holding(old).encode())
+        await alps.mailbox(1).take_note(summary(old).encode())
         state = await state_of(alps, 1)
         assert state is not None and not state.is_open
 
@@ -234,7 +234,7 @@ async def test_what_cannot_be_read_counts_as_gone(store: Store) -> None:
     async with field_of(store) as alps:
         items = entries(1, 3)
         mailbox = alps.mailbox(1)
-        await asks(mailbox, holding(items[0]))
+        await asks(mailbox, summary(items[0]))
         await asks(mailbox, Inventory(SENT, 0, tuple(map(row, items))))
         bad = (Copy(1, b"\xff"), Copy(2, encode([Entry(2, Source(1, 1))])))
         assert await asks(mailbox, Copies(SENT, bad)) == Fetch(SENT, (3,))

@@ -19,9 +19,9 @@ from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, TransmitResult
 from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.mesh.troubles import Trouble
-from fieldagent.agent.outbound.holdings import numbers_of
 from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.summaries import numbers_of
 from fieldagent.package.package import Message, Status
 from fieldagent.wire.envelope import Ack, SentBy, decode, digest_of
 from tests.agent.channels.radio_kit import Station, only_what_is_posted, station
@@ -216,12 +216,12 @@ class Walk:
 
     def _here(self, kit: Station) -> tuple[int, int]:
         """Return which of the two items it lists, and whether it lists that it has none."""
-        holding = kit.words.holdings.holding(1)
-        if holding is None:
+        summary = kit.words.summaries.summary(1)
+        if summary is None:
             return 0, 0
-        digest = kit.words.holdings.digest(1, self._sequence)
+        digest = kit.words.summaries.digest(1, self._sequence)
         number = 0 if digest is None else self._digests[digest]
-        return number, int(self._sequence not in numbers_of(holding))
+        return number, int(self._sequence not in numbers_of(summary))
 
 
 def _in_line(values: Any) -> str:

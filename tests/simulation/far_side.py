@@ -15,7 +15,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.mesh.packet import of_each_sender
-from fieldagent.agent.outbound.holdings import numbers_of
+from fieldagent.agent.outbound.summaries import numbers_of
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import NodeModem, open_node
 from fieldagent.package.package import IncidentWord, Message, Said

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from fieldagent.package.package import Message
 from fieldagent.wire.backup_note import (
     Ask,
+    BackupSummary,
     Copies,
     Copy,
     Direction,
     Fetch,
     Held,
-    Holding,
     Inventory,
     InventoryRow,
 )
@@ -120,7 +120,7 @@ DIRECTORY = Directory(
     ),
 )
 LATER = Entry(70_000_002, Message("Camp reached"), 1_790_000_000)
-HOLDING = Holding(Held(70_000_002, fingerprint(LATER)[:4]), 3, Held(9, b"\x01\x02\x03\x04"))
+SUMMARY = BackupSummary(Held(70_000_002, fingerprint(LATER)[:4]), 3, Held(9, b"\x01\x02\x03\x04"))
 INVENTORY = Inventory(
     Direction.SENT,
     0,
@@ -140,7 +140,7 @@ VECTORS = {
     "note, how a kit is": lambda: noted(CONDITION.encode()),
     "note, an offer of a program": lambda: noted(PROGRAM.encode()),
     "note, the stations": lambda: noted(Earshot({9: 2, 7: 1}).encode()),
-    "note, what the hub had last": lambda: noted(HOLDING.encode()),
+    "note, what the hub had last": lambda: noted(SUMMARY.encode()),
     "note, a question": lambda: noted(Ask(Direction.SENT, 0).encode()),
     "note, what a kit has": lambda: noted(INVENTORY.encode()),
     "note, an order": lambda: noted(Fetch(Direction.SENT, (70_000_002,)).encode()),

@@ -22,7 +22,7 @@ from fieldagent.system import waits
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.backup_note import Ask, Copies, Fetch, Holding, Inventory
+from fieldagent.wire.backup_note import Ask, BackupSummary, Copies, Fetch, Inventory
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     ZIPAPP,
@@ -64,7 +64,7 @@ class DirectoryShelf(NamedTuple):
 
 
 class BackupShelf(NamedTuple):
-    holding: Callable[[], Awaitable[Holding]]
+    summary: Callable[[], Awaitable[BackupSummary]]
     """The last state that the hub is known to have received."""
     answer: Callable[[Ask | Fetch], Awaitable[Inventory | Copies]]
     """Waits until the kit is idle, and returns the data that the hub requests."""
@@ -92,7 +92,7 @@ class KitNotes:
     them."""
     told_earshot: Mapping[int, int] = field(default_factory=dict)
     backup: BackupShelf | None = None
-    told_holding: bool = False
+    reported_backup: bool = False
     asked: deque[Ask | Fetch] = field(default_factory=deque)
     """Requests of the hub over this link for backup data."""
     named_directory: bool = False
@@ -106,7 +106,7 @@ class KitNotes:
         if left or outcomes.at_work(self.state_directory):
             self.watch_until = trio.current_time() + WATCH_FILES_S
         self.told, self.modems_again = KitReport(), -inf
-        self.named_directory, self.told_earshot, self.told_holding = False, {}, False
+        self.named_directory, self.told_earshot, self.reported_backup = False, {}, False
         self.asked.clear()
         if self.condition is not None:
             self.condition.begin()
@@ -119,11 +119,11 @@ class KitNotes:
         if self.directory is not None and not self.named_directory:
             self.named_directory = True
             return HasDirectory(self.directory.version()).encode()
-        if self.backup is not None and not self.told_holding:
-            self.told_holding = True
-            holding = await self.backup.holding()
-            if holding != Holding():
-                return holding.encode()
+        if self.backup is not None and not self.reported_backup:
+            self.reported_backup = True
+            summary = await self.backup.summary()
+            if summary != BackupSummary():
+                return summary.encode()
         while (report := self._report()) == self.told:
             if self.backup is not None and self.asked:
                 return (await self.backup.answer(self.asked.popleft())).encode()

@@ -19,9 +19,9 @@ from fieldagent.agent.mesh.key_change import GroupKeys
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
-from fieldagent.agent.outbound.holdings import confirmed_by
 from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
+from fieldagent.agent.outbound.summaries import confirmed_by
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel, Item, Parcel, ToHub
 from fieldagent.system.lazy_dataclass import dataclass
@@ -112,7 +112,7 @@ class Packet:
     again_for_others: bool = False
     """True if it is repeated for stations that reported it missing, so an answer is not
     expected."""
-    holdings: list[Entry] = field(default_factory=list)
+    summaries: list[Entry] = field(default_factory=list)
     """Summaries of the items that its sender has."""
     way: Way | None = None
     items: list[Entry] = field(default_factory=list)
@@ -151,7 +151,7 @@ class PacketReception:
         troubles: AirTroubles,
         words: RadioPiggyback,
     ) -> None:
-        self._holdings, self._readings = words.holdings, words.readings
+        self._summaries, self._readings = words.summaries, words.readings
         self._inbox = parcels.inbox
         self._parcels = parcels
         self.station = station
@@ -258,7 +258,7 @@ class PacketReception:
             packet.way = content
         elif isinstance(content, Ack):
             if content.count == 0:
-                self._store_holding(db, entry, content, packet)
+                self._store_summary(db, entry, content, packet)
             elif content.station == self.station and not packet.namesake:
                 self._note_ack(db, entry.sequence, content, packet)
             else:
@@ -271,7 +271,7 @@ class PacketReception:
         else:
             self._store_item(db, entry, packet)
 
-    def _store_holding(
+    def _store_summary(
         self, db: sqlite3.Connection, entry: Entry, ack: Ack, packet: Packet
     ) -> None:
         """Store a summary. Only the sender can decide from the digest whose items these are. A
@@ -280,7 +280,7 @@ class PacketReception:
         """
         if packet.namesake and ack.station == self.station:
             return
-        packet.holdings.append(entry)
+        packet.summaries.append(entry)
         numbers = confirmed_by(entry)
         if packet.namesake or ack.station != self.station or not numbers:
             return
@@ -316,7 +316,7 @@ class PacketReception:
             packet.words.append((entry, asked))
 
     def _digest_of_ours(self, db: sqlite3.Connection, number: int) -> bytes | None:
-        return self._holdings.digest(self.station, number) or _digest_of_ours(db, number)
+        return self._summaries.digest(self.station, number) or _digest_of_ours(db, number)
 
     def _note_repeated(self, db: sqlite3.Connection, envelope: Envelope, packet: Packet) -> None:
         """Record that a station has our item, because it repeats the item."""

@@ -101,7 +101,7 @@ class RadioReception:
         if packet.namesake:
             self._meet_namesake()
             self._note_here(packet)
-            self._note_holdings(packet)
+            self._note_summaries(packet)
             return {}
         if packet.sender == self._station:
             return {}
@@ -116,7 +116,7 @@ class RadioReception:
                 presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
-        self._piggyback.holdings.note_crowd(len(self._neighbours.in_earshot()))
+        self._piggyback.summaries.note_crowd(len(self._neighbours.in_earshot()))
         self._note_way(packet)
         self._look_for_twins(envelope, packet)
         await self._follow_up(packet)
@@ -182,7 +182,7 @@ class RadioReception:
         for sequence, ack in (*packet.heard, *packet.overheard):
             by = packet.sender if packet.is_echo else packet.station
             self._rounds.note_ack(sequence, ack, by, now)
-        self._note_holdings(packet)
+        self._note_summaries(packet)
         for entry in packet.items:
             parts = self._packing.parts(entry, packet.station)
             asked = bool(parts) and (entry.sos or packet.relay)
@@ -201,13 +201,13 @@ class RadioReception:
         # Wake the task that repeats.
         self._queue.wake()
 
-    def _note_holdings(self, packet: Packet) -> None:
+    def _note_summaries(self, packet: Packet) -> None:
         """Repeat the items that the sender is missing or requested."""
-        for holding in packet.holdings:
-            assert isinstance(holding.content, Ack)
-            for number in self._piggyback.hear_holding(holding):
+        for summary in packet.summaries:
+            assert isinstance(summary.content, Ack)
+            for number in self._piggyback.hear_summary(summary):
                 now = trio.current_time()
-                self._rounds.want(holding.content.station, number, packet.sender, now)
+                self._rounds.want(summary.content.station, number, packet.sender, now)
 
     def _note_here(self, packet: Packet) -> None:
         """Add received items to our summary, unless another kit has our number: then the summary

@@ -84,7 +84,7 @@ class Repeating:
         """
         lived = self._clock()
         self._words.said |= on_air.delivered_lately(self._journal, since=lived - OURS_REPEATED_S)
-        self._words.holdings.load(on_air.here(self._journal, self._station), lived)
+        self._words.summaries.load(on_air.here(self._journal, self._station), lived)
         presents, hellos, was_carried = _soon(PRESENT_FIRST), 1, False
         self._add_kept(lived)
         while True:

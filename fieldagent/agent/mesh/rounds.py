@@ -1,21 +1,22 @@
-"""Which items go on the air once more, when, and for whom: decides, and sends nothing.
+"""Decides which items a station repeats by radio, when, and for which stations. Sends nothing.
 
-What is no SOS goes again when a holding tells that somebody lacks it: whoever has it waits for a
-random while, the longer the more there are, and leaves it when another is heard to repeat it. An
-SOS waits for nobody's word, and what asks for the hub is repeated by who is on its way:
+An item that is not an SOS is repeated when a summary shows that a station is missing it. Each
+station that has the item waits for a random time, longer if there are more stations, and skips its
+repeat if it hears another one. An SOS is repeated without such a summary. The stations on the way
+to the hub repeat an item that requests a relay to the hub.
 
-| whose | reason | first, seconds | then | ends |
+| item of | reason | first after, seconds | then | ends |
 |---|---|---|---|---|
-| our SOS | a station lacks it | 10 | doubling to 10 minutes | all have it |
-| any SOS | one may be there that was not heard yet | as above | as above | 3 times; or 8 |
-| another's SOS | a station lacks it | 5 to 15 | doubling to 10 minutes | all have it |
-| ours | the hub lacks it, and a way is known | 60 | doubling to an hour | it has |
-| another's | it asks us for the hub | 2 to 6 | doubling to 4 minutes | it has; 3 times an asking |
-| another's | its sender is to know that the hub has it | 1 to 5 | 30, 120 | 3 times an asking |
-| another's | its sender is to know who lacks it beyond | 1 to 5 | doubling | once; an SOS 6 times |
+| us, SOS | a station is missing it | 10 | doubling to 10 minutes | all stations have it |
+| any, SOS | a station in range may not be known yet | as above | as above | after 3 or 8 times |
+| others, SOS | a station is missing it | 5 to 15 | doubling to 10 minutes | all stations have it |
+| us | the hub is missing it, and a route is known | 60 | doubling to an hour | the hub has it |
+| others | it requests a relay to the hub | 2 to 6 | doubling to 4 minutes | the hub has it; 3 times |
+| others | its sender must learn that the hub has it | 1 to 5 | 30, 120 | 3 times a request |
+| others | its sender must learn which remote stations are missing it | 1 to 5 | doubling | once; 6 |
 
-What is repeated keeps its sender's number and bears who repeats it, so that no item crosses more
-kits than allowed; an SOS names the stations that lack it, and only those answer.
+A repeated item keeps its sender's number and names the repeating station, so that it does not cross
+more kits than allowed. An SOS names the stations that are missing it, and only these answer.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ class Rounds:
 
     def want(self, station: int, sequence: int, by: int, now: float) -> None:
         """Record that the station `by` is missing that item of a station, which is not an SOS."""
-        digest = self._words.holdings.digest(station, sequence)
+        digest = self._words.summaries.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
         if item is None or item.entry.sos or now - item.aired < UNCONFIRMABLE_S:
             return

@@ -26,12 +26,12 @@ from fieldagent.wire.backup_note import (
     DIGEST_BYTES,
     PAGE,
     Ask,
+    BackupSummary,
     Copies,
     Copy,
     Direction,
     Fetch,
     Held,
-    Holding,
     Inventory,
     InventoryRow,
 )
@@ -55,13 +55,13 @@ class HubBackup:
     outbox: Outbox
     hub: bytes
 
-    async def holding(self) -> Holding:
+    async def summary(self) -> BackupSummary:
         """Return the state that the hub receives over a new link."""
         known = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
         if not known:
             await self.journal.persist(partial(_note_hub, hub=self.hub))
         sent, hours = _last_sent(self.journal)
-        return Holding(sent, hours, _last_got(self.journal))
+        return BackupSummary(sent, hours, _last_got(self.journal))
 
     async def answer(self, asked: Ask | Fetch) -> Inventory | Copies:
         """Return the data that the hub requests, once no current item waits."""

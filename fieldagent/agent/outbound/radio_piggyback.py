@@ -14,9 +14,9 @@ from fieldagent.agent.channels.air_pace import alone_after
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.holdings import Holdings, confirmed_by, numbers_of
 from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat
 from fieldagent.agent.outbound.readings import AirWord, Readings
+from fieldagent.agent.outbound.summaries import Summaries, confirmed_by, numbers_of
 from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.package import Item, Parcel
 from fieldagent.package.payload import Identity
@@ -82,7 +82,7 @@ class RadioPiggyback:
         clock: Callable[[], float],
     ) -> None:
         self._random = Random().random
-        self.holdings = Holdings(station, self._random)
+        self.summaries = Summaries(station, self._random)
         self.readings = readings
         self._journal = journal
         self._introduction = Entry(station, Introduction(identity))
@@ -173,40 +173,40 @@ class RadioPiggyback:
         """Return the seconds until the next beacon, receipt or waiting acknowledgement."""
         now = self.clock()
         waits = (due.due for due in self._acks.values() if due.due > now)
-        soonest = min(self.holdings.due(), self.readings.next_due(now))
+        soonest = min(self.summaries.due(), self.readings.next_due(now))
         return min(soonest, min(waits, default=inf)) - now
 
     def begin_beacon(self) -> None:
         """Begin a beacon with summaries, if one is due."""
-        if self.holdings.due() <= self.clock():
-            self.holdings.begin(self.clock())
+        if self.summaries.due() <= self.clock():
+            self.summaries.begin(self.clock())
 
     def note_here(self, station: int, item: Entry, *, said: bool = True) -> None:
         """Record that an item, not an SOS, is on disk. Without `said` it is not listed in
         summaries.
         """
         if not said:
-            self.holdings.note_unsaid(station, item.sequence)
+            self.summaries.note_unsaid(station, item.sequence)
             return
-        self.holdings.note(station, item.sequence, digest_of(item), self.clock())
+        self.summaries.note(station, item.sequence, digest_of(item), self.clock())
 
     def greet(self, *, crowd: int) -> None:
         """Send our summaries and route soon to a station that has returned; the first station to do
         so is enough.
         """
-        self.holdings.greet(self.clock(), 2.0 + crowd)
+        self.summaries.greet(self.clock(), 2.0 + crowd)
         self.ways.greet()
 
-    def hear_holding(self, holding: Entry) -> list[int]:
+    def hear_summary(self, summary: Entry) -> list[int]:
         """Take in another station's summary. Return the numbers that are missing there and present
         here.
         """
-        assert isinstance(holding.content, Ack)
-        for number in numbers_of(holding):
-            due = self._acks.get((holding.content.station, number))
+        assert isinstance(summary.content, Ack)
+        for number in numbers_of(summary):
+            due = self._acks.get((summary.content.station, number))
             if due is not None and due.together and not due.alone:
-                del self._acks[holding.content.station, number]
-        return self.holdings.hear(holding, self.clock())
+                del self._acks[summary.content.station, number]
+        return self.summaries.hear(summary, self.clock())
 
     def overhear(self, sequence: int, ack: Ack) -> None:
         """Drop our acknowledgement if another station has sent one for as much of the item
@@ -241,7 +241,7 @@ class RadioPiggyback:
         acks = any(due.due <= self.clock() for due in self._acks.values())
         says = acks or self._repeats or self._presents_itself
         says = says or self.readings.is_due(self.clock())
-        tells = self.holdings.to_tell(self.clock(), beside=False) or self.ways.to_say(beside=False)
+        tells = self.summaries.to_tell(self.clock(), beside=False) or self.ways.to_say(beside=False)
         return bool(says or tells)
 
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
@@ -269,8 +269,8 @@ class RadioPiggyback:
             self.ways.said(way)
         self._fill_acks(draft, capacity)
         beside = not urgent and bool(items or words.introduced)
-        for station in self.holdings.to_tell(self.clock(), beside=beside):
-            self._fill_holding(station, draft, capacity)
+        for station in self.summaries.to_tell(self.clock(), beside=beside):
+            self._fill_summary(station, draft, capacity)
         if not urgent:
             _fill_readings(self.readings, self._journal, draft, capacity, self.clock())
         return words
@@ -279,7 +279,7 @@ class RadioPiggyback:
         for key, due in list(self._acks.items()):
             if key not in self._acks:
                 continue
-            if due.together and not self._fill_holding(key[0], draft, capacity):
+            if due.together and not self._fill_summary(key[0], draft, capacity):
                 continue
             if key in self._acks and draft.add(Entry(key[1], due.ack), capacity):
                 if due.twice:
@@ -287,15 +287,15 @@ class RadioPiggyback:
                 else:
                     del self._acks[key]
 
-    def _fill_holding(self, station: int, draft: Draft, capacity: int) -> bool:
+    def _fill_summary(self, station: int, draft: Draft, capacity: int) -> bool:
         """Add the summary of a station. Return True if it fits, or is already there."""
-        holding = self.holdings.holding(station)
-        if holding is None or holding in draft.entries:
+        summary = self.summaries.summary(station)
+        if summary is None or summary in draft.entries:
             return True
-        if not draft.add(holding, capacity):
+        if not draft.add(summary, capacity):
             return False
-        self.holdings.said(station, self.clock())
-        for number in confirmed_by(holding):
+        self.summaries.said(station, self.clock())
+        for number in confirmed_by(summary):
             due = self._acks.get((station, number))
             if due is not None and due.together and not due.alone:
                 del self._acks[station, number]

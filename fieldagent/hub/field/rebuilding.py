@@ -1,7 +1,7 @@
 """Recovery of a restored database over one kit's link.
 
-1. The kit's summary (`Holding`) names the last items that it sent and got. If the hub does not
-   know them, its database may be an older one, or the summary is false. So numbers are skipped
+1. The kit's summary (`BackupSummary`) names the last items that it sent and got. If the hub does
+not know them, its database may be an older one, or the summary is false. So numbers are skipped
    for this kit alone, and it is asked. `fieldagent hub database restored` does so for every kit.
 2. The kit is asked for a list of its items, and then for the missing ones, page by page.
 3. A kit proves the items that it sent itself. Another kit's copy of them, or of a push, is
@@ -37,12 +37,12 @@ from fieldagent.wire.backup_note import (
     DIGEST_BYTES,
     Ask,
     BackupNote,
+    BackupSummary,
     Copies,
     Copy,
     Direction,
     Fetch,
     Held,
-    Holding,
     Inventory,
     InventoryRow,
 )
@@ -101,7 +101,7 @@ class Rebuilding:
             await self._take(said, now)
 
     async def _take(self, said: BackupNote, now: float) -> None:
-        if isinstance(said, Holding):
+        if isinstance(said, BackupSummary):
             if await self.store.commit(lambda db: self._meet(db, said, now)):
                 log.error(
                     "%s has exchanged items that this database does not have: the hub"
@@ -164,7 +164,7 @@ class Rebuilding:
         if words:
             log.warning("%s", words)
 
-    def _meet(self, db: Db, said: Holding, now: float) -> bool:
+    def _meet(self, db: Db, said: BackupSummary, now: float) -> bool:
         """Return True if the summary shows for the first time that the database was restored."""
         device = self.device.id
         if said.hours * 3600 > self.keeping.keep or is_known(db, device, said):
@@ -188,7 +188,7 @@ def _digest(entry: Entry) -> bytes:
     return fingerprint(entry)[:DIGEST_BYTES]
 
 
-def is_known(db: Db, device: int, said: Holding) -> bool:
+def is_known(db: Db, device: int, said: BackupSummary) -> bool:
     """Return True if the hub knows the last items that the kit sent and got, or may have deleted
     them.
     """

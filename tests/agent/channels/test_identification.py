@@ -18,7 +18,7 @@ from fieldagent.agent.channels.identification import (
     identified,
 )
 from fieldagent.agent.channels.radio_modem import HeardPacket, RadioModem, TransmitResult
-from fieldagent.agent.outbound.holdings import FRESH_S, INTERVAL_MAX
+from fieldagent.agent.outbound.summaries import FRESH_S, INTERVAL_MAX
 from fieldagent.extensions.lab.simulator.air import SharedAir
 from tests.agent.channels.radio_kit import on_air, only_what_is_posted, station, until
 from tests.breaking import Put, environment

@@ -31,9 +31,9 @@ from fieldagent.agent.mesh.rounds import (
     SOS_ALONE,
     UNCONFIRMABLE_S,
 )
-from fieldagent.agent.outbound.holdings import ASK_AFTER_S
 from fieldagent.agent.outbound.incident_status import as_json
 from fieldagent.agent.outbound.item_identity import entry_of
+from fieldagent.agent.outbound.summaries import ASK_AFTER_S
 from fieldagent.extensions.lab.simulator.air import Losses
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
 from fieldagent.wire.envelope import (
@@ -286,7 +286,7 @@ async def test_who_only_listens_and_was_away_gets_what_it_missed(
             assert await kits[0].outcome(missed) is Status.DELIVERED
 
 
-def holding(station: int, *items: Entry) -> Entry:
+def summary(station: int, *items: Entry) -> Entry:
     first = min(each.sequence for each in items)
     arrived = frozenset(each.sequence - first for each in items)
     digests = [digest_of(each) for each in sorted(items, key=lambda each: each.sequence)]
@@ -329,12 +329,12 @@ async def test_who_hears_that_another_has_it_says_so_of_an_sos_alone(
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(1, Ack(9, digest=bytes(4)))], origin=6))
         await kit.reception.receive(encode([item], origin=5))
-        await kit.reception.receive(encode([ack if sos else holding(5, item)], origin=6))
+        await kit.reception.receive(encode([ack if sos else summary(5, item)], origin=6))
         await trio.sleep(ACK_WITHIN)
         assert kit.words.is_worth_sending() is sos
         await kit.post()
         entries = [each for _ in range(3) for each in await said(kit)]
-        assert (ack if sos else holding(5, item)) in entries
+        assert (ack if sos else summary(5, item)) in entries
 
 
 async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
@@ -699,11 +699,11 @@ async def test_one_entry_acknowledges_holding(tmp_path: Path, clock: Any) -> Non
         for item in items:
             await kit.reception.receive(encode([item], origin=5))
         acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
-        assert acks == [holding(5, *items)]
+        assert acks == [summary(5, *items)]
         again = Entry(12, Message("note 12"), int(START))
         await kit.reception.receive(encode([again], origin=5))
         acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
-        assert acks == [holding(5, *items, again)], "what was said before may be lost"
+        assert acks == [summary(5, *items, again)], "what was said before may be lost"
 
 
 @pytest.mark.parametrize("another_asks", [False, True])
@@ -718,13 +718,13 @@ async def test_what_another_has_and_lacks_here_is_asked_for(
         await kit.reception.receive(encode([items[0]], origin=5))
         await trio.sleep(ACK_WITHIN)
         await said(kit)
-        await kit.reception.receive(encode([holding(5, *items)], origin=6))
+        await kit.reception.receive(encode([summary(5, *items)], origin=6))
         if another_asks:
-            await kit.reception.receive(encode([holding(5, items[0])], origin=8))
-        holdings = kit.words.holdings
-        assert holdings.due() <= START + trio.current_time() + 1.5 * ASK_AFTER_S
-        holdings.begin(holdings.due())
-        assert (holding(5, items[0]) in await said(kit)) is not another_asks
+            await kit.reception.receive(encode([summary(5, items[0])], origin=8))
+        summaries = kit.words.summaries
+        assert summaries.due() <= START + trio.current_time() + 1.5 * ASK_AFTER_S
+        summaries.begin(summaries.due())
+        assert (summary(5, items[0]) in await said(kit)) is not another_asks
 
 
 async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
@@ -782,18 +782,18 @@ async def test_what_acknowledges_several_of_ours_is_of_those_alone(
         numbers = [await kit.post(message={"content": f"note {each}"}) for each in range(3)]
         ours = [each for each in await said(kit) if each.sequence in numbers]
         assert len(ours) == 3
-        wrong = holding(1, *ours)
+        wrong = summary(1, *ours)
         assert isinstance(wrong.content, Ack)
         wrong = replace(wrong, content=replace(wrong.content, digest=bytes(4)))
         await kit.reception.receive(encode([wrong], origin=5))
         assert not outbound.receipts(kit.journal, numbers[0])
-        await kit.reception.receive(encode([holding(1, ours[0], ours[2])], origin=5))
+        await kit.reception.receive(encode([summary(1, ours[0], ours[2])], origin=5))
         has = [
             [each.by.id for each in outbound.receipts(kit.journal, number)] for number in numbers
         ]
         assert has == [["5"], [], ["5"]]
         unknown = Entry(numbers[2] + 1, Message("never ours"))
-        await kit.reception.receive(encode([holding(1, *ours, unknown)], origin=6))
+        await kit.reception.receive(encode([summary(1, *ours, unknown)], origin=6))
         assert kit.inbox.mismatches == 1, "the first alone: of what is forgotten nobody can tell"
 
 
@@ -810,7 +810,7 @@ async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, cl
             await kit.reception.receive(encode(again, origin=5))
             acks = [each for each in await said(kit) if isinstance(each.content, Ack)]
             alone = [Entry(each.sequence, Ack(5, digest=digest_of(each))) for each in again]
-            assert sorted(acks, key=alone.count, reverse=True) == [*alone, holding(5, *items)]
+            assert sorted(acks, key=alone.count, reverse=True) == [*alone, summary(5, *items)]
 
 
 async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_lacks_it(
@@ -823,9 +823,9 @@ async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_l
         assert transmission is not None
         (sent, *_) = decode(transmission.body).entries
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
-        has_it = replace(holding(1, sent), sequence=number)
+        has_it = replace(summary(1, sent), sequence=number)
         await ada.reception.receive(encode([has_it], origin=2))
-        await until(lambda: ada.words.holdings.digest(1, number) == digest_of(sent))
+        await until(lambda: ada.words.summaries.digest(1, number) == digest_of(sent))
         lacks_it = Entry(number, Ack(1, 0, frozenset(), digest=b""))
         await trio.sleep(3)
         await ada.reception.receive(encode([lacks_it], origin=3))

@@ -12,7 +12,7 @@ import trio.testing
 from fieldagent.agent.channels.air_pace import ACK_WITHIN
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
-from fieldagent.agent.outbound.holdings import FRESH_S, INTERVAL_MAX
+from fieldagent.agent.outbound.summaries import FRESH_S, INTERVAL_MAX
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import open_node
 from fieldagent.package.package import Message
@@ -227,8 +227,8 @@ async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
         assert not any(isinstance(each, Ack) and each.count for each in said(ben))
         await trio.sleep(3601)
         await ben.reception.receive(encode([later], origin=5))
-        holding = Ack(5, 0, frozenset({0}), digest=digest_of_slices([digest_of(later)]))
-        assert holding in said(ben)
+        summary = Ack(5, 0, frozenset({0}), digest=digest_of_slices([digest_of(later)]))
+        assert summary in said(ben)
 
 
 @pytest.mark.parametrize("how", ["recorded", "echoed"])

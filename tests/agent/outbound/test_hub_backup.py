@@ -16,10 +16,10 @@ from fieldagent.wire.backup_note import (
     COPIES_BYTES,
     PAGE,
     Ask,
+    BackupSummary,
     Copies,
     Direction,
     Fetch,
-    Holding,
     Inventory,
 )
 from fieldagent.wire.envelope import Contact, Entry, decode, encode, fingerprint
@@ -55,25 +55,25 @@ async def copy_of(backup: HubBackup, direction: Direction, place: int) -> bytes:
 async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        assert await backup.holding() == Holding()
+        assert await backup.summary() == BackupSummary()
         await k.post()
-        assert (await backup.holding()).sent.number == 0, "it waits"
+        assert (await backup.summary()).sent.number == 0, "it waits"
         (entry,) = await k.send()
         got = await get(k, 9)
-        holding = await backup.holding()
-        assert holding.sent == (entry.sequence, fingerprint(entry)[:4])
-        assert holding.got == (9, fingerprint(got)[:4])
+        summary = await backup.summary()
+        assert summary.sent == (entry.sequence, fingerprint(entry)[:4])
+        assert summary.got == (9, fingerprint(got)[:4])
 
 
 async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         alps = HubBackup(k.journal, k.outbox, b"alps")
-        await alps.holding()
+        await alps.summary()
         await k.post()
         (before,) = await k.send()
         await get(k, 9)
         andes = HubBackup(k.journal, k.outbox, b"andes")
-        assert await andes.holding() == Holding()
+        assert await andes.summary() == BackupSummary()
         for direction in (SENT, GOT):
             assert (await listed(andes, direction)) == Inventory(direction, 0, ())
         assert await copy_of(andes, SENT, before.sequence) == b""
@@ -86,7 +86,7 @@ async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
 async def test_it_is_listed_page_by_page_and_comes_as_it_was(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.holding()
+        await backup.summary()
         sent = []
         for _ in range(PAGE + 3):
             await k.post()
@@ -106,7 +106,7 @@ async def test_it_is_listed_page_by_page_and_comes_as_it_was(tmp_path: Path) -> 
 async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.holding()
+        await backup.summary()
         entry = await get(k, 9)
         ((place, origin, number, digest, _),) = (await listed(backup, GOT)).rows
         assert (origin, number, digest) == (5, 9, fingerprint(entry)[:4])
@@ -119,7 +119,7 @@ async def test_a_copy_that_the_disk_has_damaged_costs_that_alone(tmp_path: Path)
     """Before, the link ended because of it, each time the hub asked."""
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.holding()
+        await backup.summary()
         for number in range(1, PAGE + 3):
             await get(k, number)
 
@@ -138,7 +138,7 @@ async def test_a_copy_that_the_disk_has_damaged_costs_that_alone(tmp_path: Path)
 async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.holding()
+        await backup.summary()
         await k.post()
         async with trio.open_nursery() as asked:
             asked.start_soon(backup.answer, Ask(SENT, 0))
@@ -152,7 +152,7 @@ async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:
 async def test_as_many_copies_as_fit_are_in_one_note(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.holding()
+        await backup.summary()
         k.outbox.fit(IP_CARRIAGE)
         places = []
         for _ in range(4):

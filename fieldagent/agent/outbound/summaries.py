@@ -1,4 +1,4 @@
-"""Summaries ("holdings") of the items that are here from each station: their content, those of
+"""Summaries of the items that are here from each station: their content, those of
 other stations, and the time to send them. Pure.
 
 A summary lists which of a station's newest numbers are here. It rides in another packet, or is sent
@@ -105,7 +105,7 @@ class _OfStation:
         self.unsaid = {each for each in self.unsaid if each >= last.start}
 
 
-class Holdings:
+class Summaries:
     """Summaries at one station, whose own number is `station`. `random` returns a share from 0 to
     1. Times are of any one clock.
     """
@@ -156,13 +156,13 @@ class Holdings:
         for station, number, digest in items:
             self.note(station, number, digest, now)
 
-    def hear(self, holding: Entry, now: float) -> list[int]:
+    def hear(self, summary: Entry, now: float) -> list[int]:
         """Take in another station's summary. Return the numbers that are missing there and present
         here.
         """
-        assert isinstance(holding.content, Ack)
-        first, numbers = holding.sequence, {*numbers_of(holding)}
-        station = holding.content.station
+        assert isinstance(summary.content, Ack)
+        first, numbers = summary.sequence, {*numbers_of(summary)}
+        station = summary.content.station
         known = self._of(station)
         window = known.told_numbers()
         fresh = {
@@ -266,7 +266,7 @@ class Holdings:
             later = now + ASK_AFTER_S * self._slower * (0.5 + self._random())
             self._due = max(self._due, min(self._latest, later))
 
-    def holding(self, station: int) -> Entry | None:
+    def summary(self, station: int) -> Entry | None:
         """Return the summary of this station; None if it would be empty."""
         known = self._stations.get(station)
         if known is None:
@@ -297,12 +297,12 @@ class Holdings:
         self._due = min(self._due, now + within * (0.5 + self._random() * (within < INTERVAL_MIN)))
 
 
-def numbers_of(holding: Entry) -> list[int]:
+def numbers_of(summary: Entry) -> list[int]:
     """Return the numbers that a summary lists, in order."""
-    assert isinstance(holding.content, Ack)
-    return [holding.sequence + index for index in sorted(holding.content.arrived)]
+    assert isinstance(summary.content, Ack)
+    return [summary.sequence + index for index in sorted(summary.content.arrived)]
 
 
-def confirmed_by(holding: Entry) -> list[int]:
+def confirmed_by(summary: Entry) -> list[int]:
     """Return the listed numbers that its digest covers."""
-    return numbers_of(holding)[-CONFIRMS:]
+    return numbers_of(summary)[-CONFIRMS:]

@@ -1,0 +1,147 @@
+"""The effect of a packet with a number far ahead on the knowledge about a station, and its
+duration. Also the times of beacons.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from fieldagent.agent.channels.air_pace import CROWD
+from fieldagent.agent.outbound.summaries import (
+    ASK_AFTER_S,
+    ASKS_MAX,
+    FRESH_S,
+    PUT_OFF_MAX,
+    SLOWER_MAX,
+    Summaries,
+    confirmed_by,
+    numbers_of,
+)
+from fieldagent.wire.envelope import Ack, Entry
+
+OWN, OTHER = 1, 7
+FAR = 2**62
+DIGEST = b"item"
+
+
+def summary(first: int, *numbers: int) -> Entry:
+    """Return another kit's summary of its items from `OTHER`."""
+    return Entry(first, Ack(OTHER, 0, frozenset(n - first for n in numbers), digest=DIGEST))
+
+
+def with_items(*numbers: int) -> Summaries:
+    summaries = Summaries(OWN, lambda: 0.5)
+    for number in numbers:
+        summaries.note(OTHER, number, DIGEST, 0.0)
+    return summaries
+
+
+def said(summaries: Summaries) -> list[int]:
+    entry = summaries.summary(OTHER)
+    return [] if entry is None else confirmed_by(entry)
+
+
+def test_a_claim_far_ahead_hides_nothing_for_good() -> None:
+    summaries, now = with_items(1, 2, 3), 0.0
+    assert summaries.hear(summary(FAR, FAR), now) == []
+    for _ in range(ASKS_MAX):
+        asking = summaries.summary(OTHER)
+        assert asking is not None and (asking.sequence, numbers_of(asking)) == (FAR, [])
+        now += ASK_AFTER_S
+        summaries.said(OTHER, now)
+    summaries.note(OTHER, 4, DIGEST, now)
+    assert said(summaries) == [1, 2, 3, 4], "nobody gave it"
+    assert summaries.hear(summary(FAR, FAR), now) == [], "it is not asked for anew"
+    assert said(summaries) == [1, 2, 3, 4]
+    assert summaries.hear(summary(4, 4, 5), now) == []
+    entry = summaries.summary(OTHER)
+    assert entry is not None and summaries.hear(summary(1, 1, 2), now) == [3, 4]
+
+
+def test_what_is_here_is_given_while_a_claim_stands() -> None:
+    summaries = with_items(1, 2, 3)
+    summaries.hear(summary(FAR, FAR), 0.0)
+    summaries.note(OTHER, 4, DIGEST, 1.0)
+    assert summaries.digest(OTHER, 4) == DIGEST
+    assert summaries.hear(summary(1, 1, 2), 2.0) == [3, 4]
+
+
+def test_an_item_far_ahead_ends_with_the_hour() -> None:
+    summaries = with_items(1, 2, FAR)
+    summaries.note(OTHER, 3, DIGEST, FRESH_S - 1)
+    assert said(summaries) == [FAR]
+    assert summaries.hear(summary(1, 1, 2), FRESH_S - 1) == [3], (
+        "what is here is given all the same"
+    )
+    summaries.note(OTHER, 4, DIGEST, FRESH_S)
+    assert said(summaries) == [1, 2, 3, 4]
+    summaries.hear(summary(FAR, FAR), FRESH_S)
+    assert said(summaries) == [1, 2, 3, 4], "what has come is not asked for again"
+    for number in range(5, 500):
+        summaries.note(OTHER, number, DIGEST, FRESH_S)
+    assert said(summaries) == [*range(484, 500)]
+
+
+def test_a_late_item_does_not_hide_what_has_come_lately() -> None:
+    summaries = with_items(*range(100, 200))
+    summaries.note(OTHER, 1, DIGEST, FRESH_S - 1)
+    assert said(summaries) == [*range(184, 200)]
+
+
+def test_claims_take_bounded_room() -> None:
+    summaries, now = with_items(1), 0.0
+    for step in range(1, 50):
+        summaries.hear(summary(step * 1000, *range(step * 1000, step * 1000 + 64)), now)
+        now += ASK_AFTER_S
+        summaries.said(OTHER, now)
+    for _ in range(ASKS_MAX):
+        now += ASK_AFTER_S
+        summaries.said(OTHER, now)
+    assert said(summaries) == [1]
+
+
+def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[float]:
+    """Return the start times of beacons, for a kit that lacks a new item every 20 seconds."""
+    summaries, begun = with_items(1), [0.0]
+    summaries.note_crowd(crowd)
+    for now in range(seconds):
+        if now % 20 == 0:
+            number = 2 + now // 20
+            summaries.hear(summary(1, number), now)
+            if now > 60:
+                summaries.note(OTHER, number - 3, DIGEST, now)
+        if now % speaks_every == 1:
+            for station in summaries.to_tell(now, beside=True):
+                summaries.said(station, now)
+        if summaries.due() <= now:
+            summaries.begin(now)
+            begun.append(now)
+            for station in summaries.to_tell(now, beside=False):
+                summaries.said(station, now)
+    return begun
+
+
+@pytest.mark.parametrize("crowd", [CROWD, 3 * CROWD])
+@pytest.mark.parametrize("speaks_every", [60, 10_000])
+def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every: float) -> None:
+    begun = beacons(crowd, speaks_every=speaks_every)
+    pauses = [after - before for before, after in pairwise(begun)]
+    assert max(pauses) <= PUT_OFF_MAX + 1, "none waits for what never rides"
+    put_off = crowd > CROWD and speaks_every == 60
+    assert (min(pauses[1:]) >= PUT_OFF_MAX - ASK_AFTER_S) == put_off, pauses
+
+
+@pytest.mark.parametrize(("crowd", "rides"), [(CROWD, True), (3 * CROWD, False)])
+def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool) -> None:
+    summaries, now = with_items(1, 2), 1.0
+    summaries.note_crowd(crowd)
+    assert summaries.to_tell(now, beside=True) == [OTHER]
+    summaries.hear(summary(1, 1, 2), 1.0)
+    assert bool(summaries.to_tell(now, beside=True)) == rides
+    summaries.hear(summary(1, 1, 2, 3), 2.0)
+    assert summaries.to_tell(now, beside=True) == [OTHER], "it asks"
+    summaries.said(OTHER, now)
+    assert summaries.to_tell(now, beside=True) == []
+    assert bool(summaries.to_tell(now + SLOWER_MAX * ASK_AFTER_S, beside=True)) == (not rides)
