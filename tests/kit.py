@@ -37,7 +37,7 @@ from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
-from fieldagent.system.lived_time import MachineClocks
+from fieldagent.system.elapsed_time import MachineClocks
 from fieldagent.wire.envelope import Entry, decode, digest_of, digest_of_slices, encode
 from fieldagent.wire.fragments import cut
 from fieldagent.wire.outcome import Outcome

@@ -35,8 +35,8 @@ from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.named_object import imported
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
-"""Source of the time over each channel (`system.lived_time.RANKS`); the radio is no source."""
+"""Source of the time over each channel (`system.elapsed_time.RANKS`); the radio is no source."""
 
 _TRACED = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
 """Content of a channel's trace, if the modem does not set it."""
@@ -180,7 +180,7 @@ def _link(
     )
 
 
-def _carrier(ours: StationSettings | None, intake: Intake, clock: LivedTime) -> Carrier | None:
+def _carrier(ours: StationSettings | None, intake: Intake, clock: ElapsedTime) -> Carrier | None:
     if ours is None or not ours.relays_over:
         return None
     from fieldagent.agent.mesh.relay_down import RelayDown

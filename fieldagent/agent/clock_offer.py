@@ -10,8 +10,8 @@ import json
 import logging
 from pathlib import Path
 
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.folder import put_file
-from fieldagent.system.lived_time import LivedTime
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ CLOCK_OFFER = "clock.offer"
 """File in the agent's state directory with the right time."""
 
 
-def leave(clock: LivedTime, state_directory: Path) -> None:
+def leave(clock: ElapsedTime, state_directory: Path) -> None:
     """Leave the time if the system's clock is wrong and the last offer was taken."""
     place = state_directory / CLOCK_OFFER
     reference = clock.better()

@@ -12,7 +12,7 @@ from contextlib import suppress
 import trio
 
 from fieldagent.system import waits
-from fieldagent.system.lived_time import GPS, RANKS, LivedTime
+from fieldagent.system.elapsed_time import GPS, RANKS, ElapsedTime
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, read_line
 
@@ -26,7 +26,7 @@ CLOCK_ACCURATE_S = 3600.0
 """Seconds for which the time since boot is trusted to be accurate."""
 
 
-async def keep_told(clock: LivedTime, gpsd: tuple[str, int]) -> None:
+async def keep_told(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
     """Set `clock` to the time of gpsd at (host, port) while the system's clock is not trusted.
     Repeat `CLOCK_ACCURATE_S` seconds after a fix, or `RETRY_AFTER_S` seconds after a failure. Never
     returns.

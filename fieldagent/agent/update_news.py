@@ -19,9 +19,9 @@ from pathlib import Path
 import trio
 
 from fieldagent.system import waits
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.text_files import read_text_file
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class UpdateNews:
         address: str | None,
         keys: Path,
         state_directory: Path,
-        clock: LivedTime,
+        clock: ElapsedTime,
         *,
         has_hub: bool,
     ) -> None:

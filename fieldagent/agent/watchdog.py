@@ -13,7 +13,7 @@ from functools import partial
 
 import trio
 
-from fieldagent.agent.journal import lived
+from fieldagent.agent.journal import elapsed_base
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.store.group import StoreFull
 from fieldagent.system import waits
@@ -74,7 +74,7 @@ async def _prove_disk(journal: Journal, every: float) -> None:
     """
     while True:
         try:
-            await journal.commit(partial(lived.keep, base=journal.clock.base()))
+            await journal.commit(partial(elapsed_base.keep, base=journal.clock.base()))
         except StoreFull:
             log.debug("the disk is full, and answers")
         await waits.sleep(every)

@@ -17,8 +17,8 @@ from fieldagent.agent.settings import load
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.clock_bounds import EARLIEST, LATEST
+from fieldagent.system.elapsed_time import RANKS, Reading
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
-from fieldagent.system.lived_time import RANKS, Reading
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import reason_of

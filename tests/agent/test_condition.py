@@ -28,8 +28,8 @@ from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
 from fieldagent.package.package import Channel, CommandOutcome
+from fieldagent.system.elapsed_time import Reading
 from fieldagent.system.folder import put_in_slots, read_slots
-from fieldagent.system.lived_time import Reading
 from fieldagent.wire.kit_condition import (
     CAPPED,
     CAUSES,
@@ -133,17 +133,19 @@ class Lived:
         return self.now
 
 
-def start(folder: Path, boot: str, lived: Lived, reset: int = UNKNOWN, *commanded: str) -> Logbook:
-    book = Logbook(folder, boot, lived, reset=reset, commanded=commanded)
+def start(
+    folder: Path, boot: str, elapsed: Lived, reset: int = UNKNOWN, *commanded: str
+) -> Logbook:
+    book = Logbook(folder, boot, elapsed, reset=reset, commanded=commanded)
     book.keep()
     return book
 
 
 def test_why_the_machine_was_started(tmp_path: Path) -> None:
-    lived = Lived()
+    elapsed = Lived()
 
     def cause(boot: str, reset: int = UNKNOWN, *commanded: str, leaves: bool = False) -> str:
-        book = start(tmp_path, boot, lived, reset, *commanded)
+        book = start(tmp_path, boot, elapsed, reset, *commanded)
         if leaves:
             book.leave()
         return CAUSES[book.cause]
@@ -166,25 +168,25 @@ def test_a_first_start_has_the_hardwares_word_alone(tmp_path: Path) -> None:
 
 
 def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
-    lived = Lived()
+    elapsed = Lived()
     for _ in range(4):
-        book = start(tmp_path, "this", lived)
-        lived.now += DAY / 4
+        book = start(tmp_path, "this", elapsed)
+        elapsed.now += DAY / 4
     assert book.starts() == 3
     known = json.loads(read_slots(tmp_path / NAME))
-    crowded = json.dumps({**known, "starts": [int(lived.now)] * 200})
+    crowded = json.dumps({**known, "starts": [int(elapsed.now)] * 200})
     put_in_slots(tmp_path / NAME, crowded.encode())
-    assert start(tmp_path, "this", lived).starts() == 100
+    assert start(tmp_path, "this", elapsed).starts() == 100
 
 
 def test_as_much_as_there_can_be_has_room_in_a_slot(tmp_path: Path) -> None:
-    lived = Lived()
-    lived.now = 1_795_849_712.123456
+    elapsed = Lived()
+    elapsed.now = 1_795_849_712.123456
     for _ in range(100):
-        book = start(tmp_path, "0f8fad5b-d9cb-469f-a165-70867728950e", lived)
+        book = start(tmp_path, "0f8fad5b-d9cb-469f-a165-70867728950e", elapsed)
     links = {name: ChannelLink() for name in (*Channel, "SMS", "people's radio")}
     for hour in range(30):
-        lived.now += HOUR
+        elapsed.now += HOUR
         for link in links.values():
             link.signals.append((hour * HOUR, 5))
         book.close_hour(links, (hour + 1) * HOUR)
@@ -225,25 +227,25 @@ def test_the_median_weighs_how_long_it_was_so() -> None:
 async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    lived, link = Lived(), ChannelLink()
-    lived.now -= lived.now % HOUR
-    book = start(tmp_path, "this", lived)
+    elapsed, link = Lived(), ChannelLink()
+    elapsed.now -= elapsed.now % HOUR
+    book = start(tmp_path, "this", elapsed)
     links = {"satellite": link, "cellular": ChannelLink()}
     assert book.signals(links, trio.current_time()) == {}
     for bars in (3, 0, None):
         link.note_signal(bars)
         assert book.to_hour() == HOUR
         clock.jump(HOUR)
-        lived.now += HOUR
+        elapsed.now += HOUR
         book.close_hour(links, trio.current_time())
     book.keep()
     link.note_signal(5)
     clock.jump(60)
-    lived.now += 60
-    again = start(tmp_path, "this", lived)
+    elapsed.now += 60
+    again = start(tmp_path, "this", elapsed)
     (hours,) = again.signals(links, trio.current_time()).values()
     assert len(hours) == HOURS and hours[-5:] == [None, 3, 0, None, 5]
-    lived.now += 30 * HOUR
+    elapsed.now += 30 * HOUR
     again.close_hour({}, trio.current_time())
     assert again.signals({"satellite": ChannelLink()}, trio.current_time()) == {}
 

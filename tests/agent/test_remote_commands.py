@@ -36,7 +36,7 @@ from fieldagent.package.package import (
     Package,
 )
 from fieldagent.package.writing import kind_of
-from fieldagent.system.lived_time import Reading
+from fieldagent.system.elapsed_time import Reading
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb, read_words
 from fieldagent.wire.command_proof import command_key, prove, text_of

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.journal import lived as place
+from fieldagent.agent.journal import elapsed_base as place
 from tests.hub.test_journey import receiver
 from tests.machine import needs
 from tests.processes import MODULE, PATIENCE, Agent, administer, agent, hub, sky, until
@@ -137,14 +137,14 @@ def test_a_package_expires_when_it_has_lived_and_not_before(tmp_path: Path, show
     with starts(tmp_path, "+0") as kit:
         short, long = later(kit, "short", timeToLive=60), later(kit, "long", timeToLive=3600)
         kit.stop()
-    lived(tmp_path, 600)
+    elapsed(tmp_path, 600)
     with starts(tmp_path, shows) as kit:
         until(lambda: look(kit, short["id"])["status"] == "Error")
         assert look(kit, short["id"])["channels"]["Satellite"]["reason"] == "expired"
         assert look(kit, long["id"])["status"] is None
 
 
-def lived(home: Path, seconds: int) -> None:
+def elapsed(home: Path, seconds: int) -> None:
     """Change the journal as if the machine had run longer since the agent stopped."""
     with closing(sqlite3.connect(home / "state" / "journal.sqlite3")) as journal:
         base = place.known(journal)

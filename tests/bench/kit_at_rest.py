@@ -25,7 +25,7 @@ import trio
 import trustme
 
 from fieldagent.agent.condition.logbook import Logbook
-from fieldagent.agent.journal import lived
+from fieldagent.agent.journal import elapsed_base
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.watchdog import PROOF_EVERY
 from fieldagent.wire.kit_condition import UNKNOWN
@@ -288,7 +288,7 @@ async def _bytes_of_each(place: Card) -> tuple[int, int]:
         await journal.keep_reserve()
         await trio.sleep(WRITTEN)
         seen = [place.written()]
-        await journal.commit(partial(lived.keep, base=journal.clock.base()))
+        await journal.commit(partial(elapsed_base.keep, base=journal.clock.base()))
         await trio.sleep(WRITTEN)
         seen.append(place.written())
         logbook.keep()

@@ -15,8 +15,8 @@ import pytest
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.kit.system_clock import AGE_MAX_S, set_clock
 from fieldagent.system.clock_bounds import EARLIEST, LATEST
+from fieldagent.system.elapsed_time import Reading
 from fieldagent.system.exit_codes import OK, REFUSED
-from fieldagent.system.lived_time import Reading
 
 IN_1970 = Reading("this boot", 500.0, 97_445.0)
 NOW = EARLIEST + 1e7

@@ -25,7 +25,7 @@ def export(database: str, *words: str | Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.fixture
-def lived(database: str, tmp_path: Path) -> str:
+def elapsed(database: str, tmp_path: Path) -> str:
     """Return a database in which Ada has sent an SOS and some bytes, and Ben has both."""
     first = administer(database, "init", "Alps")
     for name in ("Ada", "Ben"):
@@ -58,9 +58,9 @@ def lived(database: str, tmp_path: Path) -> str:
     return database
 
 
-def test_a_workspace_is_written_whole_and_without_secrets(lived: str, tmp_path: Path) -> None:
+def test_a_workspace_is_written_whole_and_without_secrets(elapsed: str, tmp_path: Path) -> None:
     target = tmp_path / "alps"
-    summary = json.loads(export(lived, "workspace", "export", target, "--json").stdout)
+    summary = json.loads(export(elapsed, "workspace", "export", target, "--json").stdout)
     assert (summary["folder"], summary["name"], summary["items"]) == (str(target), "Alps", 3)
     sos, data, word = rows(target, "items")
     assert sos["event"]["content"] == "Fallen ✚"
@@ -87,9 +87,9 @@ def test_a_workspace_is_written_whole_and_without_secrets(lived: str, tmp_path: 
     assert not any(word in everything for word in ("lookup", "link_token", "air_key"))
 
 
-def test_a_user_gets_what_they_sent_and_were_sent(lived: str, tmp_path: Path) -> None:
+def test_a_user_gets_what_they_sent_and_were_sent(elapsed: str, tmp_path: Path) -> None:
     target = tmp_path / "ada"
-    done = export(lived, "user", "export", "Ada", target)
+    done = export(elapsed, "user", "export", "Ada", target)
     assert done.returncode == 0, done.stderr
     assert [each["sender"]["name"] for each in rows(target, "items")] == ["Ada", "Ada"]
     assert [each["email"] for each in rows(target, "users")] == ["ada@example.org"]
@@ -97,10 +97,10 @@ def test_a_user_gets_what_they_sent_and_were_sent(lived: str, tmp_path: Path) ->
     assert [each["radio"] for each in rows(target, "radios")] == ["!a1b2c3d4"]
     assert not (target / "keys.jsonl").exists()
     assert not (target / "groups.jsonl").exists()
-    again = export(lived, "user", "export", "Ada", target)
+    again = export(elapsed, "user", "export", "Ada", target)
     assert (again.returncode, "already exists" in again.stderr) == (65, True)
-    nobody = export(lived, "user", "export", "Eve", tmp_path / "eve")
+    nobody = export(elapsed, "user", "export", "Eve", tmp_path / "eve")
     assert (nobody.returncode, "no user 'Eve'" in nobody.stderr) == (65, True)
     assert not (tmp_path / "eve").exists()
-    nowhere = export(lived, "user", "export", "Ada", Path("/proc/none/ada"))
+    nowhere = export(elapsed, "user", "export", "Ada", Path("/proc/none/ada"))
     assert (nowhere.returncode, "the export stopped" in nowhere.stderr) == (74, True)

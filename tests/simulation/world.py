@@ -52,7 +52,7 @@ from fieldagent.http import link_session as ip_link
 from fieldagent.http.link_session import LinkSession
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Message, Said
 from fieldagent.package.reading import read_package
-from fieldagent.system.lived_time import Reading
+from fieldagent.system.elapsed_time import Reading
 from fieldagent.system.supervisor import Part
 from fieldagent.wire.envelope import Entry, Receipt, decode, digest_of, encode
 from tests import autojump

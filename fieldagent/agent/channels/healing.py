@@ -133,7 +133,7 @@ class HealingLadder:
     rounds: int = 0
 
     def look(
-        self, away_since: float | None, now: float, lived: float, *, asked: bool = False
+        self, away_since: float | None, now: float, elapsed: float, *, asked: bool = False
     ) -> HealingStep | None:
         """Record since when the modem is silent (`away_since`, None if it answers). Return the step
         that is due now or was requested with `asked`, else None.
@@ -141,14 +141,14 @@ class HealingLadder:
         if away_since != self.away_since:
             self.away_since, self.place, self.rounds = away_since, 0, 0
             self.not_before = (away_since or 0.0) + self.silent
-        self.taken = [at for at in self.taken if lived - HOUR < at <= lived]
+        self.taken = [at for at in self.taken if elapsed - HOUR < at <= elapsed]
         if away_since is None or not self.steps or (now < self.not_before and not asked):
             return None
         return self.steps[self.place] if len(self.taken) < STEPS_AN_HOUR else None
 
-    def take(self, now: float, lived: float) -> None:
+    def take(self, now: float, elapsed: float) -> None:
         """Record that the step that was due is being taken."""
-        self.taken.append(lived)
+        self.taken.append(elapsed)
         self.place = (self.place + 1) % len(self.steps)
         self.not_before = now + self.pause
         if self.place == 0:

@@ -13,7 +13,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.condition import machine
 from fieldagent.agent.condition.logbook import Logbook
 from fieldagent.agent.settings import Settings
-from fieldagent.system.lived_time import LivedTime
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.wire.kit_condition import CHANNELS, KitCondition
 from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, numbers_of
 
@@ -58,7 +58,7 @@ def status_of(
 
 
 def condition_of(
-    status: KitStatus, logbook: Logbook, clock: LivedTime, links: Mapping[str, ChannelLink]
+    status: KitStatus, logbook: Logbook, clock: ElapsedTime, links: Mapping[str, ChannelLink]
 ) -> KitCondition:
     """Return the kit's condition: its status and further facts about itself. `links` are its
     channels' links by name.
@@ -75,7 +75,7 @@ def condition_of(
     )
 
 
-def _ahead(clock: LivedTime) -> int | None:
+def _ahead(clock: ElapsedTime) -> int | None:
     """Return the seconds by which the system's clock is ahead of the time that the kit received;
     None if it received none.
     """

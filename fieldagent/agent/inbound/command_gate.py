@@ -10,7 +10,7 @@ import trio
 
 from fieldagent.agent.journal import commands
 from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome
-from fieldagent.system.lived_time import LivedTime
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import NotACommand, RemoteCommand, verb_of
 from fieldagent.wire.command_proof import is_proved
@@ -54,7 +54,7 @@ class CommandGate:
         db: sqlite3.Connection,
         number: int,
         command: RemoteCommand,
-        clock: LivedTime,
+        clock: ElapsedTime,
         taken: CommandBrought,
     ) -> None:
         """Store a new, authenticated command. If it is refused, store its answer too."""
@@ -82,7 +82,7 @@ class CommandGate:
         db: sqlite3.Connection,
         number: int,
         command: RemoteCommand,
-        clock: LivedTime,
+        clock: ElapsedTime,
         now: float,
     ) -> str:
         if number < (last := commands.last(db)):

@@ -17,8 +17,8 @@ from typing import Protocol
 from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.incident import OWN, HeardIncident
 from fieldagent.package.package import IncidentWord, Message, Parcel, Said
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire.envelope import Entry, Source
 from fieldagent.wire.incident_proof import is_proved
 
@@ -65,7 +65,7 @@ class IncidentNews:
         origin: int,
         entry: Entry,
         source: Source | None,
-        clock: LivedTime,
+        clock: ElapsedTime,
         taken: Brought,
     ) -> int | None:
         """Store the incident news of a new item. Return the age in seconds of an SOS whose clock is

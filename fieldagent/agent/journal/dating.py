@@ -17,7 +17,7 @@ from fieldagent.agent.journal.records import crc_of
 from fieldagent.package.package import Channel, Location, Package, Waypoint
 from fieldagent.package.reading import read_package
 from fieldagent.package.writing import canonical
-from fieldagent.system.lived_time import CLOCK_SET_FROM_S
+from fieldagent.system.elapsed_time import CLOCK_SET_FROM_S
 
 
 def foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int]:

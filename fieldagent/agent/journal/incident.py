@@ -23,8 +23,8 @@ from collections.abc import Sequence
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Channel, IncidentWord, Said
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.lived_time import LivedTime
 
 OWN = 0
 """Value for this kit instead of a station number."""
@@ -81,7 +81,7 @@ class HeardIncident(NamedTuple):
     text: str
 
 
-def shown_age(heard: HeardIncident, clock: LivedTime) -> int | None:
+def shown_age(heard: HeardIncident, clock: ElapsedTime) -> int | None:
     """Return the seconds from the sender's date of an SOS to its arrival if people should see them.
     Return None if the difference is small, if this kit's clock is not trusted, or if it was set
     since the arrival.
@@ -149,7 +149,7 @@ def note_word(
 ) -> None:
     """Keep a statement about an incident. If it is proved or `counts`, it changes the state of
     another kit's incident; if it `counts`, that of this kit's own. A word without a proof counts
-    only if no hub could give one. `at` is Unix time, `now` lived time."""
+    only if no hub could give one. `at` is Unix time, `now` elapsed time."""
     db.execute(
         "INSERT INTO incident_word (station, incident, says, by, text, at, proved)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET proved = max(proved,"
@@ -341,7 +341,7 @@ def waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
 
 
 def taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
-    """Return its Packages on each channel that took them, and when they went there last (lived
+    """Return its Packages on each channel that took them, and when they went there last (elapsed
     time). Words of other stations, which anyone can forge on an open air, do not count. A
     position that a later one has replaced is not among them."""
     rows = journal.read(
@@ -385,7 +385,7 @@ def brought(journal: Journal, number: int) -> list[tuple[float, str]]:
 
 def left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
     """Return the neighbours that report that something of it left by their satellite, and when
-    (lived time)."""
+    (elapsed time)."""
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
         " WHERE incident = ? AND event = 'left nearby' GROUP BY detail ORDER BY 1",

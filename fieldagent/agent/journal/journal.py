@@ -16,13 +16,13 @@ from typing import Any, NoReturn, TypeVar
 
 import trio
 
-from fieldagent.agent.journal import high_water, lived, untouched
+from fieldagent.agent.journal import elapsed_base, high_water, untouched
 from fieldagent.agent.journal.files import ROOM_BYTES, JournalFiles
 from fieldagent.agent.journal.opening import damage
 from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import reader, transact
 from fieldagent.store.trouble import Unusable, is_damage
-from fieldagent.system.lived_time import LivedTime, MachineClocks, Reading
+from fieldagent.system.elapsed_time import ElapsedTime, MachineClocks, Reading
 from fieldagent.system.sentence import sentence
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._leaving = trio.Event()
         self._reserve_taken = False
         """True in the transaction that takes the reserve."""
-        self.clock = LivedTime(lived.known(self._files.writer), look or MachineClocks())
+        self.clock = ElapsedTime(elapsed_base.known(self._files.writer), look or MachineClocks())
 
     @property
     def path(self) -> Path:
@@ -202,7 +202,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             if not self.not_on_disk:
                 self._files.forget(copy)
         elif idle():
-            writing = partial(lived.keep, base=self.clock.base())
+            writing = partial(elapsed_base.keep, base=self.clock.base())
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
             # An SOS may have arrived meanwhile, or be about to: then try later.
             if takes and not self.is_busy and idle():
@@ -275,7 +275,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._carry_out_move()
         base = self.clock.due()
         if base is not None:
-            orders = [*orders, Order(partial(lived.keep, base=base))]
+            orders = [*orders, Order(partial(elapsed_base.keep, base=base))]
         try:
             transact(self._files.writer, orders)
         except StoreFailed as failed:
@@ -306,7 +306,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             # the next start has less log to check.
             with suppress(StoreFailed, StoreFull, sqlite3.Error):
                 files.writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                transact(files.writer, [Order(partial(lived.keep, base=self.clock.base()))])
+                transact(files.writer, [Order(partial(elapsed_base.keep, base=self.clock.base()))])
         files.close(failed=self.failed is not None)
         files.forget(copy)
         if self.failed is None and not self.not_on_disk:

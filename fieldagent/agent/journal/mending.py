@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from fieldagent.agent.journal import lived, losses
+from fieldagent.agent.journal import elapsed_base, losses
 from fieldagent.agent.journal.high_water import HighWater, raise_to
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.extensions import places
@@ -83,6 +83,6 @@ def _ahead(path: Path) -> float:
     that cannot be read.
     """
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(reader(path)) as damaged:
-        base = lived.known(damaged)
+        base = elapsed_base.known(damaged)
         return 0.0 if base is None else base.offset
     return 0.0

@@ -13,7 +13,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from fieldagent.agent.journal import high_water, lived, losses
+from fieldagent.agent.journal import elapsed_base, high_water, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL, UNSOUND
 from fieldagent.agent.journal.untouched import use_note
@@ -171,7 +171,7 @@ def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> 
     known = high_water.of(connection)
     if known.package >= mark.package and known.payload >= mark.payload:
         return
-    base = lived.known(connection)
+    base = elapsed_base.known(connection)
     now = time.time() - (0.0 if base is None else base.offset)
     connection.execute("BEGIN IMMEDIATE")
     missing = high_water.raise_to(connection, mark)

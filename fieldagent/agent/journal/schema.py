@@ -1,4 +1,4 @@
-"""Tables of the journal. Times are elapsed time in seconds (`system.lived_time`) unless stated
+"""Tables of the journal. Times are elapsed time in seconds (`system.elapsed_time`) unless stated
 otherwise; places in an order are row numbers.
 
 A later version has the tables and columns of the earlier one, with the same meaning. So the earlier

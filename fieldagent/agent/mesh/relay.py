@@ -29,8 +29,8 @@ from fieldagent.package.package import (
 )
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import canonical, kind_of, sound
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.lived_time import LivedTime
 from fieldagent.system.rate import Seldom
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode, fingerprint
@@ -66,7 +66,7 @@ class Relay:
         *,
         credits_per_day: int,
         time_to_live: float,
-        clock: LivedTime,
+        clock: ElapsedTime,
     ) -> None:
         self._channels = channels
         self._credits_per_day = credits_per_day

@@ -20,7 +20,7 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Package, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import kind_of
-from fieldagent.system.lived_time import LivedTime
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.wire.envelope import Entry, decode, fingerprint
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -39,7 +39,7 @@ class RelayDown:
     that allows parcels.
     """
 
-    def __init__(self, intake: Intake, clock: LivedTime, *, brings_parcels: bool) -> None:
+    def __init__(self, intake: Intake, clock: ElapsedTime, *, brings_parcels: bool) -> None:
         self._intake = intake
         self._clock = clock
         self._brings_parcels = brings_parcels

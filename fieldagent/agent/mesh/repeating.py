@@ -82,11 +82,11 @@ class Repeating:
         """Run the rounds forever. Wake when a repeat is due, when the queue changes, and at least
         every `CHECK_INTERVAL_S` seconds if this kit relays.
         """
-        lived = self._clock()
-        self._words.said |= on_air.delivered_lately(self._journal, since=lived - OURS_REPEATED_S)
-        self._words.summaries.load(on_air.here(self._journal, self._station), lived)
+        elapsed = self._clock()
+        self._words.said |= on_air.delivered_lately(self._journal, since=elapsed - OURS_REPEATED_S)
+        self._words.summaries.load(on_air.here(self._journal, self._station), elapsed)
         presents, hellos, was_carried = _soon(PRESENT_FIRST), 1, False
-        self._add_kept(lived)
+        self._add_kept(elapsed)
         while True:
             changed = self._packing.queue.changed
             self._add_ours()
@@ -111,10 +111,12 @@ class Repeating:
             with trio.move_on_at(min(self._rounds.next_due(), latest)):
                 await changed.wait()
 
-    def _add_kept(self, lived: float) -> None:
+    def _add_kept(self, elapsed: float) -> None:
         """Add other stations' items from before this kit restarted, for stations that were off."""
         now = trio.current_time()
-        for envelope, identity, came in on_air.kept(self._journal, since=lived - OTHERS_REPEATED_S):
+        for envelope, identity, came in on_air.kept(
+            self._journal, since=elapsed - OTHERS_REPEATED_S
+        ):
             pair = _whole(envelope, identity)
             if pair is None:
                 continue
@@ -128,7 +130,7 @@ class Repeating:
                 len(parts), self._packing.capacity.size
             ):
                 continue
-            until = now + OTHERS_REPEATED_S - (lived - came)
+            until = now + OTHERS_REPEATED_S - (elapsed - came)
             self._rounds.add(OnItsWay(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
@@ -204,7 +206,7 @@ class Repeating:
 
     async def _note(self, repeat: Repeat) -> None:
         """Add the repeat to the history of our Package."""
-        sequence, lived = repeat.entries[0].sequence, self._clock()
+        sequence, elapsed = repeat.entries[0].sequence, self._clock()
         named = [
             each.content.station
             for each in repeat.lacking
@@ -215,14 +217,14 @@ class Repeating:
         detail = "for " + (", ".join(whom) or "all that have not confirmed it")
         channel = Channel.RADIO
         await self._journal.persist(
-            lambda db: history.note(db, [sequence], channel, "sent again", detail, lived)
+            lambda db: history.note(db, [sequence], channel, "sent again", detail, elapsed)
         )
 
     async def _relay_what_waited(self) -> None:
-        relay, lived = self._relay, self._clock()
-        if relay is None or not relay.can_pay(self._journal, lived):
+        relay, elapsed = self._relay, self._clock()
+        if relay is None or not relay.can_pay(self._journal, elapsed):
             return
-        for accepted in await self._journal.persist(lambda db: relay.retry(db, lived)):
+        for accepted in await self._journal.persist(lambda db: relay.retry(db, elapsed)):
             self._intake.queue_relayed(accepted)
 
     def _is_carried(self) -> bool:
@@ -235,8 +237,8 @@ class Repeating:
             return
         if not inbound.owes_stages_of_hub(self._journal):
             return
-        lived = self._clock()
-        for accepted in await self._journal.persist(lambda db: self._parcels.tell(db, lived)):
+        elapsed = self._clock()
+        for accepted in await self._journal.persist(lambda db: self._parcels.tell(db, elapsed)):
             self._intake.queue_relayed(accepted)
 
 

@@ -11,9 +11,9 @@ to the hub repeat an item that requests a relay to the hub.
 | any, SOS | a station in range may not be known yet | as above | as above | after 3 or 8 times |
 | others, SOS | a station is missing it | 5 to 15 | doubling to 10 minutes | all stations have it |
 | us | the hub is missing it, and a route is known | 60 | doubling to an hour | the hub has it |
-| others | it requests a relay to the hub | 2 to 6 | doubling to 4 minutes | the hub has it; 3 times |
+| others | it requests a relay | 2 to 6 | doubling to 4 minutes | the hub has it, or 3 times |
 | others | its sender must learn that the hub has it | 1 to 5 | 30, 120 | 3 times a request |
-| others | its sender must learn which remote stations are missing it | 1 to 5 | doubling | once; 6 |
+| others | the sender must learn which remote stations miss it | 1 to 5 | doubling | once or 6 times |
 
 A repeated item keeps its sender's number and names the repeating station, so that it does not cross
 more kits than allowed. An SOS names the stations that are missing it, and only these answer.

@@ -9,8 +9,8 @@ from fieldagent.agent.journal import spending
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.spending import BudgetDay
+from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.lived_time import LivedTime
 from fieldagent.wire.credit import CREDIT_BYTES, CREDITS, Tariff
 
 DAY = 86_400
@@ -28,17 +28,17 @@ def until_midnight(unix: float) -> float:
     return DAY - unix % DAY
 
 
-def day_at(known: BudgetDay | None, lived: float, clock: LivedTime) -> BudgetDay:
+def day_at(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> BudgetDay:
     """Return the budget's day at that elapsed time; `known` is the last day in use.
 
     While no trusted clock is known, a day lasts 24 hours of elapsed time, whatever the clock is set
     to. When a trusted clock then shows the day, costs of the current such day count for it.
     """
-    unix = clock.date(lived)
+    unix = clock.date(elapsed)
     trusted = bool(clock.source())
     if known is None:
-        return BudgetDay(utc_day(unix), lived - unix % DAY, trusted)
-    passed = int((lived - known.since) // DAY)
+        return BudgetDay(utc_day(unix), elapsed - unix % DAY, trusted)
+    passed = int((elapsed - known.since) // DAY)
     if not trusted:
         if passed < 1:
             return known._replace(trusted=False)
@@ -47,7 +47,7 @@ def day_at(known: BudgetDay | None, lived: float, clock: LivedTime) -> BudgetDay
     if known.day == utc_day(unix):
         return known._replace(trusted=True)
     carried = known.day if not known.trusted and passed < 1 else ""
-    return BudgetDay(utc_day(unix), lived - unix % DAY, True, carried)
+    return BudgetDay(utc_day(unix), elapsed - unix % DAY, True, carried)
 
 
 def credits_from_to(spent: Spent) -> str:

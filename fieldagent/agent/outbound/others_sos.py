@@ -13,14 +13,14 @@ from fieldagent.agent.journal import spending
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.outbound.budget import day_at
-from fieldagent.system.lived_time import LivedTime
+from fieldagent.system.elapsed_time import ElapsedTime
 
 OTHERS_SOS = "an SOS of others"
 """Channel name in the journal for those credits."""
 CREDITS_PER_DAY = 5
 
 
-def left_in(db: sqlite3.Connection, now: float, clock: LivedTime) -> int:
+def left_in(db: sqlite3.Connection, now: float, clock: ElapsedTime) -> int:
     """Return today's remaining credits, within a transaction. `now` is elapsed time."""
     day = day_at(spending.known_day_in(db), now, clock)
     return max(0, CREDITS_PER_DAY - spending.spent_in(db, OTHERS_SOS, day).credits)
@@ -32,7 +32,7 @@ def left(journal: Journal) -> int:
     return max(0, CREDITS_PER_DAY - spending.spent_on(journal, OTHERS_SOS, day).credits)
 
 
-def spend(credit: int, now: float, clock: LivedTime) -> Operation[None]:
+def spend(credit: int, now: float, clock: ElapsedTime) -> Operation[None]:
     """Return an operation that books that many credits under today."""
 
     def store(db: sqlite3.Connection) -> None:

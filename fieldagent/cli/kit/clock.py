@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from fieldagent.kit.system_clock import set_clock
-from fieldagent.system.lived_time import MachineClocks
+from fieldagent.system.elapsed_time import MachineClocks
 
 
 def clock(arguments: argparse.Namespace) -> int:

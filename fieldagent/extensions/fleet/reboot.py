@@ -12,8 +12,8 @@ from fieldagent.agent.outcomes import REBOOT
 from fieldagent.agent.settings import load
 from fieldagent.kit import kit_health
 from fieldagent.kit.root_units import read_left, remove_left
+from fieldagent.system.elapsed_time import BOOT
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
-from fieldagent.system.lived_time import BOOT
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import reason_of

@@ -98,7 +98,9 @@ async def test_a_clock_that_was_set_after_the_arrival_is_no_evidence_of_an_age(
         began = int(now(k))
         date = k.journal.clock.date
         with monkeypatch.context() as wrong:
-            wrong.setattr(k.journal.clock, "date", lambda lived: date(lived) + 10 * 365 * 86_400)
+            wrong.setattr(
+                k.journal.clock, "date", lambda elapsed: date(elapsed) + 10 * 365 * 86_400
+            )
             wrong.setattr(k.journal.clock, "source", str)
             await k.hear(said(help_at(began)), tagged=False)
         (heard,) = heard_json(k.journal)

@@ -17,7 +17,7 @@ from fieldagent.agent.outbound.budget import DAY, day_at
 from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Message, Package, Status
-from fieldagent.system.lived_time import LivedTime, Reading
+from fieldagent.system.elapsed_time import ElapsedTime, Reading
 from tests import kit as kits
 from tests.running import running
 
@@ -30,7 +30,7 @@ HOUR = 3600.0
 class Machine:
     def __init__(self, wall: float, source: str) -> None:
         self.seen = Reading("one", 1000.0, wall, source)
-        self.clock = LivedTime(None, lambda: self.seen)
+        self.clock = ElapsedTime(None, lambda: self.seen)
         self.known: BudgetDay | None = None
 
     def day(self) -> BudgetDay:
@@ -60,7 +60,7 @@ def test_one_that_is_not_trusted_gives_no_new_budget_by_being_set(shows: float) 
     machine.passes(HOUR, wall=shows, source="")
     assert machine.day() == BudgetDay("2026-09-21", MIDNIGHT, False)
     machine.passes(11 * HOUR)
-    assert machine.day().day == "2026-09-22", "by lived time"
+    assert machine.day().day == "2026-09-22", "by elapsed time"
     machine.passes(3 * DAY, wall=shows)
     assert machine.day() == BudgetDay("2026-09-25", MIDNIGHT + 4 * DAY, False)
 

@@ -12,8 +12,8 @@ import pytest
 from fieldagent.agent.outcomes import REBOOT
 from fieldagent.extensions.fleet import reboot
 from fieldagent.kit import kit_health
+from fieldagent.system.elapsed_time import BOOT
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
-from fieldagent.system.lived_time import BOOT
 
 
 @pytest.fixture

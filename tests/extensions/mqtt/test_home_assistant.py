@@ -14,7 +14,7 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from fieldagent import __version__
-from fieldagent.agent.journal import lived
+from fieldagent.agent.journal import elapsed_base
 from fieldagent.extensions.mqtt import discovery
 from tests.extensions.mqtt.brokers import Mosquitto, needs_mosquitto
 from tests.extensions.mqtt.test_hub_journey import Alps
@@ -66,9 +66,9 @@ def test_entities_of_a_kit_follow_its_settings(tmp_path: Path) -> None:
             until(lambda: house.states("fieldagent-kit_last_inbound")[-1:] not in ([], ["None"]))
         # After a boot the kit's own dates move until its clock is set.
         with closing(sqlite3.connect(tmp_path / "state" / "journal.sqlite3")) as journal, journal:
-            base = lived.known(journal)
+            base = elapsed_base.known(journal)
             assert base is not None
-            lived.keep(journal, base._replace(boot="another", trusted=False))
+            elapsed_base.keep(journal, base._replace(boot="another", trusted=False))
         with agent(tmp_path, own):
             until(lambda: house.reports("removed"))
             assert {"removed": "fieldagent-kit_radio"} in house.reports("removed")

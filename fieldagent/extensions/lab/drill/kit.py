@@ -28,8 +28,8 @@ from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.package.package import SOS_PRIORITY, Channel
 from fieldagent.package.reading import read_package
 from fieldagent.system import waits
+from fieldagent.system.elapsed_time import Reading
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.lived_time import Reading
 from fieldagent.system.supervisor import Supervisor
 
 log = logging.getLogger(__name__)

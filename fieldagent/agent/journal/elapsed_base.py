@@ -1,11 +1,11 @@
-"""Stores the base of elapsed time (`system.lived_time`)."""
+"""Stores the base of elapsed time (`system.elapsed_time`)."""
 
 from __future__ import annotations
 
 import sqlite3
 from zlib import crc32
 
-from fieldagent.system.lived_time import Base
+from fieldagent.system.elapsed_time import Base
 
 
 def known(db: sqlite3.Connection) -> Base | None:
@@ -13,8 +13,8 @@ def known(db: sqlite3.Connection) -> Base | None:
     row = db.execute("SELECT boot, since_boot, lived, ahead, trusted, crc FROM lived").fetchone()
     if row is None:
         return None
-    boot, since_boot, lived, ahead, trusted, crc = row
-    base = Base(boot, since_boot, lived, ahead, bool(trusted))
+    boot, since_boot, elapsed, ahead, trusted, crc = row
+    base = Base(boot, since_boot, elapsed, ahead, bool(trusted))
     return base if crc == _crc_of(base) else None
 
 

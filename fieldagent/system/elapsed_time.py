@@ -81,7 +81,7 @@ class Base(NamedTuple):
 
     boot: str
     since_boot: float
-    lived: float
+    elapsed: float
     offset: float
     """Seconds to add for the wall clock's time."""
     trusted: bool
@@ -117,26 +117,26 @@ class MachineClocks:
             return ""
 
 
-def lived_by(base: Base | None, seen: Reading) -> float:
+def elapsed_by(base: Base | None, seen: Reading) -> float:
     """Return the elapsed time at `seen`. Without a base it begins with the wall clock's time."""
     if base is None:
         return seen.wall
     if base.boot == seen.boot:
-        return base.lived + max(0.0, seen.since_boot - base.since_boot)
-    off = seen.wall - base.offset - base.lived
+        return base.elapsed + max(0.0, seen.since_boot - base.since_boot)
+    off = seen.wall - base.offset - base.elapsed
     if base.trusted and seen.trusted and off >= seen.since_boot:
-        return base.lived + off
+        return base.elapsed + off
     # The machine's off time is unknown: count rather too little of it, so that items live longer.
-    return base.lived + seen.since_boot
+    return base.elapsed + seen.since_boot
 
 
-class LivedTime:
+class ElapsedTime:
     """Elapsed time of this program. `base` is the last stored state; `look` reads the clocks."""
 
     def __init__(self, base: Base | None, look: Callable[[], Reading]) -> None:
         self._look = look
         seen = look()
-        self._begun, self._since_boot = lived_by(base, seen), seen.since_boot
+        self._begun, self._since_boot = elapsed_by(base, seen), seen.since_boot
         self._offset = 0.0 if base is None else base.offset
         """Seconds to add for the date."""
         self._told: dict[str, float] = {}
@@ -147,19 +147,19 @@ class LivedTime:
 
     def now(self) -> float:
         """Return the elapsed time in seconds, independent of changes of the wall clock."""
-        return self._lived(self._look())
+        return self._elapsed(self._look())
 
-    def date(self, lived: float) -> float:
+    def date(self, elapsed: float) -> float:
         """Return an elapsed time as Unix time. It is correct once a trusted source exists."""
         self._follow(self._look())
-        return lived + self._offset
+        return elapsed + self._offset
 
     def tell(self, source: str, unix: float) -> None:
         """Record a time from `source`, one of RANKS."""
         if not EARLIEST <= unix <= LATEST:
             return
         seen = self._look()
-        offset = unix - self._lived(seen)
+        offset = unix - self._elapsed(seen)
         if abs(offset - self._told.get(source, -inf)) >= NEWS:
             self._told[source] = offset
             self._follow(seen)
@@ -169,7 +169,7 @@ class LivedTime:
         seen = self._look()
         self._follow(seen)
         trusted = bool(self._source(seen))
-        return Base(seen.boot, seen.since_boot, self._lived(seen), self._offset, trusted)
+        return Base(seen.boot, seen.since_boot, self._elapsed(seen), self._offset, trusted)
 
     def due(self) -> Base | None:
         """Return the state to store, or None if it is not due yet."""
@@ -194,12 +194,12 @@ class LivedTime:
         source = self._source(seen)
         if seen.source or not source:
             return None
-        unix = self._lived(seen) + self._told[source]
+        unix = self._elapsed(seen) + self._told[source]
         if abs(unix - seen.wall) < FAR:
             return None
         return TimeTold(source, seen.boot, seen.since_boot, unix)
 
-    def _lived(self, seen: Reading) -> float:
+    def _elapsed(self, seen: Reading) -> float:
         return self._begun + (seen.since_boot - self._since_boot)
 
     def _source(self, seen: Reading) -> str:
@@ -218,7 +218,7 @@ class LivedTime:
 
     def _follow(self, seen: Reading) -> None:
         source = self._source(seen)
-        offset = seen.wall - self._lived(seen)
+        offset = seen.wall - self._elapsed(seen)
         if not source:
             # A contradicted source is still better than a clock that was never set.
             source = next(filter(self._told.__contains__, RANKS), "")

@@ -8,21 +8,21 @@ from dataclasses import replace
 import pytest
 
 from fieldagent.system.clock_bounds import EARLIEST, LATEST
-from fieldagent.system.lived_time import (
+from fieldagent.system.elapsed_time import (
     CLOCK_CACHE_S,
     SAVE_INTERVAL_S,
     Base,
-    LivedTime,
+    ElapsedTime,
     MachineClocks,
     Reading,
-    lived_by,
+    elapsed_by,
 )
 
 YEAR = 365 * 86_400.0
 NOW = 1_790_000_000.0
 BASE = Base("one", 1000.0, NOW, 0.0, True)
 """Stored in boot `one`, whose clock was correct."""
-UNSET = BASE._replace(lived=50.0, offset=0.0, trusted=False)
+UNSET = BASE._replace(elapsed=50.0, offset=0.0, trusted=False)
 """The same in 1970."""
 
 
@@ -45,16 +45,16 @@ UNSET = BASE._replace(lived=50.0, offset=0.0, trusted=False)
             BASE, Reading("two", 20.0, NOW - 9, "network"), NOW + 20, id="was off for < 0"
         ),
         pytest.param(
-            BASE._replace(lived=100.0, offset=NOW - 100.0),
+            BASE._replace(elapsed=100.0, offset=NOW - 100.0),
             Reading("two", 20.0, NOW + 900, "network"),
             1000.0,
             id="was off, and began in 1970",
         ),
     ],
 )
-def test_where_it_goes_on(base: Base | None, seen: Reading, lived: float) -> None:
-    assert lived_by(base, seen) == pytest.approx(lived)
-    assert LivedTime(base, lambda: seen).now() == pytest.approx(lived)
+def test_where_it_goes_on(base: Base | None, seen: Reading, elapsed: float) -> None:
+    assert elapsed_by(base, seen) == pytest.approx(elapsed)
+    assert ElapsedTime(base, lambda: seen).now() == pytest.approx(elapsed)
 
 
 class Machine:
@@ -76,7 +76,7 @@ class Machine:
 @pytest.mark.parametrize("jump", [-YEAR, -3 * 86_400.0, -1.0, 1.0, 3 * 86_400.0, 10 * YEAR])
 def test_a_clock_that_is_set_does_not_move_it(jump: float) -> None:
     machine = Machine(Reading("one", 7.0, NOW))
-    time = LivedTime(None, machine.look)
+    time = ElapsedTime(None, machine.look)
     began = time.now()
     machine.passes(60.0, by=jump)
     assert time.now() == pytest.approx(began + 60)
@@ -95,7 +95,7 @@ def test_only_a_large_move_of_the_clock_is_a_warning(
     """A clock chip has whole seconds, so each start moves the clock by a second or two."""
     caplog.set_level(logging.INFO)
     machine = Machine(Reading("one", 1000.0, NOW, "network"))
-    clock = LivedTime(None, machine.look)
+    clock = ElapsedTime(None, machine.look)
     machine.passes(10.0, by=jump)
     clock.date(clock.now())
     assert [each.levelno for each in caplog.records if "dates change by" in each.message] == [level]
@@ -103,14 +103,14 @@ def test_only_a_large_move_of_the_clock_is_a_warning(
 
 def test_a_clock_that_is_steered_changes_no_date() -> None:
     machine = Machine(Reading("one", 7.0, NOW))
-    time = LivedTime(None, machine.look)
+    time = ElapsedTime(None, machine.look)
     machine.passes(1000.0, by=0.01)
     assert time.date(NOW) == NOW
 
 
 def test_it_is_written_down_now_and_then() -> None:
     machine = Machine(Reading("one", 7.0, NOW))
-    time = LivedTime(None, machine.look)
+    time = ElapsedTime(None, machine.look)
     first = time.due()
     assert first is not None, "at once"
     assert time.due() is not None, "until it is on disk"
@@ -130,7 +130,7 @@ def test_this_machine_has_clocks() -> None:
 
 def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted() -> None:
     machine = Machine(Reading("one", 7.0, 12.0))
-    time = LivedTime(None, machine.look)
+    time = ElapsedTime(None, machine.look)
     assert (time.source(), time.date(time.now())) == ("", 12.0)
     time.tell("hub", NOW)
     assert (time.source(), time.date(time.now())) == ("hub", NOW)
@@ -145,7 +145,7 @@ def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted
 
 
 def test_who_tells_a_time_before_all_this_was_made_is_not_heard() -> None:
-    time = LivedTime(None, lambda: Reading("one", 7.0, 12.0))
+    time = ElapsedTime(None, lambda: Reading("one", 7.0, 12.0))
     time.tell("satellite", EARLIEST - 1)
     time.tell("GPS", LATEST + 1)
     assert (time.source(), time.date(time.now())) == ("", 12.0)
@@ -165,7 +165,7 @@ def test_a_source_that_another_contradicts_is_not_trusted(
     sources: dict[str, float], trusted: str, off: float
 ) -> None:
     """root's unit does not set the clock from it either."""
-    time = LivedTime(None, lambda: Reading("one", 7.0, 12.0))
+    time = ElapsedTime(None, lambda: Reading("one", 7.0, 12.0))
     for source, wrong in sources.items():
         time.tell(source, NOW + wrong)
     assert (time.source(), time.date(time.now())) == (trusted, NOW + off)
@@ -185,9 +185,9 @@ def test_the_kernel_is_asked_about_its_clock_now_and_then_and_when_it_was_set(
 
     monkeypatch.setattr(look, "_ask", ask)
     shown = {"wall": NOW, "boot": 100.0}
-    monkeypatch.setattr("fieldagent.system.lived_time.time.time", lambda: shown["wall"])
+    monkeypatch.setattr("fieldagent.system.elapsed_time.time.time", lambda: shown["wall"])
     monkeypatch.setattr(
-        "fieldagent.system.lived_time.time.clock_gettime", lambda clock: shown["boot"]
+        "fieldagent.system.elapsed_time.time.clock_gettime", lambda clock: shown["boot"]
     )
     for _ in range(100):
         assert look().source == "network"
