@@ -26,7 +26,7 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.hub_connection import REVOKED_WORDS, HubAddress, open_web_socket
-from fieldagent.agent.channels.ip_turn import IP_CARRIAGE, IpTurn
+from fieldagent.agent.channels.ip_turn import IP_MESSAGE_LIMITS, IpTurn
 from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.agent.channels.recorded_link import RecordedSocket
 from fieldagent.http.date import read_date
@@ -242,7 +242,7 @@ class CellularDriver:
                 self.pace.tries = 0
 
     def _opened(self) -> None:
-        self.post.outbox.fit(IP_CARRIAGE)
+        self.post.outbox.fit(IP_MESSAGE_LIMITS)
         self.turn.note(linked=True)
         before = self.keepalive.cut
         self.keepalive.reached(trio.current_time())

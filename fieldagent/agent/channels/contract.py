@@ -158,7 +158,7 @@ class Intent:
     """Number that identifies the transmission at the modem, such as the MOMSN of SBD."""
 
 
-class Carriage(NamedTuple):
+class MessageLimits(NamedTuple):
     """Limits and tariff of a modem's messages."""
 
     size: int
@@ -172,7 +172,7 @@ class Carriage(NamedTuple):
 class Outbox(Protocol):
     """One channel's side of the queue. Its awaited methods return when the change is on disk."""
 
-    def fit(self, carriage: Carriage) -> None:
+    def fit(self, message_limits: MessageLimits) -> None:
         """Pack for this modem from now on. Call it when the modem is known, before `load`."""
 
     async def ready(self, *, urgent: bool = False) -> None:

@@ -9,12 +9,12 @@ from dataclasses import field
 
 import trio
 
-from fieldagent.agent.channels.contract import Carriage, Transmission
+from fieldagent.agent.channels.contract import MessageLimits, Transmission
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import FREE
 from fieldagent.wire.link import BODY_BYTES
 
-IP_CARRIAGE = Carriage(BODY_BYTES, 4_096, FREE)
+IP_MESSAGE_LIMITS = MessageLimits(BODY_BYTES, 4_096, FREE)
 """Message limits of the IP link."""
 
 

@@ -35,10 +35,10 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent.channels.contract import (
-    Carriage,
     ChannelLink,
     Intent,
     LinkState,
+    MessageLimits,
     Outbox,
     Reception,
     Transmission,
@@ -250,7 +250,7 @@ class SatelliteDriver:
         """Settle the intent of an earlier opening, then hold sessions as they are due. Raises
         PortLost, ModemSilent and RemoteProtocolError; the caller then reopens the port.
         """
-        self.outbox.fit(Carriage(sbd.MO_BYTES, sbd.MO_BYTES, CREDITS))
+        self.outbox.fit(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDITS))
         status = await self.modem.status()
         # The status is the only sign of a message that came while the modem or the agent was off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)

@@ -119,7 +119,8 @@ def is_relayed(journal: Journal, sequence: int) -> bool:
 
 
 def left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]:
-    """Return the neighbours that report that it left by their satellite, and when (elapsed time)."""
+    """Return the neighbours that report that it left by their satellite, and when (elapsed
+    time)."""
     return journal.read(
         "SELECT min(at), detail FROM story WHERE sequence = ? AND event = 'left nearby'"
         " GROUP BY detail ORDER BY 1",

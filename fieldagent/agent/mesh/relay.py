@@ -100,7 +100,7 @@ class Relay:
             for (station, _), each in sorted(
                 self.waiting.items(), key=lambda waiting: not _is_urgent(waiting[1].entry)
             )
-            if self._purse(db, each.entry, each.credits, now)
+            if self._budget(db, each.entry, each.credits, now)
         ]
         return [accepted for accepted in results if accepted is not None]
 
@@ -190,12 +190,12 @@ class Relay:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels and not isinstance(entry.content, Parcel):
             cost = _cost(entry)
-            if pay := self._purse(db, entry, cost, now):
+            if pay := self._budget(db, entry, cost, now):
                 pay(db)
                 channels.append(Channel.SATELLITE)
         return channels
 
-    def _purse(
+    def _budget(
         self, db: sqlite3.Connection, entry: Entry, cost: int, now: float
     ) -> Operation[None] | None:
         """Return the operation that pays the cost today; None if the budgets do not allow it."""

@@ -13,7 +13,7 @@ to the hub repeat an item that requests a relay to the hub.
 | us | the hub is missing it, and a route is known | 60 | doubling to an hour | the hub has it |
 | others | it requests a relay | 2 to 6 | doubling to 4 minutes | the hub has it, or 3 times |
 | others | its sender must learn that the hub has it | 1 to 5 | 30, 120 | 3 times a request |
-| others | the sender must learn which remote stations miss it | 1 to 5 | doubling | once or 6 times |
+| others | the sender must learn which remote kits miss it | 1 to 5 | doubling | once or 6 times |
 
 A repeated item keeps its sender's number and names the repeating station, so that it does not cross
 more kits than allowed. An SOS names the stations that are missing it, and only these answer.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.channels.ip_turn import IP_CARRIAGE
+from fieldagent.agent.channels.ip_turn import IP_MESSAGE_LIMITS
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, AIR_BYTES_MAX
 from fieldagent.agent.journal.records import Spent
 from fieldagent.package.package import Channel
@@ -33,7 +33,7 @@ class ChannelLimits:
 
 LIMITS = {
     Channel.SATELLITE: ChannelLimits(MO_BYTES, MO_BYTES, CREDITS, packs_text=True, companions=96),
-    Channel.CELLULAR: ChannelLimits(*IP_CARRIAGE, authentic=True, confirms=True),
+    Channel.CELLULAR: ChannelLimits(*IP_MESSAGE_LIMITS, authentic=True, confirms=True),
     Channel.RADIO: ChannelLimits(
         AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, packs_text=True, shared=True
     ),

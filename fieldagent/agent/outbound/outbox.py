@@ -16,7 +16,7 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.channels.contract import Carriage, ChannelLink, Intent, Transmission
+from fieldagent.agent.channels.contract import ChannelLink, Intent, MessageLimits, Transmission
 from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedDelivery, Segment, Spent
@@ -108,8 +108,8 @@ class ChannelOutbox:
 
     # For the driver.
 
-    def fit(self, carriage: Carriage) -> None:
-        size, fill, tariff = carriage
+    def fit(self, message_limits: MessageLimits) -> None:
+        size, fill, tariff = message_limits
         limits = replace(self._queue.limits, size=size, fill=fill, tariff=tariff)
         if limits != self._queue.limits:
             self._queue.limits = limits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.channels.contract import Carriage, Intent, Outbox, Transmission
+from fieldagent.agent.channels.contract import Intent, MessageLimits, Outbox, Transmission
 from fieldagent.agent.channels.radio_modem import RadioOutbox
 from fieldagent.wire.outcome import Outcome
 
@@ -16,8 +16,8 @@ class Checked:
         self._most = in_flight
         self._known: Intent | None = outbox.unsettled()
 
-    def fit(self, carriage: Carriage) -> None:
-        self._outbox.fit(carriage)
+    def fit(self, message_limits: MessageLimits) -> None:
+        self._outbox.fit(message_limits)
 
     async def ready(self, *, urgent: bool = False) -> None:
         await self._outbox.ready(urgent=urgent)

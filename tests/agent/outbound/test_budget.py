@@ -14,7 +14,7 @@ from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.affordable import Affordable
 from fieldagent.agent.outbound.budget import DAY, day_at
-from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Message, Package, Status
 from fieldagent.system.elapsed_time import ElapsedTime, Reading
@@ -88,19 +88,19 @@ async def test_what_is_given_back_after_midnight_was_spent_before_it(tmp_path: P
     machine = Machine(NOON, "network")
     journal = Journal(tmp_path / "journal.sqlite3", lambda: machine.seen)
     async with running(journal):
-        purse = DayPurse(journal, "SMS", 5)
-        await purse.spend(2)
+        budget = DayBudget(journal, "SMS", 5)
+        await budget.spend(2)
         machine.passes(DAY / 2)
-        await purse.spend(-1)
-        assert (purse.spent(), purse.left()) == (0, 5)
+        await budget.spend(-1)
+        assert (budget.spent(), budget.left()) == (0, 5)
         with pytest.raises(TimeoutError):
-            async with purse.paying(3):
+            async with budget.paying(3):
                 machine.passes(DAY)
                 raise TimeoutError
-        assert (purse.spent(), purse.left()) == (0, 5)
-        await purse.spend(1)
-        await purse.spend(-1)
-        assert (purse.spent(), purse.left()) == (0, 5)
+        assert (budget.spent(), budget.left()) == (0, 5)
+        await budget.spend(1)
+        await budget.spend(-1)
+        assert (budget.spent(), budget.left()) == (0, 5)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ async def test_what_left_for_nothing_is_given_back(
     tmp_path: Path, events: list[str], status: Status | None, left: int
 ) -> None:
     async with kits.kit(tmp_path) as k:
-        purse = DayPurse(k.journal, "mqtt", 8)
-        async with purse.paying(3):
+        budget = DayBudget(k.journal, "mqtt", 8)
+        async with budget.paying(3):
             standing = await k.intake.accept(Package(Message("x")))
-        purse.promise(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
-        await purse.give_back()
-        assert purse.left() == 5
+        budget.promise(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
+        await budget.give_back()
+        assert budget.left() == 5
         for event in events:
             note = partial(history.note, event=event, detail="", at=1.0)
             sequences, channel = [standing.sequence], Channel.SATELLITE
@@ -133,8 +133,8 @@ async def test_what_left_for_nothing_is_given_back(
             ended = [EndedDelivery(standing.sequence, Channel.SATELLITE, ChannelDelivery(status))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
         for _ in range(2):
-            await purse.give_back()
-        assert purse.left() == left
+            await budget.give_back()
+        assert budget.left() == left
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,11 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
 ) -> None:
     """The IP link took it at no cost, or an SMS left before the link came back."""
     async with kits.kit(tmp_path, also=[Channel.CELLULAR]) as k:
-        purse = DayPurse(k.journal, "mqtt", 8)
+        budget = DayBudget(k.journal, "mqtt", 8)
         package = Package(Message("x"))
-        async with purse.paying(5):
+        async with budget.paying(5):
             standing = await k.intake.accept(package)
-        purse.promise(standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2))
+        budget.promise(standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2))
         happened = {(Channel.CELLULAR, history.BY_SMS): sms, (Channel.SATELLITE, "sent"): satellite}
         for (channel, event), is_so in happened.items():
             if is_so:
@@ -160,5 +160,5 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
         for channel in (Channel.CELLULAR, Channel.SATELLITE):
             ended = [EndedDelivery(standing.sequence, channel, ChannelDelivery(Status.DELIVERED))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
-            await purse.give_back()
-        assert purse.left() == left
+            await budget.give_back()
+        assert budget.left() == left

@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.ip_turn import IP_CARRIAGE
+from fieldagent.agent.channels.ip_turn import IP_MESSAGE_LIMITS
 from fieldagent.agent.outbound.hub_backup import HubBackup
 from fieldagent.package.package import Channel, Message
 from fieldagent.wire.backup_note import (
@@ -153,7 +153,7 @@ async def test_as_many_copies_as_fit_are_in_one_note(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.summary()
-        k.outbox.fit(IP_CARRIAGE)
+        k.outbox.fit(IP_MESSAGE_LIMITS)
         places = []
         for _ in range(4):
             places.append(k.sequence(await k.post(message={"content": "x" * (COPIES_BYTES // 3)})))

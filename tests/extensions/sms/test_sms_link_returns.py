@@ -28,7 +28,7 @@ from tests.processes import PATIENCE
 
 
 class OneToSend:
-    """An outbox with one Package, a purse, and a modem. The link returns at `moment`."""
+    """An outbox with one Package, a budget, and a modem. The link returns at `moment`."""
 
     def __init__(self, moment: str) -> None:
         self.moment, self.turn = moment, IpTurn()
@@ -42,7 +42,7 @@ class OneToSend:
 
     # Methods of an outbox.
 
-    def fit(self, carriage: Any) -> None:
+    def fit(self, message_limits: Any) -> None:
         pass
 
     async def ready(self, *, urgent: bool = False) -> None:
@@ -59,7 +59,7 @@ class OneToSend:
     async def release(self, *_: object, **__: object) -> None:
         self.waits += 1
 
-    # Methods of a purse.
+    # Methods of a budget.
 
     def left(self, *, urgent: bool = False) -> int | None:
         return None

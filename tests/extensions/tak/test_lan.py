@@ -19,8 +19,8 @@ import pytest
 import trio
 
 from fieldagent.agent.journal import incident
+from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.incident_status import heard_json
-from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import CotEvent, CotPoint
 from fieldagent.extensions.tak.cot import encode as encode_event
@@ -312,9 +312,9 @@ def alert(uid: str = "ANDROID-1", *, cancels: bool = False) -> bytes:
 async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         outboxes = {k.outbox.channel: k.outbox}
-        purse = DayPurse(k.journal, service.PAYER, 0)
+        budget = DayBudget(k.journal, service.PAYER, 0)
         settings = TakLanSettings(LO)
-        door = LanDoor(settings, k.journal, k.intake, outboxes, purse, bearer_bytes=0)
+        door = LanDoor(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
         assert (await door.take(alert())).became == "taken"
         assert (await door.take(alert())).became == "repeated"
         (own,) = heard_json(k.journal)
@@ -348,9 +348,9 @@ async def test_a_chat_that_reads_like_an_sos_is_asked_about(
 ) -> None:
     async with kit(tmp_path) as k:
         outboxes = {k.outbox.channel: k.outbox}
-        purse = DayPurse(k.journal, service.PAYER, 0)
+        budget = DayBudget(k.journal, service.PAYER, 0)
         settings = TakLanSettings(LO, name="kit", allow=frozenset(["BRAVO"]), credits_per_day=9)
-        door = LanDoor(settings, k.journal, k.intake, outboxes, purse, bearer_bytes=0)
+        door = LanDoor(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
         room = TakUnit(tak.EVERYBODY, tak.EVERYBODY)
         whom = room if to == "all" else own_unit("kit")
         chat = GeoChat(TakUnit("ANDROID-1", "BRAVO"), whom, "m-1", text)

@@ -32,10 +32,10 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent.channels.contract import (
-    Carriage,
     ChannelLink,
     Intent,
     LinkState,
+    MessageLimits,
     Outbox,
     Reception,
     Transmission,
@@ -165,7 +165,7 @@ class ImtDriver:
     async def work(self) -> NoReturn:
         """Send the transmissions that are due, forever. Raises one of `LOST`."""
         self.outbox.fit(
-            Carriage(messages.PAYLOAD_BYTES, FILL_BYTES, by_bytes(self.pace.minimum_bytes))
+            MessageLimits(messages.PAYLOAD_BYTES, FILL_BYTES, by_bytes(self.pace.minimum_bytes))
         )
         while True:
             self.progress()

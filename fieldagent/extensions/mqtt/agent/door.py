@@ -19,9 +19,9 @@ from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
+from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.refusals import told_as_problems, unread_member
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
@@ -45,7 +45,7 @@ class Door:
         journal: Journal,
         intake: Intake,
         outboxes: Mapping[Channel, ChannelOutbox],
-        purse: DayPurse,
+        budget: DayBudget,
         *,
         bearer_bytes: int,
     ) -> None:
@@ -55,7 +55,7 @@ class Door:
         self._outboxes = outboxes
         self._bearer_bytes = bearer_bytes
         self.gate = HourlyGate(settings.commands_per_hour, journal.clock.now)
-        self.purse = purse
+        self.budget = budget
 
     async def take(self, sender: str, body: bytes) -> dict[str, Any]:
         """Return the answer for the sender, once the command's result is on disk."""
@@ -99,11 +99,11 @@ class Door:
             return await self._intake.accept(package, name), {}
         if package.sos:
             return await self._intake.accept(package, name), {}
-        await self.purse.give_back()
+        await self.budget.give_back()
         plan = self._affordable(sender, package)
-        async with self.purse.paying(plan.price):
+        async with self.budget.paying(plan.price):
             standing = await self._intake.accept(plan.package, name)
-        self.purse.promise(standing.sequence, plan)
+        self.budget.promise(standing.sequence, plan)
         return standing, plan.withheld
 
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
@@ -128,7 +128,7 @@ class Door:
         listed = sender in self._settings.senders
         limits = SpendingLimits(
             "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
-            self.purse.left() or 0,
+            self.budget.left() or 0,
             self._settings.credits_per_day,
             "mqtt-credits-per-day lets MQTT cost",
             self._bearer_bytes,

@@ -17,7 +17,7 @@ import trio
 from fieldagent.agent.journal import changes, inbound, outbound, places
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
-from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.reach import reached
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
 from fieldagent.extensions.mqtt.agent import documents
@@ -38,11 +38,11 @@ class Reporter:
     ended.
     """
 
-    def __init__(self, journal: Journal, topics: MqttTopics, name: str, purse: DayPurse) -> None:
+    def __init__(self, journal: Journal, topics: MqttTopics, name: str, budget: DayBudget) -> None:
         self._journal = journal
         self._topics = topics
         self._name = name
-        self._purse = purse
+        self._budget = budget
         self._place = changes.oldest(journal)
         self._announce = trio.Event()
         self._moved = trio.Event()
@@ -77,7 +77,7 @@ class Reporter:
     ) -> NoReturn:
         published = b""
         while True:
-            left = self._purse.left() or 0
+            left = self._budget.left() or 0
             document = compact(documents.state(status(), self._last_inbound(), left))
             if document != published:
                 await session.publish(self._topics.state, document, retain=True)

@@ -19,7 +19,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.extensions.mqtt.agent import documents
 from fieldagent.extensions.mqtt.agent.connecting import client_id, connected
@@ -70,13 +70,13 @@ def plan(settings: MqttSettings, base: PartBase) -> PartPlan:
     publisher = Publisher(topics_of(*settings.place).inbound)
 
     def service(host: PartHost) -> MqttService:
-        purse = DayPurse(host.journal, HOOK, settings.credits_per_day)
+        budget = DayBudget(host.journal, HOOK, settings.credits_per_day)
         door = Door(
             settings,
             host.journal,
             host.intake,
             host.outboxes,
-            purse,
+            budget,
             bearer_bytes=host.bearer_bytes,
         )
         return MqttService(settings, host.journal, host.inbox, publisher, door)
@@ -101,7 +101,7 @@ class MqttService(PartService):
         self._publisher = publisher
         self._door = door
         self._topics = topics_of(*settings.place)
-        self._reporter = Reporter(journal, self._topics, settings.name, door.purse)
+        self._reporter = Reporter(journal, self._topics, settings.name, door.budget)
         self._commands = Commands(door.gate, self._carry_out, self._topics.result)
         self._short = ShortSessions(client_id(settings))
         self._told = ""
@@ -183,6 +183,6 @@ class MqttService(PartService):
             "reason": self.link.reason,
             "commands": dict(self._door.gate.counts),
             "inboundWaiting": waiting[0][0],
-            "creditsToday": self._door.purse.spent(),
+            "creditsToday": self._door.budget.spent(),
             "creditsPerDay": self._settings.credits_per_day,
         }

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from fieldagent.agent.bearer import Bearer, BearerSeat
 from fieldagent.agent.channels.healing import Healing, steps_of
-from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.extensions.sms.agent import carrier
 from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.extensions.sms.agent.ways import way_of
@@ -27,7 +27,7 @@ def bearer(settings: SmsSettings) -> Bearer:
 
 async def _run(settings: SmsSettings, seat: BearerSeat) -> NoReturn:
     reserve = -(-settings.per_day // 10)
-    purse = DayPurse(seat.journal, BOOKED_AS, settings.per_day, reserve)
+    budget = DayBudget(seat.journal, BOOKED_AS, settings.per_day, reserve)
     await carrier.run(
         carrier.SmsSeat(
             settings,
@@ -36,7 +36,7 @@ async def _run(settings: SmsSettings, seat: BearerSeat) -> NoReturn:
             seat.reception,
             seat.cellular,
             seat.turn,
-            purse,
+            budget,
             seat.folder,
             seat.link,
             seat.heal,

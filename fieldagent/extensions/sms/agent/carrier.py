@@ -27,9 +27,9 @@ import trio
 
 from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import (
-    Carriage,
     ChannelLink,
     LinkState,
+    MessageLimits,
     Reception,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
@@ -53,7 +53,7 @@ from fieldagent.wire.sms_pdu import Coding, Content, Deliver, StatusReport, Subm
 log = logging.getLogger(__name__)
 
 TARIFF = Tariff("sms", ENVELOPE_BYTES, booked=False)
-CARRIAGE = Carriage(ENVELOPE_BYTES, ENVELOPE_BYTES, TARIFF)
+MESSAGE_LIMITS = MessageLimits(ENVELOPE_BYTES, ENVELOPE_BYTES, TARIFF)
 WINDOW = 3
 """Most SMS on their way at a time, and the same number again for an SOS."""
 COPIES = 3
@@ -71,7 +71,7 @@ DAY_OVER_S = 3_600.0
 """Seconds until a limit that was reached is checked again."""
 
 
-class Purse(Protocol):
+class SmsBudget(Protocol):
     """Daily budget of SMS."""
 
     def left(self, *, urgent: bool = False) -> int | None:
@@ -98,7 +98,7 @@ class SmsSeat:
     cellular: ChannelLink
     """Link of channel Cellular, which shows the modem's state to people."""
     turn: IpTurn
-    purse: Purse
+    budget: SmsBudget
     folder: Path
     link: ChannelLink
     """Condition of the modem itself."""
@@ -173,7 +173,7 @@ class SmsCarrier:
         for SMS.
         """
         self._ours = True
-        self._outbox.fit(CARRIAGE)
+        self._outbox.fit(MESSAGE_LIMITS)
         left = self._seat.turn.left
         while left:
             reason = "the link ended before the hub acknowledged it"
@@ -197,7 +197,7 @@ class SmsCarrier:
         return max(begins, self._rest.ends(urgent=urgent))
 
     def _affords(self, *, urgent: bool) -> bool:
-        return self._seat.purse.left(urgent=urgent) != 0
+        return self._seat.budget.left(urgent=urgent) != 0
 
     # Work with one opened modem.
 
@@ -275,17 +275,17 @@ class SmsCarrier:
     async def _submit(self, modem: SmsModem, tag: bytes) -> bool:
         """Send an SMS, or repeat it. Return True if it may have left."""
         under_way = self._under_way[tag]
-        await self._seat.purse.spend(1)
+        await self._seat.budget.spend(1)
         self._show()
         if self._under_way.get(tag) is not under_way:
             # The link has come back and carries it, so cancel the booking.
-            await self._seat.purse.spend(-1)
+            await self._seat.budget.spend(-1)
             return False
         packages = self._outbox.packages_of(under_way.transmission)
         sent = await modem.send(self._message(under_way.text))
         here = self._under_way.get(tag) is under_way  # The link may have come back meanwhile.
         if sent.outcome is Outcome.NOT_SENT:
-            await self._seat.purse.spend(-1)
+            await self._seat.budget.spend(-1)
             self._show()
             self._rest.begin(final=sent.final)
             log.warning("an SMS was not sent: %s", sent.reason)
@@ -348,10 +348,10 @@ class SmsCarrier:
         """Send the hub an SMS that contains only acknowledgements."""
         owed = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
         text = SmsFrame(self._name, b"", owed).text(self._key_up)
-        await self._seat.purse.spend(1)
+        await self._seat.budget.spend(1)
         sent = await modem.send(self._message(text))
         if sent.outcome is Outcome.NOT_SENT:
-            await self._seat.purse.spend(-1)
+            await self._seat.budget.spend(-1)
             self._rest.begin(final=sent.final)
             return
         forget_reference(self._under_way.values(), sent.reference)
@@ -479,7 +479,7 @@ class SmsCarrier:
         over = "" if self._affords(urgent=False) else self._day_is_over()
         reason = over or link.reason
         facts["sms"] = f"{link.state.value}{': ' if reason else ''}{reason}"
-        facts["smsToday"] = self._seat.purse.spent()
+        facts["smsToday"] = self._seat.budget.spent()
         facts["smsUnderWay"] = len(self._under_way)
         facts["smsStrangers"] = self._strangers
         for name in ("smsModem", "smsStore", "healing"):

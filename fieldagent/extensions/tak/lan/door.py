@@ -24,9 +24,9 @@ from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.affordable import SpendingLimits, affordable
 from fieldagent.agent.outbound.cost import costs
+from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.extensions.tak import cot, emergency
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
@@ -72,7 +72,7 @@ class LanDoor:
         journal: Journal,
         intake: Intake,
         outboxes: Mapping[Channel, ChannelOutbox],
-        purse: DayPurse,
+        budget: DayBudget,
         *,
         bearer_bytes: int,
     ) -> None:
@@ -87,7 +87,7 @@ class LanDoor:
         self._distress = LanDistress(journal, intake, outboxes)
         self._next = 0.0
         self._replied: OrderedDict[str, float] = OrderedDict()
-        self.purse = purse
+        self.budget = budget
         self.counts = dict.fromkeys(COUNTS, 0)
 
     async def take(self, raw: bytes) -> LanOutcome:
@@ -146,11 +146,11 @@ class LanDoor:
         name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{said.sender.uid}-{said.message_id}")[:200]
         if not asked and outbound.by_idempotency_key(self._journal, name) is not None:
             return LanOutcome("repeated")
-        await self.purse.give_back()
+        await self.budget.give_back()
         listed = callsign in self._settings.allow
         limits = SpendingLimits(
             "" if listed else f"{callsign} is not in tak-lan-allow",
-            self.purse.left() or 0,
+            self.budget.left() or 0,
             self._settings.credits_per_day,
             "tak-lan-credits-per-day allows for phones",
             self._bearer_bytes,
@@ -164,11 +164,11 @@ class LanDoor:
         if not plan.goes:
             return LanOutcome("refused", said.sender, f"Not sent: {plan.why}.")
         try:
-            async with self.purse.paying(plan.price):
+            async with self.budget.paying(plan.price):
                 standing = await self._intake.accept(plan.package, name)
         except StoreFull as full:
             return LanOutcome("refused", said.sender, f"Not sent: {full}.")
-        self.purse.promise(standing.sequence, plan)
+        self.budget.promise(standing.sequence, plan)
         return LanOutcome("taken", said.sender, f"Without {plan.why}." if plan.why else "")
 
     def admit_reply(self, uid: str, now: float) -> bool:

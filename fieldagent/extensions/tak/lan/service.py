@@ -21,7 +21,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.journal import changes, places
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
@@ -72,13 +72,13 @@ def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
     """Return the part that serves phones in the network of the settings."""
 
     def service(host: PartHost) -> TakLan:
-        purse = DayPurse(host.journal, PAYER, settings.credits_per_day)
+        budget = DayBudget(host.journal, PAYER, settings.credits_per_day)
         door = LanDoor(
             settings,
             host.journal,
             host.intake,
             host.outboxes,
-            purse,
+            budget,
             bearer_bytes=host.bearer_bytes,
         )
         return TakLan(settings, host.journal, door, host.incidents)
@@ -267,7 +267,7 @@ class TakLan(PartService):
             "state": self.link.state.value,
             "reason": self.link.reason,
             "came": dict(self._door.counts),
-            "creditsToday": self._door.purse.spent(),
+            "creditsToday": self._door.budget.spent(),
         }
 
 

@@ -19,7 +19,7 @@ PROMISED_MAX = 1_000
 """Most Packages whose credits and SMS may be given back."""
 
 
-class DayPurse:
+class DayBudget:
     """A budget of `limit` a day, of which `reserve` is for an SOS."""
 
     def __init__(self, journal: Journal, name: str, limit: int, reserve: int = 0) -> None:
