@@ -27,7 +27,7 @@ UNSET = BASE._replace(elapsed=50.0, offset=0.0, trusted=False)
 
 
 @pytest.mark.parametrize(
-    ("base", "seen", "lived"),
+    ("base", "seen", "elapsed"),
     [
         pytest.param(None, Reading("one", 5.0, NOW), NOW, id="a new journal"),
         pytest.param(None, Reading("one", 5.0, 12.0), 12.0, id="a new journal in 1970"),
