@@ -3,7 +3,8 @@
 A bridge is one module or folder with a `BridgeKind`, named in `Extension.bridges`. It publishes
 items there and takes in items from there. An item from a bridge uses paid channels only if its
 sender is in the bridge's allow list and its budget allows it. No bridge sends out an item that a
-bridge took in. docs/how-to/tak.md has the route of each kind of item.
+bridge took in. docs/how-to/tak.md has the route of each kind of item, and
+docs/how-to/add-a-bridge.md the steps to a new bridge.
 """
 
 from __future__ import annotations
