@@ -177,7 +177,10 @@ def test_it_describes_itself(name: str) -> None:
 PAGE = EXAMPLE.parents[1] / "docs/how-to/add-an-operator.md"
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+SECTIONS = PAGE.read_text().partition("## Add a kind of contact")[0]
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", SECTIONS, re.DOTALL))
 def test_the_page_quotes_what_runs(block: str) -> None:
     assert block in EXAMPLE.read_text()
 

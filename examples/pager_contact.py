@@ -1,0 +1,65 @@
+"""A kind of contact for pagers: each notice becomes a file, which the program of a POCSAG
+transmitter sends. The example of docs/how-to/add-an-operator.md.
+
+In `hub.properties`, where Python finds this module:
+
+    contacts=pager_contact:KIND
+    pager-folder=/srv/pager
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import trio
+
+from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
+from fieldagent.system.folder import put_file
+from fieldagent.system.properties import Key, absolute_path
+from fieldagent.system.wording import reason_of
+from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
+
+ADDRESS = re.compile("pager:[0-9]{1,7}")
+TEXT_MAX = 240
+"""Characters that a pager shows."""
+
+
+def missing(own: Own) -> str:
+    """Return why no pager can be notified, with the fix; empty if it can."""
+    return "" if own["pager-folder"] else "no transmitter: set pager-folder in the hub's settings"
+
+
+def sender(host: ContactHost) -> Send:
+    """Return the function that sends a notice."""
+
+    async def send(address: str, notice: Notice) -> HandoverResult:
+        if fault := missing(host.own):
+            return HandoverResult(HandoverOutcome.FAILED, fault)
+        folder: Path = host.own["pager-folder"]
+        number = address.removeprefix("pager:")
+        body = json.dumps({"pager": int(number), "text": notice.text[:TEXT_MAX]}).encode()
+        # A repeat of the same notice replaces its file.
+        file = folder / f"{number}-{notice.message_id}.json"
+        try:
+            await trio.to_thread.run_sync(put_file, file, body)
+        except OSError as error:
+            return HandoverResult(HandoverOutcome.FAILED, f"pager-folder: {reason_of(error)}")
+        return HandoverResult(HandoverOutcome.HANDED)
+
+    return send
+
+
+KIND = ContactKind(
+    "pager",
+    "by pager",
+    "the pager transmitter",
+    sender=sender,
+    shown=lambda address: address,
+    form="the number of a pager, such as pager:1234567",
+    is_one=lambda address: ADDRESS.fullmatch(address) is not None,
+    keys=(Key("pager-folder", absolute_path, None, "folder of the notices for pagers"),),
+    examples={"pager-folder": "/srv/pager"},
+    missing=missing,
+)
