@@ -44,7 +44,7 @@ def move_on_after(seconds: float) -> trio.CancelScope:
 
 
 async def let_finish(work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work`. After a cancellation from outside, it still has STOP_GRACE to finish.
+    """Run `work`. After a cancellation from outside, it still has STOP_GRACE_S to finish.
 
     Use it if another program has begun to act, and would act again after the next start.
     """

@@ -23,7 +23,7 @@ from tests.disk import Fault
 from tests.processes import MODULE, Agent, Answer, NeverReady, Running, agent, ended, sky, until
 
 QUICK = [
-    Put("fieldagent.agent.journal.journal:FULL_PAUSE", 0.2),
+    Put("fieldagent.agent.journal.journal:FULL_PAUSE_S", 0.2),
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
 ]
 ORDINARY = {"message": {"content": "ordinary"}}
@@ -186,7 +186,7 @@ def test_a_commit_that_fails_leaves_an_sos_its_way_out(
     refuse everything. It restarts when the disk accepts writes and nothing is only in memory.
     """
     state = tmp_path / "state"
-    quick = environment(tmp_path, Put("fieldagent.agent.agent:AWAY_EVERY", 0.2))
+    quick = environment(tmp_path, Put("fieldagent.agent.agent:DISK_RETRY_INTERVAL_S", 0.2))
     with (
         sky(tmp_path, 0.02) as above,
         agent(tmp_path, {}, MODULE, **quick, **disk.faulty(disk_library, state, fault)) as kit,
@@ -231,7 +231,7 @@ def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
     tmp_path: Path, disk_library: Path
 ) -> None:
     state = tmp_path / "state"
-    quick = environment(tmp_path, Put("fieldagent.agent.agent:AWAY_EVERY", 0.2))
+    quick = environment(tmp_path, Put("fieldagent.agent.agent:DISK_RETRY_INTERVAL_S", 0.2))
     fault = disk.faulty(disk_library, state, Fault("sync", 20))
     with sky(tmp_path, 0.02):
         accepted = []

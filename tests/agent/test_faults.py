@@ -250,7 +250,7 @@ def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> 
 async def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Path) -> None:
     changes: list[Break | Put] = [
         Break(f"{SATELLITE}:SatelliteDriver.work", times=0),
-        Put("fieldagent.system.supervisor:DOWN_AFTER", 0.5),
+        Put("fieldagent.system.supervisor:DOWN_AFTER_S", 0.5),
     ]
     hub = MemoryHub()
     async with hub_end(hub) as port:

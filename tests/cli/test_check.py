@@ -152,7 +152,7 @@ def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
 
 
 def test_a_modem_that_hangs_later_has_a_deadline(tmp_path: Path) -> None:
-    changed = environment(tmp_path, Put("fieldagent.agent.satellites.sbd:CHECK_MAX", 0.5))
+    changed = environment(tmp_path, Put("fieldagent.agent.satellites.sbd:CHECK_TIMEOUT_S", 0.5))
     with modem({}) as (port, _):
         code, _, bad = check(settings(tmp_path, port), **changed)
     assert code == 78

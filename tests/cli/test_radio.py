@@ -106,7 +106,7 @@ def test_a_port_that_the_agent_has(tmp_path: Path) -> None:
 def test_nobody_is_there(tmp_path: Path) -> None:
     code, text = shown(tmp_path / "nothing")
     assert code == MISSING
-    assert "nothing is not there" in text
+    assert "nothing does not exist" in text
 
 
 @pytest.mark.full

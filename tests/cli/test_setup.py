@@ -219,7 +219,7 @@ def test_devices_that_are_no_device_of_ours(tmp_path: Path) -> None:
         assert findings[position.port]["kind"] == "gnss"
         assert not position.sent, "it is listened to, and asked nothing"
         assert "in use by the agent" in findings[used]["why"]
-        assert "is not there" in findings[str(tmp_path / "nothing")]["why"]
+        assert "does not exist" in findings[str(tmp_path / "nothing")]["why"]
 
 
 def _say(what: bytes, data: bytes) -> bytes:

@@ -41,9 +41,9 @@ from tests.soak.ledger import texts
 
 QUICK = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
-    Put("fieldagent.hub.store.persist:AGAIN", 0.1),
-    Put("fieldagent.hub.webhook.deliveries:CLAIM", 2.0),
-    Put("fieldagent.hub.idle:BEAT", 0.2),
+    Put("fieldagent.hub.store.persist:RETRY_AFTER_S", 0.1),
+    Put("fieldagent.hub.webhook.deliveries:CLAIM_S", 2.0),
+    Put("fieldagent.hub.idle:BUSY_INTERVAL_S", 0.2),
     Put("fieldagent.agent.channels.cellular:PAUSE_MAX", 0.2),
 ]
 POSTS = [f"post {number}" for number in range(3)]

@@ -23,8 +23,8 @@ SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
     Put(f"{HUB}.field.calling_in:BACKOFF", [0.05]),
     Put(f"{HUB}.field.calling_in:CALL_SECONDS", 2.0),
-    Put(f"{HUB}.idle:BEAT", 0.2),
-    Put(f"{HUB}.webhook.deliveries:CLAIM", 2.0),
+    Put(f"{HUB}.idle:BUSY_INTERVAL_S", 0.2),
+    Put(f"{HUB}.webhook.deliveries:CLAIM_S", 2.0),
 ]
 """A failed part restarts immediately."""
 
@@ -149,7 +149,7 @@ def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Pat
     change = environment(
         tmp_path,
         *SOON,
-        Put("fieldagent.system.supervisor:DOWN_AFTER", 0.5),
+        Put("fieldagent.system.supervisor:DOWN_AFTER_S", 0.5),
         Break(f"{HUB}.webhook.webhooks:look", times=0),
     )
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:

@@ -26,7 +26,7 @@ def test_what_a_kit_cannot_read_comes_again(tmp_path: Path) -> None:
     ada = administer(database, "user", "add", "Ada")["id"]
     administer(database, "device", "add", "kit", "--user", str(ada), "--imei", IMEI)
     lines = folder(tmp_path / "lines")
-    soon = environment(tmp_path, Put(f"{KIT}:PAUSES", [0.1, 0.2]), Put(f"{KIT}:GARBLED_MAX", 0.0))
+    soon = environment(tmp_path, Put(f"{KIT}:PAUSES", [0.1, 0.2]), Put(f"{KIT}:GARBLED_MAX_S", 0.0))
     settings = behind_directip(database, mo_port, mt_port)
     peer = [sys.executable, str(PEER), str(lines), str(mo_port), str(mt_port), f"0:{IMEI}:garbles"]
     with ExitStack() as stack:

@@ -34,9 +34,9 @@ T = TypeVar("T")
 NEVER = 1e6
 """Seconds."""
 NO_NET = [
-    Put("fieldagent.hub.idle:BEAT", 0.2),
-    Put("fieldagent.hub.idle:NET", NEVER),
-    Put("fieldagent.hub.store.sqlite:NET", NEVER),
+    Put("fieldagent.hub.idle:BUSY_INTERVAL_S", 0.2),
+    Put("fieldagent.hub.idle:ROUND_INTERVAL_MAX_S", NEVER),
+    Put("fieldagent.hub.store.sqlite:CHECK_INTERVAL_MAX_S", NEVER),
     Put("fieldagent.hub.webhook.deliveries:SCHEDULE", [0.0, 4.0]),
 ]
 """The hub checks nothing without a reason."""

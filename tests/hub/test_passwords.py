@@ -78,7 +78,7 @@ async def test_of_many_guesses_at_once_no_more_are_made_than_may_fail(
 async def test_an_account_is_guessed_at_from_everywhere_and_its_owner_passes(
     store: Store, scrypt: Scrypt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The failures of others delay a try by at most DELAY_MAX."""
+    """The failures of others delay a try by at most DELAY_MAX_S."""
     delays: list[float] = []
 
     async def sleep(seconds: float) -> None:

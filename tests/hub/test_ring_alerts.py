@@ -130,7 +130,7 @@ def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
     soon = environment(
         tmp_path,
         Put("fieldagent.hub.records.ring_alerts:PAUSES", [3.0]),
-        Put("fieldagent.hub.idle:BEAT", 0.2),
+        Put("fieldagent.hub.idle:BUSY_INTERVAL_S", 0.2),
     )
     settings = behind_directip(database, mo_port, mt_port)
     peer = [sys.executable, str(PEER), str(lines), str(mo_port), str(mt_port), f"0:{IMEI}:unheard"]

@@ -38,7 +38,8 @@ from tests.processes import Hub, administer, free_port, hub, until
 
 QUICK = (
     "import sys; from fieldagent.hub.service import synthetic_item as it;"
-    " it.EVERY, it.OVERDUE = 0.5, {overdue}; from fieldagent.__main__ import main; sys.exit(main())"
+    " it.ITEM_INTERVAL_S, it.ITEM_TIMEOUT_S = 0.5, {overdue};"
+    " from fieldagent.__main__ import main; sys.exit(main())"
 )
 """The program with half a second instead of a minute."""
 WAY = "synthetic items are complete again: pushed, stored and posted"

@@ -167,7 +167,7 @@ def test_peers_that_vanish_take_no_link_and_no_webhook_with_them(
 def test_a_certificate_that_was_renewed_is_used_without_a_restart(
     how: str, site: Site, tmp_path: Path
 ) -> None:
-    change = environment(tmp_path, Put("fieldagent.http.certificate:LOOK", 0.2))
+    change = environment(tmp_path, Put("fieldagent.http.certificate:CHECK_INTERVAL_S", 0.2))
     soon = change if how == "by itself" else {}
     with (
         hub(tmp_path, site.settings, MODULE, **soon) as running,

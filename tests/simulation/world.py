@@ -697,7 +697,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(cellular, "PAUSE_MAX", 1800.0)
         put(cellular, "URGENT_PAUSE_S", 300.0)
         put(incident_repeat, "CHECK_INTERVAL_S", 600.0)
-        put(gaps, "ASK_AFTER", 7200.0)
+        put(gaps, "ASK_AFTER_S", 7200.0)
         put(gaps, "LOOK_EVERY", 1800.0)
         put(shipped, "time", world)
         put(trio.to_thread, "run_sync", at_once)

@@ -283,7 +283,7 @@ class CellularDriver:
             log.warning("no link to the hub: %s; trying again", reason)
 
     async def _rest(self) -> None:
-        """Wait until the next attempt. An SOS ends the pause after URGENT_PAUSE."""
+        """Wait until the next attempt. An SOS ends the pause after URGENT_PAUSE_S."""
         longest = self.pace.count_try()
         if self.link.state is LinkState.FAULT:
             longest = PAUSE_MAX

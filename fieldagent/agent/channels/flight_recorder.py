@@ -79,8 +79,8 @@ class FlightRecorder:
         return trace.head(self.kind, masked=not payloads) + trace.write(shown)
 
     async def fault(self, text: str) -> None:
-        """Record a fault, and append the new records to the ring on disk, at most every KEEP_EVERY
-        seconds.
+        """Record a fault, and append the new records to the ring on disk, at most every
+        SAVE_INTERVAL_S.
         """
         self.happened(text)
         now = self._now()

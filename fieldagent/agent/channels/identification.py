@@ -42,7 +42,7 @@ class OwedIdentification:
     due: float = inf
 
     def note_transmitted(self, now: float) -> None:
-        """Record that a packet was sent at `now`: the callsign is due at most OWED_AFTER seconds
+        """Record that a packet was sent at `now`: the callsign is due at most IDENTIFY_AFTER_S
         later.
         """
         self.due = min(self.due, now + IDENTIFY_AFTER_S)

@@ -66,7 +66,7 @@ class LineSpeed:
 
     async def look(self, port: str) -> int:
         """Return the baud rate. If the modem was silent, search for the rate at which it answers,
-        at most every SEARCH_EVERY seconds. Raises PortLost.
+        at most every SEARCH_INTERVAL_S. Raises PortLost.
         """
         if not self._is_set and self._silent and trio.current_time() >= self._next:
             await self._search(port)

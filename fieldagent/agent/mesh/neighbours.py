@@ -60,6 +60,6 @@ class Neighbours:
         self.known[station].callsign = callsign
 
     def in_earshot(self) -> list[int]:
-        """Return the stations that were heard within AWAY_AFTER seconds."""
+        """Return the stations that were heard within AWAY_AFTER_S."""
         now = self._clock()
         return [number for number, each in self.known.items() if now - each.heard_at < AWAY_AFTER_S]

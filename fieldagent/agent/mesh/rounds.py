@@ -473,8 +473,8 @@ class Rounds:
 
 
 def _note_wanted(item: OnItsWay, now: float) -> bool:
-    """Record that a station is missing it. Return True if it has been missing for ON_CALL_FOR
-    seconds or more without a repeat.
+    """Record that a station is missing it. Return True if it has been missing for REDRAW_INTERVAL_S
+    or more without a repeat.
     """
     if item.wanted <= item.aired:
         item.wanted = now

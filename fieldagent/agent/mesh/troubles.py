@@ -92,7 +92,7 @@ class AirTroubles:
             log.warning("%s", in_words(trouble, count, detail))
 
     def is_lately(self, trouble: Trouble) -> bool:
-        """Return True if the problem occurred within SHOWN_FOR seconds."""
+        """Return True if the problem occurred within SHOWN_FOR_S."""
         return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR_S
 
     def counts(self) -> dict[str, int]:

@@ -101,7 +101,7 @@ class AwaitedAcks:
         return last > 0
 
     def somebody_listens(self) -> bool:
-        """Return True if a station was heard within KNOWN_TO_HEAR seconds."""
+        """Return True if a station was heard within LISTENING_AFTER_HEARD_S."""
         return trio.current_time() - self._heard_at < LISTENING_AFTER_HEARD_S
 
 

@@ -34,7 +34,7 @@ class Unbelieved:
             del self._heard[next(iter(self._heard))]
 
     def calls(self, now: float) -> list[tuple[str, str]]:
-        """Return the radios that called within SHOWN_FOR seconds, each with its notice."""
+        """Return the radios that called within SHOWN_FOR_S, each with its notice."""
         return [
             (handle, notice)
             for handle, (at, notice) in self._heard.items()

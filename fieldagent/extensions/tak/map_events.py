@@ -71,7 +71,7 @@ class ToldPosition(NamedTuple):
     user: Whereabouts
     at: float
     old: bool
-    """True if the position was older than FRESH."""
+    """True if the position was older than FRESH_S."""
 
 
 class ShownBy(NamedTuple):
@@ -99,7 +99,7 @@ def age(seconds: float) -> str:
 
 
 def is_old(user: Whereabouts, now: float) -> bool:
-    """Return True if the time of the user's position is unknown or more than FRESH seconds ago."""
+    """Return True if the time of the user's position is unknown or more than FRESH_S ago."""
     return user.at is None or now - user.at > FRESH_S
 
 

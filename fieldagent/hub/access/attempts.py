@@ -75,7 +75,7 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
 
 def _late(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
     """Count one more try, and return the seconds by which it is too early. The caller waits at most
-    DELAY_MAX and does not owe the rest.
+    DELAY_MAX_S and does not owe the rest.
     """
     tat, wait = _rate(db, who, rate, now)
     _store(db, who, tat)

@@ -90,7 +90,7 @@ class _Watch:
         self._since = -inf
 
     def silent(self, now: BridgeTenure) -> BridgeTenure | None:
-        """Return the holder if its row has not changed for HOLDS seconds, else None."""
+        """Return the holder if its row has not changed for TENURE_S, else None."""
         if now != self._known:
             self._known, self._since = now, trio.current_time()
         return now if trio.current_time() - self._since > TENURE_S else None
@@ -137,7 +137,7 @@ def hold(
     alone: bool = False,
     silent: BridgeTenure | None = None,
 ) -> str:
-    """Claim a bridge for this process, which must renew within HOLDS seconds. Return this hub's
+    """Claim a bridge for this process, which must renew within TENURE_S. Return this hub's
     identity there, or an empty string if another process holds it.
 
     A new bridge begins with events from now on. `alone`: no other process exists. `silent`: a

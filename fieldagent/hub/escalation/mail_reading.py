@@ -2,7 +2,7 @@
 
 The standard library's parser takes quadratic time for some headers. So this process limits its own
 CPU time and memory (`main`). It also parses only the few header fields that the hub needs, at most
-HEADER_MAX bytes. Automatic mails (RFC 3834), quotes and signatures are ignored.
+HEADER_MAX_BYTES bytes. Automatic mails (RFC 3834), quotes and signatures are ignored.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class SyntheticItems:
         return f"{self.address}: {why}" if self.address else why
 
     async def _why(self, journey: _Journey) -> str:
-        """Return the reason why the item was not complete within OVERDUE seconds."""
+        """Return the reason why the item was not complete within ITEM_TIMEOUT_S."""
         late = f"no progress for {ITEM_TIMEOUT_S:g} s"
         begun, id_, standing = journey.begun, journey.request_id, None
         if journey.stage != "hook" or begun is None:

@@ -137,8 +137,8 @@ def test_a_hung_modem_is_brought_back_by_a_command_and_the_sos_leaves(tmp_path: 
         tmp_path,
         Put("fieldagent.agent.channels.healing:Healing._field_defaults.silent", 1.0),
         Put("fieldagent.agent.channels.healing:Healing._field_defaults.pause", 1.0),
-        Put("fieldagent.agent.channels.sbd_modem:REPLY_MAX", 1.0),
-        Put("fieldagent.agent.agent:GONE", 2.0),
+        Put("fieldagent.agent.channels.sbd_modem:REPLY_TIMEOUT_S", 1.0),
+        Put("fieldagent.agent.agent:AWAY_REPORTED_AFTER_S", 2.0),
     )
     settings = {
         "satellite-heal": "dtr command",
@@ -183,7 +183,7 @@ SLEEPS = """
 import sys
 from pathlib import Path
 from fieldagent.agent.channels import gpio, healing_steps
-gpio.DEVICES, healing_steps.SLEEP_LOW = Path(sys.argv[1]), 0.01
+gpio.DEVICES, healing_steps.SLEEP_LOW_S = Path(sys.argv[1]), 0.01
 healing_steps._sleep(sys.argv[2])
 """
 
@@ -278,7 +278,7 @@ from fieldagent.agent.channels import gpio, healing_steps
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.healing import Healing, read_steps
 home, steps, low = Path(sys.argv[1]), read_steps(sys.argv[2]), float(sys.argv[3])
-gpio.DEVICES, healing_steps.SLEEP_LOW = home, low
+gpio.DEVICES, healing_steps.SLEEP_LOW_S = home, low
 healing_steps.ROCKBLOCK_OFF = low
 healing_steps.TTYS = home / "class/tty"
 link = ChannelLink()
@@ -329,7 +329,7 @@ from fieldagent.agent.settings import load
 from tests import autojump
 from tests.agent.channels.test_cellular import agent, until
 home = Path(sys.argv[1])
-gpio.DEVICES, healing_steps.SLEEP_LOW = home, 0.01
+gpio.DEVICES, healing_steps.SLEEP_LOW_S = home, 0.01
 healing_steps.USB_DEVICES = home / "bus/usb/devices"
 settings = load(home / "agent.properties")
 async def main():

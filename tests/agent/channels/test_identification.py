@@ -161,7 +161,7 @@ async def test_the_duty_outlives_a_radio_that_is_unplugged(
 
 
 def test_a_real_agent_says_it_and_its_neighbour_shows_it(tmp_path: Path) -> None:
-    soon = Put("fieldagent.agent.channels.identification:OWED_AFTER", 1.0)
+    soon = Put("fieldagent.agent.channels.identification:IDENTIFY_AFTER_S", 1.0)
     with (
         nodes(tmp_path, "--seed", "7"),
         kit(tmp_path, 1, environment(tmp_path, soon), **{"radio-callsign": CALL}) as ada,

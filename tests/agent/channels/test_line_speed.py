@@ -16,7 +16,7 @@ from tests.breaking import Put, environment
 from tests.processes import MODULE, PATIENCE, Running, agent, sky
 
 Sky = Callable[[Path], AbstractContextManager[Running]]
-QUICK = (Put("fieldagent.agent.channels.line_speed:ANSWER_MAX", 0.5),)
+QUICK = (Put("fieldagent.agent.channels.line_speed:ANSWER_TIMEOUT_S", 0.5),)
 OTHER = [("sbd", 9_600), ("auto", 38_400)]
 
 

@@ -145,7 +145,9 @@ MAIL = "fieldagent.agent.channels.satellite"
 
 
 def test_a_message_whose_sum_stays_wrong_is_kept_unread(tmp_path: Path) -> None:
-    soon = environment(tmp_path, Put(f"{MAIL}:PAUSES", [0.1, 0.2]), Put(f"{MAIL}:GARBLED_MAX", 0.0))
+    soon = environment(
+        tmp_path, Put(f"{MAIL}:PAUSES", [0.1, 0.2]), Put(f"{MAIL}:GARBLED_MAX_S", 0.0)
+    )
     with sky(tmp_path, latency=0) as above, agent(tmp_path, {}, MODULE, **soon) as kit:
         for _ in range(9):
             above.type("wrong-sum")

@@ -90,7 +90,7 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
 def test_an_sos_for_which_there_is_no_room_is_sent_from_memory(disk: Path, tmp_path: Path) -> None:
     """Packages that waited for space continue too: the modem is free for the SOS."""
     fill(disk, leave=NO_RESERVE)
-    quick = environment(tmp_path, Put("fieldagent.agent.agent:AWAY_EVERY", 0.2))
+    quick = environment(tmp_path, Put("fieldagent.agent.agent:DISK_RETRY_INTERVAL_S", 0.2))
     with sky(tmp_path) as above, agent_on(disk, tmp_path, **quick) as agent:
         assert agent.post("before").body["status"] == "Delivered"
         logs = fill(disk)

@@ -192,7 +192,7 @@ def test_in_every_state_of_the_disk_an_sos_has_a_way_out(
 )
 def test_it_goes_back_to_the_disk_by_itself(tmp_path: Path, hindrance: Hindrance) -> None:
     state = tmp_path / "state"
-    quick = environment(tmp_path, Put("fieldagent.agent.agent:AWAY_EVERY", 0.2))
+    quick = environment(tmp_path, Put("fieldagent.agent.agent:DISK_RETRY_INTERVAL_S", 0.2))
     with agent(tmp_path) as kit:
         assert kit.stop() == 0
     with ExitStack() as hindered, sky(tmp_path):

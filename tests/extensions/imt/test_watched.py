@@ -19,10 +19,10 @@ IMT = {"satellite-modem": "imt"}
 DRIVER, MODEM = (f"fieldagent.extensions.imt.agent.{name}" for name in ("driver", "modem"))
 OUTBOX = "fieldagent.agent.outbound.outbox:ChannelOutbox"
 QUICK = (
-    Put("fieldagent.agent.channels.satellite_waits:LOOK_EVERY", 1.0),
-    Put(f"{DRIVER}:TRANSIT_MAX", 6.0),
-    Put(f"{DRIVER}:CANCEL_MAX", 2.0),
-    Put(f"{MODEM}:ANSWER_MAX", 2.0),
+    Put("fieldagent.agent.channels.satellite_waits:CHECK_INTERVAL_S", 1.0),
+    Put(f"{DRIVER}:TRANSIT_MAX_S", 6.0),
+    Put(f"{DRIVER}:CANCEL_MAX_S", 2.0),
+    Put(f"{MODEM}:ANSWER_TIMEOUT_S", 2.0),
 )
 
 
@@ -58,7 +58,7 @@ FAULTS = (
 def test_a_modem_that_fails_at_each_step(
     tmp_path: Path, priority: int | None, faults: tuple[str, ...]
 ) -> None:
-    quick = environment(tmp_path, *QUICK, Put(f"{DRIVER}:SEGMENTS_MAX", 2.0))
+    quick = environment(tmp_path, *QUICK, Put(f"{DRIVER}:SEGMENTS_MAX_S", 2.0))
     urgent = {} if priority is None else {"priority": priority}
     with imt_sky(tmp_path) as above, agent(tmp_path, IMT, MODULE, **quick) as kit:
         for fault in faults:
@@ -87,7 +87,7 @@ def test_an_agent_that_is_killed_at_a_step(tmp_path: Path, step: str, power: str
     place, after = KILLS[step]
     body = {"message": {"content": "precious"}, "id": 5}
     quick = environment(
-        tmp_path, Put("fieldagent.extensions.lab.simulator.imt_port:SEGMENT_MAX", 0.5)
+        tmp_path, Put("fieldagent.extensions.lab.simulator.imt_port:SEGMENT_MAX_S", 0.5)
     )
     with imt_sky(tmp_path, 0.2, **quick) as above:
         deadly = environment(tmp_path, *QUICK, Break(place, after=after, kills=True))
@@ -114,7 +114,7 @@ def test_a_modem_that_loses_power_with_a_message_on_its_way(
 ) -> None:
     urgent = {} if priority is None else {"priority": priority}
     body = {"message": {"content": "precious"}, "id": 5, **urgent}
-    quick = environment(tmp_path, *QUICK, Put(f"{DRIVER}:TRANSIT_MAX", 600.0))
+    quick = environment(tmp_path, *QUICK, Put(f"{DRIVER}:TRANSIT_MAX_S", 600.0))
     with imt_sky(tmp_path, latency=3600) as above, agent(tmp_path, IMT, MODULE, **quick) as kit:
         assert kit.call("POST", "/api/package/async", body).status == 202
         until(lambda: _state(kit) == "busy")

@@ -318,7 +318,9 @@ async def test_no_mail_holds_up_the_hub(monkeypatch: pytest.MonkeyPatch) -> None
     """A long header is refused unread, and a long part header ends the child process that
     reads it.
     """
-    hasty = "from fieldagent.hub.escalation import mail_reading; mail_reading.CPU_MAX = 0.3; main()"
+    hasty = (
+        "from fieldagent.hub.escalation import mail_reading; mail_reading.CPU_MAX_S = 0.3; main()"
+    )
     monkeypatch.setattr(imap, "READ_APART", imap.READ_APART.replace("main()", hasty))
     to = f"To: sos+{ID}@example.org\r\n".encode()
     head = b"From: bw@example.org\r\n" + to + b"MIME-Version: 1.0\r\n"

@@ -99,7 +99,7 @@ class TakDoor:
 
     def admit_alert(self, raw: bytes, now: float) -> CotEvent | None:
         """Return an alert of a phone, or its cancel, that is to be stored. A phone repeats an alert
-        every few seconds: the door takes it again after ALERT_AGAIN."""
+        every few seconds: the door takes it again after ALERT_AGAIN_S."""
         try:
             event = cot.decode(raw)
         except RemoteProtocolError as error:

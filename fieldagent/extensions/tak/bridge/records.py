@@ -275,7 +275,7 @@ def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, 
 
 
 def give_up(db: Db, now: float) -> None:
-    """End events older than OVER_AFTER. The author of a message that no phone has confirmed is
+    """End events older than OVER_AFTER_S. The author of a message that no phone has confirmed is
     notified.
     """
     over = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"

@@ -2,7 +2,7 @@
 
 1. Nothing is read before its certificate is known to be valid. From then on the phone gets what is
    for all. Before it has identified itself, only its pings are accepted.
-2. The phone gets events within the size limit. A phone that accepts nothing for SEND_MAX
+2. The phone gets events within the size limit. A phone that accepts nothing for SEND_TIMEOUT_S
    seconds is disconnected.
 """
 

@@ -98,4 +98,4 @@ def test_a_radio_is_shown_as_it_is_set(tmp_path: Path) -> None:
         air.type("region 2 off")
         air.expect("transmits nothing")
         assert "BAD no region is set on the radio" in shown(place, SETTINGS)
-    assert "nothing is not there" in shown(str(tmp_path / "nothing"), MISSING)
+    assert "nothing does not exist" in shown(str(tmp_path / "nothing"), MISSING)
