@@ -47,7 +47,7 @@ SELDOM = (
     *("fieldagent/extensions/tak/certificate_command.py", "fieldagent/extensions/tak/server/"),
     "fieldagent/extensions/tak/hub_table.py",
     *("fieldagent/hub/access/passkeys.py", "fieldagent/hub/escalation/web_push.py"),
-    *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/mending.py"),
+    *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/repair.py"),
     "fieldagent/system/as_owner.py",
     *("fieldagent/extensions/rescue/", "fieldagent/hub/administration/export.py"),
     *("fieldagent/hub/store/postgres", "idna/uts46data.py"),

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from fieldagent.agent import settings as agent
 from fieldagent.agent.kit_part import part_keys
-from fieldagent.agent.radios.known import RADIOS, radio
-from fieldagent.agent.satellites.known import modem
-from fieldagent.agent.satellites.known import modems as modem_names
+from fieldagent.agent.radios.registry import RADIOS, radio
+from fieldagent.agent.satellites.registry import modem
+from fieldagent.agent.satellites.registry import modems as modem_names
 from fieldagent.hub import settings as hub
-from fieldagent.hub.escalation.known import contact_kinds
-from fieldagent.hub.operator.known import operators
+from fieldagent.hub.escalation.registry import contact_kinds
+from fieldagent.hub.operator.registry import operators
 from fieldagent.system.properties import Key
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/reference/settings.md"

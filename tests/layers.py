@@ -39,7 +39,7 @@ PURE = {
     "extensions.mqtt.hub.topics",
     "hub.places.shape",
     "hub.places.crossing",
-    "hub.fleet.unlike",
+    "hub.fleet.outliers",
     "hub.report.week",
     "agent.channels.air_pace",
     "extensions.people.aprs_wire",
@@ -57,7 +57,7 @@ PURE = {
     "extensions.mqtt.packets",
     "agent.outbound.idle_time",
     "agent.outbound.queue",
-    "agent.outbound.swept_heap",
+    "agent.outbound.lazy_heap",
     "cli.kit.track_policy",
     "cli.kit.wifi_code",
     "page.pmtiles",
@@ -83,7 +83,7 @@ IMPURE_CALL = re.compile(r"(?<!def )(?<![.\w])open\(|\bnow\(\)|\.today\(")
 
 INSIDE = {
     "hub": [
-        *("refusals", "store", "contract", "not_now", "idle", "operator"),
+        *("refusals", "store", "contract", "unavailable", "idle", "operator"),
         *(
             "records",
             "access",

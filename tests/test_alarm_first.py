@@ -14,7 +14,7 @@ import pytest
 
 from fieldagent.http.message import Request
 from fieldagent.http.target import query_pairs
-from fieldagent.hub.tracker.known import tracker_kinds
+from fieldagent.hub.tracker.registry import tracker_kinds
 from fieldagent.package.package import Location, Message, Waypoint
 from fieldagent.package.reading import InvalidPackage, parse_package
 

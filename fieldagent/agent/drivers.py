@@ -42,7 +42,7 @@ no machine."""
 def _satellite(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
-    from fieldagent.agent.satellites import known
+    from fieldagent.agent.satellites import registry
     from fieldagent.agent.satellites.contract import SatelliteSeat
 
     outbox = parts.outboxes[Channel.SATELLITE]
@@ -59,7 +59,7 @@ def _satellite(
         _heal(Channel.SATELLITE, settings, parts),
         progress.watch("satellite"),
     )
-    return known.modem(settings.satellite_modem).driver(seat)
+    return registry.modem(settings.satellite_modem).driver(seat)
 
 
 def _heal(channel: Channel, settings: Settings, parts: Parts) -> Callable[[], Awaitable[bool]]:
@@ -168,12 +168,12 @@ def _radio(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
     from fieldagent.agent.channels import radio
-    from fieldagent.agent.radios import known
+    from fieldagent.agent.radios import registry
 
     outbox = parts.outboxes[Channel.RADIO]
     station, link = parts.station, outbox.link
     assert station is not None
-    kind = known.radio(settings.radio_protocol)
+    kind = registry.radio(settings.radio_protocol)
     open_air: Callable[[], AbstractAsyncContextManager[RadioModem]]
     open_air = partial(kind.open, radio_place(settings), link)
     _limit_air(settings, link)

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, kit_parts
-from fieldagent.agent.radios.known import RADIOS
-from fieldagent.agent.satellites.known import modems
+from fieldagent.agent.radios.registry import RADIOS
+from fieldagent.agent.satellites.registry import modems
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.system.java_properties import pairs, with_pairs, without
 from fieldagent.system.properties import InvalidSettings

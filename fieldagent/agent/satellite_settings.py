@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.agent.channels.healing import read_steps
-from fieldagent.agent.satellites.known import modem, modems
+from fieldagent.agent.satellites.registry import modem, modems
 from fieldagent.system.price import credit_price
 from fieldagent.system.properties import Key, WrongProperty, one_of, text, whole
 

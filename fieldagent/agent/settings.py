@@ -28,10 +28,10 @@ from fieldagent.agent.channels.healing import (
     read_steps_of_link,
 )
 from fieldagent.agent.kit_part import kit_parts, part_keys
-from fieldagent.agent.radios.known import RADIOS, own_keys, radio, unfit
+from fieldagent.agent.radios.registry import RADIOS, own_keys, radio, unfit
 from fieldagent.agent.satellite_settings import hexadecimal_keys
-from fieldagent.agent.satellites.known import AUTO
-from fieldagent.agent.satellites.known import own_keys as modem_keys
+from fieldagent.agent.satellites.registry import AUTO
+from fieldagent.agent.satellites.registry import own_keys as modem_keys
 from fieldagent.extensions import absent_extension, add_extensions
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut

@@ -35,14 +35,14 @@ from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.api.watch_api import WatchApi
 from fieldagent.hub.bridge.contract import Became, BridgeHost
-from fieldagent.hub.bridge.known import bridges
+from fieldagent.hub.bridge.registry import bridges
 from fieldagent.hub.console import Console
 from fieldagent.hub.console.guest_link import Guest, GuestLink
 from fieldagent.hub.contract import Device, Estimate
 from fieldagent.hub.escalation import answers, chain, kit_sms, outward, telling
 from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.escalation.contract import ContactHost, Inward
-from fieldagent.hub.escalation.known import Reach, contact_kinds
+from fieldagent.hub.escalation.registry import Reach, contact_kinds
 from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
@@ -50,18 +50,17 @@ from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import Keeping
 from fieldagent.hub.fleet.fleet_api import FleetApi
-from fieldagent.hub.not_now import patient
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
-from fieldagent.hub.operator.known import operators
+from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.places import routes
 from fieldagent.hub.records import (
     audit,
     claims,
     commands,
     forgetting,
+    fragments,
     lease,
     ring_alerts,
-    slices,
     usage,
 )
 from fieldagent.hub.records.operator_book import OperatorBook
@@ -75,6 +74,7 @@ from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.hub.tracker import by_kit
 from fieldagent.hub.tracker.service import TrackerDoor
+from fieldagent.hub.unavailable import patient
 from fieldagent.hub.webhook import webhooks
 from fieldagent.hub.webhook.deliveries import WebhookPost
 from fieldagent.hub.webhook.reach import open_public
@@ -618,7 +618,7 @@ async def _keep_house(hub: Hub) -> None:
         await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
         asks = True
         with told_once():
-            asks = await hub.store.read(slices.may_lack)
+            asks = await hub.store.read(fragments.may_lack)
         again = HOUSEKEEPING_INTERVAL_S if asks else IDLE_HOUSEKEEPING_INTERVAL_S
         await idle.until_due(written, again, beat=HOUSEKEEPING_INTERVAL_S, net=again)
 

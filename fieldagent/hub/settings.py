@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 from fieldagent.extensions import absent_extension, add_extensions
 from fieldagent.http.address import Network
 from fieldagent.hub.bridge.contract import BridgeKind
-from fieldagent.hub.bridge.known import bridges
+from fieldagent.hub.bridge.registry import bridges
 from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.known import contact_kinds
+from fieldagent.hub.escalation.registry import contact_kinds
 from fieldagent.hub.operator.contract import OperatorKind
-from fieldagent.hub.operator.known import operators
+from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.system.directories import state_directory, xdg_directory
 from fieldagent.system.environment_settings import with_environment

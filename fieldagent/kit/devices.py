@@ -23,9 +23,9 @@ from fieldagent.agent.channels.recognition import (
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.channels.serial_port import PortInUse, PortLost
 from fieldagent.agent.kit_part import device_parts, devices_of
-from fieldagent.agent.radios.known import RADIOS, radio
 from fieldagent.agent.radios.radio_line import is_serial, open_line
-from fieldagent.agent.satellites.known import modem, modems
+from fieldagent.agent.radios.registry import RADIOS, radio
+from fieldagent.agent.satellites.registry import modem, modems
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 

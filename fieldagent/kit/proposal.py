@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from fieldagent.agent.kit_part import KitPart, device_parts, devices_of
-from fieldagent.agent.radios.known import RADIOS, radio
-from fieldagent.agent.satellites.known import modems
+from fieldagent.agent.radios.registry import RADIOS, radio
+from fieldagent.agent.satellites.registry import modems
 from fieldagent.agent.settings import all_keys, keys_of, needs, parse
 from fieldagent.kit.devices import FoundDevice
 from fieldagent.kit.serial_ports import is_same_port

@@ -28,7 +28,7 @@ class Extension:
     """Functions that remove the payloads from a trace of a serial line, by the line's protocol, as
     `wire.trace.mask` does."""
     salvage: Mapping[str, str] = field(default_factory=dict)
-    """`agent.journal.mending.Salvage` by name, which saves the content of a damaged journal. The
+    """`agent.journal.repair.Salvage` by name, which saves the content of a damaged journal. The
     agent uses the first one."""
     modem_kinds: Mapping[str, str] = field(default_factory=dict)
     """`wire.modem_kind.ModemKind` by the name that operators report to the hub."""

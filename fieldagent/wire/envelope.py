@@ -39,7 +39,7 @@ from fieldagent.wire.command import (
 )
 from fieldagent.wire.envelope_form import EnvelopeParts, read_form, write_array, write_short
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.incident_word import (
+from fieldagent.wire.incident_update import (
     read_incident_word,
     read_words,
     write_incident_word,

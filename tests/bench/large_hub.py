@@ -28,7 +28,7 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import ItemFilter
 from fieldagent.hub.api.standing import device_standings
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.field import calling_in, check_in, mobile_terminated
+from fieldagent.hub.field import check_in, mobile_terminated, operator_handover
 from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, count_some
 from fieldagent.hub.field.envelope_packing import LOOK_AT, receipts_for, waiting
 from fieldagent.hub.records import audit, forgetting, ledger, ring_alerts, sos
@@ -212,8 +212,8 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "figures: deliveries that wait": lambda db: count_some(db, DELIVERIES, ()),
         "figures: webhook deliveries that wait": lambda db: count_some(db, WEBHOOKS, ()),
         "figures: dead webhook deliveries": lambda db: count_some(db, DEAD, ()),
-        "satellite: what is due": lambda db: calling_in.is_due(db, newest),
-        "satellite: when more is due": calling_in.next_due,
+        "satellite: what is due": lambda db: operator_handover.is_due(db, newest),
+        "satellite: when more is due": operator_handover.next_due,
         "satellite: pack": lambda db: mobile_terminated.pack(db, newest),
         "satellite: fragments that are missing": lambda db: mobile_terminated.ask_for_fragments(
             db, newest

@@ -475,7 +475,7 @@ def rows() -> Iterator[tuple[str, str, Run]]:
         )
     yield (
         "relay",
-        "relay asked by 4 of 5 in earshot, 30 % loss",
+        "relay asked by 4 of 5 in range, 30 % loss",
         partial(measure, relayed, Place(5, 0.3, linked=frozenset({5}))),
     )
     yield "transfer", "3 000 bytes between two", lambda seed: transfer()

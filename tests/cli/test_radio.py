@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.kit_part import device_parts
-from fieldagent.agent.radios.known import RADIOS
+from fieldagent.agent.radios.registry import RADIOS
 from fieldagent.kit.devices import all_kinds, radios
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.wire import kiss, meshtastic, model, rnode

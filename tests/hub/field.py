@@ -9,7 +9,7 @@ from typing import Any
 
 from fieldagent.hub.access import secret
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
-from fieldagent.hub.field import calling_in, mobile_terminated, operator_calls
+from fieldagent.hub.field import mobile_terminated, operator_calls, operator_handover
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.position_feed import PositionFeeds
@@ -115,7 +115,7 @@ class Field:
         """Run one round of the satellite task."""
         store = self.store
         await store.commit(lambda db: mobile_terminated.pack(db, self.now))
-        for call in await store.commit(lambda db: calling_in.claim(db, self.now)):
+        for call in await store.commit(lambda db: operator_handover.claim(db, self.now)):
             await operator_calls.carry_out(store, {"directip": self.sky}, call, clock=self.clock)
         for ring in await store.commit(lambda db: ring_alerts.claim(db, self.now)):
             await operator_calls.ring_again(store, {"directip": self.sky}, ring)

@@ -30,7 +30,7 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Bearer, Unknown
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactHost
-from fieldagent.hub.escalation.known import Reach
+from fieldagent.hub.escalation.registry import Reach
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.records import sending, usage
 from fieldagent.hub.records.usage_file import CountedDay

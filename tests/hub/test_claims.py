@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from fieldagent.hub.access import directory
-from fieldagent.hub.field import calling_in
+from fieldagent.hub.field import operator_handover
 from fieldagent.hub.records import claims, outward
 from fieldagent.hub.records.ledger import Posting, enter_from_kits
 from fieldagent.hub.store.contract import DatabaseOptions, Db, Store
@@ -143,7 +143,7 @@ def _make_due(db: Db) -> None:
 DUE: dict[str, tuple[Callable[[Db], Any], Callable[[Db, Any], None]]] = {
     "webhook_delivery": (lambda db: claiming.claim(db, 2.0), deliveries.give_back),
     "outward": (lambda db: outward.claim(db, 2.0, 16), outward.give_back),
-    "mobile_terminated": (lambda db: calling_in.claim(db, 2.0), calling_in.give_back),
+    "mobile_terminated": (lambda db: operator_handover.claim(db, 2.0), operator_handover.give_back),
 }
 
 

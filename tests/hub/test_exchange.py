@@ -11,7 +11,7 @@ import pytest
 
 from fieldagent.hub.access.directory import NAME_BYTES_MAX
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.field import calling_in, mobile_terminated
+from fieldagent.hub.field import mobile_terminated, operator_handover
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.operator.failures import FULL_PAUSE_S
@@ -361,10 +361,10 @@ async def test_a_message_that_a_dead_process_had_claimed_is_called_in_again(
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
         await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
-        assert await store.commit(lambda db: calling_in.claim(db, alps.now))
+        assert await store.commit(lambda db: operator_handover.claim(db, alps.now))
         await alps.satellite()
         assert alps.sky.calls == []
-        alps.now += calling_in.CALL_SECONDS
+        alps.now += operator_handover.CALL_SECONDS
         await alps.satellite()
         assert len(alps.sky.taken) == 1
 

@@ -12,7 +12,7 @@ import tests.hub.large_modem  # noqa: F401
 from fieldagent.hub.access import directory, people
 from fieldagent.hub.field import mobile_terminated
 from fieldagent.hub.field.cost import costs
-from fieldagent.hub.field.far_sizes import FarKits, far_kits
+from fieldagent.hub.field.satellite_sizes import FarKits, far_kits
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, Store

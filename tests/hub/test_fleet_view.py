@@ -15,8 +15,8 @@ from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.fleet import unlike as judging
-from fieldagent.hub.fleet.unlike import TEXTS, KitFigures, unlike
+from fieldagent.hub.fleet import outliers as judging
+from fieldagent.hub.fleet.outliers import TEXTS, KitFigures, unlike
 from fieldagent.hub.fleet.view import in_words, view
 from fieldagent.hub.records import commands, contact
 from fieldagent.hub.store.contract import Db, Store

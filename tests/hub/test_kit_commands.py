@@ -13,7 +13,7 @@ import trio
 
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.field import command_giving
+from fieldagent.hub.field import command_sending
 from fieldagent.hub.field.command_cost import cost
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
@@ -225,7 +225,7 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
             order = GivenCommand(1, KIT, number, command, "", "1")
 
             def give_first(db: Db) -> int:
-                new_number = command_giving.give(
+                new_number = command_sending.give(
                     db, replace(order, command=STATUS), GRACE, alps.now
                 )
                 begun.set()
@@ -234,7 +234,7 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
                 return new_number
 
             def give_next(db: Db) -> int:
-                return command_giving.give(db, order, GRACE, alps.now)
+                return command_sending.give(db, order, GRACE, alps.now)
 
             numbers: list[int] = []
 

@@ -21,7 +21,7 @@ import trio
 from fieldagent.hub.access import directory, imeis
 from fieldagent.hub.access.caller import DISPATCHER, Caller
 from fieldagent.hub.api import reading, standing
-from fieldagent.hub.field import calling_in, operator_calls
+from fieldagent.hub.field import operator_calls, operator_handover
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.operator.failures import (
@@ -35,7 +35,7 @@ from fieldagent.hub.operator.failures import (
 )
 from fieldagent.hub.operator.rockblock import ROCKBLOCK
 from fieldagent.hub.records import operator_trouble, sos
-from fieldagent.hub.records.owed import owe_word
+from fieldagent.hub.records.due_receipts import owe_word
 from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
@@ -138,7 +138,7 @@ async def test_it_is_kept_tried_again_and_told(store: Store, failure: Failure) -
         labels = ("directip", failure.scope.value, failure.code)
         assert +await store.read(operator_trouble.figures) == {labels: 1}
         for times in range(1, 40):
-            alps.now += max(failure.again, calling_in.BACKOFF[-1] * 1.3)
+            alps.now += max(failure.again, operator_handover.BACKOFF[-1] * 1.3)
             await fails(alps, failure)
             assert alps.sky.calls == [bytes_] * (times + 1)
         assert await told(alps) == ("waiting", failure.text)
@@ -381,4 +381,4 @@ async def test_an_answer_to_an_sos_is_tried_soon_whatever_failed(store: Store) -
             calls = len(alps.sky.calls)
             await alps.satellite()
             assert len(alps.sky.calls) > calls
-            alps.now += calling_in.URGENT_RETRY_MAX_S
+            alps.now += operator_handover.URGENT_RETRY_MAX_S

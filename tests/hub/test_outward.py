@@ -15,7 +15,7 @@ import trio
 
 from fieldagent.hub.escalation import outward as escalation
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.known import contact_kinds
+from fieldagent.hub.escalation.registry import contact_kinds
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.delivery import Stage

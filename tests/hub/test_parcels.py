@@ -10,7 +10,7 @@ from fieldagent.hub.access.directory import secrets_of, set_relay
 from fieldagent.hub.api.standing import device_standings
 from fieldagent.hub.field import check_in
 from fieldagent.hub.field.mailbox import IpMailbox
-from fieldagent.hub.records.earshot import NEXT_AFTER
+from fieldagent.hub.records.stations_in_range import NEXT_AFTER
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Parcel
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of

@@ -12,7 +12,7 @@ from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.radio_key import LAST, RETRY_AFTER_S
-from fieldagent.hub.records import audit, earshot
+from fieldagent.hub.records import audit, stations_in_range
 from fieldagent.hub.records.commands import LIFETIME_S
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import CommandAnswer, CommandOutcome, Parcel
@@ -246,7 +246,7 @@ async def test_where_nobody_has_agreed_nothing_goes_over_satellite(store: Store)
 async def parcels_for(alps: Field, device: int, carrier: int) -> list[Entry]:
     mailbox = alps.mailbox(carrier)
     await mailbox.greeted(5)
-    heard = await alps.store.commit(lambda db: earshot.note(db, carrier, {device: 1}))
+    heard = await alps.store.commit(lambda db: stations_in_range.note(db, carrier, {device: 1}))
     mailbox._brings_to = heard
     secrets = await secrets_of(alps, device)
     return [

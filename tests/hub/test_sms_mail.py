@@ -8,7 +8,7 @@ from fieldagent.hub.contract import Bearer, Unknown
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.kit_sms import KitSmsInbox
 from fieldagent.hub.field import sms_mail
-from fieldagent.hub.records import owed, sos
+from fieldagent.hub.records import due_receipts, sos
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import IncidentWord, Message, Said
@@ -251,7 +251,7 @@ async def test_words_of_an_sos_that_fit_no_two_sms_go_in_more(store: Store) -> N
         def answer(db: Db) -> None:
             incident = sos.of_kit(db, 1, 7)
             assert incident is not None
-            owed.owe_word(db, incident, Said.SEEN, "я" * 30, "я" * 80, alps.now)
+            due_receipts.owe_word(db, incident, Said.SEEN, "я" * 30, "я" * 80, alps.now)
 
         await store.commit(answer)
         frame = await desk.told()

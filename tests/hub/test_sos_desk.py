@@ -21,7 +21,7 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.escalation import contacts, telling
-from fieldagent.hub.records import sos, wordless
+from fieldagent.hub.records import sos, sos_without_text
 from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
@@ -358,12 +358,12 @@ async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: 
             one = Webhook(0, f"https://desk.example/{after}", after=after)
             await store.commit(partial(webhook_directory.add, workspace=1, webhook=one, now=START))
         await hub.alps.sends(1, Entry(0, IncidentWord(7, Said.OPEN), int(START)))
-        hub.alps.now += wordless.ITEM_WAIT_S - 1
-        assert await store.commit(lambda db: wordless.look(db, hub.alps.now)) == []
+        hub.alps.now += sos_without_text.ITEM_WAIT_S - 1
+        assert await store.commit(lambda db: sos_without_text.look(db, hub.alps.now)) == []
         hub.alps.now += 1
-        assert await store.read(wordless.next_due) == hub.alps.now
-        await store.commit(lambda db: wordless.look(db, hub.alps.now))
-        assert await store.commit(lambda db: wordless.look(db, hub.alps.now)) == [], "once"
+        assert await store.read(sos_without_text.next_due) == hub.alps.now
+        await store.commit(lambda db: sos_without_text.look(db, hub.alps.now))
+        assert await store.commit(lambda db: sos_without_text.look(db, hub.alps.now)) == [], "once"
         said = "kit 1 reports an open SOS, but its text has not arrived: ask it"
         assert await posted(0) == [said]
         await hub.alps.sends(1, later(9, Message("still here")))

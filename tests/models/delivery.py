@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.field import calling_in, mobile_terminated, operator_calls
+from fieldagent.hub.field import mobile_terminated, operator_calls, operator_handover
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Channel, Message
@@ -72,7 +72,7 @@ class Walk:
         hub = self._hub
         hub.now += BACK_OFF
         hub.sky = Sky(verdicts=[Verdict(VERDICTS[how])] if how in VERDICTS else [])
-        (call,) = await hub.store.commit(lambda db: calling_in.claim(db, hub.now))
+        (call,) = await hub.store.commit(lambda db: operator_handover.claim(db, hub.now))
         await operator_calls.carry_out(hub.store, {"directip": hub.sky}, call, clock=hub.clock)
         assert len(hub.sky.calls) == int(how != "needless")
         if how in ("taken", "doubtful"):

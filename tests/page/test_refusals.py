@@ -48,7 +48,7 @@ TO_PROGRAMS = (
     *("hub/field/ip_link", "extensions/sms/hub/", "hub/escalation/imap"),
     *("hub/settings.py", "hub/contract.py", "hub/escalation/answer_page.py"),
     *("store/group.py", "hub/store/postgres.py", "hub/store/postgres_schema.py"),
-    *("hub/records/usage_file.py", "hub/field/calling_in.py", "hub/service/synthetic_item"),
+    *("hub/records/usage_file.py", "hub/field/operator_handover.py", "hub/service/synthetic_item"),
 )
 """These modules send texts to operators, services, trackers, phone programs, the hub itself, or its
 starter."""

@@ -264,7 +264,7 @@ def table(stories: list[Story], minutes: tuple[float, ...]) -> str:
     team = [each for each in stories if not each.state.has_hub]
     parts = []
     if hub:
-        parts += ["A person with a hub, and Ben in earshot:", ""]
+        parts += ["A person with a hub, and Ben in range:", ""]
         parts += [
             "| Cellular | Satellite | Radio | after, minutes | it is at | Ada sees | Ben sees"
             " | Olga sees |"

@@ -209,7 +209,7 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
     sqlite3.Error, OSError.
     """
     # Import it only now, so that an agent with an intact journal saves the memory.
-    from fieldagent.agent.journal.mending import mend
+    from fieldagent.agent.journal.repair import mend
 
     new, bad = _beside(path, "-mending"), _name_for(path)
     for suffix in FILES:

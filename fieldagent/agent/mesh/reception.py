@@ -11,10 +11,10 @@ from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
+from fieldagent.agent.mesh.duplicate_stations import Twins
 from fieldagent.agent.mesh.packet import Packet, PacketReception, of_each_sender
 from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, OnItsWay, Rounds, goes_round
 from fieldagent.agent.mesh.troubles import Trouble
-from fieldagent.agent.mesh.twins import Twins
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing

@@ -27,7 +27,7 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
-from fieldagent.agent.outbound.readings import Readings
+from fieldagent.agent.outbound.read_receipts import Readings
 from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel

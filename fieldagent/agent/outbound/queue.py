@@ -16,7 +16,7 @@ from itertools import islice
 from math import inf
 from typing import Any, Final
 
-from fieldagent.agent.outbound.swept_heap import SweptHeap
+from fieldagent.agent.outbound.lazy_heap import SweptHeap
 from fieldagent.system.lazy_dataclass import dataclass
 
 Timer = tuple[float, int]

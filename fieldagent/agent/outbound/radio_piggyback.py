@@ -15,7 +15,7 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat
-from fieldagent.agent.outbound.readings import AirWord, Readings
+from fieldagent.agent.outbound.read_receipts import AirWord, Readings
 from fieldagent.agent.outbound.summaries import Summaries, confirmed_by, numbers_of
 from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.package import Item, Parcel

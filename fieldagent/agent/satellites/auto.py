@@ -15,7 +15,7 @@ from fieldagent.agent.channels.line_speed import SEARCH_INTERVAL_S, Probe, answe
 from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.agent.satellites.known import AUTO, modem, modems
+from fieldagent.agent.satellites.registry import AUTO, modem, modems
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
 from fieldagent.system.signals import run_breakable

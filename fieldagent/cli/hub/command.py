@@ -15,10 +15,10 @@ from fieldagent.cli.hub import settings
 from fieldagent.cli.hub.opened_store import Result, opened, show_list
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.field import delta_giving, radio_key
+from fieldagent.hub.field import delta_sending, radio_key
 from fieldagent.hub.field.command_cost import CommandCost, cost
-from fieldagent.hub.field.command_giving import SET, costs_something, give
-from fieldagent.hub.field.delta_giving import UPDATE, DeltaCost
+from fieldagent.hub.field.command_sending import SET, costs_something, give
+from fieldagent.hub.field.delta_sending import UPDATE, DeltaCost
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.records.ledger import Posting
@@ -60,7 +60,7 @@ def command(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Re
         number, asked = _signed(arguments, store, number)
     if asked.verb == UPDATE.number:
         payload = _delta(arguments)
-        asked = delta_giving.command_of(payload)
+        asked = delta_sending.command_of(payload)
         delta = store.once(lambda db: _bringing(db, arguments, kit, payload))
     estimate = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
     price = _price(estimate, hub, None if delta is None else delta.cost)
@@ -74,7 +74,7 @@ def command(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Re
     def carry(db: Db) -> int:
         now = time.time()
         if delta is not None:
-            delta_giving.send(db, delta.posting, grace, now)
+            delta_sending.send(db, delta.posting, grace, now)
         return give(db, order, grace, now)
 
     return _wait(arguments, store, kit, store.once(carry), price)
@@ -140,8 +140,8 @@ def _bringing(db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: b
     if arguments.by == "satellite":
         raise Refused("a delta goes over the link if there is one: omit --by, or use --by ip")
     now = time.time()
-    posting = delta_giving.posting_of(db, kit.device, payload, paid=not arguments.by, now=now)
-    estimate = delta_giving.cost_of(db, posting, now)
+    posting = delta_sending.posting_of(db, kit.device, payload, paid=not arguments.by, now=now)
+    estimate = delta_sending.cost_of(db, posting, now)
     if estimate is None and not arguments.by:
         raise Refused(
             f"the hub knows no satellite modem of it for a delta of {len(payload):,} bytes:"

@@ -19,7 +19,7 @@ from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind
-from fieldagent.hub.escalation.known import Reach, contact_kinds, kind_of
+from fieldagent.hub.escalation.registry import Reach, contact_kinds, kind_of
 from fieldagent.hub.records import sending
 from fieldagent.hub.settings import HubSettings, default_path
 from fieldagent.hub.store.contract import Db, Store

@@ -18,7 +18,7 @@ from fieldagent.hub.access import directory, imei_claims, imeis, revocation, sec
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.field import radio_key as key_change
-from fieldagent.hub.operator.known import operators
+from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
 from fieldagent.kit.cloud_init import Unfit

@@ -10,7 +10,7 @@ from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.tracker import records
-from fieldagent.hub.tracker.known import tracker_kinds
+from fieldagent.hub.tracker.registry import tracker_kinds
 from fieldagent.hub.tracker.service import PATH
 
 

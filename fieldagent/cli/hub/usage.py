@@ -11,7 +11,7 @@ from functools import partial
 from fieldagent.cli.hub.opened_store import opened, show, show_list, with_store
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Row
-from fieldagent.hub.operator.known import operators
+from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage_file import NAMES, CountedDay, WrongUsageFile, read_usage
 from fieldagent.hub.settings import HubSettings, price_of

@@ -23,8 +23,8 @@ from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.network_page import files_of
 from fieldagent.agent.outbound.budget import sos_reserve
-from fieldagent.agent.radios.known import radio
-from fieldagent.agent.satellites.known import modem
+from fieldagent.agent.radios.registry import radio
+from fieldagent.agent.satellites.registry import modem
 from fieldagent.agent.settings import ENVIRONMENT, Settings, load, radio_place
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.page import map_file

@@ -14,7 +14,7 @@ from fieldagent.agent.channels.recognition import Recognition, Unrecognised, rec
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios.radio_line import is_serial, open_line
 from fieldagent.extensions.people.contract import HandheldPlace, PeopleRadio, PeoplesRadio
-from fieldagent.extensions.people.known import peoples_radio
+from fieldagent.extensions.people.registry import peoples_radio
 from fieldagent.extensions.people.settings import RADIOS
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from fieldagent.extensions.people.contract import PRECISE, HandheldPlace, People
 from fieldagent.extensions.people.desk import Desk
 from fieldagent.extensions.people.directory import Handles
 from fieldagent.extensions.people.doubts import Doubt, doubts
-from fieldagent.extensions.people.known import caveat_of, peoples_radio, reaches
 from fieldagent.extensions.people.post import Absence, Postman
+from fieldagent.extensions.people.registry import caveat_of, peoples_radio, reaches
 from fieldagent.extensions.people.replies import FULL
 from fieldagent.extensions.people.settings import PeopleSettings, is_among
 from fieldagent.extensions.people.toll import Toll

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.mending import Saved
 from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, crc_of
+from fieldagent.agent.journal.repair import Saved
 from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.extensions.rescue.pages import Pages, Row, Value
 from fieldagent.package.delivery import ChannelDelivery, terminal_status
@@ -434,7 +434,7 @@ def _is_inbound(row: Found) -> bool:
 
 
 def salvage(path: Path, db: sqlite3.Connection, before: HighWater, now: float) -> Saved:
-    """Save the intact rows of the damaged journal at `path` (`agent.journal.mending.Salvage`)."""
+    """Save the intact rows of the damaged journal at `path` (`agent.journal.repair.Salvage`)."""
     count = Count()
     work = _Salvage(db, now)
     work.take(Pages(_content(path), _content(path.with_name(f"{path.name}-wal"))))

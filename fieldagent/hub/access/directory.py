@@ -12,7 +12,7 @@ from typing import Any
 from fieldagent.hub.access import imei_claims, secret, sessions
 from fieldagent.hub.access.user_names import fault_of_user_name
 from fieldagent.hub.contract import Device, Revoked, Unknown, number_of
-from fieldagent.hub.operator.known import DEFAULT
+from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.directory import is_contested, note_of_device
-from fieldagent.hub.operator.known import DEFAULT
+from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db

@@ -15,8 +15,8 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose, charge_rate
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api.reading import END
-from fieldagent.hub.not_now import not_now
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.unavailable import not_now
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence
 

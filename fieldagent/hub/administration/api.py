@@ -18,9 +18,9 @@ from fieldagent.hub.administration.reports import ReportsApi
 from fieldagent.hub.administration.usage import UsageApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
-from fieldagent.hub.escalation.known import Reach
+from fieldagent.hub.escalation.registry import Reach
 from fieldagent.hub.field.mobile_originated import MobileOriginated
-from fieldagent.hub.operator.known import operator_places
+from fieldagent.hub.operator.registry import operator_places
 from fieldagent.hub.records.usage import Prices
 
 

@@ -15,8 +15,8 @@ from fieldagent.hub.administration.acts import Acts, place
 from fieldagent.hub.administration.devices import device_of
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.command_cost import CommandCost, cost
-from fieldagent.hub.field.command_giving import SET, costs_something, give
-from fieldagent.hub.field.delta_giving import UPDATE
+from fieldagent.hub.field.command_sending import SET, costs_something, give
+from fieldagent.hub.field.delta_sending import UPDATE
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import BEARERS, GivenCommand
 from fieldagent.hub.store.contract import Db

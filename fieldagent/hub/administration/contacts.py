@@ -25,7 +25,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
-from fieldagent.hub.escalation.known import Reach, kind_of
+from fieldagent.hub.escalation.registry import Reach, kind_of
 from fieldagent.hub.records import quiet, sending
 from fieldagent.hub.records.alarm import ABOUT
 from fieldagent.hub.records.quiet import HOURS, NEVER, WrongHours, read_hours

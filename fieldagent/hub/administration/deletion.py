@@ -21,7 +21,7 @@ from fieldagent.hub.access.subject import Subject, devices_of, workspaces_of
 from fieldagent.hub.field.envelope_packing import forget_name
 from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
-from fieldagent.hub.records.slices import DOUBTED
+from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.sentence import sentence

@@ -33,11 +33,11 @@ from fieldagent.hub.access.repeats import (
 )
 from fieldagent.hub.api.standing import push_standing
 from fieldagent.hub.field.cost import costs_and_expected
-from fieldagent.hub.field.far_sizes import FarKits, far_kits, hold_back
-from fieldagent.hub.not_now import not_now
+from fieldagent.hub.field.satellite_sizes import FarKits, far_kits, hold_back
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.unavailable import not_now
 from fieldagent.package.package import recorded
 from fieldagent.package.reading import InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson

@@ -24,9 +24,9 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import END, ItemFilter, ReadItem
 from fieldagent.hub.api.standing import STATES, device_standings, is_request_id, reached
 from fieldagent.hub.contract import NUMBER_MAX, number_of
-from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.unavailable import not_now
 from fieldagent.package import tracks
 from fieldagent.package.delivery import Stage
 from fieldagent.package.reading import ITEMS

@@ -19,10 +19,10 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.repeats import done_before, remember, repeatable
 from fieldagent.hub.api import sos_desk, sos_table
 from fieldagent.hub.api.reading import END
-from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.sos import Sos, SosState
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.unavailable import not_now
 from fieldagent.package import canned
 from fieldagent.package.reading import Field, read_text
 from fieldagent.package.strict_json import NotJson, load_document

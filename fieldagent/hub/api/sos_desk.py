@@ -13,7 +13,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import ReadItem
 from fieldagent.hub.api.standing import shown_state
-from fieldagent.hub.records import alarm, ledger, owed, sos
+from fieldagent.hub.records import alarm, due_receipts, ledger, sos
 from fieldagent.hub.records.audit import CONTACT, note
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Sos, SosState, Who
@@ -58,7 +58,7 @@ def acknowledge_as(db: Db, incident: Sos, who: Who, text: str, now: float) -> So
     _see(db, incident, who, now)
     member, name = who.member, "" if who.member else who.name
     sos.note_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
-    owed.owe_word(db, incident, Said.SEEN, who.name, text, now)
+    due_receipts.owe_word(db, incident, Said.SEEN, who.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {who.name}")
     note(db, incident.workspace, actor, "sos acknowledge", f"{incident.id}{whose}", now)
     return _again(db, incident)
@@ -76,7 +76,7 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     sos.set_seen(db, incident.id, Who(member, name), now)
     detail = f"from {before}{f': {text}' if text else ''}"
     sos.note_event(db, incident.id, "taken over", now, member=member, detail=detail)
-    owed.owe_word(db, incident, Said.SEEN, name, text, now)
+    due_receipts.owe_word(db, incident, Said.SEEN, name, text, now)
     note(db, incident.workspace, str(member), "sos take over", f"{incident.id} from {before}", now)
     return _again(db, incident)
 
@@ -110,7 +110,7 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
     alarm.end(db, incident.id)  # also for the dispatcher who was asked to take it over
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
-    owed.owe_word(db, incident, Said.CLOSED, _name(db, member), reason, now)
+    due_receipts.owe_word(db, incident, Said.CLOSED, _name(db, member), reason, now)
     note(db, incident.workspace, str(member), "sos close", str(incident.id), now)
     return _again(db, incident)
 

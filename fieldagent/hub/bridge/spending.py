@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fieldagent.hub.api.sos_desk import GRACE_S
-from fieldagent.hub.escalation import words_down
+from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.field import cost
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.ledger import Entered, Posting
@@ -94,7 +94,7 @@ def quoted(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
         return quote._replace(why=allowance.not_allowed)
     away = [int(each["id"]) for each in devices if not each["linked"]]
     is_text = isinstance(posting.item, Message)
-    if is_text and any(words_down.too_much(db, posting, device, now) for device in away):
+    if is_text and any(texts_to_kits.too_much(db, posting, device, now) for device in away):
         return quote._replace(why=NO_DISTANCE)
     return quote._replace(why=allowance.spent if quote.price > allowance.left else "")
 

@@ -23,7 +23,7 @@ from fieldagent.hub.console import passkeys
 from fieldagent.hub.console.passkeys import PasskeyRoutes
 from fieldagent.hub.console.push import PushRoutes
 from fieldagent.hub.escalation.browser import subject_of
-from fieldagent.hub.operator.known import operators
+from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document

@@ -42,7 +42,7 @@ from fieldagent.hub.description.common import (
 )
 from fieldagent.hub.description.distress import REVOKED
 from fieldagent.hub.description.fleet import OVER, SIGNAL
-from fieldagent.hub.operator.known import operator_places
+from fieldagent.hub.operator.registry import operator_places
 from fieldagent.hub.report.documents import FORMATS
 
 _CREDITS = record(

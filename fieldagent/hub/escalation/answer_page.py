@@ -21,7 +21,7 @@ from fieldagent.hub.escalation import alarm_link, notice
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.language import say, unworded
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.owed import WORD_MAX, cut_word
+from fieldagent.hub.records.due_receipts import WORD_MAX, cut_word
 from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import clock_time

@@ -25,15 +25,15 @@ from functools import partial
 
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.escalation import alarm_link, contacts, correspondence, notice, words_down
+from fieldagent.hub.escalation import alarm_link, contacts, correspondence, notice, texts_to_kits
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.correspondence import Written
 from fieldagent.hub.escalation.language import say, unworded
 from fieldagent.hub.records import alarm, sending, sos
+from fieldagent.hub.records.due_receipts import WORD_MAX
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.owed import WORD_MAX
 from fieldagent.hub.records.sos import Sos, Who
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
@@ -292,7 +292,7 @@ def _to_kit(
         sos_desk.ANSWER_PRIORITY,
         target=int(to),
     )
-    if why := words_down.too_much(db, posting, incident.device, now, contact.language):
+    if why := texts_to_kits.too_much(db, posting, incident.device, now, contact.language):
         _keep(db, contact, link, words, now)
         return _reply(db, contact, link.sos, "not sent", _unsent(contact, why), now)
     try:
@@ -323,7 +323,7 @@ def _voice_of(db: Db, contact: AlarmContact, now: float) -> int:
     """
     ((member,),) = db.execute("SELECT member FROM alarm_contact WHERE id = ?", contact.id)
     if member is None:
-        member = words_down.add_voice(db, contact.workspace, contact.name, now)
+        member = texts_to_kits.add_voice(db, contact.workspace, contact.name, now)
         db.execute("UPDATE alarm_contact SET member = ? WHERE id = ?", member, contact.id)
     return int(member)
 
@@ -345,7 +345,7 @@ def _reply(
         "SELECT count(*) FROM alarm_message WHERE contact = ? AND why = ? AND not_before > ?",
         *(contact.id, alarm.REPLY, now - 3_600.0),
     )
-    is_limited = lately >= words_down.REPLIES_MAX
+    is_limited = lately >= texts_to_kits.REPLIES_MAX
     if text and (
         always
         or not (

@@ -15,7 +15,7 @@ from typing import Any
 from fieldagent.hub.escalation import contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Own
-from fieldagent.hub.escalation.known import Kinds, Reach
+from fieldagent.hub.escalation.registry import Kinds, Reach
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.span import span
 from fieldagent.webhook.delivery import HandoverOutcome

@@ -10,7 +10,7 @@ from typing import Any
 from fieldagent.hub.access.directory import Refused, Row, check_name, insert_row
 from fieldagent.hub.escalation.browser import endpoint_of
 from fieldagent.hub.escalation.contract import Own
-from fieldagent.hub.escalation.known import Kinds, contact_kinds, kind_of, no_kind
+from fieldagent.hub.escalation.registry import Kinds, contact_kinds, kind_of, no_kind
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db

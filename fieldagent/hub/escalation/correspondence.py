@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fieldagent.hub.api.sos_desk import GRACE_S
-from fieldagent.hub.escalation import words_down
+from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.records import ledger, outward, sending
+from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
@@ -108,7 +108,7 @@ def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> 
     to_kit = Posting(
         written.workspace, voice, Message(words), int(now), PRIORITY, target=written.owner
     )
-    if why := words_down.too_much(db, to_kit, written.device, now):
+    if why := texts_to_kits.too_much(db, to_kit, written.device, now):
         return _tell(db, written, "not sent", f"Nothing sent: {why}", now)
     to_whom = replace(to_kit, target=written.member, device=written.device)
     ledger.enter(db, to_whom, now=now, grace=GRACE_S)
@@ -133,11 +133,11 @@ def _voice_of(db: Db, written: Written, now: float) -> tuple[int, bool]:
     known = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
-        *(written.workspace, words_down.voice_name(written.address)),
+        *(written.workspace, texts_to_kits.voice_name(written.address)),
     )
     if known:
         return int(known[0][0]), False
-    return words_down.add_voice(db, written.workspace, written.address, now), True
+    return texts_to_kits.add_voice(db, written.workspace, written.address, now), True
 
 
 def _note_read(db: Db, written: Written, answer: ContactAnswer, now: float) -> None:
@@ -162,7 +162,7 @@ def _tell(db: Db, written: Written, outcome: str, text: str, now: float) -> str:
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
         *(written.address, now - 3_600.0),
     )
-    if lately < words_down.REPLIES_MAX and not sending.refusal(
+    if lately < texts_to_kits.REPLIES_MAX and not sending.refusal(
         db, written.workspace, written.address, sending.REPLY, now
     ):
         outward.tell(db, written.item, written.address, text, now)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fieldagent.hub import idle
 from fieldagent.hub.contract import Bearer, Unknown
 from fieldagent.hub.escalation.contract import AnswerInbox, ContactAnswer, Notice
-from fieldagent.hub.escalation.known import Reach
+from fieldagent.hub.escalation.registry import Reach
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.sms_mail import SmsToKit

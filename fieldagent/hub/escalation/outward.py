@@ -13,8 +13,8 @@ from fieldagent.hub import idle
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.known import Reach, kind_of
 from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.escalation.registry import Reach, kind_of
 from fieldagent.hub.records import claims, outward
 from fieldagent.hub.records.outward import Outward
 from fieldagent.hub.store.contract import ANYTHING, Db, Store

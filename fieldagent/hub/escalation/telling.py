@@ -19,8 +19,8 @@ from fieldagent.hub import idle
 from fieldagent.hub.escalation import alarm_link, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.known import Kinds, Reach, contact_kinds
 from fieldagent.hub.escalation.notice import AnswerWays
+from fieldagent.hub.escalation.registry import Kinds, Reach, contact_kinds
 from fieldagent.hub.records import alarm, claims, sos
 from fieldagent.hub.records.alarm import ASKED, ESCALATED, REPLY
 from fieldagent.hub.store.contract import ANYTHING, Db, Store, earliest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from fieldagent.hub.contract import Bearer, Device, Estimate
-from fieldagent.hub.records.slices import DOUBTED
+from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, fingerprint

@@ -12,8 +12,8 @@ from typing import Any
 
 from fieldagent.hub.access.directory import proof_keys_of
 from fieldagent.hub.contract import Device
+from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.records.ledger import WAITS
-from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, insert, one_of
 from fieldagent.package.delivery import Stage

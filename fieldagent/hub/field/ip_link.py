@@ -18,8 +18,8 @@ from fieldagent.http.routes import Route
 from fieldagent.http.web_socket import WebSocket
 from fieldagent.http.web_socket_server import accept
 from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Revoked, Unknown
-from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records.lease import Lease
+from fieldagent.hub.unavailable import not_now
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass

@@ -15,8 +15,8 @@ from fieldagent.hub.places import positions as places
 from fieldagent.hub.places.fences import KitPosition
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.contact import Position
+from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.records.ledger import Posting, enter_from_kits
-from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
 from fieldagent.package.reading import KINDS

@@ -12,7 +12,7 @@ from functools import partial
 from fieldagent.hub import idle
 from fieldagent.hub.field import check_in, radio_key, update_offers
 from fieldagent.hub.places import routes
-from fieldagent.hub.records import alarm, shifts, wordless
+from fieldagent.hub.records import alarm, shifts, sos_without_text
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import NOT_STORED
@@ -26,7 +26,7 @@ WATCHED = (
     (routes.next_due, routes.look),
     (update_offers.next_due, update_offers.look),
     (alarm.next_look, alarm.look),
-    (wordless.next_due, wordless.look),
+    (sos_without_text.next_due, sos_without_text.look),
     (shifts.next_due, shifts.look),
     (radio_key.next_due, radio_key.look),
 )

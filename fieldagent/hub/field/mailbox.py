@@ -10,7 +10,7 @@ import trio
 
 from fieldagent.hub.access import people
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
-from fieldagent.hub.field import calling_in, parcels, update_offers
+from fieldagent.hub.field import operator_handover, parcels, update_offers
 from fieldagent.hub.field.envelope_packing import (
     Load,
     mark_introduced,
@@ -25,14 +25,14 @@ from fieldagent.hub.field.waiting_mail import Mail, MailAsked, UnderWay, read_ma
 from fieldagent.hub.records import (
     commands,
     contact,
-    earshot,
     kit_condition,
     kit_report,
     newest,
+    stations_in_range,
     workspace_log,
 )
+from fieldagent.hub.records.due_receipts import announce_mail, mail_topic
 from fieldagent.hub.records.ledger import confirm_all
-from fieldagent.hub.records.owed import announce_mail, mail_topic
 from fieldagent.hub.store.contract import Db, Store, one_of
 from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
@@ -104,10 +104,10 @@ class IpMailbox:
 
         def meet(db: Db) -> None:
             note_journal(db, device, journal)
-            earshot.forget(db, device)
+            stations_in_range.forget(db, device)
             contact.note(db, device, Bearer.IP, now)
             contact.note_version(db, device, self._version)
-            calling_in.take_back_words(db, device)
+            operator_handover.take_back_words(db, device)
 
         await self._store.commit(meet)
 
@@ -281,8 +281,8 @@ class IpMailbox:
                 log.warning("%s", text)
 
     def _note_earshot(self, db: Db, report: Earshot) -> None:
-        self._brings_to = earshot.note(db, self.device.id, report.hops)
-        if self._brings_to and not earshot.may_bring(db, self.device.id):
+        self._brings_to = stations_in_range.note(db, self.device.id, report.hops)
+        if self._brings_to and not stations_in_range.may_bring(db, self.device.id):
             log.warning(
                 "%s offers to relay items to its neighbours, but may not: allow it with"
                 " `fieldagent hub device relay %d`",
@@ -328,7 +328,7 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
     _mark_introduced(db, stored)
     for each in stored:
         commands.note_stored(db, each.device, each.load.commands)
-        earshot.note_given(db, each.device, each.journal, each.load.parcels, now)
+        stations_in_range.note_given(db, each.device, each.journal, each.load.parcels, now)
         commands.note_carried(db, each.device, each.journal, each.load.carried, now)
     mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
     return [None] * len(stored)

@@ -29,7 +29,7 @@ from fieldagent.hub.field.kit_items import (
     posting_of,
     take_in_all,
 )
-from fieldagent.hub.field.kit_words import (
+from fieldagent.hub.field.kit_receipts import (
     note_answer,
     take_answer,
     take_check_in,
@@ -43,13 +43,19 @@ from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
 from fieldagent.hub.places import positions as places
 from fieldagent.hub.records import (
     contact,
+    fragments,
     mt_copies,
     outward,
-    slices,
     sos,
 )
+from fieldagent.hub.records.due_receipts import (
+    THE_HUB,
+    answer_again,
+    note_carrier,
+    owe_receipt,
+    say_again,
+)
 from fieldagent.hub.records.ledger import Posting, confirm, enter, note_stage
-from fieldagent.hub.records.owed import THE_HUB, answer_again, note_carrier, owe_receipt, say_again
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
@@ -446,16 +452,16 @@ class MobileOriginated:
             return
         sequence = entry.sequence
         whose = (brought.device.id, int(bool(brought.doubt)), sequence)
-        kept = slices.keep(db, whose, part, brought.now)
+        kept = fragments.keep(db, whose, part, brought.now)
         try:
             whole = reassemble(sequence, part.count, kept)
         except RemoteProtocolError as error:
             brought.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            slices.drop(db, whose, part.count, but=part.index)
+            fragments.drop(db, whose, part.count, but=part.index)
             return
         if whole is None:
             return
-        slices.drop(db, whose, part.count)
+        fragments.drop(db, whose, part.count)
         for fragment in whole.fragments:
             mark_arrived(db, fragment, brought)
         if brought.revoked is not None and not any(entry.sos for entry in whole.entries):

@@ -25,8 +25,8 @@ from fieldagent.hub.field.envelope_packing import (
 from fieldagent.hub.operator.failures import Scope
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
+from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.records.lease import IS_LINKED
-from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Data

@@ -11,7 +11,8 @@ from functools import partial
 import trio
 
 from fieldagent.hub import idle
-from fieldagent.hub.field.calling_in import (
+from fieldagent.hub.field.mobile_terminated import pack
+from fieldagent.hub.field.operator_handover import (
     CALL_SECONDS,
     OperatorCall,
     claim,
@@ -22,7 +23,6 @@ from fieldagent.hub.field.calling_in import (
     next_due,
     settle,
 )
-from fieldagent.hub.field.mobile_terminated import pack
 from fieldagent.hub.operator.contract import FarModem, Operator, Verdict
 from fieldagent.hub.operator.failures import no_answer, not_set_up
 from fieldagent.hub.records import claims, operator_trouble, ring_alerts

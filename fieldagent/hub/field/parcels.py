@@ -9,7 +9,7 @@ from collections.abc import Collection
 from fieldagent.hub.access.directory import secrets_of
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field.envelope_packing import Waiting, introduction, waiting
-from fieldagent.hub.records import commands, earshot
+from fieldagent.hub.records import commands, stations_in_range
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Parcel
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -40,15 +40,17 @@ def due(
     db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
 ) -> list[Due]:
     """Return the items that a linked kit must relay to kits in its range, except those in `but`."""
-    if not earshot.may_bring(db, carrier.id):
+    if not stations_in_range.may_bring(db, carrier.id):
         return []
     parcels = []
-    for device, hops in earshot.without_link(db, carrier.id, now):
+    for device, hops in stations_in_range.without_link(db, carrier.id, now):
         secrets = secrets_of(db, device)
         if not secrets:
             continue
-        how = earshot.due_parameters(carrier.id, journal, hops, now)
-        for each in waiting(db, device, now, due=earshot.IS_DUE, parameters=how, limit=LOOK_AT):
+        how = stations_in_range.due_parameters(carrier.id, journal, hops, now)
+        for each in waiting(
+            db, device, now, due=stations_in_range.IS_DUE, parameters=how, limit=LOOK_AT
+        ):
             addressee = Device(device, carrier.workspace, 0, "")
             parcel = _parcel(db, addressee, each, secrets[0], now)
             if parcel is not None and (each.item, device) not in but:
@@ -62,7 +64,7 @@ def due_commands(
     """Return the commands that a linked kit must relay, except those in `but` (device and
     number).
     """
-    if not earshot.may_bring(db, carrier.id):
+    if not stations_in_range.may_bring(db, carrier.id):
         return []
     parcels = []
     for each in commands.to_carry(db, carrier.id, journal, now):

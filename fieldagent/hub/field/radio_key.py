@@ -21,7 +21,7 @@ from typing import Any
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.command_cost import cost
-from fieldagent.hub.field.command_giving import costs_something, give
+from fieldagent.hub.field.command_sending import costs_something, give
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.records.lease import IS_LINKED

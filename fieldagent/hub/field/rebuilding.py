@@ -25,8 +25,8 @@ from fieldagent.hub.field.kit_items import posting_of
 from fieldagent.hub.field.mobile_originated import addressed
 from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
 from fieldagent.hub.records import contact, kit_report, ledger, numbering, rebuild
+from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, Store, insert, one_of
 from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from fieldagent.hub.field import check_in
-from fieldagent.hub.fleet.unlike import TEXTS, KitFigures, Unlike, unlike
+from fieldagent.hub.fleet.outliers import TEXTS, KitFigures, Unlike, unlike
 from fieldagent.hub.records import kit_condition, lease
 from fieldagent.hub.records.kit_condition import About, KnownCondition, until_now
 from fieldagent.hub.records.usage import day_of

@@ -18,9 +18,9 @@ from functools import lru_cache
 from typing import Any
 
 from fieldagent.hub.records import audit, kit_condition
-from fieldagent.hub.records.earshot import NEXT_AFTER, REGIVE_AFTER_S
+from fieldagent.hub.records.due_receipts import announce_mail
 from fieldagent.hub.records.lease import IS_LINKED
-from fieldagent.hub.records.owed import announce_mail
+from fieldagent.hub.records.stations_in_range import NEXT_AFTER, REGIVE_AFTER_S
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
 from fieldagent.hub.store.contract import Db, marks, one_of
 from fieldagent.package.package import CommandAnswer, CommandOutcome

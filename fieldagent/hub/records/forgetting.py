@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fieldagent.hub.records import workspace_log
+from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.records.ledger import WAITS
-from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.store.contract import Db, earliest
 
 AT_ONCE = 100

@@ -15,8 +15,8 @@ from enum import Enum, auto
 
 from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.records import alarm, newest, ring_alerts, sos, workspace_log
+from fieldagent.hub.records.due_receipts import RECEIPT, announce_answer, announce_mail, owe_receipt
 from fieldagent.hub.records.newest import NewPosition, Track
-from fieldagent.hub.records.owed import RECEIPT, announce_answer, announce_mail, owe_receipt
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, few_rows, insert, one_of
 from fieldagent.package.delivery import Stage

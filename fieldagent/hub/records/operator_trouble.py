@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from fieldagent.hub.operator.failures import Scope
-from fieldagent.hub.operator.known import operators
+from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db

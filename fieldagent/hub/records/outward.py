@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from fieldagent.hub.records import ledger, sending
-from fieldagent.hub.records.owed import THE_HUB
+from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.delivery import Stage
 from fieldagent.system.lazy_named_tuple import NamedTuple

@@ -9,7 +9,7 @@ from dataclasses import field
 from itertools import accumulate
 
 from fieldagent.http.openmetrics import Family, Sample
-from fieldagent.hub.operator.known import operator_places
+from fieldagent.hub.operator.registry import operator_places
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire.outcome import Outcome

@@ -14,10 +14,10 @@ from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.http.routes import Route
 from fieldagent.hub.field import dead_letters, radio_key
 from fieldagent.hub.field.backlog import Queues, count_queues
-from fieldagent.hub.not_now import REASON
 from fieldagent.hub.records import lease, operator_trouble, rebuild, sos
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.unavailable import REASON
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import Supervisor
 

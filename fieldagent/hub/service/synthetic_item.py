@@ -32,10 +32,10 @@ from fieldagent.http.server import serve
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.directory import SYNTHETIC
 from fieldagent.hub.api.push_api import HubApi
-from fieldagent.hub.not_now import patient
 from fieldagent.hub.service import synthetic_rows
 from fieldagent.hub.service.synthetic_rows import Begun
 from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.hub.unavailable import patient
 from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass

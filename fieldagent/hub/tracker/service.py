@@ -16,8 +16,8 @@ from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.tracker import intake, records
 from fieldagent.hub.tracker.contract import TrackerKind, TrackerReport
-from fieldagent.hub.tracker.known import tracker_kinds
 from fieldagent.hub.tracker.records import ReportAddress
+from fieldagent.hub.tracker.registry import tracker_kinds
 
 log = logging.getLogger(__name__)
 

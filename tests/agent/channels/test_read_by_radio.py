@@ -15,7 +15,7 @@ import trio.testing
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.outbound.reach import reached
-from fieldagent.agent.outbound.readings import AGAIN_FIRST, ALONE_MAX, HOPS_RETENTION_S
+from fieldagent.agent.outbound.read_receipts import AGAIN_FIRST, ALONE_MAX, HOPS_RETENTION_S
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import (

@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from fieldagent.agent.outbound.lazy_heap import STEP, SweptHeap
 from fieldagent.agent.outbound.queue import SLACK, Queue, sizes
-from fieldagent.agent.outbound.swept_heap import STEP, SweptHeap
 
 
 def drain(queue: Queue, now: float = 0.0) -> list[int]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fieldagent.agent.journal.inbound import StationOwed
-from fieldagent.agent.outbound.readings import ALONE_MAX, Readings
+from fieldagent.agent.outbound.read_receipts import ALONE_MAX, Readings
 from fieldagent.package.delivery import Stage
 from fieldagent.wire.envelope import Entry, Receipt
 

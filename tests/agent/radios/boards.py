@@ -13,7 +13,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioModem
 from fieldagent.agent.radios.contract import RadioPlace
-from fieldagent.agent.radios.known import radio
+from fieldagent.agent.radios.registry import radio
 from fieldagent.agent.settings import parse, radio_place
 from tests.extensions.lab.simulator.test_simulate_node import kit
 from tests.processes import PATIENCE, Agent, started

@@ -20,7 +20,7 @@ from fieldagent.agent.channels.radio_modem import (
 )
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios.contract import Radio
-from fieldagent.agent.radios.known import RADIOS, radio
+from fieldagent.agent.radios.registry import RADIOS, radio
 from fieldagent.system.properties import WrongProperty
 from tests.agent.radios.pairs import PAIRS, Pair
 from tests.processes import PATIENCE

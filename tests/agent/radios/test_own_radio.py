@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.radios import udp
-from fieldagent.agent.radios.known import radio
+from fieldagent.agent.radios.registry import radio
 from tests import offline
 from tests.agent.radios.pairs import Pair, group
 from tests.agent.radios.test_contract import check_radio_modem

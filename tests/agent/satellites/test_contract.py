@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.satellites import sbd
-from fieldagent.agent.satellites.known import modem, modems
+from fieldagent.agent.satellites.registry import modem, modems
 from fieldagent.agent.settings import parse
 from fieldagent.system.properties import InvalidSettings, WrongProperty
 from tests import offline

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.satellites.known import modem
+from fieldagent.agent.satellites.registry import modem
 from fieldagent.agent.settings import parse
 from fieldagent.system.exit_codes import OK
 from tests.cli.test_setup import begin, check_written, settings, setup

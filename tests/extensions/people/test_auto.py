@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.extensions.people.known import reaches
+from fieldagent.extensions.people.registry import reaches
 from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.processes import Agent, until
 from tests.serial_device import serial_device

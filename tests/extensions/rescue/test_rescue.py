@@ -12,8 +12,8 @@ import pytest
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.high_water import HighWater
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.mending import mend
 from fieldagent.agent.journal.records import DAMAGED, RELAYED, EndedDelivery
+from fieldagent.agent.journal.repair import mend
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.agent.mesh.relay import Relay, enter
 from fieldagent.package.package import Channel, Message, Package

@@ -11,7 +11,7 @@ import pytest
 from fieldagent.hub.access import revocation
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.contract import Device
-from fieldagent.hub.escalation import alarm_link, answers, contacts, telling, words_down
+from fieldagent.hub.escalation import alarm_link, answers, contacts, telling, texts_to_kits
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.records import lease, sos
 from fieldagent.hub.store.contract import Db, Store
@@ -135,7 +135,7 @@ async def test_forged_messages_lock_no_contact_out(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         # They also spend the replies of the hour.
-        for _ in range(words_down.REPLIES_MAX):
+        for _ in range(texts_to_kits.REPLIES_MAX):
             assert await answer(alps, "OK") == "without code"
         while await told(alps):
             pass
@@ -190,7 +190,7 @@ def named(db: Db) -> sos.Sos:
 async def test_words_that_are_too_long_for_a_satellite_say_by_how_much(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
-        over = words_down.SATELLITE_BYTES + 43
+        over = texts_to_kits.SATELLITE_BYTES + 43
         assert await answer(alps, f"{code} {'x' * over}") == "not sent"
         assert await told(alps) == [f"Nothing sent: too long by 43 bytes of {over}. Write less."]
         assert said(await collect(alps.mailbox(1))) == []
@@ -280,10 +280,10 @@ async def test_a_code_of_two_workspaces_is_asked_about(store: Store) -> None:
 async def test_two_machines_do_not_answer_each_other_for_ever(store: Store) -> None:
     async with field_of(store) as alps:
         await ask_for_help(alps)
-        for _ in range(3 * words_down.REPLIES_MAX):
+        for _ in range(3 * texts_to_kits.REPLIES_MAX):
             await answer(alps, "OK")
         ((replies,),) = await alps.rows("SELECT count(*) FROM alarm_message WHERE why = 'reply'")
-        assert replies == words_down.REPLIES_MAX
+        assert replies == texts_to_kits.REPLIES_MAX
 
 
 async def test_a_contact_is_told_again_until_somebody_answers(store: Store) -> None:

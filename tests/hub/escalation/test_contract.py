@@ -20,7 +20,7 @@ import trustme
 from fieldagent.extensions import NAMES
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.known import contact_kinds, kind_of
+from fieldagent.hub.escalation.registry import contact_kinds, kind_of
 from fieldagent.hub.escalation.web_push import Subscription
 from fieldagent.hub.settings import parse
 from fieldagent.hub.store.opening import open_store

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from fieldagent.hub.contract import Device
-from fieldagent.hub.escalation import answers, correspondence, words_down
+from fieldagent.hub.escalation import answers, correspondence, texts_to_kits
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
@@ -158,7 +158,10 @@ async def test_an_open_incident_comes_first(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("length", "outcome"),
-    [(words_down.SATELLITE_BYTES, "to the kit"), (words_down.SATELLITE_BYTES + 1, "not sent")],
+    [
+        (texts_to_kits.SATELLITE_BYTES, "to the kit"),
+        (texts_to_kits.SATELLITE_BYTES + 1, "not sent"),
+    ],
 )
 async def test_what_is_too_long_stays_and_its_writer_is_told(
     store: Store, length: int, outcome: str
@@ -182,7 +185,7 @@ async def test_two_machines_that_answer_each_other_come_to_an_end(store: Store) 
         assert outcomes == ["to the kit"] * correspondence.PER_DAY + ["limited"] * (
             70 - correspondence.PER_DAY
         )
-        assert len(await told(field)) <= words_down.REPLIES_MAX
+        assert len(await told(field)) <= texts_to_kits.REPLIES_MAX
 
 
 async def test_what_was_written_long_ago_or_never_is_not_answered(store: Store) -> None:

@@ -17,7 +17,7 @@ import pytest
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import FarModem, Operator, OperatorHost
-from fieldagent.hub.operator.known import operator_places, operators
+from fieldagent.hub.operator.registry import operator_places, operators
 from fieldagent.hub.settings import parse
 from fieldagent.package.package import Message
 from fieldagent.store.group import StoreUnavailable

@@ -13,7 +13,7 @@ from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.http.target import query_pairs
 from fieldagent.hub.tracker.contract import TrackerReport
-from fieldagent.hub.tracker.known import tracker_kinds
+from fieldagent.hub.tracker.registry import tracker_kinds
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SECONDS = int(NOON.timestamp())

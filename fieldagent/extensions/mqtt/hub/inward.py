@@ -37,7 +37,7 @@ from fieldagent.hub.api.push_api import posting_of
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.spending import Allowance
-from fieldagent.hub.field.far_sizes import FarKits, far_kits, hold_back
+from fieldagent.hub.field.satellite_sizes import FarKits, far_kits, hold_back
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db

@@ -17,7 +17,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.standing import reached
 from fieldagent.hub.bridge import tenure
-from fieldagent.hub.escalation import words_down
+from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.records import alarm, sos
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -249,13 +249,13 @@ def member_of(db: Db, workspace: int, sender: str, now: float) -> int:
     """Return the member under whose name kits see a sender. It has no sign-in, and is created at
     the sender's first command.
     """
-    name = words_down.voice_name(f"{sender} (MQTT)" if sender else "MQTT")
+    name = texts_to_kits.voice_name(f"{sender} (MQTT)" if sender else "MQTT")
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND name = ? AND type = ? ORDER BY member.id LIMIT 1",
         *(workspace, name, people.INTEGRATION),
     )
-    return int(rows[0][0]) if rows else words_down.add_voice(db, workspace, name, now)
+    return int(rows[0][0]) if rows else texts_to_kits.add_voice(db, workspace, name, now)
 
 
 def user_of(db: Db, workspace: int, kit: int) -> int | None:

@@ -13,7 +13,7 @@ from hashlib import sha256
 from fieldagent.extensions.tak.events import PhoneAlert, TakUnit
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.contract import Became
-from fieldagent.hub.escalation import words_down
+from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.tracker import intake, records
@@ -75,4 +75,4 @@ def _voice(db: Db, workspace: int, now: float) -> int:
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
         *(workspace, OTHERS),
     )
-    return int(known[0][0]) if known else words_down.add_voice(db, workspace, OTHERS, now)
+    return int(known[0][0]) if known else texts_to_kits.add_voice(db, workspace, OTHERS, now)

@@ -12,7 +12,7 @@ from math import inf
 
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.hub.bridge import tenure
-from fieldagent.hub.escalation import words_down
+from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, one_of
@@ -121,7 +121,7 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
         ((many,),) = db.execute("SELECT count(*) FROM tak_person WHERE workspace = ?", workspace)
         if many >= PEOPLE_MAX:
             return None
-        member = words_down.add_voice(db, workspace, voice_of(callsign), now)
+        member = texts_to_kits.add_voice(db, workspace, voice_of(callsign), now)
         db.execute(
             "INSERT INTO tak_person (workspace, callsign, member, uid) VALUES (?, ?, ?, ?)",
             *(workspace, callsign, member, uid),

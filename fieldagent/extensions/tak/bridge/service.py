@@ -39,7 +39,7 @@ from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
 from fieldagent.hub.bridge.tenure import BridgePost
 from fieldagent.hub.records import ledger
-from fieldagent.hub.records.owed import THE_HUB
+from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.store.contract import ANYTHING, Db
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.delivery import Stage

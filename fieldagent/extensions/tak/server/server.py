@@ -39,9 +39,9 @@ from fieldagent.http.routes import router
 from fieldagent.http.server import Limits, serve
 from fieldagent.http.unproved import Unproved
 from fieldagent.hub.bridge.contract import BridgeHost
-from fieldagent.hub.not_now import patient
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.unavailable import patient
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple

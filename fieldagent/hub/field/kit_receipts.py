@@ -12,8 +12,8 @@ from fieldagent.hub.field.arrival import KitMessage, mark_arrived
 from fieldagent.hub.field.envelope_packing import note_journal
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
 from fieldagent.hub.records import alarm, commands, mt_copies, numbering, sos
+from fieldagent.hub.records.due_receipts import THE_HUB, answer_again, owe_receipt, say_again
 from fieldagent.hub.records.ledger import confirm, note_stage
-from fieldagent.hub.records.owed import THE_HUB, answer_again, owe_receipt, say_again
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.delivery import Stage

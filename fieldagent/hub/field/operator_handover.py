@@ -16,8 +16,8 @@ from fieldagent.hub.field.mobile_terminated import REACHED, due
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.failures import Scope, unknown
 from fieldagent.hub.records import commands, mt_copies, operator_trouble, ring_alerts
+from fieldagent.hub.records.due_receipts import announce_answer
 from fieldagent.hub.records.operator_book import note_handed_over
-from fieldagent.hub.records.owed import announce_answer
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, earliest, marks, one_of
 from fieldagent.system.lazy_dataclass import dataclass
