@@ -72,7 +72,7 @@ RADIUS_MAX = 20_100
 """Kilometres: half of the earth's circumference."""
 LEFT = 1
 """The value of an Ack's *by hub* if a satellite gateway has the item."""
-NO_WAY = 255
+NO_ROUTE = 255
 """Number of hops of a sender that no longer reaches the hub."""
 SOS = 0x10
 """Flag in the kind of an item that was posted as an SOS."""
@@ -156,11 +156,11 @@ class RelayRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RouteToHub:
     """The sender's route to the hub, direct or over other kits, as known `minutes` ago."""
 
     hops: int
-    """Number of kits between; 0: direct; `NO_WAY`: no longer reachable."""
+    """Number of kits between; 0: direct; `NO_ROUTE`: no longer reachable."""
     minutes: int = 0
     cost: int = 0
     """Price in credits of a short message to the hub."""
@@ -256,7 +256,7 @@ Content = (
     | Receipt
     | Ack
     | RelayRequest
-    | Way
+    | RouteToHub
     | Source
     | SentBy
     | Program
@@ -551,12 +551,12 @@ def _read_relay_request(station: Any) -> RelayRequest:
     return RelayRequest(station)
 
 
-def _read_way(hops: Any, minutes: Any = None, cost: Any = None, low: Any = None) -> Way:
-    expect(in_range(hops, low=0, high=NO_WAY), "hops to the hub")
+def _read_route(hops: Any, minutes: Any = None, cost: Any = None, low: Any = None) -> RouteToHub:
+    expect(in_range(hops, low=0, high=NO_ROUTE), "hops to the hub")
     expect(minutes is None or in_range(minutes, low=0), "age of a way")
     expect(cost is None or in_range(cost, low=0), "cost of a way")
     expect(low is None or (is_int(low) and low in (0, 1)), "state of a battery known here")
-    return Way(hops, minutes or 0, cost or 0, bool(low))
+    return RouteToHub(hops, minutes or 0, cost or 0, bool(low))
 
 
 def _read_source(station: Any, sequence: Any) -> Source:
@@ -663,8 +663,8 @@ _UNTIMED: Kinds = {
     14: (Source, _read_source, lambda said: [said.station, said.sequence]),
     15: (Unproved, _read_unproved, lambda said: [0]),
     33: (
-        Way,
-        _read_way,
+        RouteToHub,
+        _read_route,
         lambda way: [way.hops, way.minutes or None, way.cost or None, int(way.low) or None],
     ),
     34: (SentBy, _read_sent_by, lambda said: [said.station, said.transmissions]),

@@ -16,7 +16,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import CheckIn, CommandAnswer, CommandOutcome, IncidentWord
-from fieldagent.wire.envelope import Ack, Content, Entry, Receipt, Unreadable, Way, encode
+from fieldagent.wire.envelope import Ack, Content, Entry, Receipt, RouteToHub, Unreadable, encode
 from tests.agent.test_extreme_values import ITEMS, TIMES, UINT
 from tests.hub.field import START, collect, field_of
 from tests.hub.test_console import call
@@ -42,7 +42,7 @@ TO_HUB: tuple[Content, ...] = (
     Unreadable(UINT, 0xFFFF),
     Receipt(UINT, bytes(4), Stage.READ, "\0"),
     Ack(UINT, 255, frozenset(range(255)), by_hub=True, digest=bytes(4)),
-    Way(255, UINT, UINT, low=True),
+    RouteToHub(255, UINT, UINT, low=True),
 )
 SPOILED = (
     *(("delivery.state", "vanished"), ("contact.modems", "[1]")),

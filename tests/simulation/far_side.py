@@ -30,8 +30,8 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    RouteToHub,
     Source,
-    Way,
     decode,
     digest_of,
     digest_of_slices,
@@ -43,7 +43,9 @@ from fieldagent.wire.fragments import join
 AGENT = 1
 """Its station. For the hub it is 0."""
 
-_NO_ITEM = Ack | RelayRequest | Way | Source | Report | Introduction | Program | JournalNumber
+_NO_ITEM = (
+    Ack | RelayRequest | RouteToHub | Source | Report | Introduction | Program | JournalNumber
+)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from fieldagent.package.package import Channel
 if TYPE_CHECKING:
     # Import only for type checks: an agent without a radio saves this memory.
     from fieldagent.agent.mesh.station import Station
-    from fieldagent.agent.outbound.ways import KnownWay
+    from fieldagent.agent.outbound.hub_routes import KnownRoute
 
 
 LACKS_MAX = 8
@@ -26,7 +26,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
     if station is None:
         return {"station": None, "neighbours": [], "remoteStations": []}
     names = inbound.station_names(journal)
-    ways = station.words.ways.known()
+    hub_routes = station.words.hub_routes.known()
     in_earshot = set(station.neighbours.in_earshot())
     ours, hops = _ours(journal, station), station.earshot()
     neighbours = [
@@ -40,7 +40,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "inRange": number in in_earshot,
             "rssi": each.rssi,
             "snr": each.snr,
-            **_to_the_hub(ways.get(number)),
+            **_to_the_hub(hub_routes.get(number)),
             "missing": _lacks(number, ours) if number in in_earshot else [],
             "radioKey": station.key_change.name_of(each.key),
         }
@@ -54,10 +54,10 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
     return {"station": station.number, "neighbours": neighbours, "remoteStations": beyond}
 
 
-def _to_the_hub(way: KnownWay | None) -> dict[str, Any]:
-    if way is None:
+def _to_the_hub(route: KnownRoute | None) -> dict[str, Any]:
+    if route is None:
         return {"hub": None, "hopsToHub": None, "routeBatteryLow": None}
-    return {"hub": way.hops == 0, "hopsToHub": way.hops, "routeBatteryLow": way.low}
+    return {"hub": route.hops == 0, "hopsToHub": route.hops, "routeBatteryLow": route.low}
 
 
 def _ours(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:

@@ -47,13 +47,13 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    RouteToHub,
     SeenAt,
     SentBy,
     Source,
     Unauthenticated,
     Unproved,
     Unreadable,
-    Way,
     decode,
     digest_of,
     encode,
@@ -67,7 +67,9 @@ log = logging.getLogger(__name__)
 
 THE_HUB = 0
 """Value of an origin."""
-_NOT_FOR_A_KIT = Ack | RelayRequest | SentBy | Program | Way | JournalNumber | ToHub | Unreadable
+_NOT_FOR_A_KIT = (
+    Ack | RelayRequest | SentBy | Program | RouteToHub | JournalNumber | ToHub | Unreadable
+)
 
 
 @dataclass(slots=True)

@@ -38,11 +38,11 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    RouteToHub,
     SentBy,
     Source,
     Unauthenticated,
     Unreadable,
-    Way,
     decode,
     digest_of,
     digest_of_slices,
@@ -114,7 +114,7 @@ class Packet:
     expected."""
     summaries: list[Entry] = field(default_factory=list)
     """Summaries of the items that its sender has."""
-    way: Way | None = None
+    route: RouteToHub | None = None
     items: list[Entry] = field(default_factory=list)
     """Items that are complete with this packet."""
     repeated: set[int] = field(default_factory=set)
@@ -254,8 +254,8 @@ class PacketReception:
         if isinstance(content, Receipt):
             if not packet.namesake:
                 self._store_word(db, entry, content, packet)
-        elif isinstance(content, Way):
-            packet.way = content
+        elif isinstance(content, RouteToHub):
+            packet.route = content
         elif isinstance(content, Ack):
             if content.count == 0:
                 self._store_summary(db, entry, content, packet)
@@ -350,8 +350,8 @@ class PacketReception:
         packet.items.append(entry)
         if not came_again:
             # The sender repeats its request to the hub by itself.
-            way = Entry(0, SentBy(packet.station, packet.hops), entry.time)
-            kept = encode([way, entry], origin=packet.station)
+            route = Entry(0, SentBy(packet.station, packet.hops), entry.time)
+            kept = encode([route, entry], origin=packet.station)
             on_air.keep(db, packet.station, entry.sequence, fingerprint(entry), kept)
         if came_again:
             packet.repeated.add(entry.sequence)

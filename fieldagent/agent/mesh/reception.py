@@ -117,7 +117,7 @@ class RadioReception:
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
         self._piggyback.summaries.note_crowd(len(self._neighbours.in_earshot()))
-        self._note_way(packet)
+        self._note_route(packet)
         self._look_for_twins(envelope, packet)
         await self._follow_up(packet)
         self._go_round(packet)
@@ -155,9 +155,11 @@ class RadioReception:
         if packet.words or packet.others_words:
             self._queue.wake()
 
-    def _note_way(self, packet: Packet) -> None:
-        if packet.way is not None and self._piggyback.ways.note(packet.sender, packet.way):
-            self._rounds.note_way(trio.current_time())
+    def _note_route(self, packet: Packet) -> None:
+        if packet.route is not None and self._piggyback.hub_routes.note(
+            packet.sender, packet.route
+        ):
+            self._rounds.note_route(trio.current_time())
 
     def _look_for_twins(self, envelope: Envelope, packet: Packet) -> None:
         """Check for two kits with one number. Only packets straight from the station, with new

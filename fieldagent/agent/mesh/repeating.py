@@ -229,7 +229,7 @@ class Repeating:
 
     def _is_carried(self) -> bool:
         """Return True if our route to the hub leads over a neighbour."""
-        return self._words.asks_for_relay() and self._words.ways.next_hop() is not None
+        return self._words.asks_for_relay() and self._words.hub_routes.next_hop() is not None
 
     async def _tell_hub(self) -> None:
         """Send receipts for the hub's items over a neighbour, if that is our route."""

@@ -293,7 +293,7 @@ class Rounds:
         item = self.items.get((station, number, digest))
         return item is None or item.entry.asks or item.entry.sos
 
-    def note_way(self, now: float) -> None:
+    def note_route(self, now: float) -> None:
         """Schedule the items that waited for a route to the hub, because one is known."""
         for item in self.items.values():
             if item.asks and not item.brought_by:
@@ -411,7 +411,7 @@ class Rounds:
     def _asks_again(self, item: OnItsWay, now: float) -> bool:
         item.hub_due = inf
         ours = item.station == self.station
-        if not item.asks or item.brought_by or self._words.ways.brings():
+        if not item.asks or item.brought_by or self._words.hub_routes.brings():
             return False
         if not ours and (item.hops >= self._hops or item.hub_tries >= PRODS_MAX):
             return False

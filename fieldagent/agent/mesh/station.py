@@ -23,12 +23,12 @@ from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
+from fieldagent.agent.outbound.hub_routes import HubRoutes
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.agent.outbound.read_receipts import Readings
-from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
@@ -136,7 +136,7 @@ def words_of(
             return 0
         return 1 if Channel.SATELLITE in settings.relays_over else None
 
-    ways = Ways(brings, low, clock, hops=settings.hops)
+    hub_routes = HubRoutes(brings, low, clock, hops=settings.hops)
     text_bytes, chance = _text_bytes(settings), Random().random
     readings = Readings(settings.number, text_bytes=text_bytes, hops=settings.hops, random=chance)
     return RadioPiggyback(
@@ -144,7 +144,7 @@ def words_of(
         me,
         journal,
         asks_for_relay=asks_for_relay,
-        ways=ways,
+        hub_routes=hub_routes,
         readings=readings,
         clock=clock,
     )

@@ -14,10 +14,10 @@ from fieldagent.agent.channels.air_pace import alone_after
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
+from fieldagent.agent.outbound.hub_routes import HubRoutes
 from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat
 from fieldagent.agent.outbound.read_receipts import AirWord, Readings
 from fieldagent.agent.outbound.summaries import Summaries, confirmed_by, numbers_of
-from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.package import Item, Parcel
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
@@ -67,7 +67,7 @@ class RadioPiggyback:
     to the hub, and requests to relay.
 
     A lost acknowledgement is sent again when the item comes again. `asks_for_relay` returns True if
-    we reach the hub only over neighbours; `ways` contains the routes over them.
+    we reach the hub only over neighbours; `hub_routes` contains the routes over them.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RadioPiggyback:
         journal: Journal,
         *,
         asks_for_relay: Callable[[], bool],
-        ways: Ways,
+        hub_routes: HubRoutes,
         readings: Readings,
         clock: Callable[[], float],
     ) -> None:
@@ -87,7 +87,7 @@ class RadioPiggyback:
         self._journal = journal
         self._introduction = Entry(station, Introduction(identity))
         self._asks_for_relay = asks_for_relay
-        self.ways = ways
+        self.hub_routes = hub_routes
         self.clock = clock
         self._introduced = -INTRODUCE_INTERVAL_S
         self._said_hello = -inf
@@ -132,7 +132,7 @@ class RadioPiggyback:
         """Return a request to a neighbour to relay to the hub; None if there is no suitable one.
         Without a known route, an SOS asks every station.
         """
-        hop = self.ways.next_hop(but)
+        hop = self.hub_routes.next_hop(but)
         if hop is None and not sos:
             return None
         return Entry(0, RelayRequest(hop or 0))
@@ -195,7 +195,7 @@ class RadioPiggyback:
         so is enough.
         """
         self.summaries.greet(self.clock(), 2.0 + crowd)
-        self.ways.greet()
+        self.hub_routes.greet()
 
     def hear_summary(self, summary: Entry) -> list[int]:
         """Take in another station's summary. Return the numbers that are missing there and present
@@ -241,7 +241,9 @@ class RadioPiggyback:
         acks = any(due.due <= self.clock() for due in self._acks.values())
         says = acks or self._repeats or self._presents_itself
         says = says or self.readings.is_due(self.clock())
-        tells = self.summaries.to_tell(self.clock(), beside=False) or self.ways.to_say(beside=False)
+        tells = self.summaries.to_tell(self.clock(), beside=False) or self.hub_routes.to_say(
+            beside=False
+        )
         return bool(says or tells)
 
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
@@ -264,9 +266,9 @@ class RadioPiggyback:
             self._presents_itself = beside and not words.introduced
             if words.introduced:
                 self._said_hello = self.clock()
-        way = self.ways.to_say(beside=bool(draft.entries))
-        if way is not None and draft.add(Entry(0, way), capacity):
-            self.ways.said(way)
+        route = self.hub_routes.to_say(beside=bool(draft.entries))
+        if route is not None and draft.add(Entry(0, route), capacity):
+            self.hub_routes.said(route)
         self._fill_acks(draft, capacity)
         beside = not urgent and bool(items or words.introduced)
         for station in self.summaries.to_tell(self.clock(), beside=beside):

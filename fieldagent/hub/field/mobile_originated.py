@@ -84,10 +84,10 @@ from fieldagent.wire.envelope import (
     Receipt,
     RelayRequest,
     Report,
+    RouteToHub,
     SentBy,
     Unauthenticated,
     Unreadable,
-    Way,
     decode,
     digest_of,
 )
@@ -98,7 +98,7 @@ from fieldagent.wire.parcel import UP, unwrap
 
 log = logging.getLogger(__name__)
 
-_OF_THE_AIR = Ack | RelayRequest | SentBy | Program | Way | Beside | RemoteCommand
+_OF_THE_AIR = Ack | RelayRequest | SentBy | Program | RouteToHub | Beside | RemoteCommand
 
 
 NOBODY = (

@@ -37,13 +37,13 @@ from fieldagent.agent.outbound.summaries import ASK_AFTER_S
 from fieldagent.extensions.lab.simulator.air import Losses
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
 from fieldagent.wire.envelope import (
-    NO_WAY,
+    NO_ROUTE,
     Ack,
     Entry,
     RelayRequest,
+    RouteToHub,
     SentBy,
     Source,
-    Way,
     decode,
     derive_key,
     digest_of,
@@ -531,22 +531,24 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
         for number, kit in kits.items():
             nursery.start_soon(bring, kit, texts[number])
             await kit.post(message={"content": f"here is {number}"}, channels=["Radio"])
-        await until(lambda: {2, 3} <= between.words.ways.known().keys(), 3600)
+        await until(lambda: {2, 3} <= between.words.hub_routes.known().keys(), 3600)
         # Both routes are free and equally long.
-        assert [between.words.ways.known()[number].low for number in (spared, 5 - spared)] == [
+        assert [
+            between.words.hub_routes.known()[number].low for number in (spared, 5 - spared)
+        ] == [
             True,
             False,
         ]
         await ada.post(message={"content": "no link here"})
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 4 * 3600)
         assert (texts[spared], texts[5 - spared]) == ([], ["no link here"])
-        await until(lambda: not ada.words.ways.known()[4].low, 3600)
+        await until(lambda: not ada.words.hub_routes.known()[4].low, 3600)
         # If there is no other route, the kit is asked, and its announcement shows the empty
         # battery.
         for number in (1, 5 - spared):
-            between.words.ways.note(number, Way(NO_WAY))
-        ours = between.words.ways.ours()
-        assert between.words.ways.next_hop() == spared and ours is not None and ours.low
+            between.words.hub_routes.note(number, RouteToHub(NO_ROUTE))
+        ours = between.words.hub_routes.ours()
+        assert between.words.hub_routes.next_hop() == spared and ours is not None and ours.low
         nursery.cancel_scope.cancel()
 
 

@@ -18,13 +18,13 @@ from fieldagent.agent.radios.node import open_node
 from fieldagent.package.package import Message
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
-    NO_WAY,
+    NO_ROUTE,
     Ack,
     Content,
     Entry,
     Introduction,
+    RouteToHub,
     Source,
-    Way,
     decode,
     derive_key,
     digest_of,
@@ -71,10 +71,10 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(
     ("entries", "hops"),
     [
         ([Entry(1, Message("x"))], None),
-        ([Entry(0, Way(0))], 0),
-        ([Entry(0, Way(2, 10))], 2),
-        ([Entry(0, Way(0, 40))], None),
-        ([Entry(0, Way(0)), Entry(0, Way(NO_WAY))], None),
+        ([Entry(0, RouteToHub(0))], 0),
+        ([Entry(0, RouteToHub(2, 10))], 2),
+        ([Entry(0, RouteToHub(0, 40))], None),
+        ([Entry(0, RouteToHub(0)), Entry(0, RouteToHub(NO_ROUTE))], None),
     ],
     ids=["says nothing", "brings it there", "over others", "too long ago", "no more"],
 )
@@ -84,7 +84,7 @@ async def test_it_is_known_how_far_a_neighbour_is_from_the_hub(
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         for entry in entries:
             await ben.reception.receive(encode([entry], origin=5))
-        way = ben.words.ways.known().get(5)
+        way = ben.words.hub_routes.known().get(5)
         assert (None if way is None else way.hops) == hops
 
 

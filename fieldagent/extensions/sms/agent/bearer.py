@@ -9,8 +9,8 @@ from fieldagent.agent.bearer import Bearer, BearerSeat
 from fieldagent.agent.channels.healing import Healing, steps_of
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.extensions.sms.agent import carrier
+from fieldagent.extensions.sms.agent.modem_kinds import way_of
 from fieldagent.extensions.sms.agent.settings import SmsSettings
-from fieldagent.extensions.sms.agent.ways import way_of
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
 BOOKED_AS = "SMS"

@@ -36,11 +36,11 @@ from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_waits import first_of
 from fieldagent.extensions.sms.agent.contract import LOST, GsmRefuses, SmsModem
+from fieldagent.extensions.sms.agent.modem_kinds import way_of
 from fieldagent.extensions.sms.agent.parts_kept import GivenUp, PartsKept
 from fieldagent.extensions.sms.agent.pin import PinMemory
 from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.extensions.sms.agent.under_way import Rest, SentFrame, forget_reference, note_report
-from fieldagent.extensions.sms.agent.ways import way_of
 from fieldagent.extensions.sms.sms_modem import Stored
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sms_frame, sms_pdu

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fieldagent.extensions.sms.agent.modem_kinds import way_of
 from fieldagent.extensions.sms.agent.settings import SmsSettings
-from fieldagent.extensions.sms.agent.ways import way_of
 from fieldagent.system.finding import Finding
 
 

@@ -20,7 +20,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 Opened = AbstractAsyncContextManager[SmsModem]
 
 
-class SmsWay(NamedTuple):
+class SmsModemKind(NamedTuple):
     form: re.Pattern[str]
     """Pattern of the sms-port values for this driver."""
     open: Callable[[str, SmsSettings, ChannelLink, PinMemory], Opened]
@@ -55,12 +55,12 @@ def _check_line(port: str) -> Finding:
 
 
 WAYS = (
-    SmsWay(MANAGED, _open_managed, _check_command, ()),
-    SmsWay(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
+    SmsModemKind(MANAGED, _open_managed, _check_command, ()),
+    SmsModemKind(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
 )
 """The first entry whose pattern fits is used; the last is the AT line of any device."""
 
 
-def way_of(port: str) -> SmsWay:
+def way_of(port: str) -> SmsModemKind:
     """Return the driver for that `sms-port`. Raises StopIteration if none fits."""
     return next(each for each in WAYS if each.form.fullmatch(port))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import inf
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.envelope import NO_WAY, Way
+from fieldagent.wire.envelope import NO_ROUTE, RouteToHub
 
 ROUTE_LIFETIME_S = 2100.0
 """Seconds for which a route is valid after the hub's neighbour announced it."""
@@ -23,9 +23,9 @@ REPEAT_AFTER_S = 120.0
 """Seconds after which it rides along again."""
 
 
-class KnownWay(NamedTuple):
+class KnownRoute(NamedTuple):
     """A route to the hub that a neighbour announced. `since`: local time of the announcement; other
-    fields as in `wire.envelope.Way`.
+    fields as in `wire.envelope.RouteToHub`.
     """
 
     hops: int
@@ -34,7 +34,7 @@ class KnownWay(NamedTuple):
     low: bool
 
 
-class Ways:
+class HubRoutes:
     """Known routes to the hub. `brings` returns our cost of relaying to the hub in credits, None if
     we do not. `low` returns True if our battery is nearly empty. `hops` is the most
     transmissions to reach any station. `clock` is elapsed time.
@@ -52,27 +52,27 @@ class Ways:
         self._low = low
         self._clock = clock
         self._hops = hops
-        self._heard: dict[int, KnownWay] = {}
+        self._heard: dict[int, KnownRoute] = {}
         self._said: int | None = None
         """Number of hops in our last announcement."""
         self._said_at = -inf
 
-    def note(self, station: int, way: Way) -> bool:
+    def note(self, station: int, route: RouteToHub) -> bool:
         """Record the route that a station announces. Return True if it is the first usable
         route.
         """
         before = self.next_hop()
         self._heard.pop(station, None)
-        if way.hops < NO_WAY:
-            since = self._clock() - 60 * way.minutes
-            self._heard[station] = KnownWay(way.hops, since, way.cost, way.low)
+        if route.hops < NO_ROUTE:
+            since = self._clock() - 60 * route.minutes
+            self._heard[station] = KnownRoute(route.hops, since, route.cost, route.low)
         return before is None and self.next_hop() is not None
 
     def brings(self) -> bool:
         """Return True if we relay to the hub on request."""
         return self._brings() is not None
 
-    def known(self) -> dict[int, KnownWay]:
+    def known(self) -> dict[int, KnownRoute]:
         """Return the valid routes by station."""
         oldest = self._clock() - ROUTE_LIFETIME_S
         self._heard = {n: each for n, each in self._heard.items() if each.since > oldest}
@@ -90,18 +90,20 @@ class Ways:
         each = self._heard[number]
         return each.cost, each.low, each.hops, -each.since
 
-    def ours(self) -> Way | None:
+    def ours(self) -> RouteToHub | None:
         """Return our own route without our battery state; None if there is none."""
         cost = self._brings()
         if cost is not None:
-            return Way(0, 0, cost)
+            return RouteToHub(0, 0, cost)
         best = self.next_hop()
         if best is None or self._heard[best].hops + 2 > self._hops:
             return None
         each = self._heard[best]
-        return Way(each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.low)
+        return RouteToHub(
+            each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.low
+        )
 
-    def to_say(self, *, beside: bool) -> Way | None:
+    def to_say(self, *, beside: bool) -> RouteToHub | None:
         """Return our route if it must be announced: in its own packet if it changed or was not
         announced for long; `beside` other entries sooner. Otherwise return None.
         """
@@ -110,15 +112,15 @@ class Ways:
         if (None if ours is None else ours.hops) == self._said:
             every = REPEAT_AFTER_S if beside else ANNOUNCE_AFTER_S
             return self._told(ours) if ours is not None and since >= every else None
-        return Way(NO_WAY) if ours is None else self._told(ours)
+        return RouteToHub(NO_ROUTE) if ours is None else self._told(ours)
 
-    def _told(self, ours: Way) -> Way:
+    def _told(self, ours: RouteToHub) -> RouteToHub:
         return replace(ours, low=ours.low or self._low())
 
     def greet(self) -> None:
         """Announce our route soon to a station that has not heard it."""
         self._said_at = -inf
 
-    def said(self, way: Way) -> None:
+    def said(self, route: RouteToHub) -> None:
         """Record the announced route."""
-        self._said, self._said_at = None if way.hops == NO_WAY else way.hops, self._clock()
+        self._said, self._said_at = None if route.hops == NO_ROUTE else route.hops, self._clock()
