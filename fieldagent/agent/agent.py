@@ -22,7 +22,7 @@ from fieldagent.agent.drivers import DRIVERS
 from fieldagent.agent.in_brief import in_brief
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
-from fieldagent.agent.inbound.reading import keep_telling
+from fieldagent.agent.inbound.reading import keep_reporting
 from fieldagent.agent.journal import (
     commands,
     dead_letters,
@@ -616,7 +616,7 @@ async def _hear_of_updates(agent: Agent) -> None:
 
 
 async def _report_stages(agent: Agent) -> None:
-    await keep_telling(agent.parts.inbox, agent.parts.outboxes)
+    await keep_reporting(agent.parts.inbox, agent.parts.outboxes)
 
 
 async def _carry_out_commands(agent: Agent) -> None:

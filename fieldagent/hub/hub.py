@@ -39,7 +39,7 @@ from fieldagent.hub.bridge.registry import bridges
 from fieldagent.hub.console import Console
 from fieldagent.hub.console.guest_link import Guest, GuestLink
 from fieldagent.hub.contract import Device, Estimate
-from fieldagent.hub.escalation import answers, chain, kit_sms, outward, telling
+from fieldagent.hub.escalation import answers, chain, kit_sms, notification, outward
 from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.escalation.contract import ContactHost, Inward
 from fieldagent.hub.escalation.registry import Reach, contact_kinds
@@ -517,7 +517,7 @@ async def _log_incidents(hub: Hub) -> None:
 
 
 async def _tell_contacts(hub: Hub) -> None:
-    await telling.run(
+    await notification.run(
         hub.store,
         hub.reach,
         clock=time.time,

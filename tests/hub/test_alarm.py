@@ -10,7 +10,7 @@ import pytest
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.caller import ANSWERING, ROLES
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.escalation import contacts, telling
+from fieldagent.hub.escalation import contacts, notification
 from fieldagent.hub.records import alarm
 from fieldagent.hub.records.lease import CONSOLE_RETURN_S, LEASE_S, Leases
 from fieldagent.hub.store.contract import Db, Store
@@ -30,7 +30,7 @@ async def events(alps: Field) -> list[str]:
 async def due(alps: Field) -> int:
     """Return the number of messages that are due."""
     now = alps.now + MOMENT
-    return len(await alps.store.commit(lambda db: telling.claim(db, now, 9, "")))
+    return len(await alps.store.commit(lambda db: notification.claim(db, now, 9, "")))
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -21,7 +21,7 @@ from fieldagent.http.message import Request
 from fieldagent.http.routes import router
 from fieldagent.hub.access import directory
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.escalation import contacts, telling
+from fieldagent.hub.escalation import contacts, notification
 from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.records import sending, sos
 from fieldagent.hub.store.contract import Db, Store
@@ -288,8 +288,10 @@ async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Sto
         judge = router(AnswerPage(store, clock=alps.clock).routes())
 
         async def path() -> str:
-            (message,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
-            await store.commit(lambda db: telling.settle(db, message, HANDED, alps.now))
+            (message,) = await store.commit(
+                lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS)
+            )
+            await store.commit(lambda db: notification.settle(db, message, HANDED, alps.now))
             return message.notice.link.removeprefix(ADDRESS)
 
         async def post(to: str) -> int:
@@ -314,12 +316,12 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         await alps.sends(1, HELP)
-        (message,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+        (message,) = await store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS))
         incident = await store.read(lambda db: sos.named(db, 1, 1))
         assert incident is not None
         await store.commit(lambda db: sos_desk.acknowledge(db, incident, 2, "", alps.now))
         failed = HandoverResult(HandoverOutcome.FAILED, "no network")
-        text = await store.commit(lambda db: telling.settle(db, message, failed, alps.now))
+        text = await store.commit(lambda db: notification.settle(db, message, failed, alps.now))
         assert text.endswith("no network; not tried again")
         events = await alps.rows("SELECT detail FROM sos_event WHERE event = 'not notified'")
         assert [detail for (detail,) in events] == [
@@ -332,7 +334,7 @@ async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: S
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         judge = router(AnswerPage(store, clock=alps.clock).routes())
         await alps.sends(1, HELP)
-        (message,) = await store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ADDRESS))
+        (message,) = await store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS))
         disabled = partial(directory.set_disabled, table="device", id_=1)
         await store.commit(lambda db: disabled(db, when=alps.now, now=alps.now))
         for method in ("GET", "POST"):

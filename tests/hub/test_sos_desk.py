@@ -20,7 +20,7 @@ from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.escalation import contacts, telling
+from fieldagent.hub.escalation import contacts, notification
 from fieldagent.hub.records import sos, sos_without_text
 from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
@@ -225,7 +225,7 @@ async def test_nobody_is_asked_to_take_over_what_is_closed(store: Store) -> None
         await hub.told("POST", "/api/sos/1/acknowledge")
         await hub.told("POST", "/api/sos/1/hand-over", {"to": "3"})
         await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"})
-        assert await store.commit(lambda db: telling.claim(db, hub.alps.now + 60, 9, "")) == []
+        assert await store.commit(lambda db: notification.claim(db, hub.alps.now + 60, 9, "")) == []
 
 
 def recorded(seconds: int) -> datetime:

@@ -296,7 +296,7 @@ NAMED = {
     "hub/escalation/outward.py": ("DATA", "why"),
     "extensions/sms/hub/sms_gate.py": ("_MISSING",),
     "extensions/sms/hub/webhook.py": ("_MISSING", "explanation"),
-    "hub/escalation/telling.py": ("text", "handed"),
+    "hub/escalation/notification.py": ("text", "handed"),
     "extensions/sms/hub/twilio.py": ("_MISSING",),
     "hub/field/mobile_originated.py": ("NOBODY", "NOT_TAGGED", "OTHER_KEY", "_in_words"),
     "hub/field/mobile_terminated.py": ("NO_CREDITS", "reason"),

@@ -49,7 +49,7 @@ async def mark(
     return known
 
 
-async def keep_telling(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
+async def keep_reporting(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
     """Pass new receipts to the channels to the hub, whenever there are any."""
     while True:
         news = inbox.stages

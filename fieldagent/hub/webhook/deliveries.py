@@ -180,7 +180,7 @@ def _runs(
         webhook.id,
         *items,
     )
-    steps = reached(db, [item for item, *_, telling, _ in rows if telling])
+    steps = reached(db, [item for item, *_, notification, _ in rows if notification])
     writer = _Writer(db, webhook, now, desk, early, steps)
     posts = {row[0]: writer.post(row) for row in rows}
     # Items behind the locked oldest one may have been deleted meanwhile.
@@ -254,11 +254,11 @@ class _Writer:
 
     def post(self, row: Sequence[Any]) -> WebhookPost:
         item, request_id, sender, workspace, body, accepted, addressee, *rest = row
-        estimate, unproved, revoked, raises, incident, telling, attempts = rest
+        estimate, unproved, revoked, raises, incident, notification, attempts = rest
         db, webhook, link = self._db, self._webhook, ""
-        if telling:
+        if notification:
             who = self._identity(sender, workspace)
-            return self._step(item, request_id, who, accepted, telling, attempts)
+            return self._step(item, request_id, who, accepted, notification, attempts)
         if raises or webhook.after:
             own_id = str(uuid.uuid5(uuid.UUID(request_id), f"webhook {webhook.id}"))
             if raises and incident is not None:
@@ -295,7 +295,13 @@ class _Writer:
         return WebhookPost(webhook, (item,), delivery, claimed_until, bool(raises), early)
 
     def _step(
-        self, item: int, request_id: str, who: Identity, accepted: float, telling: int, tries: int
+        self,
+        item: int,
+        request_id: str,
+        who: Identity,
+        accepted: float,
+        notification: int,
+        tries: int,
     ) -> WebhookPost:
         """Build the post of an item's delivery steps. Its event names the item by id."""
         steps = self._steps[item]
@@ -305,7 +311,7 @@ class _Writer:
             "timestamp": write_timestamp(datetime.fromtimestamp(at, UTC)),
             "reached": steps,
         }
-        own_id = str(uuid.uuid5(uuid.UUID(request_id), f"reached {telling}"))
+        own_id = str(uuid.uuid5(uuid.UUID(request_id), f"reached {notification}"))
         text = event_json(request_id, who, event)
         delivery = Delivery(own_id, who.id, text, accepted, tries)
         return WebhookPost(

@@ -11,7 +11,7 @@ import pytest
 from fieldagent.hub.access import revocation
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.contract import Device
-from fieldagent.hub.escalation import alarm_link, answers, contacts, telling, texts_to_kits
+from fieldagent.hub.escalation import alarm_link, answers, contacts, notification, texts_to_kits
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.records import lease, sos
 from fieldagent.hub.store.contract import Db, Store
@@ -27,9 +27,11 @@ HANDED = HandoverResult(HandoverOutcome.HANDED)
 
 async def told(alps: Field) -> list[str]:
     """Deliver everything that is due, and return the codes, or the texts of replies."""
-    messages = await alps.store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ""))
+    messages = await alps.store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ""))
     for each in messages:
-        await alps.store.commit(partial(telling.settle, telling=each, result=HANDED, now=alps.now))
+        await alps.store.commit(
+            partial(notification.settle, notification=each, result=HANDED, now=alps.now)
+        )
     return [each.notice.code or each.notice.text for each in messages]
 
 

@@ -42,7 +42,7 @@ CLAIM_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Notification:
     """A notification that this process may send now."""
 
     id: int
@@ -55,7 +55,7 @@ class Telling:
     """True if its contact is notified only after a wait for an answer."""
     why: str = ""
     round: int = 1
-    beside: tuple[Telling, ...] = ()
+    beside: tuple[Notification, ...] = ()
     """Notifications that waited for the same end of quiet hours and are sent in the same message.
     """
 
@@ -69,7 +69,9 @@ def next_due(db: Db) -> float:
     )
 
 
-def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None) -> list[Telling]:
+def claim(
+    db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None
+) -> list[Notification]:
     """Return the due notifications, claimed for this process. `desk` is the console's address;
     `kinds` are the hub's kinds of contact.
     """
@@ -81,16 +83,16 @@ def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None)
     return [*alone, *_together(db, now, limit - len(alone), desk, known)]
 
 
-def give_back(db: Db, tellings: Sequence[Telling]) -> None:
+def give_back(db: Db, notifications: Sequence[Notification]) -> None:
     """Release the claims of notifications that are not sent now."""
-    for telling in tellings:
-        for each in (telling, *telling.beside):
+    for notification in notifications:
+        for each in (notification, *notification.beside):
             db.execute(
                 "UPDATE alarm_message SET claimed_until = 0 WHERE id = ? AND state = 'waiting'"
                 " AND claimed_until = ?",
                 *(each.id, each.claimed_until),
             )
-    if tellings:
+    if notifications:
         db.announce(alarm.NEWS)
 
 
@@ -113,11 +115,11 @@ class _Due(NamedTuple):
     text: str
 
 
-def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Telling]:
+def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Notification]:
     """Claim notifications that waited for the end of quiet hours: all of one contact at a time, by
     one process.
     """
-    tellings = []
+    notifications = []
     for (contact,) in db.execute(
         "SELECT DISTINCT contact FROM alarm_message WHERE state = 'waiting' AND held = 1"
         " AND not_before <= ? AND claimed_until <= ? ORDER BY contact LIMIT ?",
@@ -130,11 +132,11 @@ def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[T
         some = [_claimed(db, _Due(*row), now, desk, kinds) for row in rows]
         if some:
             message = notice.together([each.notice for each in some])
-            tellings.append(replace(some[0], notice=message, beside=tuple(some[1:])))
-    return tellings
+            notifications.append(replace(some[0], notice=message, beside=tuple(some[1:])))
+    return notifications
 
 
-def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Telling:
+def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Notification:
     id_, sos_id, contact_id, message_id, why, attempts, round_, text = due
     until = now + CLAIM_S
     db.execute(
@@ -158,32 +160,37 @@ def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Telling:
         ways = AnswerWays(desk, link, code)
         message = notice.of(db, incident, message_id, why, ways, contact.language)
     escalates = contact.after > 0 or why == ESCALATED
-    return Telling(id_, sos_id, contact, message, attempts, until, escalates, why, round_)
+    return Notification(id_, sos_id, contact, message, attempts, until, escalates, why, round_)
 
 
 def settle(
-    db: Db, telling: Telling, result: HandoverResult, now: float, kinds: Kinds | None = None
+    db: Db,
+    notification: Notification,
+    result: HandoverResult,
+    now: float,
+    kinds: Kinds | None = None,
 ) -> str:
     """Record the result, and return a text for the log, or an empty string. If the claim has
     expired, the result of the other process counts.
     """
     chance, known = random.random(), contact_kinds() if kinds is None else kinds
     reports = [
-        _settle(db, each, result, now, known, chance=chance) for each in (telling, *telling.beside)
+        _settle(db, each, result, now, known, chance=chance)
+        for each in (notification, *notification.beside)
     ]
     return next(filter(None, reports), "")
 
 
 def _settle(
     db: Db,
-    telling: Telling,
+    notification: Notification,
     result: HandoverResult,
     now: float,
     kinds: Kinds,
     *,
     chance: float,
 ) -> str:
-    contact, attempts = telling.contact, telling.attempts + 1
+    contact, attempts = notification.contact, notification.attempts + 1
     taken = result.outcome is HandoverOutcome.HANDED
     wait = delay(
         attempts,
@@ -193,15 +200,23 @@ def _settle(
     )
     state = "handed over" if taken else "waiting" if wait is not None else "failed"
     held = 0
-    if state == "waiting" and telling.why not in (REPLY, ASKED):
-        morning = alarm.waits_until(db, telling.id, now + (wait or 0.0))
+    if state == "waiting" and notification.why not in (REPLY, ASKED):
+        morning = alarm.waits_until(db, notification.id, now + (wait or 0.0))
         wait, held = (wait, 0) if morning is None else (morning - now, 1)
     settled = db.execute(
         # If someone has answered meanwhile, a message handed over still counts, and the others end.
         "UPDATE alarm_message SET state = CASE WHEN state = 'waiting' OR ? THEN ? ELSE state END,"
         " attempts = ?, not_before = ?, held = CASE held WHEN 0 THEN ? ELSE held END,"
         " claimed_until = 0 WHERE id = ? AND claimed_until = ? RETURNING state",
-        *(taken, state, attempts, now + (wait or 0.0), held, telling.id, telling.claimed_until),
+        *(
+            taken,
+            state,
+            attempts,
+            now + (wait or 0.0),
+            held,
+            notification.id,
+            notification.claimed_until,
+        ),
     )
     if not settled:
         return ""
@@ -212,32 +227,34 @@ def _settle(
     whom = f"{contact.name} ({kind.by if kind else contact.kind})"
     contacts.note_end(db, contact.id, "" if taken else result.reason, now)
     if taken:
-        _note_taken(db, telling, f"{whom}: handed over to {kind.service if kind else '?'}", now)
+        _note_taken(
+            db, notification, f"{whom}: handed over to {kind.service if kind else '?'}", now
+        )
         return ""
     if result.outcome is HandoverOutcome.GONE:
         contacts.forget(db, contact.id)
-        sos.note_event(db, telling.sos, "not notified", now, detail=f"{whom}: {result.reason}")
+        sos.note_event(db, notification.sos, "not notified", now, detail=f"{whom}: {result.reason}")
         return f"contact {contact.id} ({whom}) is removed: {result.reason}"
     again = "not tried again" if wait is None else f"tried again in {wait:.0f} s"
     text = f"{whom}: {result.reason}; {again}"
     if attempts == 1 or wait is None:
-        sos.note_event(db, telling.sos, "not notified", now, detail=text)
+        sos.note_event(db, notification.sos, "not notified", now, detail=text)
     return f"contact {contact.id}: {text}"
 
 
-def _note_taken(db: Db, telling: Telling, handed: str, now: float) -> None:
-    contact = telling.contact
-    if telling.why == REPLY:
+def _note_taken(db: Db, notification: Notification, handed: str, now: float) -> None:
+    contact = notification.contact
+    if notification.why == REPLY:
         return
-    if telling.round > 1:
-        handed += f" (try {telling.round} of {contact.tries})"
+    if notification.round > 1:
+        handed += f" (try {notification.round} of {contact.tries})"
     sos.note_event(
-        db, telling.sos, "escalated" if contact.after else "notified", now, detail=handed
+        db, notification.sos, "escalated" if contact.after else "notified", now, detail=handed
     )
     if contact.after:
-        alarm.escalate(db, telling.sos, now)
-    if telling.why not in (ESCALATED, ASKED) and telling.round < contact.tries:
-        alarm.tell_again(db, telling.id, telling.round + 1, contact.every, now)
+        alarm.escalate(db, notification.sos, now)
+    if notification.why not in (ESCALATED, ASKED) and notification.round < contact.tries:
+        alarm.tell_again(db, notification.id, notification.round + 1, contact.every, now)
 
 
 async def run(
@@ -249,11 +266,11 @@ async def run(
     desk: str,
 ) -> None:
     """Send due notifications until cancelled."""
-    await _Tellings(store, reach, clock, note_fault, desk).run()
+    await _Notifications(store, reach, clock, note_fault, desk).run()
 
 
 @dataclass(slots=True)
-class _Tellings:
+class _Notifications:
     store: Store
     reach: Reach
     clock: Callable[[], float]
@@ -276,7 +293,7 @@ class _Tellings:
                 with self.pause:
                     await idle.until_due(written, soonest - self.clock(), news=news)
 
-    async def due(self, free: int) -> tuple[float, list[Telling]]:
+    async def due(self, free: int) -> tuple[float, list[Notification]]:
         """Return the time when something is due, and the notifications that this process may send
         now.
         """
@@ -291,29 +308,30 @@ class _Tellings:
             )
         return 0.0, []
 
-    async def carry_out(self, telling: Telling) -> None:
+    async def carry_out(self, notification: Notification) -> None:
         """Send a notification. If the hub is killed before the result is stored, it is sent again
         with the same id.
         """
         try:
-            result = await self.send(telling)
+            result = await self.send(notification)
             text = await persist(
-                self.store, lambda db: settle(db, telling, result, self.clock(), self.reach.kinds)
+                self.store,
+                lambda db: settle(db, notification, result, self.clock(), self.reach.kinds),
             )
             if text:
                 log.warning("%s", text)
         except StoreFailed:
             raise
         except Exception as error:
-            self.note_fault(error, f"the end of a message to contact {telling.contact.id}")
+            self.note_fault(error, f"the end of a message to contact {notification.contact.id}")
         finally:
             self.under_way -= 1
             self.pause.cancel()
 
-    async def send(self, telling: Telling) -> HandoverResult:
-        contact = telling.contact
+    async def send(self, notification: Notification) -> HandoverResult:
+        contact = notification.contact
         try:
-            return await self.reach.tell(contact.kind, contact.address, telling.notice)
+            return await self.reach.tell(contact.kind, contact.address, notification.notice)
         except Exception as error:
             # A bug in the hub counts as a failure, so that the message is sent again.
             self.note_fault(error, f"a message to contact {contact.id}")
