@@ -232,7 +232,9 @@ GIVERS = {
     ),
     **dict.fromkeys(("Unreachable", "TokenRefused"), SECOND),
     # Ends of a channel delivery, a call or a handover.
-    **dict.fromkeys(("Leg", "HandoverResult", "MoStatus", "returned", "_show", "Begin"), SECOND),
+    **dict.fromkeys(
+        ("ChannelDelivery", "HandoverResult", "MoStatus", "returned", "_show", "Begin"), SECOND
+    ),
     **dict.fromkeys(("_release", "withdraw"), SECOND),
     # The kind of a notification, and its receiver.
     "ContactKind": Giver((1, 2)),

@@ -61,7 +61,7 @@ def ended(code, host, seconds, tries):
         raise ModemSilent(f"the store says {code}: {TABLE[code]}")
     settle(reason=text)
     settle(reason=f"given up{more}" if seconds else "not tried")
-    return Leg(ERROR, "too late for {}".format(host) if tries else "late, " + host)
+    return ChannelDelivery(ERROR, "too late for {}".format(host) if tries else "late, " + host)
 """
     )
     assert {*forms(module, GIVERS)} == {

@@ -31,7 +31,7 @@ SPEAKING = (
     "mail.py",
     "notice.py",
     "short_text.py",
-    "words_down.py",
+    "texts_to_kits.py",
 )
 TOLD = ("answer_page.py", "answers.py", "notice.py")
 """Modules whose texts are only for contacts, except for the hub's own records."""
