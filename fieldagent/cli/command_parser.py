@@ -38,20 +38,23 @@ class CommandParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the help. Commands have one line each if possible, so that all fit on a screen."""
         below = [each for each in self.subcommands().values() if each.is_listed]
-        # Those in a row of another one have no group.
-        listed = [each for each in below if each.group] or below
+        listed = [each for each in below if each.group]
+        # A command without a group is in the row of another one, or an extension added it.
+        named = {name for each in listed for name in each.row[0].split(", ")}
+        listed += [each for each in below if not each.group and each.row[0] not in named]
         options = {name for name in self._option_string_actions if name not in ALWAYS}
         if not listed or options:
             return super().format_help()
         import textwrap  # only here, because other commands do not need it
 
-        titles = dict.fromkeys(each.group for each in listed)
+        other = "Other" if any(each.group for each in listed) else ""
+        titles = dict.fromkeys(each.group or other for each in listed)
         wide = max(map(len, titles)) + 2
         names_wide = max(len(each.row[0]) for each in listed) + 2
         lines = [self.format_usage(), f"{textwrap.fill(self.description or '', 80)}\n\n"]
         for title in titles:
             shown = title
-            for names, summary in (each.row for each in listed if each.group == title):
+            for names, summary in (each.row for each in listed if (each.group or other) == title):
                 start = f"{shown:{wide}}{names:{names_wide}}"
                 row = textwrap.fill(f"{start}{summary}", 80, subsequent_indent=" " * len(start))
                 lines.append(f"{row}\n")

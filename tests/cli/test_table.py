@@ -57,3 +57,18 @@ def test_an_option_before_a_command_stays_without_the_one_after_it() -> None:
     for words in (["send", "--dry-run", "text"], ["send", "text", "--dry-run"]):
         assert parser.parse_args(words).dry_run
     assert not parser.parse_args(["send", "text"]).dry_run
+
+
+def test_a_command_without_a_group_is_listed_beside_grouped_ones() -> None:
+    text = """sent [Packages] -> some:thing: list them
+  = sent, show: list Packages; show one
+show -> some:thing: show one
+own -> theirs:thing: do what an extension does
+unit [hidden] -> some:thing: run for systemd"""
+    parser = CommandParser(description="Send messages.")
+    add_commands(parser, read_table(text, "none"))
+    *_, rows = parser.format_help().split("\n\n")
+    assert rows.splitlines() == [
+        "Packages  sent, show  list Packages; show one",
+        "Other     own         do what an extension does",
+    ]
