@@ -31,6 +31,12 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
+def integer(text: str) -> int:
+    """Read an integer. Raises ValueError."""
+    return int(text)
+
+
+integer.__name__ = "a whole number"
 count = whole(1, 1_000_000)
 port = whole(0, 65_535)
 
@@ -105,8 +111,8 @@ def watch_hours(text: str) -> tuple[int, int] | None:
 
 
 watch_hours.__name__ = "hours such as 06:00-22:00, always or none"
-wait.__name__ = "time such as 30s, 5m or 2h, from 10s to 168h"
-minute.__name__ = "time of day such as 18:00"
+wait.__name__ = "a time such as 30s, 5m or 2h, from 10s to 168h"
+minute.__name__ = "a time of day such as 18:00"
 
 
 def number(text: str) -> int:
@@ -116,7 +122,7 @@ def number(text: str) -> int:
     return int(text)
 
 
-number.__name__ = "number of those that `list` shows"
+number.__name__ = "a number that `list` shows"
 
 
 def credit_count(text: str) -> int:
@@ -126,7 +132,7 @@ def credit_count(text: str) -> int:
     return int(text)
 
 
-credit_count.__name__ = "number of credits, from 0 on"
+credit_count.__name__ = "a number of credits, from 0 on"
 
 
 def days(text: str) -> float:
@@ -136,7 +142,8 @@ def days(text: str) -> float:
     return float(text)
 
 
-days.__name__ = "number of days"
+days.__name__ = "a number of days"
+positive.__name__ = "a number above 0"
 
 
 def day(text: str) -> str:
@@ -160,8 +167,8 @@ def setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-day.__name__ = "day such as 2026-09-21"
-pairs.__name__ = "list such as imei=Device,credits=Used"
+day.__name__ = "a day such as 2026-09-21"
+pairs.__name__ = "a list such as imei=Device,credits=Used"
 
 TYPES: Mapping[str, Callable[[str], Any]] = {
     "channel": str.capitalize,
@@ -171,7 +178,7 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     "days": days,
     "decimal": decimal,
     "duration": duration,
-    "int": int,
+    "int": integer,
     "minute": minute,
     "number": number,
     "pairs": pairs,

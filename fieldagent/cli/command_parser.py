@@ -61,6 +61,16 @@ class CommandParser(argparse.ArgumentParser):
                 shown = ""
         return "".join(lines)
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Read a value; argparse calls this."""
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as refused:
+            if not isinstance(refused.__context__, ValueError):
+                raise
+            valid = getattr(action.type, "__name__", "another value")
+            raise argparse.ArgumentError(action, f"{arg_string!r} is wrong; use {valid}") from None
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Check a word that must be one of several; argparse calls this."""
         if action.choices is not None and value not in action.choices:

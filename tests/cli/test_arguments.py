@@ -155,7 +155,7 @@ def test_options_stand_between_arguments_too(parser: argparse.ArgumentParser) ->
 def test_a_number_that_no_row_has_is_told_in_words(words: list[str], number: str) -> None:
     done = fieldagent("hub", *words, "--", number)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-    assert f"invalid number of those that `list` shows value: '{number}'" in done.stderr
+    assert f"'{number}' is wrong; use a number that `list` shows" in done.stderr
 
 
 def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Path) -> None:

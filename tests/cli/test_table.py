@@ -72,3 +72,19 @@ unit [hidden] -> some:thing: run for systemd"""
         "Packages  sent, show  list Packages; show one",
         "Other     own         do what an extension does",
     ]
+
+
+@pytest.mark.parametrize("name", sorted(TYPES))
+def test_a_refused_value_comes_with_the_valid_ones(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = CommandParser()
+    add_commands(parser, read_table(f"run -> some:thing: run it\n  value {name}", "none"))
+    if name in ("channel", "path"):
+        assert parser.parse_args(["run", "x y"]).value
+        return
+    with pytest.raises(SystemExit):
+        parser.parse_args(["run", "x y"])
+    refused = capsys.readouterr().err.splitlines()[-1]
+    valid = refused.partition("'x y' is ")[2]
+    assert valid.startswith(("not a ", "wrong; use a ", "wrong; use hours such as ")), refused
