@@ -200,7 +200,7 @@ class Agent:
         if channel is Channel.SATELLITE:
             budget = self.settings.satellite_credits_per_day
         if channel is Channel.RADIO and self.parts.station is not None:
-            outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.in_earshot())
+            outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.in_range())
             outbox.link.facts |= self.parts.station.troubles.counts()
             outbox.link.facts |= self.parts.station.key_change.facts()
             if outbox.link.air_time.is_limited():

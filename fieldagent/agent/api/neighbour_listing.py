@@ -27,7 +27,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
         return {"station": None, "neighbours": [], "remoteStations": []}
     names = inbound.station_names(journal)
     hub_routes = station.words.hub_routes.known()
-    in_earshot = set(station.neighbours.in_earshot())
+    in_range = set(station.neighbours.in_range())
     ours, hops = _ours(journal, station), station.earshot()
     neighbours = [
         {
@@ -35,13 +35,13 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "name": names.get(number),
             "callsign": each.callsign,
             "version": each.version,
-            "hops": 1 if number in in_earshot else hops.get(number),
+            "hops": 1 if number in in_range else hops.get(number),
             "lastHeard": journal.clock.date(each.heard_at),
-            "inRange": number in in_earshot,
+            "inRange": number in in_range,
             "rssi": each.rssi,
             "snr": each.snr,
             **_to_the_hub(hub_routes.get(number)),
-            "missing": _lacks(number, ours) if number in in_earshot else [],
+            "missing": _lacks(number, ours) if number in in_range else [],
             "radioKey": station.key_change.name_of(each.key),
         }
         for number, each in reversed(station.neighbours.known.items())
@@ -93,6 +93,6 @@ def lacking(
     names, has = inbound.station_names(journal), on_air.holders(journal, sequence)
     return [
         {"station": number, "name": names.get(number)}
-        for number in station.neighbours.in_earshot()
+        for number in station.neighbours.in_range()
         if number not in has
     ]

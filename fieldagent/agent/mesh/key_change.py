@@ -71,7 +71,7 @@ class KeyChange:
         if self.step is KeyStep.NONE:
             return {}
         stations: dict[str, list[int]] = {"old": [], "new": []}
-        for number in sorted(self._neighbours.in_earshot()):
+        for number in sorted(self._neighbours.in_range()):
             if name := self.name_of(self._neighbours.known[number].key):
                 stations[name].append(number)
         return {"keyChange": {"step": int(self.step), **stations}}

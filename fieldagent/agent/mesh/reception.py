@@ -82,11 +82,11 @@ class RadioReception:
         """
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
-            return AirTurn(crowd=len(self._neighbours.in_earshot()))
+            return AirTurn(crowd=len(self._neighbours.in_range()))
         acks: dict[int, Ack] = {}
         for part in of_each_sender(envelope):
             acks |= await self._take_in(part, rssi, snr)
-        crowd = len(self._neighbours.in_earshot())
+        crowd = len(self._neighbours.in_range())
         return AirTurn(_follow(envelope, acks), crowd, known=True)
 
     async def _take_in(
@@ -94,7 +94,7 @@ class RadioReception:
     ) -> dict[int, Ack]:
         """Take in the entries of one sender, and return their acknowledgements by item number."""
         now = self._endings.clock()
-        if not self._neighbours.in_earshot():
+        if not self._neighbours.in_range():
             self._packets.catching_up_until = now + CATCH_UP_S
         packet = await self._journal.persist(lambda db: self._packets.store(db, envelope, now))
         self._packets.stored(packet)
@@ -116,7 +116,7 @@ class RadioReception:
                 presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
-        self._piggyback.summaries.note_crowd(len(self._neighbours.in_earshot()))
+        self._piggyback.summaries.note_crowd(len(self._neighbours.in_range()))
         self._note_route(packet)
         self._look_for_twins(envelope, packet)
         await self._follow_up(packet)
@@ -128,7 +128,7 @@ class RadioReception:
             self._piggyback.introduce(at_once=presents and not packet.acks)
         if returned or presents:
             self._rounds.welcome(packet.sender, trio.current_time())
-            self._piggyback.greet(crowd=len(self._neighbours.in_earshot()))
+            self._piggyback.greet(crowd=len(self._neighbours.in_range()))
             self._piggyback.readings.greet(packet.sender, now)
             # The station can hear us now, so retry waiting Packages at once.
             self._queue.hasten(*self._queue.waiting())
@@ -138,7 +138,7 @@ class RadioReception:
 
     def _note_words(self, packet: Packet, now: float) -> None:
         """Answer receipts for our items, and pass on receipts of other stations."""
-        readings, crowd = self._piggyback.readings, len(self._neighbours.in_earshot())
+        readings, crowd = self._piggyback.readings, len(self._neighbours.in_range())
         if packet.answers:
             self._piggyback.look()
         for entry, asked in packet.words:
@@ -233,7 +233,7 @@ class RadioReception:
             self._intake.queue_relayed(accepted)
         self._note_here(packet)
         if not self._troubles.is_lately(Trouble.NAMESAKE):
-            crowd = len(self._neighbours.in_earshot())
+            crowd = len(self._neighbours.in_range())
             urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
                 # The sender of a round waits for its answer.

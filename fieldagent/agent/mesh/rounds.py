@@ -226,7 +226,7 @@ class Rounds:
         """Delay our next packet after another station of a dense network repeated items: by then
         the missing items fill a packet.
         """
-        if self._ordinary_at <= now and len(self.neighbours.in_earshot()) > CROWD:
+        if self._ordinary_at <= now and len(self.neighbours.in_range()) > CROWD:
             self._ordinary_at = now + PACKET_SPACING_S * (1 + self._random())
 
     def want(self, station: int, sequence: int, by: int, now: float) -> None:
@@ -236,7 +236,7 @@ class Rounds:
         if item is None or item.entry.sos or now - item.aired < UNCONFIRMABLE_S:
             return
         if self._may_go(item):
-            crowd = len(self.neighbours.in_earshot())
+            crowd = len(self.neighbours.in_range())
             asked_again = _note_wanted(item, now)
             if not (self._on_call.draw(crowd, now, self._random()) or asked_again):
                 return
@@ -304,7 +304,7 @@ class Rounds:
         an SOS that it confirmed earlier, because its journal may be lost. It requests other
         missing items itself once it has heard our summary.
         """
-        others = len(self.neighbours.in_earshot()) - 1
+        others = len(self.neighbours.in_range()) - 1
         for item in self.items.values():
             if not item.entry.sos:
                 continue
@@ -326,7 +326,7 @@ class Rounds:
     def missing(self, item: OnItsWay) -> list[int]:
         """Return the stations in range that have not confirmed the item."""
         knows = item.has | {item.station, self.station}
-        return [number for number in self.neighbours.in_earshot() if number not in knows]
+        return [number for number in self.neighbours.in_range() if number not in knows]
 
     def take(self, now: float) -> list[Repeat]:
         """Return the repeats that are due now. Items that are not an SOS are sorted,

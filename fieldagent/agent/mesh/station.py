@@ -103,7 +103,7 @@ class Station:
         directly, or repeated by others.
         """
         beyond = {item.station: item.hops for item in self.rounds.items.values() if item.hops}
-        return beyond | dict.fromkeys(self.neighbours.in_earshot(), 1)
+        return beyond | dict.fromkeys(self.neighbours.in_range(), 1)
 
     def notices(self, date: Callable[[float], float]) -> list[str]:
         """Return the notices for people; `date` converts elapsed time to Unix time."""

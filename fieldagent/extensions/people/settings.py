@@ -86,7 +86,7 @@ def _word(value: str) -> str:
 
 
 def _calls(value: str) -> Collection[str]:
-    return _listed(value, _CALLS, "hb9abc-9, hb9xyz-* for each SSID of one, or * for everybody")
+    return _listed(value, _CALLS, "hb9abc-9, hb9xyz-* for each SSID of one, or * for everyone")
 
 
 def _certain_calls(value: str) -> Collection[str]:

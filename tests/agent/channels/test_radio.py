@@ -436,7 +436,7 @@ async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) 
         await trio.sleep(1200)
         assert x.standing(1).status is Status.ERROR
         assert ben.messages() == []
-        assert ben.neighbours.in_earshot() == []
+        assert ben.neighbours.in_range() == []
 
 
 @pytest.mark.parametrize(

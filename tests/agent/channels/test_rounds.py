@@ -274,7 +274,7 @@ async def test_who_only_listens_and_was_away_gets_what_it_missed(
     async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
         kits = await team(stack, tmp_path, 1 + others)
         async with station(tmp_path, 3, tmp_path / "node-3") as ben:
-            await until(lambda: 3 in kits[0].neighbours.in_earshot())
+            await until(lambda: 3 in kits[0].neighbours.in_range())
             await kits[0].outcome(await kits[0].post())
             await until(lambda: "hello" in ben.messages())
         sky.nodes.unplug(sky.nodes.sockets[2])
@@ -404,7 +404,7 @@ async def test_an_sos_that_is_called_off_is_given_to_nobody_who_comes_later(
         sky.nodes.plug(sky.nodes.sockets[2])
         cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
         await cid.post(message={"content": "here is 3"})
-        await until(lambda: 3 in ada.neighbours.in_earshot())
+        await until(lambda: 3 in ada.neighbours.in_range())
         await trio.sleep(1800)
         assert cid.messages() == []
 
@@ -425,7 +425,7 @@ async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody
         sky.nodes.plug(sky.nodes.sockets[2])
         cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
         await cid.post(message={"content": "here is 3"})
-        await until(lambda: 3 in ben.neighbours.in_earshot())
+        await until(lambda: 3 in ben.neighbours.in_range())
         await trio.sleep(900)
         assert cid.messages() == []
 
@@ -448,7 +448,7 @@ async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, 
         request, mark = Entry(0, RelayRequest(0)), Entry(0, Source(2, 1))
         assert entries == [entry(7), request, mark, Entry(7, Source(6, 0))]
         assert envelope.not_understood == ()
-        assert kit.neighbours.in_earshot() == [6, 5]
+        assert kit.neighbours.in_range() == [6, 5]
 
 
 async def test_a_neighbour_that_repeats_ours_has_it(tmp_path: Path, clock: Any) -> None:
@@ -457,7 +457,7 @@ async def test_a_neighbour_that_repeats_ours_has_it(tmp_path: Path, clock: Any) 
         (item,) = (each for each in await said(kit) if each.sequence == sequence)
         await kit.reception.receive(encode([item, Entry(0, Source(4, 1))], origin=1))
         assert [each.by.id for each in outbound.receipts(kit.journal, sequence)] == ["4"]
-        assert kit.neighbours.in_earshot() == [4]
+        assert kit.neighbours.in_range() == [4]
         assert kit.messages() == []
 
 
@@ -748,7 +748,7 @@ async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
                 entries += await said(kit)
         assert [each for each in entries if isinstance(each.content, Message)] == [items[0]]
         assert Entry(0, SentBy(5, 1)) in entries
-        assert not {5, 8} - {*kit.neighbours.in_earshot()}
+        assert not {5, 8} - {*kit.neighbours.in_range()}
         assert kit.messages() == ["note 7", "note 8"]
 
 

@@ -61,10 +61,10 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(
         await ada.outcome(await ada.post())
         heard = ben.neighbours.known[1]
         assert (heard.rssi, heard.snr) == (-80, 6)
-        assert ben.neighbours.in_earshot() == [1]
+        assert ben.neighbours.in_range() == [1]
         # Stations repeat their summaries for an hour.
         await trio.sleep(3601 + FRESH_S + INTERVAL_MAX)
-        assert ben.neighbours.in_earshot() == []
+        assert ben.neighbours.in_range() == []
 
 
 @pytest.mark.parametrize(
