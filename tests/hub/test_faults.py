@@ -21,8 +21,8 @@ from tests.processes import MODULE, PATIENCE, Hub, administer, agent, free_port,
 HUB = "fieldagent.hub"
 SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
-    Put(f"{HUB}.field.calling_in:BACKOFF", [0.05]),
-    Put(f"{HUB}.field.calling_in:CALL_SECONDS", 2.0),
+    Put(f"{HUB}.field.operator_handover:BACKOFF", [0.05]),
+    Put(f"{HUB}.field.operator_handover:CALL_SECONDS", 2.0),
     Put(f"{HUB}.idle:BUSY_INTERVAL_S", 0.2),
     Put(f"{HUB}.webhook.deliveries:CLAIM_S", 2.0),
 ]

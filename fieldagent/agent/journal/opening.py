@@ -1,4 +1,4 @@
-"""Opens the journal at a start, checks it before any write, and has damage repaired (`mending`).
+"""Opens the journal at a start, checks it before any write, and has damage repaired (`repair`).
 
 Only real damage counts as damage (`store.trouble`). A damaged journal is kept as it is. A new
 journal gets its intact content if an extension saves it. The new one is written beside the damaged
