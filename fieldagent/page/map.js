@@ -156,13 +156,13 @@ export function showOnly(layer) {
 
 /** Loads the positions again. `known` contains further positions, which are shown if the person has
  * no other one. `seen` is the text about their age, and `blurred` is true if they are imprecise on
- * purpose. */
-export async function lookAtMap(call, known = []) {
+ * purpose. `own` is the name of this kit in the reader's language. */
+export async function lookAtMap(call, known = [], own = "") {
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   const people = new Map();
   for (const each of features) {
     const { sender, name } = each.properties;
-    if (!people.has(sender)) people.set(sender, { name, track: [], marked: [] });
+    if (!people.has(sender)) people.set(sender, { name: (sender === OWN && own) || name, track: [], marked: [] });
     const whose = people.get(sender);
     (each.properties.waypoint === undefined ? whose.track : whose.marked).push(placed(each));
   }

@@ -104,6 +104,7 @@ def test_what_is_chosen_is_kept_and_each_form_of_a_position_is_shown(
 ) -> None:
     with page(chromium, kit.port, locale="fr-FR") as shown:
         place = shown.locator("#conversation .position").first
+        shown.locator("#places li", has_text="ce kit").first.wait_for()
         for form, text in (("utm", "32T 465"), ("mgrs", "32T MT 65"), ("dms", "47°22′36.8″N 8°3")):
             choose(shown, "positions", form)
             place.filter(has_text=text).wait_for()

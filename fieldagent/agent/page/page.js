@@ -82,7 +82,7 @@ const lookAtConversation = seldom(async () => {
   if (came.length) tell("news", came.map(sentence).join(". "));
 }, PAUSE, refused);
 
-const lookAtPlaces = seldom(() => lookAtMap(call, handhelds), PAUSE, refused);
+const lookAtPlaces = seldom(() => lookAtMap(call, handhelds, say("this kit")), PAUSE, refused);
 
 const lookAtDay = seldom(async () => {
   if (!isTrack) return;
