@@ -1,6 +1,6 @@
 """Description of a radio, so that the rest of the agent does not depend on its kind.
 
-A radio is a module or folder with a `Radio`, named in `known.RADIOS`. Each radio passes the same
+A radio is a module or folder with a `Radio`, named in `registry.RADIOS`. Each radio passes the same
 tests, `tests/agent/radios/test_contract.py`. The full guide is docs/how-to/add-a-radio.md.
 """
 

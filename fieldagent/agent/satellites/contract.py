@@ -1,6 +1,6 @@
 """Description of a satellite modem, so that the rest of the agent does not depend on its kind.
 
-A modem is a module or folder with a `SatelliteModem`. `known.MODEMS` or an extension names it.
+A modem is a module or folder with a `SatelliteModem`. `registry.MODEMS` or an extension names it.
 Whatever its protocol, it serves the channel Satellite, and its driver obeys `channels/contract.py`.
 """
 

@@ -1,6 +1,6 @@
 """Interface of a kind of contact, so that no other part of the hub needs to know the kind.
 
-A kind is a module with a `ContactKind`, named in `known.CONTACTS` or by an extension. It defines
+A kind is a module with a `ContactKind`, named in `registry.CONTACTS` or by an extension. It defines
 its settings, the form and the visible part of its addresses, how to send, and how answers arrive.
 Each must pass `tests/hub/escalation/test_contract.py`. All steps are in
 docs/how-to/add-an-operator.md.

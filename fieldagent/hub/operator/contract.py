@@ -1,7 +1,7 @@
 """Interface of a satellite operator. It accepts MT messages for an IMEI and returns the result. It
 delivers MO messages. It describes itself, so that no other module needs to know it.
 
-An operator is a module or folder with an `OperatorKind`. `known.OPERATORS` or an extension names
+An operator is a module or folder with an `OperatorKind`. `registry.OPERATORS` or an extension names
 it. Each must pass `tests/hub/operator/test_contract.py`. docs/how-to/add-an-operator.md describes
 all steps.
 """

@@ -125,4 +125,4 @@ PAIRS: dict[str, MakePair] = {
     "meshtastic": meshtastics,
     "udp": group,
 }
-"""Pairs by their name in `known.RADIOS`. A radio without a pair here fails its tests."""
+"""Pairs by their name in `registry.RADIOS`. A radio without a pair here fails its tests."""
