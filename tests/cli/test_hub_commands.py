@@ -193,7 +193,7 @@ def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
     monkeypatch.setattr(SqliteStore, "once", in_vain)
     code, output, complained = carried_out(words, alps)
     assert output == ""
-    assert "Save the key and token" not in complained
+    assert "Save these values" not in complained
     assert code == IO_FAILED or code in (2, REFUSED)
 
 
@@ -263,3 +263,9 @@ def test_a_webhook_that_fails_shows_no_secret(tmp_path: Path) -> None:
     )
     assert code == REFUSED and "nothing was added" in complained
     assert "whsec_" not in output + complained
+
+
+def test_a_watch_without_anyone_is_shown_in_words(alps: str) -> None:
+    code, output, _ = carried_out(("hub", "contact", "watch", "show"), alps)
+    assert code == 0
+    assert output == "hours: none: no watch is required\nno one is on watch\n"

@@ -185,7 +185,7 @@ def show(
     for name, value in members.items():
         print(f"{name}: {escaped(str(value))}")
     if any(name in members for name in secret_names):
-        print("Save the key and token now. They are not shown again.", file=sys.stderr)
+        print("Save these values now. They are not shown again.", file=sys.stderr)
     return OK
 
 

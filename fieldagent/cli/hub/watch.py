@@ -22,6 +22,8 @@ def standing(call: Call) -> Result:
     print(f"hours: {status['hours'] or 'none: no watch is required'}")
     if status["nobodySince"] is not None:
         print("NO ONE IS ON WATCH: use `fieldagent hub contact watch take USER`")
+    elif not status["onWatch"]:
+        print("no one is on watch")
     rows = [
         {
             "user": each["user"]["name"],
@@ -32,7 +34,7 @@ def standing(call: Call) -> Result:
         }
         for each in status["onWatch"]
     ]
-    return show_list(call.arguments, rows)
+    return show_list(call.arguments, rows) if rows else OK
 
 
 def _then_standing(deed: Callable[[Call], None]) -> Callable[[argparse.Namespace], int]:
