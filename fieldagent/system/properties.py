@@ -216,5 +216,6 @@ def read(
 def no_setting(name: str, known: Iterable[str]) -> str:
     import difflib  # import here, only for a typo
 
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0)
-    return f"{name!r} is not a setting; the nearest is {near[0]}"
+    near = difflib.get_close_matches(name, known, n=1)
+    remedy = f"the nearest is {near[0]}" if near else "correct its name, or remove it"
+    return f"{name!r} is not a setting; {remedy}"

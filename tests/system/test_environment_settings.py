@@ -61,6 +61,7 @@ def test_a_setting_of_an_extension_is_known_too(tmp_path: Path) -> None:
     ("variable", "value", "fault"),
     [
         ("FIELDAGENT_HUB_DATABSE", "x", "'databse' is not a setting; the nearest is database"),
+        ("FIELDAGENT_HUB_BOGUS", "x", "'bogus' is not a setting; correct its name, or remove it"),
         ("FIELDAGENT_HUB_PORT", "70000", "must be a whole number from 0 to 65535"),
         ("FIELDAGENT_HUB_CONSOLE_ADDRESS", "a\nport=1", "must be one line"),
         ("FIELDAGENT_HUB_MAIL_FROM_FILE", "/nowhere", "the file /nowhere cannot be read"),
