@@ -28,8 +28,8 @@ def status(method: str, address: str, **headers: str) -> int:
 def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None:
     kit, desk = str(free_port()), str(free_port())
     command = [*MODULE, "demo", "--hub", "--port", kit, "--hub-port", desk, "--latency", "0.2"]
-    with Running(command, "There is a hub, too") as demo, browser.browser() as opened:
-        demo.expect("Later on sign in")
+    with Running(command, "The demo also runs a hub") as demo, browser.browser() as opened:
+        demo.expect("To sign in again")
         output = "\n".join(demo.output())
         match = re.search(rf"http://127.0.0.1:{desk}/console/enter/\S+", output)
         assert match and f"http://127.0.0.1:{kit}/\n" in output
@@ -71,6 +71,6 @@ def test_one_signal_ends_all_of_it(more: list[str], number: signal.Signals) -> N
     ports = [str(free_port()) if each == "0" else each for each in more]
     with Running([*MODULE, "demo", "--port", "0", *ports], "Ctrl-C ends the demo") as demo:
         if more:
-            demo.expect("Later on sign in")
+            demo.expect("To sign in again")
         demo.process.send_signal(number)
         assert demo.wait() == 0

@@ -51,16 +51,16 @@ A browser shows the agent at http://127.0.0.1:{port}/ ; Ctrl-C ends the demo.
 
 
 WITH_HUB = """
-There is a hub, too, and the kit has a link to it. In a browser:
+The demo also runs a hub, which has a link to the kit. Open two pages in a browser:
 
   http://127.0.0.1:{hub}/console/enter/{token}
-        the console, with Olga signed in, who answers: the link works once. Press "Turn it on"
-        beside "Sound is off": a browser plays nothing before somebody has clicked
+        the console, with the dispatcher Olga signed in. The address works once. Press
+        "Turn it on" beside "Sound is off": a browser plays no sound before you click
   http://127.0.0.1:{port}/
-        the kit's page: hold SOS there, and it rings at the console
+        the kit's page. Hold SOS there, and the console rings
 
-Acknowledge it there, and the kit's page shows who has seen it. Later on sign in at
-http://127.0.0.1:{hub}/console as {user} with the password {password}
+Acknowledge the SOS in the console. The kit's page then shows who has seen it. To sign in again,
+open http://127.0.0.1:{hub}/console as {user} with the password {password}
 """
 DISPATCHER = "olga@example.org"
 
