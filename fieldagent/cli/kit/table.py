@@ -56,8 +56,8 @@ track [Packages] -> track:track @local: post positions from gpsd until stopped
   --collapse-key int=2947: key with which a newer position replaces an older one (2947)
   --batch SECONDS count: keep every position, to 1.1 m; over satellite positions wait up to this
       time to share a message, and --collapse-key and --satellite-factor have no effect
-  --channel* {CHANNEL} >channels
-  --time-to-live SECONDS int
+  --channel* {CHANNEL} >channels: only on this channel; can be repeated (all)
+  --time-to-live SECONDS int: seconds until the agent gives up
 cancel -> watch:cancel @local: cancel a waiting Package
   id int
   --channel {CHANNEL}: on this channel only
@@ -124,10 +124,10 @@ push: push an item to the field through a hub
   @local
 @sending
   --id int: Package id (a free one)
-  --channel* {CHANNEL} >channels
-  --priority int
+  --channel* {CHANNEL} >channels: only on this channel; can be repeated (all)
+  --priority int: higher goes first; 100 or more makes a message or position an SOS
   --collapse-key int: replace a waiting Package with the same key
-  --time-to-live SECONDS int
+  --time-to-live SECONDS int: seconds until the agent gives up
   --by SECONDS int: longest wait for a cheaper channel
   --to WHO: a user, a group, a kit, an e-mail address or a telephone number (everyone)
   --receipt =read: request a read receipt; `show` prints it
