@@ -279,7 +279,7 @@ async def test_fragments_within_fragments_end_there(tmp_path: Path) -> None:
         (bytes.fromhex("840900008401010061"), "not CBOR"),
         (bytes.fromhex("84070000840101006178"), "version 7"),
         (bytes.fromhex("84010000841863010061"), "not CBOR"),
-        (bytes.fromhex("8401000084186301006178"), "kind 99 is not known"),
+        (bytes.fromhex("8401000084186301006178"), "kind 99 is unknown"),
     ],
 )
 async def test_what_cannot_be_read_is_reported(
