@@ -61,7 +61,7 @@ def test_the_route_its_description_and_its_command_work(tmp_path: Path) -> None:
         for option, expected in ((), "Satellite"), (("--json",), json.dumps(answer.body)):
             done = subprocess.run(
                 [*COMMAND, "channels", "--port", str(kit.port), *option],
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": offline.path(str(tree))},
                 capture_output=True,
                 text=True,
                 timeout=PATIENCE,

@@ -689,7 +689,8 @@ def _replaced(world: World) -> Iterator[None]:
             stack.enter_context(patch.object(module, name, value))
 
         put(trio.testing.MockClock, "_autojump", autojump.jump)
-        for module in (satellite_waits, radio, ip_link):
+        put(satellite_waits, "CHECK_INTERVAL_S", 3600.0)
+        for module in (radio, ip_link):
             put(module, "LOOK_EVERY", 3600.0)
         put(satellite_waits, "PROGRESS_INTERVAL_S", 3600.0)
         put(node, "SILENCE_S", 3600.0)

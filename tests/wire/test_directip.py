@@ -136,7 +136,7 @@ def test_the_payload_of_a_damaged_message_is_found(elements: str, imei: str, pay
 def test_another_version_and_an_endless_message_are_refused_at_once() -> None:
     with pytest.raises(RemoteProtocolError, match="begins with 71"):
         take_message(bytearray(b"GET / HTTP/1.1"))
-    with pytest.raises(RemoteProtocolError, match="are taken"):
+    with pytest.raises(RemoteProtocolError, match="are accepted"):
         take_message(bytearray([1, *(MESSAGE_MAX_BYTES + 1).to_bytes(2, "big")]))
 
 

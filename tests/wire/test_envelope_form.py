@@ -122,13 +122,13 @@ def test_garbage_is_read_or_refused(rest: bytes, flags: int) -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("c1", "not known here"),
+        ("c1", "unknown short form"),
         ("c0", "middle of a number"),
         ("c8033cb60020", "origin"),
         ("c0033cb60000", "middle of an entry"),
         ("c4033cb6000387076161", "behind it"),
         ("c0033cb6000201", "middle of an entry"),
-        ("c0033cb6000401200061", "without a number"),
+        ("c0033cb6000401200061", "number is missing"),
         ("c2033cb600020102", "middle of a number"),
         ("c0033cb600", "middle of a number"),
     ],

@@ -152,7 +152,7 @@ async def test_old_firmware_says_what_to_do(
     with boards_of("rnode", LORA, tmp_path) as boards, pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1):
             raise AssertionError("it is too old")
-    assert raised.group_contains(RadioLost, match="firmware is RNode 1.80, and .* --update")
+    assert raised.group_contains(RadioLost, match="firmware is RNode 1.80, but .* --update")
 
 
 async def test_nonsense_is_passed_over(boards: Boards) -> None:
