@@ -139,7 +139,7 @@ async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
         await until(lambda: all(kit.troubles.is_lately(Trouble.DROPPED_KEY) for kit in kits))
         assert len(thief.messages()) == heard
         assert not any("where are you?" in kit.messages() for kit in kits)
-        (notice,) = [each for each in kits[0].troubles.notices(lambda at: at) if "dropped" in each]
+        (notice,) = [each for each in kits[0].troubles.notices(lambda at: at) if "replaced" in each]
         assert "of station 4" in notice
 
 
