@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.agent.kit_part import kit_parts
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, commands
+from fieldagent.hub.store.schema import VERSION
 from tests.conftest import ALL_FULL
 
 ROOT = Path(__file__).parents[1]
@@ -138,6 +140,11 @@ def texts() -> tuple[str, ...]:
         for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
+
+
+def test_the_page_on_compatibility_has_the_versions_of_the_tables() -> None:
+    page = (ROOT / "docs/reference/compatibility.md").read_text()
+    assert re.findall(r"\| tables (\d+) \|", page) == [str(JOURNAL.version), str(VERSION)]
 
 
 def test_every_metric_of_the_agent_is_described() -> None:
