@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from tests.machine import tool
-from tests.processes import PATIENCE, agent, free_port, sky, until
+from tests.processes import PATIENCE, Running, agent, free_port, hub, sky, until
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -68,3 +72,33 @@ def test_systemd_understands_the_drop_in(tmp_path: Path) -> None:
     broken.write_text("[Service]\nReadWritePath=/srv/messages\n")
     done = subprocess.run([analyze, "verify", "--man=no", unit], capture_output=True, text=True)
     assert "hooks.conf" in done.stderr, "the drop-in is looked at"
+
+
+def test_prometheus_scrapes_an_agent_and_a_hub(tmp_path: Path) -> None:
+    admin, own = free_port(), f"127.0.0.1:{free_port()}"
+    program = tool("prometheus", "prometheus")
+    settings = {"database": str(tmp_path / "hub.sqlite3"), "admin-listen": f"127.0.0.1:{admin}"}
+    with ExitStack() as stack:
+        stack.enter_context(hub(tmp_path, settings))
+        kit = stack.enter_context(agent(tmp_path))
+        config = (EXAMPLES / "prometheus.yml").read_text()
+        for name in ("alerts.yml", "hub-alerts.yml"):
+            config = config.replace(f"- {name}", f"- {EXAMPLES / name}")
+        config = config.replace(":9091", f":{kit.port}").replace(":9444", f":{admin}")
+        (tmp_path / "prometheus.yml").write_text(f"global: {{scrape_interval: 1s}}\n{config}")
+        flags = (f"--config.file={tmp_path}/prometheus.yml", f"--web.listen-address={own}")
+        command = [program, *flags, f"--storage.tsdb.path={tmp_path}/data"]
+        stack.enter_context(Running(command, "ready to receive"))
+
+        def found(path: str) -> Any:
+            with urllib.request.urlopen(f"http://{own}/api/v1/{path}", timeout=PATIENCE) as answer:
+                return json.load(answer)["data"]
+
+        def health() -> dict[str, str]:
+            targets = found("targets")["activeTargets"]
+            return {each["labels"]["job"]: each["health"] for each in targets}
+
+        until(lambda: health() == {"fieldagent": "up", "fieldagent-hub": "up"})
+        for metric in ("fieldagent_queued_packages", "fieldagent_hub_sos_open"):
+            assert found(f"query?query={metric}")["result"], metric
+        assert len(found("rules")["groups"]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import shutil
 import threading
 import urllib.error
@@ -34,11 +35,20 @@ def nodes() -> dict[str, dict[str, Any]]:
 def test_the_flow_hangs_together_and_speaks_by_the_kits_topics() -> None:
     known = nodes()
     ours = topics_of(*MqttSettings().place)
+    variables = {each["name"]: each["value"] for each in known["fa-tab"]["env"]}
+
+    def topic(node: str) -> str:
+        """Return a node's topic with the flow's variables in place."""
+        text = str(known[node]["topic"])
+        while match := re.search(r"\$\{(\w+)\}", text):
+            text = text.replace(match[0], variables[match[1]])
+        return text
+
     wires = [wire for node in known.values() for out in node.get("wires", ()) for wire in out]
     assert {*wires} <= {*known}
-    assert known["fa-in"]["topic"] == ours.inbound
-    assert ours.sender(known["fa-out"]["topic"]) == "node-red"
-    assert known["fa-result"]["topic"] == ours.result("node-red")
+    assert topic("fa-in") == ours.inbound
+    assert ours.sender(topic("fa-out")) == "node-red"
+    assert topic("fa-result") == ours.result("node-red")
     # No published message is retained, because each connection would get it again.
     assert known["fa-out"]["retain"] == "false"
     assert all(node["broker"] == "fa-broker" for node in known.values() if "topic" in node)
@@ -116,15 +126,18 @@ def test_a_message_goes_each_way(tmp_path: Path) -> None:
         above = stack.enter_context(sky(tmp_path))
         broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
         address = f"mqtt://127.0.0.1:{broker.port}"
+        place = {"mqtt-address": address, "mqtt-prefix": "hut", "mqtt-name": "roof"}
         budget = {"mqtt-senders": "node-red", "mqtt-credits-per-day": "1"}
-        kit = stack.enter_context(agent(tmp_path, {"mqtt-address": address, **budget}))
+        kit = stack.enter_context(agent(tmp_path, {**place, **budget}))
         until(lambda: kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready")
         other = stack.enter_context(neighbour(broker.port))
         port, got = stack.enter_context(notified())
         running = stack.enter_context(NodeRed(home))
         flow = nodes()
         flow["fa-broker"]["port"] = str(broker.port)
-        flow["fa-tab"]["env"][0]["value"] = f"http://127.0.0.1:{port}/fieldagent"
+        variables = {each["name"]: each for each in flow["fa-tab"]["env"]}
+        variables["KIT"]["value"] = "hut/roof"
+        variables["NOTIFY"]["value"] = f"http://127.0.0.1:{port}/fieldagent"
         running.deploy([*flow.values()])
         running.expect("Connected to broker")
 
@@ -133,16 +146,17 @@ def test_a_message_goes_each_way(tmp_path: Path) -> None:
         until(lambda: got)
         assert got == [Notice("Message from Base camp", None, "Storm at noon")]
         # The same message again, as after a lost acknowledgement, causes none.
-        came = other.await_one("fieldagent/kit/inbound")
-        other.say("fieldagent/kit/inbound", came)
-        other.say("fieldagent/kit/inbound", {**came, "event_type": "sos", "requestId": "another"})
+        came = other.await_one("hut/roof/inbound")
+        other.say("hut/roof/inbound", came)
+        other.say("hut/roof/inbound", {**came, "event_type": "sos", "requestId": "another"})
         until(lambda: len(got) > 1)
         assert got[1:] == [Notice("SOS from Base camp", "urgent", "Storm at noon")]
         status, page = running.ask("/fieldagent")
         assert (status, "<form" in page) == (200, True)
-        reply = running.fill_in(running.address, content="hut reached")
+        reply = running.fill_in(running.address, content="hut reached", to="Ada")
         assert reply == (200, "The kit has it, as Package 1.")
         above.expect("hut reached")
+        assert kit.call("GET", "/api/packages").body["packages"][0]["to"] == "Ada"
         # The page shows the kit's refusals and those of the form itself.
         status, text = running.fill_in(content="for whom the budget is spent")
         assert (status, text[:9]) == (403, "Not sent:")
