@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from fieldagent.extensions import places
+from fieldagent.extensions import places_of
 from fieldagent.http.web_socket import Closed
 from fieldagent.system.named_object import imported
 from fieldagent.wire import trace
@@ -101,7 +101,7 @@ def _is_same(record: bytes, said: bytes) -> bool:
     if record.startswith((b"GET ", b"PUT ", b"\rGET ")):
         return any(
             imported(mask)([TraceRecord(0.0, SENT, said)])[0].data == record
-            for mask in places("traces").values()
+            for mask in places_of("traces").values()
         )
     masked = (
         len(record) == len(said) and not record.startswith(b"AT") and not said.startswith(b"AT")

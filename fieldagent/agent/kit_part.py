@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from fieldagent.agent.channels.recognition import Recognition
-from fieldagent.extensions import places
+from fieldagent.extensions import places_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.named_object import imported, named_object
 from fieldagent.system.properties import Key
@@ -69,12 +69,12 @@ class KitPart:
 
 def part_names() -> list[str]:
     """Return the name of each part with a member in `GET /api/status`. Imports no part."""
-    return [*places("kit_parts")]
+    return [*places_of("kit_parts")]
 
 
 def device_parts() -> dict[str, KitPart]:
     """Return the parts that have a device, by the setting of its port."""
-    return {port: named_object(place, KitPart) for port, place in places("devices").items()}
+    return {port: named_object(place, KitPart) for port, place in places_of("devices").items()}
 
 
 def devices_of(part: KitPart) -> list[Recognition]:
@@ -88,7 +88,7 @@ def device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
     Imports no part if there are no settings of parts.
     """
     if not settings:
-        return dict.fromkeys(places("devices"))
+        return dict.fromkeys(places_of("devices"))
     return {port: settings[part.name].port for port, part in device_parts().items()}
 
 
@@ -99,7 +99,7 @@ def kit_part(name: str) -> KitPart:
 
 def kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
-    found = dict.fromkeys((*places("kit_parts").values(), *places("devices").values()))
+    found = dict.fromkeys((*places_of("kit_parts").values(), *places_of("devices").values()))
     parts = [named_object(place, KitPart) for place in found]
     return {part.name: part for part in parts}
 

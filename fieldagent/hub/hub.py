@@ -52,6 +52,7 @@ from fieldagent.hub.field.rebuilding import Keeping
 from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.part import PartHost, hub_parts
 from fieldagent.hub.places import routes
 from fieldagent.hub.records import (
     audit,
@@ -192,6 +193,8 @@ class Hub:
             partial(self._note_bytes, "ip"),
         )
         store = self.store
+        prices = partial(price_of, self.settings)
+        host = PartHost(store, authentication, time.time, prices)
         return [
             *self.api.routes(),
             *ReadApi(store, authentication, clock=time.time).routes(),
@@ -199,13 +202,14 @@ class Hub:
             *WatchApi(store, authentication, clock=time.time).routes(),
             *PlacesApi(store, authentication, clock=time.time).routes(),
             *FleetApi(store, authentication, clock=time.time).routes(),
+            *(route for part in hub_parts() for route in part.routes(host)),
             *administration.routes(
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,
                 open_public(self.settings.webhook_allow),
                 self.reach,
                 tuple(self.kinds),
-                partial(price_of, self.settings),
+                prices,
                 self.settings.satellite_grace,
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
@@ -348,7 +352,12 @@ class Hub:
             routes += kind.routes(own, self.lent("HTTP", name))
         inward = self.inward("HTTP")
         routes += [each for kind in self.reach.kinds.values() for each in kind.routes(inward)]
-        return self.access.watch(in_their_language(patient(router(routes)), refusals.__name__))
+        return self.access.watch(in_their_language(patient(router(routes)), *_catalogues()))
+
+
+def _catalogues() -> list[str]:
+    """Return the packages with the catalogues of refusals."""
+    return [refusals.__name__, *(each.refusals for each in hub_parts() if each.refusals)]
 
 
 async def run(

@@ -36,6 +36,8 @@ class Extension:
     """`hub.operator.contract.OperatorKind` by name."""
     contact_kinds: Mapping[str, str] = field(default_factory=dict)
     """`hub.escalation.contract.ContactKind` by its name in the database."""
+    hub_parts: Mapping[str, str] = field(default_factory=dict)
+    """`hub.part.HubPart` by name."""
     hub_api: str = ""
     """Place of `http.openapi.Call`s that are added to the description of the hub's API."""
     bridges: Mapping[str, str] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import pytest
 
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, commands
-from fieldagent.extensions import places
+from fieldagent.extensions import places_of
 from fieldagent.system.named_object import imported
 from tests.processes import MODULE, PATIENCE, agent
 
@@ -207,7 +207,7 @@ def without_json() -> set[tuple[str, ...]]:
 
 
 def test_every_command_that_tells_something_tells_it_as_json() -> None:
-    core = {" ".join(words) for words in without_json() if words[0] not in places("commands")}
+    core = {" ".join(words) for words in without_json() if words[0] not in places_of("commands")}
     assert core == RUN_FOR_EVER | TEXTS
 
 

@@ -18,6 +18,7 @@ import trio
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, router
+from fieldagent.hub.part import hub_parts
 from fieldagent.page.files import CATALOGUES
 from fieldagent.page.refusals import catalogue, in_their_language
 from fieldagent.system.sentence import listed, sentence, translated
@@ -75,8 +76,19 @@ CATALOGUE = {
     "agent/refusals": (
         *("agent/api", "agent/entrance", "agent/journal", "agent/outbound", "agent/refusals"),
     ),
+    **{
+        folder: (folder,)
+        for part in hub_parts()
+        if (folder := part.refusals.removeprefix("fieldagent.").replace(".", "/"))
+    },
 }
 """Rooms whose refusals are in a catalogue, by the folder of the catalogue."""
+ABOVE = {
+    "agent/refusals": ("page/refusals",),
+    "hub/refusals": ("page/refusals",),
+    "page/refusals": (),
+}
+"""Catalogues that have the common texts of another one. An extension has those of the hub."""
 
 
 def modules(rooms: tuple[str, ...]) -> Iterator[Path]:
@@ -143,7 +155,8 @@ def loaded(folder: str, language: str) -> dict[str, str]:
 @pytest.mark.parametrize("language", CATALOGUES)
 def test_each_refusal_is_in_the_catalogue_and_none_is_left_over(folder: str, language: str) -> None:
     wanted, there = texts(CATALOGUE[folder]), loaded(folder, language)
-    elsewhere = set() if folder == "page/refusals" else set(texts(CATALOGUE["page/refusals"]))
+    above = ABOVE.get(folder, ("page/refusals", "hub/refusals"))
+    elsewhere = {text for each in above for text in texts(CATALOGUE[each])}
     missing = {text: where for text, where in wanted.items() if text not in {*there, *elsewhere}}
     assert missing == {}
     assert there.keys() - wanted.keys() == set(), "nobody says it"
@@ -200,7 +213,7 @@ def test_a_sentence_keeps_what_it_is_made_of_through_errors() -> None:
 
 
 def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
-    assert catalogue("fieldagent.hub.refusals", "xx") == {}
+    assert catalogue("xx", "fieldagent.hub.refusals") == {}
 
 
 async def refused(accepted: str) -> dict[str, object]:

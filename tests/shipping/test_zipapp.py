@@ -41,6 +41,7 @@ MODULES = [
             *("fieldagent.agent.description", "fieldagent.hub.description"),
             *("fieldagent.http.openapi_parts", "fieldagent.page.map_description"),
             *("fieldagent.extensions.sms.hub.desc", "fieldagent.extensions.imt.hub.desc"),
+            "fieldagent.extensions.places.hub.description",
             *("fieldagent.hub.store.postgres", "fieldagent.hub.access.passkeys"),
             "fieldagent.hub.escalation.web_push",
             *(

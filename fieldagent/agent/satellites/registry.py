@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fieldagent.extensions import places
+from fieldagent.extensions import places_of
 from fieldagent.system.named_object import known_object
 from fieldagent.system.properties import WrongProperty
 
@@ -23,7 +23,11 @@ AUTO = "auto"
 
 def modems() -> dict[str, str]:
     """Return the place of each modem of the core and of all extensions, by name."""
-    return {**MODEMS, **places("satellite_modems"), AUTO: "fieldagent.agent.satellites.auto:MODEM"}
+    return {
+        **MODEMS,
+        **places_of("satellite_modems"),
+        AUTO: "fieldagent.agent.satellites.auto:MODEM",
+    }
 
 
 def modem(name: str) -> SatelliteModem:

@@ -247,11 +247,6 @@ usage import -> usage:usage_import @whole: import an operator's count: a CSV fil
   --operator! NAME: operator of the file
   --columns WHAT=NAME,… pairs: names of the columns for imei, date, credits, bytes, reference
   --date-format FORMAT: format of dates, such as %d/%m/%Y
-report [Kits] -> report:write: write a report of a kit's week: track, messages, SOS, cost
-  --kit! NAME: name, number or IMEI of the kit
-  --week 2026-W47: week in UTC, from Monday (this week)
-  --format (csv|gpx|kml|html)=html: csv: a table; gpx: the track; html: a page to print or save as
-      PDF
 sos [Alarms]: answer, hand over and close SOS
 sos list -> sos:listing @table: list SOS, newest first
   --state (open|seen|closed)

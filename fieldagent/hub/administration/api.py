@@ -14,7 +14,6 @@ from fieldagent.hub.administration.groups import GroupsApi
 from fieldagent.hub.administration.keys import KeysApi
 from fieldagent.hub.administration.radio_key import RadioKeyApi
 from fieldagent.hub.administration.records import RecordsApi
-from fieldagent.hub.administration.reports import ReportsApi
 from fieldagent.hub.administration.usage import UsageApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
@@ -40,7 +39,6 @@ def routes(
     return [
         *DevicesApi(acts, mobile_originated, operators).routes(),
         *UsageApi(acts, prices).routes(),
-        *ReportsApi(acts, prices).routes(),
         *CommandsApi(acts, grace).routes(),
         *RadioKeyApi(acts).routes(),
         *UsersApi(acts, mobile_originated).routes(),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.extensions import places
+from fieldagent.extensions import places_of
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.system.named_object import named_object
 
 
 def bridges() -> Mapping[str, BridgeKind]:
     """Return each bridge by its name."""
-    return {name: named_object(place, BridgeKind) for name, place in places("bridges").items()}
+    return {name: named_object(place, BridgeKind) for name, place in places_of("bridges").items()}

@@ -8,10 +8,8 @@ from fieldagent.http.openapi import (
     boolean,
     call,
     described,
-    in_formats,
     integer,
     listed,
-    mapping,
     named_record,
     number,
     one_of,
@@ -21,7 +19,6 @@ from fieldagent.http.openapi import (
     query,
     record,
     text,
-    words,
 )
 from fieldagent.http.openapi_parts import HOUR, MINUTE, NAMED, ROW, UNIX_TIME
 from fieldagent.hub.access.revocation import WHY_MAX
@@ -32,9 +29,7 @@ from fieldagent.hub.description.common import (
     HIDDEN,
     LABEL,
     PAGE,
-    PLACE,
     READER,
-    STATE,
     TAKEN,
     USER_NUMBER,
     line,
@@ -43,7 +38,6 @@ from fieldagent.hub.description.common import (
 from fieldagent.hub.description.distress import REVOKED
 from fieldagent.hub.description.fleet import OVER, SIGNAL
 from fieldagent.hub.operator.registry import operator_places
-from fieldagent.hub.report.documents import FORMATS
 
 _CREDITS = record(
     {
@@ -122,7 +116,7 @@ DEVICE = named_record("Device", _DEVICE)
 CHANGED_DEVICE = named_record(
     "ChangedDevice", {**_DEVICE, "deadLettersTaken": described("Dead letters from before", TAKEN)}
 )
-_COST = record(
+DAY_COST = record(
     {
         "day": text("UTC", format="date"),
         "device": integer("Its number"),
@@ -149,29 +143,6 @@ _TOTAL = record(
         "operatorMoney": or_null(text("Price; null without a price")),
     },
     "Totals of accounts that pay credits",
-)
-_TO_KIT = record({"kind": text(), "state": STATE, "over": or_null(text()), "count": integer()})
-KIT_WEEK = named_record(
-    "KitWeek",
-    {
-        "kit": record({"id": integer(), "name": text(), "user": text()}),
-        "week": text(),
-        "begins": number(),
-        "ends": number(),
-        "made": number(),
-        "complete": boolean("false if a report cannot hold everything: 50 000 of either direction"),
-        "positions": listed(PLACE),
-        "unproved": integer("Ignored positions, because the sender is not verified"),
-        "gaps": listed(
-            record({"from": number(), "to": number()}),
-            "Gaps without a position: three times the usual interval, and at least 15 minutes",
-        ),
-        "fromKit": mapping(integer(), "Number of items that the hub has stored, by kind"),
-        "toKit": listed(_TO_KIT),
-        "incidents": listed({"type": "object"}, "As in /api/sos/{id}"),
-        "costs": listed(_COST),
-        "money": or_null(text()),
-    },
 )
 _IMEI = or_null(text(pattern="^[0-9]{15}$"))
 _CREDITS_SET = or_null(integer(minimum=0, maximum=CREDITS_MAX))
@@ -300,7 +271,7 @@ CALLS = (
                 {
                     "since": text(format="date"),
                     "until": text(format="date"),
-                    "usage": listed(_COST),
+                    "usage": listed(DAY_COST),
                     "total": _TOTAL,
                 }
             ),
@@ -309,29 +280,6 @@ CALLS = (
         parameters=[
             query("since", _DAY, "First day in UTC (31 days ago)"),
             query("until", _DAY, "Last day in UTC (today)"),
-        ],
-    ),
-    call(
-        "GET /api/devices/{id}/report",
-        "deviceReport: Return a report of a kit's week: places, messages, incidents, cost",
-        in_formats(
-            "The report",
-            {
-                "application/json": KIT_WEEK,
-                "text/csv": text(),
-                "application/gpx+xml": text(),
-                "application/vnd.google-earth.kml+xml": text(),
-                "text/html": text(),
-            },
-        ),
-        ADMINISTRATOR,
-        parameters=[
-            query(
-                "week",
-                text(pattern="^20[0-9]{2}-W(0[1-9]|[1-4][0-9]|5[0-2])$"),
-                "Week by ISO 8601, in UTC (this week)",
-            ),
-            query("format", words("json", *FORMATS), "Format (json)"),
         ],
     ),
 )

@@ -1,8 +1,8 @@
 """Errors of an API in the caller's language, by `Accept-Language`.
 
 The key of each text is its English form, as in the catalogues of the pages. Errors of both programs
-are in the catalogues beside this file, errors of one program in its own. Callers without one of our
-languages get English.
+are in the catalogues beside this file, errors of one program or extension in its own. Callers
+without one of our languages get English.
 """
 
 from __future__ import annotations
@@ -17,42 +17,45 @@ from fieldagent.page.language import ENGLISH, LANGUAGES, catalogue_of
 from fieldagent.system.sentence import translated
 
 
-def in_their_language(judge: Judge, package: str) -> Judge:
-    """Return the judge and its handlers, with problems translated for the caller. `package` has the
-    program's own catalogues.
+def in_their_language(judge: Judge, *packages: str) -> Judge:
+    """Return the judge and its handlers, with problems translated for the caller. `packages` have
+    catalogues beside the common ones.
     """
 
     async def judged(head: Request) -> Admission:
         try:
             admission = await judge(head)
         except Problem as problem:
-            raise _told(problem, head, package) from None
-        return admission._replace(handler=_telling(admission.handler, package))
+            raise _told(problem, head, packages) from None
+        return admission._replace(handler=_telling(admission.handler, packages))
 
     return judged
 
 
-def _telling(handler: Handler, package: str) -> Handler:
+def _telling(handler: Handler, packages: tuple[str, ...]) -> Handler:
     async def handled(request: Request) -> Response:
         try:
             return await handler(request)
         except Problem as problem:
-            raise _told(problem, request, package) from None
+            raise _told(problem, request, packages) from None
 
     return handled
 
 
-def _told(problem: Problem, request: Request, package: str) -> Problem:
+def _told(problem: Problem, request: Request, packages: tuple[str, ...]) -> Problem:
     language = preferred(request.headers.get("accept-language", ""), LANGUAGES)
     if language == ENGLISH:
         return problem
-    translation = problem.said(partial(translated, catalogue=catalogue(package, language)))
+    translation = problem.said(partial(translated, catalogue=catalogue(language, *packages)))
     translation.headers += (("Content-Language", language), ("Vary", "Accept-Language"))
     return translation
 
 
-def catalogue(package: str, language: str) -> Mapping[str, str]:
-    """Return the translations of common errors and of the errors of `package`, by their English
+def catalogue(language: str, *packages: str) -> Mapping[str, str]:
+    """Return the translations of common errors and of the errors of `packages`, by their English
     form.
     """
-    return catalogue_of(__name__, language) | catalogue_of(package, language)
+    found: dict[str, str] = {}
+    for package in (__name__, *packages):
+        found |= catalogue_of(package, language)
+    return found

@@ -9,11 +9,11 @@ import time
 from functools import partial
 
 from fieldagent.cli.hub.opened_store import with_store
+from fieldagent.extensions.places.hub import kit_week
+from fieldagent.extensions.places.hub.documents import FORMATS
+from fieldagent.extensions.places.hub.kit_week import KitWeek
+from fieldagent.extensions.places.hub.week import WrongWeek, read_week, week_of
 from fieldagent.hub.access import directory
-from fieldagent.hub.report import kit_week
-from fieldagent.hub.report.documents import FORMATS
-from fieldagent.hub.report.kit_week import KitWeek
-from fieldagent.hub.report.week import WrongWeek, read_week, week_of
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import OK, USAGE

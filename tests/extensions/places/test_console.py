@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.extensions.places.hub.week import week_of
 from fieldagent.hub.places import fences, shape
 from fieldagent.hub.places.crossing import DatedPlace
 from fieldagent.hub.places.fences import KitPosition, WhichKits
-from fieldagent.hub.report.week import week_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from tests import browser

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from fieldagent.extensions.places.hub import kit_week, print_page
+from fieldagent.extensions.places.hub.documents import FORMATS
+from fieldagent.extensions.places.hub.kit_week import KitWeek
+from fieldagent.extensions.places.hub.week import WrongWeek, read_week, week_of
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import one_of, refuse_others
@@ -10,10 +14,6 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.administration.devices import device_of
 from fieldagent.hub.records.usage import Prices
-from fieldagent.hub.report import kit_week, print_page
-from fieldagent.hub.report.documents import FORMATS
-from fieldagent.hub.report.kit_week import KitWeek
-from fieldagent.hub.report.week import WrongWeek, read_week, week_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
 

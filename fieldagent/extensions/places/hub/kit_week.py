@@ -12,13 +12,13 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from fieldagent.extensions.places.hub.week import Week, longest_pause
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.records import sos, usage
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.records.usage import Prices
-from fieldagent.hub.report.week import Week, longest_pause
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item, Location, dated
 from fieldagent.package.payload import Identity

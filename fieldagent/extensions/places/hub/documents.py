@@ -7,9 +7,9 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fieldagent.extensions.places.hub import print_page
+from fieldagent.extensions.places.hub.kit_week import KitWeek
 from fieldagent.hub.api.sos_table import cell
-from fieldagent.hub.report import print_page
-from fieldagent.hub.report.kit_week import KitWeek
 from fieldagent.package import tracks
 from fieldagent.package.package import Location
 from fieldagent.package.writing import clock_time, write_timestamp

@@ -14,12 +14,12 @@ import fastkml
 import gpxpy
 import pytest
 
+from fieldagent.extensions.places.hub import documents, kit_week
+from fieldagent.extensions.places.hub.kit_week import KitWeek
+from fieldagent.extensions.places.hub.week import Week, WrongWeek, longest_pause, read_week, week_of
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records import sos, usage
-from fieldagent.hub.report import documents, kit_week
-from fieldagent.hub.report.kit_week import KitWeek
-from fieldagent.hub.report.week import Week, WrongWeek, longest_pause, read_week, week_of
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Location, Message
 from fieldagent.system.price import credit_price

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import cos, radians, remainder
 from typing import Any
 
-from fieldagent.hub.report.kit_week import KitWeek
+from fieldagent.extensions.places.hub.kit_week import KitWeek
 from fieldagent.package.tracks import Placed, legs
 from fieldagent.package.writing import clock_time, minutes_in_words, write_timestamp
 

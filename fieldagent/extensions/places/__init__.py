@@ -1,0 +1,15 @@
+"""Places: reports of a kit's week.
+
+All of it is in the hub. `hub/part.py` lists what it adds there.
+"""
+
+from fieldagent.system.extension import Extension
+
+_HOME = "fieldagent.extensions.places.hub"
+_TABLE = f"{_HOME}.table:COMMANDS"
+EXTENSION = Extension(
+    "places",
+    hub_parts={"places": f"{_HOME}.part:PART"},
+    hub_api=f"{_HOME}.description:CALLS",
+    hub_commands={"report": _TABLE},
+)
