@@ -5,6 +5,7 @@ exist.
 from __future__ import annotations
 
 import ast
+import fnmatch
 import re
 import subprocess
 import sys
@@ -145,6 +146,34 @@ def texts() -> tuple[str, ...]:
 def test_the_page_on_compatibility_has_the_versions_of_the_tables() -> None:
     page = (ROOT / "docs/reference/compatibility.md").read_text()
     assert re.findall(r"\| tables (\d+) \|", page) == [str(JOURNAL.version), str(VERSION)]
+
+
+NO_SIMULATORS = (
+    *("__init__", "base_camp", "commands", "fleet*", "imt_commands", "imt_port", "pty_port"),
+    # Parts of other peers, and people with third-party programs.
+    *("lora_boards", "lxmf_person", "meshcore_person", "meshtastic_person"),
+)
+
+
+def test_each_simulator_and_peer_has_its_source_and_its_judge() -> None:
+    page = (ROOT / "docs/reference/simulators.md").read_text()
+    rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")][1:]
+    named = re.findall(r"`(?:[\w/]+/)?([\w*]+)\.(?:py|c)`", page)
+    folders = (ROOT / "fieldagent/extensions/lab/simulator", ROOT / "tests/peers")
+    modules = {path.stem for folder in folders for path in folder.glob("*.[pc]*") if path.is_file()}
+    known = {
+        module
+        for module in modules
+        for name in (*named, *NO_SIMULATORS)
+        if fnmatch.fnmatch(module, name)
+    }
+    assert modules - known == set()
+    assert all(cell.strip() for row in rows for cell in row[1:])
+    files = [path.name for path in (ROOT / "tests").rglob("*.*")]
+    files += [path.name for path in (ROOT / "fieldagent").rglob("*.py")]
+    listed = re.findall(r"`(?:[\w/]+/)?([\w*]+\.(?:py|c))`", page)
+    assert len(listed) > 40
+    assert [name for name in listed if not fnmatch.filter(files, name)] == []
 
 
 def test_every_metric_of_the_agent_is_described() -> None:
