@@ -1,4 +1,4 @@
-"""The simulated 9602, tested with a program for real ones: Adafruit's RockBLOCK driver from PyPI."""
+"""The simulated 9602, tested with a program for real ones: Adafruit's driver from PyPI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.processes import MODULE, PATIENCE, Running
-
 
 IMEI = "300234010000001"
 BEGIN = """
