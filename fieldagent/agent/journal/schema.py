@@ -135,6 +135,20 @@ CREATE TABLE air_time ( -- what the radio was on the air for
 """
 """Posted Packages, and their state on each channel."""
 
+BOOKING = """
+CREATE TABLE booking ( -- what a budget booked for a Package that may still go for nothing
+    sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
+    channel TEXT NOT NULL,
+    budget TEXT NOT NULL,
+    credits INTEGER NOT NULL, -- or SMS
+    day TEXT NOT NULL, -- of the booking, as in `budget_day`
+    since REAL NOT NULL,
+    trusted INTEGER NOT NULL,
+    carried TEXT NOT NULL,
+    PRIMARY KEY (sequence, channel, budget)
+) STRICT, WITHOUT ROWID;
+"""
+
 INBOUND = """
 CREATE TABLE arrived ( -- what was seen, to recognise it when it comes again
     origin INTEGER NOT NULL,
@@ -552,13 +566,13 @@ INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
 """
 
 TABLES = "".join((
-    *(OUTBOUND, INBOUND, INCIDENTS, PEOPLE, COMMANDS, ITSELF),
+    *(OUTBOUND, BOOKING, INBOUND, INCIDENTS, PEOPLE, COMMANDS, ITSELF),
     *(EVENTS, TALLY, CHECK_IN, FIRST_NUMBERS),
 ))  # fmt: skip
-STEPS: Mapping[int, str] = {}
-"""SQL from each version to the next; 0.1.0 has 23. The tables above already contain the result of
-each step."""
-JOURNAL = Schema(23, TABLES, STEPS)
+STEPS: Mapping[int, str] = {23: BOOKING}
+"""SQL from each version to the next; a test keeps 23. The tables above already contain the
+result of each step."""
+JOURNAL = Schema(24, TABLES, STEPS)
 
 
 def _none_of(column: str, words: Iterable[object]) -> str:
@@ -572,6 +586,7 @@ UNSOUND = {
     "leg": f"{_CHANNEL} OR {_none_of('status', map(str, Status))}",
     "story": _CHANNEL,
     "intent": f"{_CHANNEL} OR NOT json_valid(pieces)",
+    "booking": _CHANNEL,
     "inbound": "NOT json_valid(body)",
     "handover": _none_of("state", ("waiting", "handed", "dead")),
     "dead_letter": _CHANNEL,

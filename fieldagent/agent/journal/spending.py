@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
+from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
@@ -20,6 +22,16 @@ class BudgetDay(NamedTuple):
     """True if a trusted clock showed it last."""
     carried: str = ""
     """A day by an untrusted clock whose costs also count for this day; empty if there is none."""
+
+
+class Booking(NamedTuple):
+    """What a budget booked for a Package on a channel."""
+
+    sequence: int
+    channel: Channel
+    credits: int
+    """Or SMS."""
+    day: BudgetDay
 
 
 _DAY = "SELECT day, since, trusted, carried FROM budget_day"
@@ -72,3 +84,50 @@ def spent_on(journal: Journal, channel: str, day: BudgetDay) -> Spent:
 def spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent:
     """Return the costs as `spent_on` does, within a transaction."""
     return Spent(*db.execute(_SPENT, (channel, day.day, day.carried)).fetchone())
+
+
+def note_bookings(
+    budget: str, sequence: int, booked: Mapping[Channel, int], day: BudgetDay
+) -> Operation[None]:
+    """Remember what a budget booked for a Package, by channel."""
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany(
+            "INSERT OR REPLACE INTO booking (sequence, channel, budget, credits, day, since,"
+            " trusted, carried) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (sequence, channel, budget, credits_, *day)
+                for channel, credits_ in booked.items()
+                if credits_
+            ],
+        )
+
+    return store
+
+
+def ended_bookings(journal: Journal, budget: str) -> list[Booking]:
+    """Return the bookings of a budget for Packages that have ended on the channel, or do not use
+    it.
+    """
+    rows = journal.read(
+        "SELECT sequence, channel, credits, day, since, trusted, carried FROM booking"
+        " WHERE budget = ? AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence = booking.sequence"
+        " AND leg.channel = booking.channel AND leg.status IS NULL) ORDER BY sequence, channel",
+        budget,
+    )
+    return [
+        Booking(sequence, Channel(channel), credits_, BudgetDay(day, since, bool(trusted), carried))
+        for sequence, channel, credits_, day, since, trusted, carried in rows
+    ]
+
+
+def end_booking(budget: str, booking: Booking) -> Operation[None]:
+    """Forget a booking, because it is known what the channel cost."""
+
+    def store(db: sqlite3.Connection) -> None:
+        db.execute(
+            "DELETE FROM booking WHERE sequence = ? AND channel = ? AND budget = ?",
+            (booking.sequence, booking.channel, budget),
+        )
+
+    return store

@@ -17,6 +17,7 @@ from fieldagent.agent.outbound.budget import DAY, day_at
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Message, Package, Status
+from fieldagent.package.writing import canonical, digest
 from fieldagent.system.elapsed_time import ElapsedTime, Reading
 from tests import kit as kits
 from tests.running import running
@@ -122,7 +123,8 @@ async def test_what_left_for_nothing_is_given_back(
         budget = DayBudget(k.journal, "mqtt", 8)
         async with budget.paying(3):
             standing = await k.intake.accept(Package(Message("x")))
-        budget.promise(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
+        await budget.promise(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
+        budget = DayBudget(k.journal, "mqtt", 8)  # as after a restart
         await budget.give_back()
         assert budget.left() == 5
         for event in events:
@@ -150,7 +152,7 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
         package = Package(Message("x"))
         async with budget.paying(5):
             standing = await k.intake.accept(package)
-        budget.promise(standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2))
+        await budget.promise(standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2))
         happened = {(Channel.CELLULAR, history.BY_SMS): sms, (Channel.SATELLITE, "sent"): satellite}
         for (channel, event), is_so in happened.items():
             if is_so:
@@ -160,5 +162,42 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
         for channel in (Channel.CELLULAR, Channel.SATELLITE):
             ended = [EndedDelivery(standing.sequence, channel, ChannelDelivery(Status.DELIVERED))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
+            budget = DayBudget(k.journal, "mqtt", 8)  # as after a restart
             await budget.give_back()
         assert budget.left() == left
+
+
+async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(NOON, "network")
+    package = Package(Message("x"))
+    path = tmp_path / "journal.sqlite3"
+    async with running(journal := Journal(path, lambda: machine.seen)):
+        new = outbound.NewPackage(
+            body := canonical(package),
+            digest(body),
+            accepted=NOON,
+            expires=None,
+            dated=NOON,
+            deliveries={Channel.SATELLITE: ChannelDelivery()},
+            priority=package.priority,
+        )
+        number = await journal.commit(outbound.accept(new))
+        budget = DayBudget(journal, "tak-lan", 8)
+        async with budget.paying(6):
+            pass
+        await budget.promise(number, Affordable(package, {}, 6, 6))
+        assert budget.left() == 2
+    machine.passes(HOUR)
+    async with running(journal := Journal(path, lambda: machine.seen)):
+        budget = DayBudget(journal, "tak-lan", 8)
+        await budget.give_back()
+        assert budget.left() == 2, "it may still go over satellite"
+        machine.passes(DAY)
+        ended = [EndedDelivery(number, Channel.SATELLITE, ChannelDelivery(Status.CANCELED))]
+        await journal.persist(outbound.end(ended, journal.clock.now()))
+        await budget.spend(1)
+        await budget.give_back()
+        assert budget.left() == 7, "the new day has its own limit"
+        assert journal.read("SELECT credits FROM spent ORDER BY day") == [(0,), (1,)]

@@ -207,8 +207,9 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     # The day's credits are used up, and the phone gets a note about that.
     assert camp.lan()["creditsToday"] == 2
     phone.say(phone.chat("too much", own, "m-3"))
-    until(lambda: phone.of("b-t-f", "tak-lan-credits-per-day"))
-    assert camp.came("refused") == 1
+    until(lambda: camp.came("refused") == 1)
+    until(lambda: phone.of("b-t-f", "Not sent: "))
+    assert "tak-lan-credits-per-day" in str(words(phone.of("b-t-f", "Not sent: ")[-1]))
     # The kit ignores messages between phones, and those of kits or hubs.
     phone.say(phone.chat("to all", (ROOM, ROOM), "m-4"))
     phone.say(phone.chat("to CHARLIE", ("ANDROID-2", "CHARLIE"), "m-5"))

@@ -103,7 +103,7 @@ class Door:
         plan = self._affordable(sender, package)
         async with self.budget.paying(plan.price):
             standing = await self._intake.accept(plan.package, name)
-        self.budget.promise(standing.sequence, plan)
+        await self.budget.promise(standing.sequence, plan)
         return standing, plan.withheld
 
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:

@@ -168,7 +168,7 @@ class LanDoor:
                 standing = await self._intake.accept(plan.package, name)
         except StoreFull as full:
             return LanOutcome("refused", said.sender, f"Not sent: {full}.")
-        self.budget.promise(standing.sequence, plan)
+        await self.budget.promise(standing.sequence, plan)
         return LanOutcome("taken", said.sender, f"Without {plan.why}." if plan.why else "")
 
     def admit_reply(self, uid: str, now: float) -> bool:
