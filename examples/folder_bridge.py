@@ -31,9 +31,10 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.api.push_api import posting_of
 from fieldagent.hub.bridge import spending, tenure
-from fieldagent.hub.bridge.contract import Became, BridgeHost, BridgeKind, Own
+from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
 from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.bridge.tenure import BridgePost
+from fieldagent.hub.contract import Became
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.package.package import SOS_PRIORITY

@@ -94,7 +94,6 @@ INSIDE = {
             "fleet",
             "escalation",
             "bridge",
-            "tracker",
             "settings",
             "console",
         ),

@@ -1,56 +1,15 @@
 """An alarm is never refused, silenced or hidden because another part of its message is unreadable,
 missing or unproved. This covers each way in which an alarm arrives, with unusual other content.
-
-Trackers have more cases in `tests/hub/tracker`, which also test the hub's reaction.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from fieldagent.http.message import Request
-from fieldagent.http.target import query_pairs
-from fieldagent.hub.tracker.registry import tracker_kinds
 from fieldagent.package.package import Location, Message, Waypoint
 from fieldagent.package.reading import InvalidPackage, parse_package
-
-
-def of_tracker(kind: str, query: str = "", body: Any = None) -> bool:
-    data = b"" if body is None else json.dumps(body).encode()
-    head = {"content-length": str(len(data))} if data else {}
-    request = Request("POST", "/", query_pairs(query), head, data)
-    report = tracker_kinds()[kind].read(request)
-    return report is not None and "sos" in report.alarm.casefold()
-
-
-TWO_ALARMS = {
-    "position": {
-        "fixTime": "2026-11-29T09:23:18.000+00:00",
-        "latitude": 46.1,
-        "longitude": 7.1,
-        "attributes": {"alarm": "lowBattery,sos", "batteryLevel": 4},
-    },
-    "device": {"uniqueId": "100000000000001"},
-}
-
-
-@pytest.mark.parametrize(
-    "is_alarm",
-    [
-        lambda: of_tracker("traccar", body=TWO_ALARMS),
-        lambda: of_tracker("osmand", "id=1&lat=47.1&lon=8.1&altitude=NaN&alarm=sos"),
-        lambda: of_tracker("osmand", "id=1&lat=47,1&lon=8,1&alarm=sos"),
-        lambda: of_tracker("osmand", "id=1&lat=x&lon=&timestamp=noon&speed=-&alarm=SOS"),
-        lambda: of_tracker("osmand", body={"device_id": "1", "alarm": ["tow", "sos"]}),
-    ],
-)
-def test_an_alarm_is_read_in_odd_company(is_alarm: Callable[[], bool]) -> None:
-    assert is_alarm()
-
 
 SOS = '"priority": 100'
 PACKAGES: list[tuple[str, Any]] = [

@@ -9,9 +9,9 @@
       --json: print JSON
 
 A line at the margin is a command: its words, `[the title]` of its group in the help of the command
-above, and `->` the module and the function, with values for it such as `(what=key)`. The summary
-comes after the colon. `  = NAMES: SUMMARY` is a row of that help for several commands. The other
-lines are arguments. Six blanks continue a line.
+above, and `->` the module and the function, with values for it such as `(what=key)`. A module
+without a dot is in the table's package. The summary comes after the colon. `  = NAMES: SUMMARY` is
+a row of that help for several commands. The other lines are arguments. Six blanks continue a line.
 
 An argument without dashes is positional. At its name, `?`, `*` and `+` are those of argparse. At
 the name of an option, `*` allows it several times and `!` requires it. Then come the placeholder of
@@ -95,7 +95,7 @@ def read_table(
                     (*above, *words.split()),
                     group[:-1],
                     [],
-                    place and f"{package}.{place}",
+                    place if "." in place else place and f"{package}.{place}",
                     dict(each.split("=") for each in values[:-1].split(",") if each),
                     summary,
                     into,

@@ -73,6 +73,31 @@ class OutgoingMessage:
     """An envelope of `wire.envelope`, or several."""
 
 
+class Became(StrEnum):
+    """Result for something that arrived from a bridge's server or from a tracker."""
+
+    TAKEN = "taken"
+    REPEATED = "repeated"
+    """It was accepted before."""
+    ASKED = "asked"
+    """It asked for a cost, and nothing was sent."""
+    TICK = "tick"
+    """It confirms something that was sent."""
+    OWN = "own"
+    """A bridge has sent it there."""
+    LIMITED = "limited"
+    """More arrived than the limit allows."""
+    REFUSED = "refused"
+    """It is unusable: it has no recipient here, or no text."""
+    UNREADABLE = "unreadable"
+    RETAINED = "retained"
+    """The server retains it for new subscribers, so it is not news."""
+    PASSED = "passed"
+    """It was passed on only to phones, at the hub's own server."""
+    OTHER = "other"
+    """Its kind is not needed here, such as a phone's position."""
+
+
 class Mailbox(Protocol):
     """Mail of one device, as seen by one of its channels."""
 

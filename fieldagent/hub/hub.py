@@ -34,11 +34,11 @@ from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.api.watch_api import WatchApi
-from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.registry import bridges
 from fieldagent.hub.console import Console
 from fieldagent.hub.console.guest_link import Guest, GuestLink
-from fieldagent.hub.contract import Device, Estimate
+from fieldagent.hub.contract import Became, Device, Estimate
 from fieldagent.hub.escalation import answers, chain, kit_sms, notification, outward
 from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.escalation.contract import ContactHost, Inward
@@ -73,8 +73,6 @@ from fieldagent.hub.service.synthetic_item import URL, SyntheticItems
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import told_once
-from fieldagent.hub.tracker import by_kit
-from fieldagent.hub.tracker.service import TrackerDoor
 from fieldagent.hub.unavailable import patient
 from fieldagent.hub.webhook import webhooks
 from fieldagent.hub.webhook.deliveries import WebhookPost
@@ -137,7 +135,6 @@ class Hub:
             keys=self._keys,
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
-            take_tracker=by_kit.take_in,
         )
         authentication = Authentication(
             store, clock=time.time, trusted_proxies=settings.trusted_proxies
@@ -194,7 +191,7 @@ class Hub:
         )
         store = self.store
         prices = partial(price_of, self.settings)
-        host = PartHost(store, authentication, time.time, prices)
+        host = PartHost(store, authentication, time.time, prices, self._note_event)
         return [
             *self.api.routes(),
             *ReadApi(store, authentication, clock=time.time).routes(),
@@ -214,12 +211,6 @@ class Hub:
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
             *AnswerPage(store, clock=time.time).routes(),
-            *TrackerDoor(
-                store,
-                clock=time.time,
-                wrong=authentication.wrong_tracker_address,
-                note=self._note_tracker,
-            ).routes(),
             *Console(store, authentication, self.settings, clock=time.time).routes(),
             links.route(),
         ]
@@ -233,8 +224,8 @@ class Hub:
     def _note_bytes(self, bearer: str, direction: str, size: int) -> None:
         self.access.figures.count("carried_bytes", size, bearer=bearer, direction=direction)
 
-    def _note_tracker(self, kind: str, became: Became) -> None:
-        self.access.figures.count("bridge_events", bridge=kind, became=became.value)
+    def _note_event(self, name: str, became: Became, by: int = 1) -> None:
+        self.access.figures.count("bridge_events", by, bridge=name, became=became.value)
 
     def note_call(self, operator: str, result: str, size: int) -> None:
         """Count a call of the satellite operator."""
@@ -312,9 +303,6 @@ class Hub:
     def bridge_host(self, name: str) -> BridgeHost:
         """Return the hub's services for a bridge."""
 
-        def note_events(became: Became, by: int = 1) -> None:
-            self.access.figures.count("bridge_events", by, bridge=name, became=became.value)
-
         def note_link(up: bool) -> None:
             bridged = self.access.figures.bridged
             (bridged.add if up else bridged.discard)(name)
@@ -323,7 +311,7 @@ class Hub:
             self.store,
             self.settings.bridge_own,
             time.time,
-            note_events,
+            partial(self._note_event, name),
             note_link,
         )
 

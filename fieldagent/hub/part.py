@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fieldagent.extensions import places_of
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.contract import Became
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.lazy_dataclass import dataclass
@@ -23,6 +24,8 @@ class PartHost:
     """Returns Unix time."""
     prices: Prices
     """Returns an operator's price per credit."""
+    note_event: Callable[[str, Became], None]
+    """Counts an event that arrived, by its source."""
 
 
 @dataclass(frozen=True, slots=True)

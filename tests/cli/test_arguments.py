@@ -46,7 +46,6 @@ def test_help_is_what_help_of_the_command_prints(words: list[str]) -> None:
         ("queue --channel satelite", "Satellite"),
         ("inbound list --state daed", "dead"),
         ("hub chain test", "contact chain"),
-        ("hub source add dogs", "tracker source"),
         ("hub restored", "database restored"),
     ],
 )

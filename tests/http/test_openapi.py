@@ -39,7 +39,6 @@ from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.part import hub_parts
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
-from fieldagent.hub.tracker.service import TrackerDoor
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
 from fieldagent.page import map_tiles
@@ -97,7 +96,6 @@ def routes(name: str) -> list[Route]:
     routes += WatchApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += PlacesApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += FleetApi(nothing, nothing, clock=lambda: 0.0).routes()
-    routes += TrackerDoor(nothing, clock=lambda: 0.0, wrong=nothing, note=nothing).routes()
     routes += Console(nothing, nothing, settings, clock=lambda: 0.0).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]
 

@@ -17,7 +17,6 @@ from fieldagent.hub.operator.contract import NO_MODEM, FarModem, Verdict
 from fieldagent.hub.records import ring_alerts
 from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.tracker import by_kit
 from fieldagent.package.package import Item, Message
 from fieldagent.wire.envelope import Entry, Envelope, decode, derive_key, encode
 from fieldagent.wire.outcome import Outcome
@@ -76,7 +75,6 @@ class Field:
             keys=_keys,
             grace=GRACE,
             time_to_live=86_400,
-            take_tracker=by_kit.take_in,
         )
 
     def feeds(self) -> PositionFeeds:

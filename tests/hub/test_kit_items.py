@@ -17,7 +17,6 @@ from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.records.workspace_log import catch_up
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.tracker import by_kit
 from fieldagent.package.package import CheckIn, Data, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, Envelope, Fragment, Receipt, decode, encode
 from tests.hub.field import GRACE, START
@@ -57,7 +56,6 @@ def hub_of(now: float) -> Any:
         keys=cast(Any, None),
         grace=GRACE,
         time_to_live=86_400,
-        take_tracker=by_kit.take_in,
     )
 
 

@@ -24,7 +24,6 @@ from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.records import contact, kit_report
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.hub.tracker import by_kit
 from fieldagent.wire.kit_note import (
     KitReport,
     ModemReport,
@@ -56,7 +55,6 @@ def mailbox(store: Store) -> IpMailbox:
         keys=keys,
         grace=0,
         time_to_live=60,
-        take_tracker=by_kit.take_in,
     )
     feeds = PositionFeeds(store, clock=lambda: 0.0)
     return IpMailbox(store, Device(1, 1, 1, "kit"), taking, clock=lambda: 0.0, feeds=feeds)

@@ -15,7 +15,6 @@ from fieldagent.hub.field import dead_letters, kept_letters
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.tracker import by_kit
 
 
 def taking_dead_letters(
@@ -52,7 +51,6 @@ def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
         keys=keys,
         grace=settings.satellite_grace,
         time_to_live=settings.item_time_to_live,
-        take_tracker=by_kit.take_in,
     )
 
 

@@ -387,20 +387,6 @@ webhook secret -> webhook:secret: replace the secret of a webhook, and print the
 webhook dead -> webhook:dead @table: list dead letters
 webhook replay -> webhook:replay: post dead letters again
   request_id? REQUEST_ID: numbers of dead letters (all)
-tracker [Programs]: manage third-party trackers of people without a kit
-tracker add -> tracker:add: add a tracker of a user
-  name: name for people
-  --id! ID: id that the tracker sends: an IMEI, USER/DEVICE, …
-  --user! USER: user who carries it
-  --every 1m wait=60: shortest time between two positions in the conversation (1m); the map shows
-      all
-tracker list -> tracker:listing @table: list trackers
-tracker source: manage addresses to which third-party trackers report
-tracker source add -> tracker:source_add: add an address; it is shown once
-  name: name for people, such as the owner of the trackers
-tracker source list -> credentials:listing(what=source) @table: list sources
-tracker source revoke -> credentials:revoke(what=source): revoke a source
-  id number: number in the list
 @over-satellite
   --over-satellite: items from other kits reach this user over satellite, too
 @key-change

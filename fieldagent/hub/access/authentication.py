@@ -107,14 +107,12 @@ class Authentication:
         """
         bearer = (("WWW-Authenticate", "Bearer"),)
         refusal = Problem(401, "no device has this link token", headers=bearer)
-        return await self._counted(head, "links", refusal)
+        return await self.counted(head, "links", refusal)
 
-    async def wrong_tracker_address(self, head: Request) -> Problem:
-        """Like `wrong_link_token`, for an address to which trackers report."""
-        why = "trackers cannot report here: see `fieldagent hub tracker source list`"
-        return await self._counted(head, "sources", Problem(404, why))
-
-    async def _counted(self, head: Request, what: str, refusal: Problem) -> Problem:
+    async def counted(self, head: Request, what: str, refusal: Problem) -> Problem:
+        """Count a failed attempt of the caller, by the kind of secret. Return the refusal, or that
+        of too many attempts.
+        """
         source, now = f"{what} {source_of(address_of(head, self._trusted))}", self._clock()
         if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
             return problem

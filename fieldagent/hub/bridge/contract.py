@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
+from fieldagent.hub.contract import Became
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -21,31 +21,6 @@ from fieldagent.system.properties import Key
 
 Own: TypeAlias = "Mapping[str, Any]"
 """Settings of the bridges by name, each in the form that its `Key` reads."""
-
-
-class Became(StrEnum):
-    """Result for something that arrived from the server."""
-
-    TAKEN = "taken"
-    REPEATED = "repeated"
-    """It was accepted before."""
-    ASKED = "asked"
-    """It asked for a cost, and nothing was sent."""
-    TICK = "tick"
-    """It confirms something that was sent."""
-    OWN = "own"
-    """A bridge has sent it there."""
-    LIMITED = "limited"
-    """More arrived than the limit allows."""
-    REFUSED = "refused"
-    """It is unusable: it has no recipient here, or no text."""
-    UNREADABLE = "unreadable"
-    RETAINED = "retained"
-    """The server retains it for new subscribers, so it is not news."""
-    PASSED = "passed"
-    """It was passed on only to phones, at the hub's own server."""
-    OTHER = "other"
-    """Its kind is not needed here, such as a phone's position."""
 
 
 class NoteEvents(Protocol):

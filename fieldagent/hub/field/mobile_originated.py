@@ -20,7 +20,7 @@ from fieldagent.hub.access.directory import (
     secrets_of,
 )
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
-from fieldagent.hub.field import check_in, dead_letters
+from fieldagent.hub.field import check_in, dead_letters, trackers
 from fieldagent.hub.field.arrival import KitMessage, mark_arrived, was_there
 from fieldagent.hub.field.kit_items import (
     KitItems,
@@ -125,8 +125,7 @@ class MobileOriginated:
     """Receiver of messages from agents.
 
     `keys` returns the keys that may have tagged a device's satellite messages; empty if it uses no
-    tag. `take_tracker` stores the position of a workspace's tracker, and returns True if the entry
-    contains one.
+    tag.
     """
 
     def __init__(
@@ -137,14 +136,12 @@ class MobileOriginated:
         keys: Callable[[Device], Awaitable[Sequence[bytes]]],
         grace: float,
         time_to_live: float,
-        take_tracker: Callable[[Db, int, Entry, float], bool],
     ) -> None:
         self._store = store
         self._clock = clock
         self._keys = keys
         self._grace = grace
         self._time_to_live = time_to_live
-        self._take_tracker = take_tracker
         self._failed: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
         """The last failed messages, by device and digest."""
         self.mismatches = 0
@@ -385,7 +382,7 @@ class MobileOriginated:
         brought.items += 1
         if not brought.doubt:
             check_in.heard(db, device.id, brought.now)
-            if self._take_tracker(db, device.workspace, entry, brought.now):
+            if trackers.take_from_kit(db, device.workspace, entry, brought.now):
                 return
         posting, recipient = addressed(db, self._posting(db, entry, content, brought))
         item, _ = enter(db, posting, now=brought.now, grace=self._grace)

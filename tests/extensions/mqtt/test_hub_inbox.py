@@ -20,7 +20,8 @@ from fieldagent.extensions.mqtt.hub.topics import CommandAddress, topics_of
 from fieldagent.extensions.mqtt.session import BrokerLost, MqttSession
 from fieldagent.hub.access import directory
 from fieldagent.hub.bridge import tenure
-from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.contract import BridgeHost
+from fieldagent.hub.contract import Became
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.delivery import Stage

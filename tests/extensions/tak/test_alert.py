@@ -21,7 +21,8 @@ from fieldagent.extensions.tak.bridge.inward import TakInbox
 from fieldagent.extensions.tak.bridge.users import UserLink
 from fieldagent.extensions.tak.cot import NOWHERE, CotPoint
 from fieldagent.extensions.tak.events import TakUnit
-from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.contract import BridgeHost
+from fieldagent.hub.contract import Became
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Store
 from tests.extensions.tak.test_budget import BRAVO, CLEO, RULES, mountain

@@ -29,8 +29,9 @@ from fieldagent.extensions.tak.bridge.records import OVER_AFTER_S, FreshItem, Ou
 from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotPoint, encode
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit, read_chat
 from fieldagent.hub.bridge import tenure
-from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.tenure import TENURE_S, BridgePost
+from fieldagent.hub.contract import Became
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store

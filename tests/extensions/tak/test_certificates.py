@@ -28,7 +28,7 @@ from fieldagent.extensions.tak.server.invitations import CertificateTerms
 from fieldagent.extensions.tak.server.phone import PhoneHost
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.contract import Became
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message

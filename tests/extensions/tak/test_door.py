@@ -21,7 +21,7 @@ from fieldagent.extensions.tak.bridge.door import (
 )
 from fieldagent.extensions.tak.cot import CotEvent, CotPoint, encode
 from fieldagent.extensions.tak.events import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
-from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.contract import Became
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ADA, OTHER = TakUnit("FA-1234-1", "Ada"), TakUnit("FA-99-1", "Ben")

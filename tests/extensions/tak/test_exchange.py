@@ -24,7 +24,7 @@ from fieldagent.extensions.tak.server.exchange import (
     TakGuest,
 )
 from fieldagent.extensions.tak.server.outbox import BYTES_MAX, OF_UNITS_MAX, PhoneOutbox
-from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.contract import Became
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ADA = TakUnit("FA-1-1", "Ada")

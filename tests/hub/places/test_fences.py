@@ -29,7 +29,7 @@ from fieldagent.wire.envelope import Entry
 from tests.hub.claiming import claim
 from tests.hub.field import START, Field, field_of
 from tests.hub.test_console import call, settle_in, sign_in
-from tests.hub.tracker.test_trackers import report, says, tracked
+from tests.hub.test_trackers import report, says, tracked
 from tests.postgres import new_database
 from tests.processes import MODULE, administer, hub
 from tests.running import running

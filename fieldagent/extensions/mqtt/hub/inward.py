@@ -35,8 +35,8 @@ from fieldagent.hub.access.push import Push, read_push
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.push_api import posting_of
 from fieldagent.hub.bridge import spending
-from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.spending import Allowance
+from fieldagent.hub.contract import Became
 from fieldagent.hub.field.satellite_sizes import FarKits, far_kits, hold_back
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.ledger import Posting

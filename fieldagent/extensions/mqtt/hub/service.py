@@ -36,8 +36,9 @@ from fieldagent.http import tls
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge import connecting, tenure
 from fieldagent.hub.bridge.connecting import Lost
-from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.tenure import BridgePost
+from fieldagent.hub.contract import Became
 from fieldagent.hub.escalation.mail import password_in
 from fieldagent.hub.store.persist import persist
 from fieldagent.system import waits

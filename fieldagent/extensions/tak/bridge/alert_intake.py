@@ -12,12 +12,12 @@ from hashlib import sha256
 
 from fieldagent.extensions.tak.events import PhoneAlert, TakUnit
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.contract import Became
 from fieldagent.hub.escalation import texts_to_kits
+from fieldagent.hub.field import trackers
+from fieldagent.hub.field.trackers import TrackerReport
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.tracker import intake, records
-from fieldagent.hub.tracker.contract import TrackerReport
 from fieldagent.package.coordinates import is_nowhere
 
 WAY = "TAK"
@@ -32,22 +32,22 @@ SHARED = "tak:"
 def take_in(db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: float) -> Became:
     """Take in an alert, or its cancel. `member` is whose phone it is, if the hub knows that."""
     ident = f"tak:{alert.sender.uid}"
-    if records.find(db, workspace, ident) is None:
+    if trackers.find(db, workspace, ident) is None:
         ((many,),) = db.execute(
             "SELECT count(*) FROM tracker WHERE workspace = ? AND ident LIKE ?",
             *(workspace, f"{SHARED}%"),
         )
         if many >= PHONES_MAX:
             ident = SHARED
-        if records.find(db, workspace, ident) is None:
+        if trackers.find(db, workspace, ident) is None:
             whose = member
             if whose is None or ident == SHARED:
                 whose = _voice(db, workspace, now)
             _add(db, workspace, whose, alert.sender, ident, now)
-    tracker = records.find(db, workspace, ident)
+    tracker = trackers.find(db, workspace, ident)
     if tracker is None:
         return Became.REFUSED
-    incident = records.open_incident(db, tracker.device)
+    incident = trackers.open_incident(db, tracker.device)
     if alert.cancels and tracker.alarm and incident is not None:
         detail = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"
         sos.note_event(db, incident, "note", now, name=alert.sender.callsign, detail=detail)
@@ -56,7 +56,7 @@ def take_in(db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: 
     if point.is_known and not is_nowhere(point.latitude, point.longitude):
         place = {"latitude": point.latitude, "longitude": point.longitude}
     alarm = "" if alert.cancels else "sos"
-    return intake.take_in(db, workspace, TrackerReport(ident, None, place, alarm), now, way=WAY)
+    return trackers.take_in(db, workspace, TrackerReport(ident, None, place, alarm), now, way=WAY)
 
 
 def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: float) -> None:
@@ -64,7 +64,7 @@ def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: f
     by_uid = f"{phone.callsign} {sha256(phone.uid.encode()).hexdigest()[:8]}"
     for name in (OTHERS,) if ident == SHARED else (phone.callsign, by_uid):
         with suppress(Refused):
-            records.add(db, workspace, member, name, ident, now=now)
+            trackers.add(db, workspace, member, name, ident, now=now)
             return
 
 

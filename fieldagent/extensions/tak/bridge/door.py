@@ -14,7 +14,8 @@ from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge import records
 from fieldagent.extensions.tak.cot import CotEvent
-from fieldagent.hub.bridge.contract import Became, NoteEvents
+from fieldagent.hub.bridge.contract import NoteEvents
+from fieldagent.hub.contract import Became
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate, Seldom
 from fieldagent.wire.errors import RemoteProtocolError

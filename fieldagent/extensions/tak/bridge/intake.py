@@ -19,8 +19,9 @@ from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.extensions.tak.events import GeoChat, PhoneAlert, TakUnit
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.connecting import Lost
-from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
+from fieldagent.hub.contract import Became
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import persist

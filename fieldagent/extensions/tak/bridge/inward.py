@@ -21,8 +21,8 @@ from fieldagent.extensions.tak.bridge.records import TakPerson
 from fieldagent.extensions.tak.bridge.site import FindPerson
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
 from fieldagent.hub.bridge import spending
-from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.bridge.spending import Allowance
+from fieldagent.hub.contract import Became
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db

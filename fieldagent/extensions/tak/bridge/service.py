@@ -35,9 +35,10 @@ from fieldagent.hub.api.event_stream import AT_ONCE as AT_ONE_LOOK
 from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.connecting import Lost
-from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
 from fieldagent.hub.bridge.tenure import BridgePost
+from fieldagent.hub.contract import Became
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.store.contract import ANYTHING, Db

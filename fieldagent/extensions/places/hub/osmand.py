@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from fieldagent.http.message import Request
-from fieldagent.http.problem import Problem
-from fieldagent.hub.tracker.contract import (
+from fieldagent.extensions.places.hub.tracker_kind import (
     KNOTS,
     TrackerKind,
-    TrackerReport,
     accuracy_of,
     alarm_of,
     document_of,
@@ -26,6 +23,9 @@ from fieldagent.hub.tracker.contract import (
     report_of,
     time_of,
 )
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub.field.trackers import TrackerReport
 
 _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&timestamp=1790000000"
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request
-from fieldagent.http.problem import Problem
-from fieldagent.hub.tracker.contract import (
+from fieldagent.extensions.places.hub.tracker_kind import (
     KMH,
     TrackerKind,
-    TrackerReport,
     accuracy_of,
     document_of,
     faster,
@@ -18,6 +14,10 @@ from fieldagent.hub.tracker.contract import (
     place_of,
     time_of,
 )
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub.field.trackers import TrackerReport
 
 
 def read(request: Request) -> TrackerReport | None:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from fieldagent.hub.api import reading
+from fieldagent.hub.field import trackers
 from fieldagent.hub.store.contract import Store
-from fieldagent.hub.tracker import records
 from fieldagent.package.package import Location, Waypoint
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, Field, field_of
@@ -30,7 +30,7 @@ async def kits(alps: Field) -> dict[str, dict[str, object]]:
 
 
 async def add(alps: Field) -> None:
-    adding = partial(records.add, workspace=1, member=3, name=CALL, ident=CALL, now=alps.now)
+    adding = partial(trackers.add, workspace=1, member=3, name=CALL, ident=CALL, now=alps.now)
     await alps.store.commit(adding)
 
 

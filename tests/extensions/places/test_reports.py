@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from fieldagent.extensions.places.hub.tracker_door import KINDS
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.http.target import query_pairs
-from fieldagent.hub.tracker.contract import TrackerReport
-from fieldagent.hub.tracker.registry import tracker_kinds
+from fieldagent.hub.field.trackers import TrackerReport
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SECONDS = int(NOON.timestamp())
@@ -194,14 +194,14 @@ def near(report: TrackerReport) -> TrackerReport:
     ],
 )
 def test_a_report_is_read(kind: str, request_: Request, report: TrackerReport | None) -> None:
-    result = tracker_kinds()[kind].read(request_)
+    result = KINDS[kind].read(request_)
     assert (result and near(result)) == report
 
 
 def test_owntracks_says_by_its_head_whose_phone_it_is() -> None:
     body = {"_type": "location", "lat": 45.91, "lon": 7.61}
     head = {"x-limit-u": "ada", "x-limit-d": "phone"}
-    report = tracker_kinds()["owntracks"].read(asked(body=body, **head))
+    report = KINDS["owntracks"].read(asked(body=body, **head))
     assert report is not None and report.ident == "ada/phone"
 
 
@@ -233,7 +233,7 @@ def test_owntracks_says_by_its_head_whose_phone_it_is() -> None:
 )
 def test_what_cannot_be_read_is_told(kind: str, request_: Request, why: str) -> None:
     with pytest.raises(Problem) as refusal:
-        tracker_kinds()[kind].read(request_)
+        KINDS[kind].read(request_)
     assert refusal.value.status in (400, 411) and why in refusal.value.detail
 
 
@@ -259,7 +259,7 @@ def test_a_number_of_any_length_is_refused_or_left_out(
         for written in (digits, f'"{digits}"'):
             request = asked(body=marked.replace('"@"', written), **OF_A_PHONE)
             try:
-                tracker_kinds()[kind].read(request)
+                KINDS[kind].read(request)
             except Problem as refusal:
                 assert refusal.status == 400 and len(refusal.detail) < 200
             else:
@@ -376,12 +376,12 @@ NO_NUMBER = "lat must be a number, not 'north'"
 def test_an_alarm_is_read_whatever_stands_beside_it(
     kind: str, request_: Request, report: TrackerReport
 ) -> None:
-    result = tracker_kinds()[kind].read(request_)
+    result = KINDS[kind].read(request_)
     assert result is not None and near(result) == report
 
 
 @pytest.mark.parametrize("field", ["altitude", "speed", "bearing"])
 @pytest.mark.parametrize("value", ["NaN", "inf", "high", "1e999"])
 def test_a_height_or_speed_that_cannot_be_read_is_left_out(field: str, value: str) -> None:
-    report = tracker_kinds()["osmand"].read(asked(f"id=7&lat=45.91&lon=7.61&{field}={value}"))
+    report = KINDS["osmand"].read(asked(f"id=7&lat=45.91&lon=7.61&{field}={value}"))
     assert report == TrackerReport("7", None, THERE)

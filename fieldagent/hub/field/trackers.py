@@ -1,4 +1,4 @@
-"""Handling of a tracker's report.
+"""Trackers: devices without a kit that report their own position, and the handling of a report.
 
 1. A report of an unknown tracker is ignored, counted, and logged once.
 2. A position is on the map at once. People, kits and webhooks get one position per `every`
@@ -8,6 +8,8 @@
    contain several alarms, and each counts separately.
 
 The hub cannot send anything to a tracker; the text of its SOS explains that.
+
+Each function is one operation for `Store.commit`, `read` or `once`, or part of one.
 """
 
 from __future__ import annotations
@@ -18,26 +20,39 @@ from datetime import UTC, datetime
 from typing import Any
 from unicodedata import normalize
 
-from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.contract import Became
 from fieldagent.hub.field import check_in
 from fieldagent.hub.places import positions as places
 from fieldagent.hub.places.crossing import DatedPlace
 from fieldagent.hub.places.fences import KitPosition
 from fieldagent.hub.records import contact, ledger, sos
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.store.contract import Db
-from fieldagent.hub.tracker import records
-from fieldagent.hub.tracker.contract import TrackerReport
-from fieldagent.hub.tracker.records import Tracker
-from fieldagent.package.package import SOS_PRIORITY, Location, Message
+from fieldagent.hub.records.sos import SosState
+from fieldagent.hub.store.contract import Db, insert
+from fieldagent.package.package import (
+    SOS_PRIORITY,
+    TRACKER,
+    Location,
+    Message,
+    Waypoint,
+    dated,
+)
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import clock_time
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire.envelope import Entry
 
 ALARMS = frozenset({"sos", "falldown", "accident"})
 """Traccar's alarm words (its `Position`) for a person who needs help, folded as by `_distress_in`.
 """
 WAY = "tracker"
 """Bearer shown for a tracker."""
+BY_KIT = "APRS"
+"""Bearer shown for a tracker that a kit hears by a radio of its own, such as an APRS station."""
+EVERY = 60
+"""Default seconds between two positions of a tracker that are sent to people."""
 PRIORITY = 10
 FREE = "waits for a link: from a tracker"
 STALE, OVER = 3_600.0, 86_400.0
@@ -49,12 +64,115 @@ CLOCK_AHEAD_MAX_S = 300.0
 _MEMBERS = {name: field.attribute for name, field in ITEMS["location"].members.items()}
 
 
+class TrackerReport(NamedTuple):
+    """One report of a tracker."""
+
+    ident: str
+    """The tracker's own id."""
+    at: datetime | None = None
+    """Time of the position; None for now."""
+    place: Mapping[str, float] | None = None
+    """Members of a location (`package.reading`), in its units; None without a position."""
+    alarm: str = ""
+    """Alarms such as `sos`, as sent, separated by commas (`alarm_of`)."""
+    accuracy: float = 0.0
+    """Metres by which the position may be wrong; 0 if unknown."""
+    unread: str = ""
+    """Faults in the rest of an alarm, for people; empty without faults."""
+
+
+class Tracker(NamedTuple):
+    device: int
+    workspace: int
+    member: int
+    name: str
+    every: int
+    alarm: str
+    at: float
+    told: float
+
+
+def add(
+    db: Db,
+    workspace: int,
+    member: int,
+    name: str,
+    ident: str,
+    *,
+    every: int = EVERY,
+    now: float,
+) -> int:
+    """Add a tracker as a device of a member that cannot get messages, and return its id. Raises
+    Refused with the reason.
+    """
+    known = db.execute(
+        "SELECT device.name FROM tracker JOIN device ON device.id = device"
+        " WHERE tracker.workspace = ? AND ident = ?",
+        workspace,
+        ident,
+    )
+    if known:
+        raise Refused(f"the tracker {ident!r} is {known[0][0]!r} already in that workspace")
+    device, _ = directory.add_device(db, workspace, member, directory.NewDevice(name), now=now)
+    db.execute("UPDATE device SET link_token = NULL WHERE id = ?", device)
+    columns = ("device", "workspace", "ident", "every")
+    insert(db, "tracker", columns, [(device, workspace, ident, every)])
+    return device
+
+
+def find(db: Db, workspace: int, ident: str) -> Tracker | None:
+    """Return the tracker with this id of its own, and lock it; None if it is unknown."""
+    rows = db.execute(
+        "SELECT device, tracker.workspace, member, name, every, alarm, at, told FROM tracker"
+        " JOIN device ON device.id = device WHERE tracker.workspace = ? AND ident = ?"
+        " AND disabled IS NULL" + db.for_update("tracker"),
+        workspace,
+        ident,
+    )
+    return Tracker(*rows[0]) if rows else None
+
+
+def _note(db: Db, tracker: Tracker, *, alarm: str, at: float, told_at: float) -> None:
+    """Store the state of a tracker after a report."""
+    db.execute(
+        "UPDATE tracker SET alarm = ?, at = ?, told = ? WHERE device = ?",
+        *(alarm, at, told_at, tracker.device),
+    )
+
+
+def open_incident(db: Db, device: int) -> int | None:
+    """Return the id of the device's SOS that is not closed, or None."""
+    rows = db.execute(
+        "SELECT id FROM sos WHERE device = ? AND kind = ? AND state <> ? ORDER BY id DESC LIMIT 1",
+        *(device, "sos", SosState.CLOSED),
+    )
+    return int(rows[0][0]) if rows else None
+
+
+def take_from_kit(db: Db, workspace: int, entry: Entry, now: float) -> bool:
+    """Store the position of a known tracker that a kit has heard, and return True. Return False for
+    everything else, which is then an ordinary item of the kit.
+
+    Such an item is a waypoint whose author is `tracker:` and the tracker's own id. A call sign is
+    not authenticated, so these reports never raise an alarm.
+    """
+    point, author = entry.content, entry.author
+    if not isinstance(point, Waypoint) or not isinstance(author, str) or entry.sos:
+        return False
+    if not author.startswith(TRACKER):
+        return False
+    at = dated(point, entry.time)
+    place = {"latitude": point.latitude, "longitude": point.longitude}
+    report = TrackerReport(author.removeprefix(TRACKER), at, place)
+    return take_in(db, workspace, report, now, way=BY_KIT) is not Became.REFUSED
+
+
 def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = WAY) -> Became:
     """Process one report. When the call returns, the report is safe to acknowledge. `way` names its
     bearer.
     """
     # PostgreSQL does not accept NUL: check the anonymous text before the database gets it.
-    tracker = records.find(db, workspace, report.ident) if report.ident.isprintable() else None
+    tracker = find(db, workspace, report.ident) if report.ident.isprintable() else None
     if tracker is None:
         return Became.REFUSED
     alarms, before = _alarms_in(report.alarm), _alarms_in(tracker.alarm)
@@ -66,7 +184,7 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: s
     place = None if report.place is None else _location(report.place, at)
     contact.note(db, tracker.device, way, now)
     _note_heard(db, tracker, place, at, report.accuracy, now)
-    incident = records.open_incident(db, tracker.device)
+    incident = open_incident(db, tracker.device)
     told_at = tracker.told
     news = [each for each in alarms if each not in before]
     distress = {word for each in alarms for word in _distress_in(each)}
@@ -79,7 +197,7 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: s
     if place is not None and at >= told_at + tracker.every:
         _tell(db, tracker, place, at, incident, now)
         told_at = at
-    records.note(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
+    _note(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
     return Became.TAKEN
 
 

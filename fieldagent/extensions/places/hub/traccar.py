@@ -6,13 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request
-from fieldagent.http.problem import Problem
-from fieldagent.hub.tracker.contract import (
+from fieldagent.extensions.places.hub.tracker_kind import (
     KNOTS,
     TrackerKind,
-    TrackerReport,
     accuracy_of,
     alarm_of,
     document_of,
@@ -24,6 +20,10 @@ from fieldagent.hub.tracker.contract import (
     report_of,
     time_of,
 )
+from fieldagent.http.guard import required_body
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
+from fieldagent.hub.field.trackers import TrackerReport
 
 
 def read(request: Request) -> TrackerReport | None:

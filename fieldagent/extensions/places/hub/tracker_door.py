@@ -5,22 +5,27 @@ one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
 
+from fieldagent.extensions.places.hub import osmand, owntracks, traccar
+from fieldagent.extensions.places.hub.tracker_kind import TrackerKind
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
+from fieldagent.hub.access import secret as secrets
 from fieldagent.hub.access.attempts import too_many
-from fieldagent.hub.bridge.contract import Became
-from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.tracker import intake, records
-from fieldagent.hub.tracker.contract import TrackerKind, TrackerReport
-from fieldagent.hub.tracker.records import ReportAddress
-from fieldagent.hub.tracker.registry import tracker_kinds
+from fieldagent.hub.contract import Became
+from fieldagent.hub.field import trackers
+from fieldagent.hub.field.trackers import TrackerReport
+from fieldagent.hub.part import PartHost
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.rate import Rate
 
 log = logging.getLogger(__name__)
 
+KINDS = {kind.name: kind for kind in (osmand.KIND, traccar.KIND, owntracks.KIND)}
+"""The kinds of trackers by name."""
 PATH = "/source/"
 BODY = 65_536
 """Largest number of bytes of a report."""
@@ -29,23 +34,25 @@ TOLD_MAX = 1_000
 reports."""
 
 
-class TrackerDoor:
-    """Receiver of reports. `clock` returns Unix time. `wrong` counts a wrong address for its
-    caller, and returns the refusal.
-    """
+CALLS = Rate(per_minute=600, burst=600)
+"""Rate of reports per address, enough for a hundred trackers that report every ten seconds."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        clock: Callable[[], float],
-        wrong: Callable[[Request], Awaitable[Problem]],
-        note: Callable[[str, Became], None],
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._wrong = wrong
-        self._note = note
+
+class ReportAddress(NamedTuple):
+    """An address to which trackers report: a credential."""
+
+    id: int
+    workspace: int
+
+
+class TrackerDoor:
+    """Receiver of reports."""
+
+    def __init__(self, host: PartHost) -> None:
+        self._store = host.store
+        self._clock = host.clock
+        self._authentication = host.authentication
+        self._note = host.note_event
         self._told: set[tuple[int, str, str]] = set()
 
     def routes(self) -> list[Route]:
@@ -60,7 +67,7 @@ class TrackerDoor:
                 body=BODY,
                 takes=(FORM,),
             )
-            for kind in tracker_kinds().values()
+            for kind in KINDS.values()
             for method in kind.methods
         ]
 
@@ -68,9 +75,10 @@ class TrackerDoor:
         """Store a report and answer 200. Raises Problem 404 for a wrong address or an unknown
         tracker, 400 for an unreadable report, 429 with Retry-After.
         """
-        source = await self._store.read(lambda db: records.source_of(db, secret))
+        source = await self._store.read(lambda db: source_of(db, secret))
         if source is None:
-            raise await self._wrong(request)
+            why = "trackers cannot report here: see `fieldagent hub tracker source list`"
+            raise await self._authentication.counted(request, "sources", Problem(404, why))
         try:
             report = kind.read(request)
         except Problem as fault:
@@ -87,7 +95,7 @@ class TrackerDoor:
 
         def carry_out(db: Db) -> Became | float:
             now = self._clock()
-            return records.charge_call(db, source, now) or intake.take_in(
+            return charge_call(db, source, now) or trackers.take_in(
                 db, source.workspace, report, now
             )
 
@@ -120,3 +128,23 @@ class TrackerDoor:
             return
         self._told.add(key)
         log.warning(what, *values)
+
+
+def source_of(db: Db, presented: str) -> ReportAddress | None:
+    """Return the valid address with this secret, or None."""
+    rows = db.execute(
+        "SELECT id, workspace FROM credential WHERE kind = 'source' AND lookup = ?"
+        " AND revoked IS NULL",
+        secrets.lookup(presented),
+    )
+    return ReportAddress(*rows[0]) if rows else None
+
+
+def charge_call(db: Db, source: ReportAddress, now: float) -> float:
+    """Count a call. Return 0, or the seconds until the next call is allowed."""
+    sql = f"SELECT tat FROM credential WHERE id = ?{db.for_update()}"
+    ((tat,),) = db.execute(sql, source.id)
+    tat, wait = CALLS.admit(tat, now)
+    if not wait:
+        db.execute("UPDATE credential SET tat = ? WHERE id = ?", tat, source.id)
+    return wait

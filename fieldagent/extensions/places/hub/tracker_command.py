@@ -6,12 +6,12 @@ import argparse
 import time
 
 from fieldagent.cli.hub.opened_store import Call, Result, opened, show, transaction
+from fieldagent.extensions.places.hub.tracker_door import KINDS, PATH
 from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access.directory import Row, named_rows
+from fieldagent.hub.field import trackers
 from fieldagent.hub.settings import HubSettings
-from fieldagent.hub.store.contract import Store
-from fieldagent.hub.tracker import records
-from fieldagent.hub.tracker.registry import tracker_kinds
-from fieldagent.hub.tracker.service import PATH
+from fieldagent.hub.store.contract import Db, Store
 
 
 @opened
@@ -25,7 +25,7 @@ def source_add(arguments: argparse.Namespace, settings: HubSettings, store: Stor
         )
     )
     hub = settings.console_address or "https://YOUR-HUB"
-    places = {name: f"{hub}{PATH}{name}/{secret}" for name in tracker_kinds()}
+    places = {name: f"{hub}{PATH}{name}/{secret}" for name in KINDS}
     return show(arguments, {"id": id_, **places}, secret_names=tuple(places))
 
 
@@ -35,11 +35,23 @@ def add(call: Call) -> Result:
     the workspace already has its --id.
     """
     asked, ident = call.arguments, call.arguments.id.strip()
-    id_ = records.add(*call.here, call.member, asked.name, ident, every=asked.every, now=call.now)
+    id_ = trackers.add(*call.here, call.member, asked.name, ident, every=asked.every, now=call.now)
     return {"id": id_, "tracker": ident}
 
 
 @transaction
 def listing(call: Call) -> Result:
     """List the trackers of a workspace with the time of their last position."""
-    return records.listing(*call.here)
+    return trackers_of(*call.here)
+
+
+def trackers_of(db: Db, workspace: int) -> list[Row]:
+    """Return all trackers of a workspace. Times are Unix seconds, or None without a position."""
+    return named_rows(
+        db,
+        "SELECT device, device.name, member.name, ident, every, alarm, CASE WHEN at > 0 THEN at END"
+        " FROM tracker JOIN device ON device.id = device JOIN member ON member.id = device.member"
+        " WHERE tracker.workspace = ? ORDER BY device",
+        ("id", "name", "user", "tracker", "every", "alarm", "positionAt"),
+        workspace,
+    )

@@ -1,7 +1,8 @@
-"""Interface for third-party trackers: the kinds of trackers, and the content of their reports.
+"""Kinds of third-party trackers, and the parts of their reports.
 
-A kind is a module with a `TrackerKind`, named in `known.KINDS`. It only reads reports; `intake`
-acts on them. docs/how-to/trackers.md lists the kinds and the handling of each report.
+A kind is a module with a `TrackerKind`, listed in `tracker_door`. It only reads reports.
+`hub.field.trackers` acts on them. docs/how-to/trackers.md lists the kinds and the handling of each
+report.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
+from fieldagent.hub.field.trackers import TrackerReport
 from fieldagent.package.coordinates import is_nowhere
 from fieldagent.package.reading import ITEMS, WrongValue
 from fieldagent.package.strict_json import NotJson, load_document
@@ -23,23 +25,6 @@ KNOTS, KMH = 0.514444, 1 / 3.6
 """Factors that convert a speed to m/s."""
 IDENT_MAX = 100
 """Characters of a tracker's own id."""
-
-
-class TrackerReport(NamedTuple):
-    """One report of a tracker."""
-
-    ident: str
-    """The tracker's own id."""
-    at: datetime | None = None
-    """Time of the position; None for now."""
-    place: Mapping[str, float] | None = None
-    """Members of a location (`package.reading`), in its units; None without a position."""
-    alarm: str = ""
-    """Alarms such as `sos`, as sent, separated by commas (`alarm_of`)."""
-    accuracy: float = 0.0
-    """Metres by which the position may be wrong; 0 if unknown."""
-    unread: str = ""
-    """Faults in the rest of an alarm, for people; empty without faults."""
 
 
 class TrackerKind(NamedTuple):
