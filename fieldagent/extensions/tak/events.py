@@ -381,6 +381,17 @@ def _line(text: str) -> str:
     return "".join(each for each in " ".join(text.split()) if each.isprintable())
 
 
+def read_author(event: CotEvent) -> TakUnit | None:
+    """Return the unit whose phone sends its position, a chat or an alert; None for other events."""
+    if event.type.startswith("a-"):
+        return read_unit(event)
+    if event.type == CHAT:
+        said = read_chat(event)
+        return None if said is None else said.sender
+    alert = read_alert(event)
+    return None if alert is None or alert.cancels else alert.sender
+
+
 def read_marker(event: CotEvent) -> PlacedMarker | None:
     """Return a point that a person sends to units; None if it is for everyone or has no
     position.

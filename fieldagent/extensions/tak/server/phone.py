@@ -154,7 +154,7 @@ class _Phone:
             self._host.exchange.receive(self.guest, event, raw, now)
 
     async def _introduce(self, event: CotEvent, now: float) -> None:
-        unit = tak.read_unit(event) if event.type.startswith("a-") else None
+        unit = tak.read_author(event)
         why = "" if unit is None else self._host.exchange.may_be(self.guest, unit)
         if unit is None or why or not await self._is_theirs(unit, now):
             self._host.exchange.refuse()
