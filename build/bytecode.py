@@ -46,7 +46,10 @@ SELDOM = (
     "fieldagent/extensions/fleet/",
     *("fieldagent/extensions/tak/certificate_command.py", "fieldagent/extensions/tak/server/"),
     *("fieldagent/extensions/tak/hub_table.py", "fieldagent/extensions/places/hub/table.py"),
-    *(f"fieldagent/extensions/places/hub/{name}_command.py" for name in ("report", "tracker")),
+    *(
+        f"fieldagent/extensions/places/hub/{name}_command.py"
+        for name in ("fence", "report", "route", "tracker")
+    ),
     *("fieldagent/hub/access/passkeys.py", "fieldagent/hub/escalation/web_push.py"),
     *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/repair.py"),
     "fieldagent/system/as_owner.py",

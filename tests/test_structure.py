@@ -24,7 +24,7 @@ def tree_of(home: Path, sources: dict[str, str]) -> layers.Tree:
     [
         ({"agent.a": "", "hub.b": "import fieldagent.agent.a"}, "hub.b imports agent"),
         ({"wire.a": "from fieldagent.hub import b", "hub.b": ""}, "wire.a imports hub"),
-        ({"hub.hub": "", "hub.places.b": "import fieldagent.hub.hub"}, "hub.places imports"),
+        ({"hub.hub": "", "hub.field.b": "import fieldagent.hub.hub"}, "hub.field imports"),
         (
             {"store.a": "from fieldagent.store import b", "store.b": "import fieldagent.store.a"},
             "circle",

@@ -29,7 +29,6 @@ from fieldagent.hub.access.known_devices import KnownDevices
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api.event_stream import EventStreams
-from fieldagent.hub.api.places_api import PlacesApi
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
@@ -53,7 +52,6 @@ from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.part import PartHost, hub_parts
-from fieldagent.hub.places import routes
 from fieldagent.hub.records import (
     audit,
     claims,
@@ -197,7 +195,6 @@ class Hub:
             *ReadApi(store, authentication, clock=time.time).routes(),
             *SosApi(store, authentication, clock=time.time).routes(),
             *WatchApi(store, authentication, clock=time.time).routes(),
-            *PlacesApi(store, authentication, clock=time.time).routes(),
             *FleetApi(store, authentication, clock=time.time).routes(),
             *(route for part in hub_parts() for route in part.routes(host)),
             *administration.routes(
@@ -631,7 +628,7 @@ async def _forget(hub: Hub) -> None:
         partial(answers.forget, before=items),
         partial(audit.forget, before=lines),
         partial(commands.forget, before=lines),
-        partial(routes.forget, before=lines),
+        *(partial(each.forget, before=lines) for each in hub_parts() if each.forget),
         partial(attempts.forget, now=now),
     ):
         await _in_slices(hub, some)

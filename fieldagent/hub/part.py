@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Protocol
 
 from fieldagent.extensions import places_of
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.directory import Row
 from fieldagent.hub.contract import Became
 from fieldagent.hub.records.usage import Prices
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.coordinates import DatedPlace
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import named_object
 
 
@@ -28,11 +33,47 @@ class PartHost:
     """Counts an event that arrived, by its source."""
 
 
+class KitPosition(NamedTuple):
+    """A position of a kit or a tracker."""
+
+    device: int
+    workspace: int
+    member: int
+    name: str
+    position: DatedPlace
+
+
+class Look(Protocol):
+    """Acts at a Unix time, and returns log lines."""
+
+    def __call__(self, db: Db, now: float) -> list[str]: ...
+
+
+class Forget(Protocol):
+    """Deletes some rows that ended before a Unix time, and returns their number."""
+
+    def __call__(self, db: Db, before: float) -> int: ...
+
+
+class Check(NamedTuple):
+    """A check that the hub makes when it is due."""
+
+    next_due: Callable[[Db], float]
+    """Returns the Unix time when `look` will find something."""
+    look: Look
+
+
 @dataclass(frozen=True, slots=True)
 class HubPart:
     """Describes one part. A field that is left out adds nothing."""
 
     routes: Callable[[PartHost], Sequence[Route]] = lambda host: ()
+    take_positions: Callable[[Db, Sequence[KitPosition], float], None] | None = None
+    """Acts on new positions at a Unix time, in the transaction that stores them."""
+    checks: Sequence[Check] = ()
+    forget: Forget | None = None
+    exports: Mapping[str, Callable[[Db, int], list[Row]]] = field(default_factory=dict)
+    """Functions that return the rows of a workspace for its export, by name of the file."""
     refusals: str = ""
     """Package with the catalogues of its refusals."""
 

@@ -1,9 +1,12 @@
-"""Degrees as people write them: decimal with a point or comma, or with minutes and seconds."""
+"""Positions, and degrees as people write them: decimal with a point or comma, or with minutes and
+seconds.
+"""
 
 from __future__ import annotations
 
 import re
 
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 # Keep the patterns as text: `re` compiles them at first use, and most kits never use them.
@@ -28,6 +31,17 @@ def is_nowhere(latitude: float, longitude: float, blur: float = 0.0) -> bool:
     they know their own. `blur` is the possible error of the position in degrees.
     """
     return max(abs(latitude), abs(longitude)) < max(NEAR_NOWHERE, blur)
+
+
+class DatedPlace(NamedTuple):
+    """A position with its time."""
+
+    latitude: float
+    longitude: float
+    at: float
+    """Unix time of the position according to the kit."""
+    accuracy: float = 0.0
+    """Metres by which it may be wrong; 0 if unknown."""
 
 
 class NoCoordinate(ValueError):

@@ -27,7 +27,6 @@ from fieldagent.hub.access import push
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.api.event_stream import EventStreams
-from fieldagent.hub.api.places_api import PlacesApi
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
@@ -94,7 +93,6 @@ def routes(name: str) -> list[Route]:
     routes += [route for part in hub_parts() for route in part.routes(nothing)]
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")
     routes += WatchApi(nothing, nothing, clock=lambda: 0.0).routes()
-    routes += PlacesApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += FleetApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += Console(nothing, nothing, settings, clock=lambda: 0.0).routes()
     return [*routes, Links(nothing, nothing, nothing).route()]

@@ -213,13 +213,3 @@ def test_a_password_that_nobody_gave_is_none(database: str, secret: str) -> None
             administer(database, *words, secret=secret)
     passwords = {each["name"]: each["password"] for each in administer(database, "user", "list")}
     assert passwords == {"push": False, "Olga": False}
-
-
-def test_when_a_kit_is_due_is_told_as_a_time(database: str) -> None:
-    administer(database, "init", "Alps")
-    administer(database, "user", "add", "Ada")
-    administer(database, "device", "add", "kit-ada", "--user", "Ada")
-    route = ["--kit", "kit-ada", "--to", "45.91,7.61,300", "--by", "2036-11-26T18:00+01:00"]
-    command = [*MODULE, "hub", "route", "add", *route, "--database", database]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout.splitlines()[1] == "due: 2036-11-26T17:00:00Z"

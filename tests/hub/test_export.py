@@ -51,7 +51,6 @@ def elapsed(database: str, tmp_path: Path) -> str:
         until(lambda: len(ben.call("GET", "/api/inbound").body["payloads"]) == 2)
         until(lambda: not any(each["waiting"] for each in administer(database, "device", "list")))
     administer(database, "group", "add", "rescue", "Ada", "Ben")
-    administer(database, "fence", "add", "Hut", "--circle", "45.9,7.6,500")
     administer(database, "user", "radio", "Ada", "!a1b2c3d4")
     administer(database, "user", "radio", "Ben", "!b1b2c3d4")
     assert first["apiKey"]
@@ -76,8 +75,6 @@ def test_a_workspace_is_written_whole_and_without_secrets(elapsed: str, tmp_path
     assert raised["timeline"][0]["event"] == "raised"
     (group,) = rows(target, "groups")
     assert [each["name"] for each in group["members"]] == ["Ada", "Ben"]
-    (fence,) = rows(target, "fences")
-    assert fence["name"] == "Hut"
     assert [each["radio"] for each in rows(target, "radios")] == ["!a1b2c3d4", "!b1b2c3d4"]
     assert len(rows(target, "keys")) == len(rows(target, "tokens")) == 1
     assert json.loads((target / "export.json").read_text())["devices"] == 2

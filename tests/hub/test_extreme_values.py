@@ -22,7 +22,7 @@ from tests.hub.field import START, collect, field_of
 from tests.hub.test_console import call
 from tests.processes import hub
 
-OF_A_DEVICE = ("usage", "commands", "report")
+OF_A_DEVICE = ("usage", "commands")
 LISTS = (
     *(
         "items?limit=100",
@@ -32,7 +32,7 @@ LISTS = (
         "positions?format=kml",
     ),
     *("deliveries?device=2", "devices", "users", "groups", "sos", "sos/1", "sos/export"),
-    *("sos/export?format=csv", "fleet", "fences", "routes", "watch", "audit", "dead-letters"),
+    *("sos/export?format=csv", "fleet", "watch", "audit", "dead-letters"),
     *("contacts", "chain", "quiet", "webhooks", "webhook-failures", "keys", "tokens"),
     *(f"devices/1/{name}" for name in OF_A_DEVICE),
 )

@@ -45,14 +45,17 @@ TO_PROGRAMS = (
         "hub/store/sqlite",
         "hub/store/opening",
     ),
-    *(f"extensions/places/hub/{name}" for name in ("osmand", "owntracks", "traccar", "tracker_")),
+    *(
+        f"extensions/places/hub/{name}"
+        for name in ("fence_command", "osmand", "owntracks", "route_command", "traccar", "tracker_")
+    ),
     *("hub/field/ip_link", "hub/field/trackers", "extensions/sms/hub/", "hub/escalation/imap"),
     *("hub/settings.py", "hub/contract.py", "hub/escalation/answer_page.py"),
     *("store/group.py", "hub/store/postgres.py", "hub/store/postgres_schema.py"),
     *("hub/records/usage_file.py", "hub/field/operator_handover.py", "hub/service/synthetic_item"),
 )
-"""These modules send texts to operators, services, trackers, phone programs, the hub itself, or its
-starter."""
+"""These modules send texts to operators, services, trackers, phone programs, the hub itself, its
+starter, or the command line."""
 FOR_PROGRAMS = re.compile(
     r"""
     ^must\ be\ (a\ )?(string|JSON|GeoJSON)|^must\ be\ an\ (array|integer|object)

@@ -322,29 +322,6 @@ contact watch end -> watch:end: end the watch of a dispatcher
 contact watch hours -> watch:hours: set the hours in which someone must be on watch (UTC); five
       minutes without anyone are an alarm
   hours 06:00-22:00|always|none watch_hours
-fence [Alarms]: manage fences: an alarm if a kit enters or leaves an area
-fence add -> fence:add: add a fence
-  name: name, such as 'North face'
-  |! --circle LAT,LON,METRES: circle, such as 45.91,7.61,500
-  |! --polygon FILE.geojson path: a GeoJSON Polygon of at most 500 points
-  --tells (both|enter|leave)=both: crossing that raises an alarm (both)
-  --kit* NAME =[]: only for this kit; can be repeated (all kits)
-  --group GROUP =: only for kits of this group's users
-fence list -> fence:listing @table: list fences
-fence remove -> fence:remove: remove a fence
-  id number: number in the list
-route [Alarms]: manage routes: an alarm if a kit is not at a place in time
-route add -> route:add: expect a kit at a place by a time
-  --kit! NAME: name, number or IMEI of the kit
-  --to! LAT,LON,METRES: place, such as 45.91,7.61,300
-  --by! TIME: 18:00 (UTC), or 2026-11-26T18:00+01:00
-  --margin 30m wait=1800: time after that until the kit is overdue (30m)
-  --name NAME =: name of the place, for people
-route list -> route:listing @table: list routes, newest first
-route end -> route:end: end a route
-  id number: number in the list
-  why WHY
-  --by! USER: user who ends it
 key [Programs]: manage keys of the push API
 key add -> credentials:key_add: add a key; it is shown once
   name

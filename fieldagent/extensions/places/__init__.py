@@ -1,4 +1,4 @@
-"""Places: third-party trackers, and reports of a kit's week.
+"""Places: fences, routes with a time, third-party trackers, and reports of a kit's week.
 
 All of it is in the hub. `hub/part.py` lists what it adds there.
 """
@@ -11,5 +11,5 @@ EXTENSION = Extension(
     "places",
     hub_parts={"places": f"{_HOME}.part:PART"},
     hub_api=f"{_HOME}.description:CALLS",
-    hub_commands=dict.fromkeys(("report", "tracker"), _TABLE),
+    hub_commands=dict.fromkeys(("fence", "route", "report", "tracker"), _TABLE),
 )

@@ -5,7 +5,7 @@ subject.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fieldagent.hub.access import credentials, directory, people
@@ -13,7 +13,7 @@ from fieldagent.hub.access.subject import Subject, devices_of
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.field import dead_letters
-from fieldagent.hub.places import fences, routes
+from fieldagent.hub.part import hub_parts
 from fieldagent.hub.records import audit, sos, workspace_log
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
@@ -180,15 +180,6 @@ def _groups(db: Db, subject: Subject, now: float) -> list[Row]:
     return people.groups(db, subject.id)
 
 
-def _fences(db: Db, subject: Subject, now: float) -> list[Row]:
-    return fences.listing(db, subject.id)
-
-
-def _routes(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return the routes under way, and the newest ended ones."""
-    return routes.listing(db, subject.id)
-
-
 def _radios(db: Db, subject: Subject, now: float) -> list[Row]:
     """Return the radio ids of people's own radios."""
     column = "workspace" if subject.kind == "workspace" else "member"
@@ -216,9 +207,19 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "webhooks": _webhooks,
         "contacts": _contacts,
         "groups": _groups,
-        "fences": _fences,
-        "routes": _routes,
         "audit": _audit_of,
     },
 }
-"""Listings by kind of subject, besides the items."""
+"""The core's listings by kind of subject, besides the items."""
+
+
+def listings(kind: str) -> dict[str, Listing]:
+    """Return the listings of the core and of all extensions for that kind of subject."""
+    if kind != "workspace":
+        return LISTINGS[kind]
+    own = {name: rows for part in hub_parts() for name, rows in part.exports.items()}
+    return LISTINGS[kind] | {name: _of_workspace(rows) for name, rows in own.items()}
+
+
+def _of_workspace(rows: Callable[[Db, int], list[Row]]) -> Listing:
+    return lambda db, subject, now: rows(db, subject.id)

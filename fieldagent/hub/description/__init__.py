@@ -19,7 +19,7 @@ from fieldagent.hub.description import (
     distress,
     field,
     fleet,
-    places,
+    positions,
     pushes,
     service,
     users,
@@ -30,7 +30,7 @@ from fieldagent.page.language import LANGUAGES
 from fieldagent.system.named_object import imported
 
 _TABLES = (
-    *(pushes, field, distress, places, devices, fleet),
+    *(pushes, field, distress, positions, devices, fleet),
     *(users, webhooks, contacts, console, service),
 )
 

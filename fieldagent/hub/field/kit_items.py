@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from fieldagent.hub.access import revocation
 from fieldagent.hub.contract import Bearer, Device
-from fieldagent.hub.field import check_in
-from fieldagent.hub.places import positions as places
-from fieldagent.hub.places.fences import KitPosition
+from fieldagent.hub.field import check_in, positions
+from fieldagent.hub.part import KitPosition
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.contact import Position
 from fieldagent.hub.records.fragments import DOUBTED
@@ -110,8 +109,8 @@ def take_in(
     new = _new(db, [key for each in keys for key in each], now)
     taken = [TakenIn() for _ in messages]
     postings: list[Posting] = []
-    positions: dict[int, Position | None] = {each.device.id: None for each in messages}
-    places_seen: list[KitPosition] = []
+    newest: dict[int, Position | None] = {each.device.id: None for each in messages}
+    seen: list[KitPosition] = []
     for message, own, result in zip(messages, keys, taken, strict=True):
         device = message.device
         for entry, key in zip(message.entries, own, strict=True):
@@ -125,14 +124,14 @@ def take_in(
             postings.append(posting_of(device, entry, content, now + time_to_live))
             if isinstance(content, Location):
                 position = contact.position_of(content, min(float(entry.time), now))
-                before = positions[device.id]
+                before = newest[device.id]
                 if before is None or before.at <= position.at:
-                    positions[device.id] = position
-                if places.says_where(content):
-                    places_seen.append(places.kit_position(device, content, entry.time, now))
+                    newest[device.id] = position
+                if positions.says_where(content):
+                    seen.append(positions.kit_position(device, content, entry.time, now))
     enter_from_kits(db, postings, now=now, grace=grace)
-    contact.note_all(db, positions, Bearer.IP, now)
-    places.take(db, places_seen, now)
+    contact.note_all(db, newest, Bearer.IP, now)
+    positions.take(db, seen, now)
     check_in.heard_all(db, {posting.source.station for posting in postings if posting.source}, now)
     return taken
 

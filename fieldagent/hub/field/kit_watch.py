@@ -1,6 +1,6 @@
-"""Periodic checks on kits: overdue check-ins, late arrivals on a route, and the progress of updates
-and of a new radio key. They also find SOS that no dispatcher can see or that have no item, and
-hours without a watch.
+"""Periodic checks on kits: overdue check-ins, and the progress of updates and of a new radio key.
+They also find SOS that no dispatcher can see or that have no item, and hours without a watch.
+Extensions add checks (`HubPart.checks`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 
 from fieldagent.hub import idle
 from fieldagent.hub.field import check_in, radio_key, update_offers
-from fieldagent.hub.places import routes
+from fieldagent.hub.part import Check, hub_parts
 from fieldagent.hub.records import alarm, shifts, sos_without_text
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
@@ -22,16 +22,19 @@ log = logging.getLogger(__name__)
 EVERY = 15.0
 """Shortest time in seconds between two checks. Delays of some seconds do not matter."""
 WATCHED = (
-    (check_in.next_late, check_in.look),
-    (routes.next_due, routes.look),
-    (update_offers.next_due, update_offers.look),
-    (alarm.next_look, alarm.look),
-    (sos_without_text.next_due, sos_without_text.look),
-    (shifts.next_due, shifts.look),
-    (radio_key.next_due, radio_key.look),
+    Check(check_in.next_late, check_in.look),
+    Check(update_offers.next_due, update_offers.look),
+    Check(alarm.next_look, alarm.look),
+    Check(sos_without_text.next_due, sos_without_text.look),
+    Check(shifts.next_due, shifts.look),
+    Check(radio_key.next_due, radio_key.look),
 )
-"""For each check: a function for the time when it is due, and one that acts and returns log lines.
-"""
+"""The checks of the core."""
+
+
+def checks() -> list[Check]:
+    """Return the checks of the core and of all extensions."""
+    return [*WATCHED, *(check for part in hub_parts() for check in part.checks)]
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
@@ -39,13 +42,14 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
     Raises StoreFailed. Other errors are raised after all checks have run, so that a fault in one
     check does not stop the others.
     """
+    watched = checks()
     while True:
         written = store.heard(ANYTHING)
         soonest = 0.0
         with told_once():
             times: list[float] = []
             faults: list[Exception] = []
-            for when, look in WATCHED:
+            for when, look in watched:
                 try:
                     times.append(at := await store.read(when))
                     if at <= clock():

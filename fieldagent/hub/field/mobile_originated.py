@@ -20,7 +20,7 @@ from fieldagent.hub.access.directory import (
     secrets_of,
 )
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
-from fieldagent.hub.field import check_in, dead_letters, trackers
+from fieldagent.hub.field import check_in, dead_letters, positions, trackers
 from fieldagent.hub.field.arrival import KitMessage, mark_arrived, was_there
 from fieldagent.hub.field.kit_items import (
     KitItems,
@@ -40,7 +40,6 @@ from fieldagent.hub.field.kit_receipts import (
     take_unreadable,
 )
 from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
-from fieldagent.hub.places import positions as places
 from fieldagent.hub.records import (
     contact,
     fragments,
@@ -393,7 +392,7 @@ class MobileOriginated:
             note_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
         # The position of a person with a radio of their own is not that of the kit.
         if isinstance(content, Location) and not (brought.doubt or posting.carried):
-            places.note(db, device, content, entry.time, brought.now)
+            positions.note(db, device, content, entry.time, brought.now)
         if entry.sos and not brought.doubt and not _tells_itself(brought):
             digest = digest_of(entry)
             owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)

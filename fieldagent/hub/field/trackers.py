@@ -23,14 +23,13 @@ from unicodedata import normalize
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Became
-from fieldagent.hub.field import check_in
-from fieldagent.hub.places import positions as places
-from fieldagent.hub.places.crossing import DatedPlace
-from fieldagent.hub.places.fences import KitPosition
+from fieldagent.hub.field import check_in, positions
+from fieldagent.hub.part import KitPosition
 from fieldagent.hub.records import contact, ledger, sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import SosState
 from fieldagent.hub.store.contract import Db, insert
+from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.package import (
     SOS_PRIORITY,
     TRACKER,
@@ -213,7 +212,7 @@ def _note_heard(
         contact.note_position(db, tracker.device, place, int(at), now)
         where = DatedPlace(place.latitude, place.longitude, at, accuracy)
         whose = tracker.device, tracker.workspace, tracker.member, tracker.name
-        places.take(db, [KitPosition(*whose, where)], now)
+        positions.take(db, [KitPosition(*whose, where)], now)
     check_in.heard(db, tracker.device, now)
 
 

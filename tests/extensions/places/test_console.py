@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.extensions.places.hub import fences, shape
+from fieldagent.extensions.places.hub.fences import WhichKits
 from fieldagent.extensions.places.hub.week import week_of
-from fieldagent.hub.places import fences, shape
-from fieldagent.hub.places.crossing import DatedPlace
-from fieldagent.hub.places.fences import KitPosition, WhichKits
+from fieldagent.hub.part import KitPosition
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
+from fieldagent.package.coordinates import DatedPlace
 from tests import browser
 from tests.hub.test_console import SECRET, console, settle_in
 from tests.processes import administer, hub

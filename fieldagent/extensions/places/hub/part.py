@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from fieldagent.extensions.places.hub import fences, routes
+from fieldagent.extensions.places.hub.places_api import PlacesApi
 from fieldagent.extensions.places.hub.report_api import ReportsApi
 from fieldagent.extensions.places.hub.tracker_door import TrackerDoor
 from fieldagent.http.routes import Route
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.part import HubPart, PartHost
+from fieldagent.hub.part import Check, HubPart, KitPosition, PartHost
+from fieldagent.hub.store.contract import Db, one_of
 
 
 def _routes(host: PartHost) -> list[Route]:
     acts = Acts(host.store, host.authentication, clock=host.clock)
-    return [*ReportsApi(acts, host.prices).routes(), *TrackerDoor(host).routes()]
+    return [
+        *PlacesApi(host).routes(),
+        *ReportsApi(acts, host.prices).routes(),
+        *TrackerDoor(host).routes(),
+    ]
 
 
-PART = HubPart(routes=_routes, refusals=__package__)
+def _take_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:
+    """Check fences and routes against new positions."""
+    if _anything_is_watched(db, positions):
+        fences.judge(db, positions, now)
+        routes.note_arrivals(db, positions, now)
+
+
+def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
+    """Return True if a fence or a route may apply. One query, because most positions have
+    neither.
+    """
+    workspaces, those = one_of(db, sorted({each.workspace for each in positions}))
+    among, devices = one_of(db, sorted({each.device for each in positions}))
+    return bool(
+        db.execute(
+            f"SELECT 1 FROM fence WHERE workspace {workspaces} UNION ALL"
+            f" SELECT 1 FROM route WHERE ended IS NULL AND device {among} LIMIT 1",
+            *those,
+            *devices,
+        )
+    )
+
+
+PART = HubPart(
+    routes=_routes,
+    take_positions=_take_positions,
+    checks=(Check(routes.next_due, routes.look),),
+    forget=routes.forget,
+    exports={"fences": fences.listing, "routes": routes.listing},
+    refusals=__package__,
+)

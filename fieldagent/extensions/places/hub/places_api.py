@@ -8,22 +8,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from fieldagent.extensions.places.hub import fences, routes, shape
+from fieldagent.extensions.places.hub.fences import TELLS, WhichKits
+from fieldagent.extensions.places.hub.routes import MARGIN, RoutePlan
+from fieldagent.extensions.places.hub.shape import (
+    RADIUS_LEAST,
+    RADIUS_MOST,
+    Circle,
+    Polygon,
+    WrongShape,
+)
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.bodies import choice, identity, line, read_body, unknown, whole, wrong
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.repeats import done_before, remember, repeatable
 from fieldagent.hub.api.reading import END, device_known
-from fieldagent.hub.places import fences, routes, shape
-from fieldagent.hub.places.fences import TELLS, WhichKits
-from fieldagent.hub.places.routes import MARGIN, RoutePlan
-from fieldagent.hub.places.shape import RADIUS_LEAST, RADIUS_MOST, Circle, Polygon, WrongShape
+from fieldagent.hub.part import PartHost
 from fieldagent.hub.records.sos import Who
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS, Field, WrongValue, read_timestamp
 from fieldagent.package.strict_json import load_document
 from fieldagent.system.sentence import sentence
@@ -104,14 +110,12 @@ _load_drawing = partial(load_document, members_max=shape.POINTS_MAX + 1, parts_m
 
 
 class PlacesApi:
-    """Routes for places. `clock` returns Unix time."""
+    """Routes for places."""
 
-    def __init__(
-        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._judge = authentication.judge
+    def __init__(self, host: PartHost) -> None:
+        self._store = host.store
+        self._clock = host.clock
+        self._judge = host.authentication.judge
 
     def routes(self) -> list[Route]:
         """Return the routes for fences and kits' routes: READ to see them, ACKNOWLEDGE to change

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.cli.hub.opened_store import Call, Result, transaction
-from fieldagent.hub.places import fences, shape
-from fieldagent.hub.places.fences import WhichKits
-from fieldagent.hub.places.shape import Shape, WrongShape
+from fieldagent.extensions.places.hub import fences, shape
+from fieldagent.extensions.places.hub.fences import WhichKits
+from fieldagent.extensions.places.hub.shape import Shape, WrongShape
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.exit_codes import REFUSED

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fieldagent.cli.hub.fence import in_words
 from fieldagent.cli.hub.opened_store import Call, Result, transaction
+from fieldagent.extensions.places.hub import routes, shape
+from fieldagent.extensions.places.hub.fence_command import in_words
+from fieldagent.extensions.places.hub.routes import RoutePlan
+from fieldagent.extensions.places.hub.shape import WrongShape
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.places import routes, shape
-from fieldagent.hub.places.routes import RoutePlan
-from fieldagent.hub.places.shape import WrongShape
 from fieldagent.hub.records.sos import Who
 from fieldagent.package.reading import WrongValue, read_timestamp
 from fieldagent.package.writing import clock_time

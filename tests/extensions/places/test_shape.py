@@ -12,8 +12,8 @@ from shapely import affinity
 from shapely.geometry import Point as TheirPoint
 from shapely.geometry import Polygon as TheirPolygon
 
-from fieldagent.hub.places import shape
-from fieldagent.hub.places.shape import WrongShape, beyond
+from fieldagent.extensions.places.hub import shape
+from fieldagent.extensions.places.hub.shape import WrongShape, beyond
 from fieldagent.package.great_circle import EARTH
 
 DEGREE = EARTH * radians(1)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import trio
 
+from fieldagent.extensions.places.hub import fences, shape
+from fieldagent.extensions.places.hub.fences import WhichKits
 from fieldagent.hub.access import people
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in
-from fieldagent.hub.places import fences, shape
-from fieldagent.hub.places.fences import WhichKits
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, Store

@@ -14,6 +14,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from fieldagent.extensions.places.hub import crossing, shape
+from fieldagent.extensions.places.hub.clock_words import moment_in_words
+from fieldagent.extensions.places.hub.crossing import Crossing, FenceSide
+from fieldagent.extensions.places.hub.shape import Shape
 from fieldagent.hub.access import people
 from fieldagent.hub.access.directory import (
     Refused,
@@ -22,15 +26,13 @@ from fieldagent.hub.access.directory import (
     device_named,
     insert_row,
 )
-from fieldagent.hub.places import crossing, shape
-from fieldagent.hub.places.clock_words import moment_in_words
-from fieldagent.hub.places.crossing import Crossing, DatedPlace, FenceSide
-from fieldagent.hub.places.shape import Shape
+from fieldagent.hub.part import KitPosition
 from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import SosState
 from fieldagent.hub.store.contract import Db, insert, one_of
+from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -44,16 +46,6 @@ MAX = 200
 its kit."""
 LATE_S = 600.0
 """Seconds of delay after which the alarm also contains the arrival time of the position."""
-
-
-class KitPosition(NamedTuple):
-    """A position of a kit."""
-
-    device: int
-    workspace: int
-    member: int
-    name: str
-    position: DatedPlace
 
 
 class Fence(NamedTuple):

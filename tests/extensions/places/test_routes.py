@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli.hub.route import due_of
+from fieldagent.extensions.places.hub import routes, shape
+from fieldagent.extensions.places.hub.route_command import due_of
+from fieldagent.extensions.places.hub.routes import RoutePlan
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.places import routes, shape
-from fieldagent.hub.places.routes import RoutePlan
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Location
 from fieldagent.wire.envelope import Entry
+from tests.extensions.places.test_fences import told
 from tests.hub.field import START, Field, field_of
-from tests.hub.places.test_fences import told
 from tests.hub.test_console import call, settle_in, sign_in
-from tests.processes import MODULE, Hub, administer, hub, until
+from tests.processes import MODULE, PATIENCE, Hub, administer, hub, until
 
 HUT = shape.circle(45.9, 7.6, 300)
 THERE, AWAY = Location(45.9, 7.6), Location(45.95, 7.6)
@@ -201,3 +201,13 @@ def answers_calls(there: Hub) -> None:
     assert (status, ended["state"], ended["endedBy"]) == (200, "ended", "Olga")
     assert said("POST", path, {"why": "again"})[0] == 409
     assert said("POST", "/api/routes/999/end", {"why": "which?"})[0] == 404
+
+
+def test_when_a_kit_is_due_is_told_as_a_time(database: str) -> None:
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Ada")
+    administer(database, "device", "add", "kit-ada", "--user", "Ada")
+    route = ["--kit", "kit-ada", "--to", "45.91,7.61,300", "--by", "2036-11-26T18:00+01:00"]
+    command = [*MODULE, "hub", "route", "add", *route, "--database", database]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines()[1] == "due: 2036-11-26T17:00:00Z"

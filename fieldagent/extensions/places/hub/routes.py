@@ -17,12 +17,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from fieldagent.extensions.places.hub import shape
+from fieldagent.extensions.places.hub.clock_words import length_in_words, moment_in_words
+from fieldagent.extensions.places.hub.crossing import side_of
+from fieldagent.extensions.places.hub.shape import Circle
 from fieldagent.hub.access.directory import Refused, Row, check_name, insert_row
-from fieldagent.hub.places import shape
-from fieldagent.hub.places.clock_words import length_in_words, moment_in_words
-from fieldagent.hub.places.crossing import side_of
-from fieldagent.hub.places.fences import KitPosition
-from fieldagent.hub.places.shape import Circle
+from fieldagent.hub.part import KitPosition
 from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.ledger import Posting

@@ -7,8 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.hub.places import shape
-from fieldagent.hub.places.crossing import EDGE_MARGIN_M, Crossing, DatedPlace, FenceSide, judge
+from fieldagent.extensions.places.hub import shape
+from fieldagent.extensions.places.hub.crossing import EDGE_MARGIN_M, Crossing, FenceSide, judge
+from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.great_circle import EARTH
 
 HUT = shape.circle(45.0, 7.0, 500)

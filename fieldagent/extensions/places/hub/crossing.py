@@ -11,20 +11,12 @@
 
 from __future__ import annotations
 
-from fieldagent.hub.places.shape import Shape, beyond
+from fieldagent.extensions.places.hub.shape import Shape, beyond
+from fieldagent.package.coordinates import DatedPlace
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EDGE_MARGIN_M = 30.0
 """Metres outside the edge within which a kit has not left, because receivers are inaccurate."""
-
-
-class DatedPlace(NamedTuple):
-    latitude: float
-    longitude: float
-    at: float
-    """Unix time of the position according to the kit."""
-    accuracy: float = 0.0
-    """Metres by which it may be wrong; 0 if unknown."""
 
 
 class FenceSide(NamedTuple):
