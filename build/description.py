@@ -21,10 +21,10 @@ TABLES = (
 def main(tree: Path) -> None:
     sys.path.insert(0, str(tree))
     sys.dont_write_bytecode = True
-    from fieldagent.http.routes import description
+    from fieldagent.http.routes import make_description
 
     for program in ("agent", "hub"):
-        prepared = description(f"fieldagent.{program}")
+        prepared = make_description(f"fieldagent.{program}")
         (tree / f"fieldagent/{program}/openapi.json").write_bytes(prepared)
     for pattern in TABLES:
         for path in tree.glob(pattern):

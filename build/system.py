@@ -22,14 +22,14 @@ from fieldagent.system.system_image import (
     SystemName,
     SystemPiece,
     UnreadableImage,
-    around,
-    delta_name,
     digest,
-    each_piece,
-    pieces_folder,
+    make_delta_name,
+    make_pieces_folder,
+    make_reader,
+    read_around,
     read_image,
+    read_in_pieces,
     read_name,
-    reader,
     write_image,
 )
 from fieldagent.system.zstd import ZstdFailed, pack, unpack
@@ -48,7 +48,7 @@ def main() -> None:
 
 def make(source: Path, name: SystemName, target: Path) -> None:
     """Write the list of its pieces, and the missing pieces. Raises ZstdFailed, OSError."""
-    folder = Path(pieces_folder(str(target)))
+    folder = Path(make_pieces_folder(str(target)))
     folder.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -57,7 +57,7 @@ def make(source: Path, name: SystemName, target: Path) -> None:
             return put(folder, content, pack(content, effort=QUICK))
 
         with ThreadPoolExecutor(os.cpu_count()) as workers:
-            pieces = [*workers.map(packed, each_piece(reader(file.fileno()), size))]
+            pieces = [*workers.map(packed, read_in_pieces(make_reader(file.fileno()), size))]
     target.write_bytes(write_image(SystemImage(name, size, pieces)))
 
 
@@ -66,22 +66,22 @@ def make_delta(target: Path, before: Path) -> Path:
     that is smaller. Raises UnreadableImage, ZstdFailed, OSError.
     """
     new, old = (read_image(each.read_bytes()) for each in (target, before))
-    folder = Path(pieces_folder(str(target)))
+    folder = Path(make_pieces_folder(str(target)))
     read_new, read_old = stored(target, new), stored(before, old)
 
     def changed(number: int) -> SystemPiece:
         piece = new.pieces[number]
         if number < len(old.pieces) and old.pieces[number].content == piece.content:
             return piece
-        content = read_new(number * PIECE, new.length(number))
-        patch = pack(content, around(read_old, old.size, number), QUICK)
+        content = read_new(number * PIECE, new.compute_length(number))
+        patch = pack(content, read_around(read_old, old.size, number), QUICK)
         if len(patch) >= (folder / piece.file).stat().st_size:
             return piece
         return put(folder, content, patch, differs=True)
 
     pieces = [changed(number) for number in range(len(new.pieces))]
     delta = new._replace(pieces=pieces, before=old.name.id, before_size=old.size)
-    made = Path(delta_name(str(target), old.name.id))
+    made = Path(make_delta_name(str(target), old.name.id))
     made.write_bytes(write_image(delta))
     return made
 
@@ -94,7 +94,7 @@ def put(folder: Path, content: bytes, packed: bytes, *, differs: bool = False) -
 
 def stored(target: Path, image: SystemImage) -> Read:
     """Return a reader of a system from its pieces."""
-    folder = Path(pieces_folder(str(target)))
+    folder = Path(make_pieces_folder(str(target)))
     content = b"".join(unpack((folder / each.file).read_bytes()) for each in image.pieces)
     return lambda offset, length: content[offset : offset + length]
 

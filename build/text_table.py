@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import wordfreq
 
-from fieldagent.wire.text_models import ORDER, WEIGHTS, alphabet
+from fieldagent.wire.text_models import ORDER, WEIGHTS, get_alphabet
 
 
 class Language(NamedTuple):
@@ -167,7 +167,7 @@ def of_script(script: str, text: str) -> str:
     for unit, own in UNITS[script].items():
         text = re.sub(rf"(?<=\d) ?{unit}\b", f" {own}", text)
     text = re.sub(r"[A-Za-zÀ-ž]+(?:['-][A-Za-zÀ-ž]+)*", UNKNOWN, text)
-    known = alphabet(script)
+    known = get_alphabet(script)
     letters = sum(
         len(known.characters) > known.symbol(each) > 0 and each.isalpha() for each in text
     )
@@ -175,7 +175,7 @@ def of_script(script: str, text: str) -> str:
 
 
 def coded(script: str, message: str) -> bytes:
-    known = alphabet(script)
+    known = get_alphabet(script)
     return bytes([known.end, *known.symbols(message), known.end])
 
 
@@ -280,7 +280,7 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     arguments = parser.parse_args()
     texts = training(arguments.script, arguments.locale)
-    symbols = alphabet(arguments.script).end + 1
+    symbols = get_alphabet(arguments.script).end + 1
     kept = chosen(counted(texts), symbols, TRAININGS[arguments.script].followers)
     arguments.table.write_bytes(table(weighed(kept, texts)))
     print(f"{len(kept)} contexts, {arguments.table.stat().st_size} bytes")

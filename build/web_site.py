@@ -20,7 +20,7 @@ from pathlib import Path
 
 import api_page
 
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = ROOT / "dist/site"
@@ -146,7 +146,7 @@ def stage(folder: Path) -> None:
             (folder / each).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / each, folder / each)
     for name, (whose, title) in APIS.items():
-        document = imported(f"fieldagent.{whose}.description:describe")()
+        document = import_own(f"fieldagent.{whose}.description:describe")()
         page = folder / f"api/{name}.md"
         page.parent.mkdir(exist_ok=True)
         page.write_text(api_page.page(title, document))

@@ -42,7 +42,7 @@ from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.extension import Extension
 from fieldagent.system.folder import put_file
-from fieldagent.system.properties import Key, absolute_path, text, whole
+from fieldagent.system.properties import Key, make_integer_reader, read_absolute_path, read_text
 
 log = logging.getLogger(__name__)
 
@@ -136,11 +136,11 @@ KIND = BridgeKind(
     NAME,
     "the board",
     keys=(
-        Key("board-folder", absolute_path, None, "folder of the files, .item and .push"),
-        Key("board-workspace", text, None, "number or name of the workspace for the board"),
+        Key("board-folder", read_absolute_path, None, "folder of the files, .item and .push"),
+        Key("board-workspace", read_text, None, "number or name of the workspace for the board"),
         Key(
             "board-user",
-            whole(1, 1_000_000, "number of a user"),
+            make_integer_reader(1, 1_000_000, "number of a user"),
             None,
             "number of the user who sends the items of the board, and who may see those there",
         ),

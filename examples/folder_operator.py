@@ -29,8 +29,8 @@ from fieldagent.hub.operator.contract import (
 from fieldagent.hub.operator.failures import Failure, Scope, unreachable
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.folder import put_file
-from fieldagent.system.properties import Key, absolute_path
-from fieldagent.system.wording import reason_of
+from fieldagent.system.properties import Key, read_absolute_path
+from fieldagent.system.wording import describe_reason
 from fieldagent.wire.outcome import Outcome
 
 LOOK = 1.0
@@ -55,7 +55,7 @@ class Folder:
             await trio.to_thread.run_sync(put_file, target, body)
         except OSError as error:
             full = error.errno == 28
-            return Verdict(Outcome.NOT_SENT, FULL if full else unreachable(reason_of(error)))
+            return Verdict(Outcome.NOT_SENT, FULL if full else unreachable(describe_reason(error)))
         return Verdict(Outcome.SENT)
 
     async def ring(self, imei: str) -> Verdict:
@@ -100,7 +100,7 @@ KIND = OperatorKind(
     "folder",
     "Folder",
     "a folder, from which somebody carries the messages on",
-    keys=(Key("folder-path", absolute_path, None, "folder of the messages, .mt and .mo"),),
+    keys=(Key("folder-path", read_absolute_path, None, "folder of the messages, .mt and .mo"),),
     caller=_caller,
     failures={"full": FULL},
     examples={"folder-path": "/srv/courier"},

@@ -11,7 +11,7 @@ from fieldagent.agent.satellites import sbd
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
 from fieldagent.system.extension import Extension
 from fieldagent.system.finding import Finding
-from fieldagent.system.properties import Key, text
+from fieldagent.system.properties import Key, read_text
 
 
 def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
@@ -36,7 +36,7 @@ MODEM = SatelliteModem(
     "a 9602 with a label",
     driver,
     check,
-    keys=(Key("mymodem-label", text, None, "label of the modem, which `status` shows"),),
+    keys=(Key("mymodem-label", read_text, None, "label of the modem, which `status` shows"),),
     facts={"imei": "IMEI of the modem", "label": "value of `mymodem-label`"},
 )
 EXTENSION = Extension(

@@ -17,8 +17,8 @@ import trio
 
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
 from fieldagent.system.folder import put_file
-from fieldagent.system.properties import Key, absolute_path
-from fieldagent.system.wording import reason_of
+from fieldagent.system.properties import Key, read_absolute_path
+from fieldagent.system.wording import describe_reason
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 ADDRESS = re.compile("pager:[0-9]{1,7}")
@@ -45,7 +45,7 @@ def sender(host: ContactHost) -> Send:
         try:
             await trio.to_thread.run_sync(put_file, file, body)
         except OSError as error:
-            return HandoverResult(HandoverOutcome.FAILED, f"pager-folder: {reason_of(error)}")
+            return HandoverResult(HandoverOutcome.FAILED, f"pager-folder: {describe_reason(error)}")
         return HandoverResult(HandoverOutcome.HANDED)
 
     return send
@@ -59,7 +59,7 @@ KIND = ContactKind(
     shown=lambda address: address,
     form="the number of a pager, such as pager:1234567",
     is_one=lambda address: ADDRESS.fullmatch(address) is not None,
-    keys=(Key("pager-folder", absolute_path, None, "folder of the notices for pagers"),),
+    keys=(Key("pager-folder", read_absolute_path, None, "folder of the notices for pagers"),),
     examples={"pager-folder": "/srv/pager"},
     missing=missing,
 )

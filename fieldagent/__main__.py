@@ -36,12 +36,12 @@ def main() -> int:
             sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        return _interrupted(asked)
+        return _exit_interrupted(asked)
     except BaseExceptionGroup as group:
         # trio's nurseries raise it in a group.
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
-        return _interrupted(asked)
+        return _exit_interrupted(asked)
     except BrokenPipeError:
         # The reader of our output has closed it; Python must not print an error at exit either.
         sys.stdout = None
@@ -56,7 +56,7 @@ def main() -> int:
         return IO_FAILED
 
 
-def _interrupted(asked: Sequence[int]) -> int:
+def _exit_interrupted(asked: Sequence[int]) -> int:
     for number in asked:
         # Raise the signal again, so that the parent sees the same exit as without a cleanup.
         signal.signal(number, signal.SIG_DFL)

@@ -18,7 +18,7 @@ import trio
 
 from fieldagent.extensions import places_of
 from fieldagent.http.web_socket import Closed
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 from fieldagent.wire import trace
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 
@@ -100,7 +100,7 @@ def _is_same(record: bytes, said: bytes) -> bool:
         return True
     if record.startswith((b"GET ", b"PUT ", b"\rGET ")):
         return any(
-            imported(mask)([TraceRecord(0.0, SENT, said)])[0].data == record
+            import_own(mask)([TraceRecord(0.0, SENT, said)])[0].data == record
             for mask in places_of("traces").values()
         )
     masked = (

@@ -47,21 +47,21 @@ from fieldagent.agent.settings import Settings
 from fieldagent.agent.tracking import Tracking
 from fieldagent.agent.update_news import UpdateNews
 from fieldagent.agent.watchdog import keep_fed
-from fieldagent.http.guard import loopback_guard
-from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
+from fieldagent.http.guard import check_loopback_caller
+from fieldagent.http.listeners import ListenFailed, get_port, open_listeners
 from fieldagent.http.message import Judge
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.http.server import serve
 from fieldagent.package.package import Channel
 from fieldagent.page import map_tiles
 from fieldagent.page.map_tiles import CarriedMap
-from fieldagent.page.refusals import in_their_language
+from fieldagent.page.refusals import translate_problems
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.price import Price
 from fieldagent.system.signals import Asks, stop_at_signal
-from fieldagent.system.supervisor import Note, Part, Supervisor, brief
+from fieldagent.system.supervisor import Note, Part, Supervisor, describe_error
 from fieldagent.system.systemd_notify import notify
 
 if TYPE_CHECKING:
@@ -185,12 +185,12 @@ class Agent:
                 "times": fault.times,
                 "down": fault.is_down(now),
             }
-            for fault in self.supervisor.faults()
+            for fault in self.supervisor.get_faults()
             if fault.times
         ]
 
     def fault_counts(self) -> dict[str, int]:
-        return self.supervisor.counts()
+        return self.supervisor.count_faults()
 
     def _channel(self, channel: Channel) -> dict[str, Any]:
         outbox = self.parts.outboxes.get(channel)
@@ -236,7 +236,7 @@ class Agent:
     def healthy(self) -> str | None:
         why = self.parts.journal.not_on_disk
         away = NOT_ON_DISK.format(why) if why else None
-        return self.stuck() or away or self.supervisor.trouble()
+        return self.stuck() or away or self.supervisor.describe_trouble()
 
     def channels_gone(self) -> list[str]:
         """Return the channels that have been away for GONE seconds or more, each with the
@@ -324,7 +324,7 @@ def _logbook(settings: Settings, journal: Journal) -> Logbook | None:
     clock = journal.clock
     return Logbook(
         settings.state_directory,
-        clock.base().boot,
+        clock.get_base().boot,
         clock.now,
         reset=machine.reset(),
         commanded=commands.boots_ended(journal),
@@ -398,7 +398,7 @@ async def _run_parts(
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
         for name, service in agent.parts.services.items():
             title = kit_part(name).title
-            run = partial(service.run, agent.status, agent.supervisor.notes(title))
+            run = partial(service.run, agent.status, agent.supervisor.make_reporter(title))
             nursery.start_soon(keep, title, run)
         if agent.parts.station is not None:
             nursery.start_soon(keep, "the radio rounds", agent.parts.station.repeating.run)
@@ -412,7 +412,7 @@ def handover_to(hook: Hook) -> str:
 
 
 async def _run_hook(agent: Agent, hook: Hook) -> None:
-    note_fault = agent.supervisor.notes(handover_to(hook))
+    note_fault = agent.supervisor.make_reporter(handover_to(hook))
     await run_hook(hook, agent.parts.journal, agent.parts.inbox, note_fault)
 
 
@@ -424,7 +424,7 @@ async def _drive(link: ChannelLink, driver: Part) -> None:
     except Exception as error:
         link.note_signal(None)
         link.state = LinkState.FAULT
-        link.reason = f"the driver failed and is started again: {brief(error)}"
+        link.reason = f"the driver failed and is started again: {describe_error(error)}"
         raise
 
 
@@ -435,25 +435,25 @@ async def _serve_api(
     task_status: trio.TaskStatus[int],
 ) -> None:
     """Serve the local API. Return once `stopping` is set and all callers have an answer."""
-    port = port_of(listeners)
+    port = get_port(listeners)
     settings = agent.settings
-    judge = router(
+    judge = make_router(
         [
             *LocalApi(agent.parts, agent).routes(),
-            *map_tiles.routes(agent.carried_map),
+            *map_tiles.make_map_routes(agent.carried_map),
             *track.routes(agent.parts, agent.tracking),
             *canned.routes(settings.canned_messages),
         ]
     )
     async with trio.open_nursery() as nursery:
-        note_fault = agent.supervisor.notes("the local API")
+        note_fault = agent.supervisor.make_reporter("the local API")
         await nursery.start(
             partial(
                 serve,
-                in_their_language(judge, refusals.__name__),
+                translate_problems(judge, refusals.__name__),
                 listeners,
                 stopping=stopping,
-                guard=loopback_guard,
+                guard=check_loopback_caller,
                 note_fault=note_fault,
             )
         )
@@ -518,7 +518,7 @@ async def _read_dead_letters(agent: Agent) -> None:
         except (StoreFailed, StoreFull):
             raise
         except Exception as error:
-            agent.supervisor.notes("dead letters")(error, f"dead letter {letter.number}")
+            agent.supervisor.make_reporter("dead letters")(error, f"dead letter {letter.number}")
     await trio.sleep_forever()
 
 
@@ -545,7 +545,7 @@ async def _look_at_map(agent: Agent) -> None:
     if agent.carried_map.path is None:
         await trio.sleep_forever()
     while True:
-        await agent.carried_map.about()
+        await agent.carried_map.read_about()
         await trio.sleep(MAP_CHECK_INTERVAL_S)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.system.properties import Key, whole
+from fieldagent.system.properties import Key, make_integer_reader
 
 
 def _region(value: str) -> str:
@@ -35,7 +35,7 @@ KEYS = (
     ),
     Key(
         "radio-bit-rate",
-        whole(50, 10_000_000, "bits a second"),
+        make_integer_reader(50, 10_000_000, "bits a second"),
         None,
         "bits per second on the air, for a radio that does not count its air-time, such as 1200"
         " for AX.25 on VHF",

@@ -37,12 +37,12 @@ from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
-from fieldagent.wire.command_proof import command_key
+from fieldagent.wire.command_proof import derive_command_key
 from fieldagent.wire.envelope import derive_key
-from fieldagent.wire.incident_proof import proof_key, token_digest
+from fieldagent.wire.incident_proof import derive_proof_key, digest_token
 
 if TYPE_CHECKING:
     # Import only for type checks: an agent without a radio saves this memory.
@@ -174,7 +174,7 @@ def _link(
         used = AirTime(journal.clock.now, air_time.known(journal))
     return ChannelLink(
         air_time=used,
-        tell_time=partial(journal.clock.tell, FAR_END[channel]),
+        tell_time=partial(journal.clock.record_time, FAR_END[channel]),
         changed=changed,
         recorder=FlightRecorder(ring, _TRACED.get(channel, "")),
     )
@@ -192,7 +192,7 @@ def _plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:
     """Return the plan of each extension's part that the settings turn on, by the part's name."""
     parts = parts_on(settings.parts)
     plans = {name: part.plan for name, part in parts.items() if part.plan}
-    return {name: imported(plan)(settings.parts[name], base) for name, plan in plans.items()}
+    return {name: import_own(plan)(settings.parts[name], base) for name, plan in plans.items()}
 
 
 def air_keys(masters: Sequence[bytes]) -> list[bytes]:
@@ -204,12 +204,12 @@ def secrets_of(settings: Settings) -> list[bytes]:
     """Return the secrets that only this kit and the hub share."""
     secrets = [*settings.satellite_key]
     if settings.hub_token is not None:
-        secrets.append(token_digest(settings.hub_token))
+        secrets.append(digest_token(settings.hub_token))
     return secrets
 
 
 def _proof_keys(settings: Settings) -> list[bytes]:
-    return [proof_key(secret) for secret in secrets_of(settings)]
+    return [derive_proof_key(secret) for secret in secrets_of(settings)]
 
 
 def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
@@ -225,7 +225,8 @@ def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
             has_hub=settings.satellite_port is not None or settings.hub_address is not None,
         ),
         commands=CommandGate(
-            [command_key(secret) for secret in secrets_of(settings)], settings.remote_commands
+            [derive_command_key(secret) for secret in secrets_of(settings)],
+            settings.remote_commands,
         ),
     )
 

@@ -16,7 +16,7 @@ from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.kit_part import parts_on
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 
 
 class BearerOutbox(Outbox, Protocol):
@@ -60,7 +60,7 @@ class Bearer(NamedTuple):
 def bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
     """Return the bearers that the settings of parts turn on, by name."""
     on = {name: part.bearer for name, part in parts_on(settings).items() if part.bearer}
-    return {name: imported(place)(settings[name]) for name, place in on.items()}
+    return {name: import_own(place)(settings[name]) for name, place in on.items()}
 
 
 def bearer_bytes(settings: Mapping[str, Any]) -> int:

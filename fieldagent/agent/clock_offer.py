@@ -22,7 +22,7 @@ CLOCK_OFFER = "clock.offer"
 def leave(clock: ElapsedTime, state_directory: Path) -> None:
     """Leave the time if the system's clock is wrong and the last offer was taken."""
     place = state_directory / CLOCK_OFFER
-    reference = clock.better()
+    reference = clock.find_better_time()
     if reference is None or place.exists():
         return
     offer = {

@@ -24,9 +24,9 @@ from fieldagent.agent.modem_healing import healing_of
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings, radio_place
 from fieldagent.package.package import Channel
-from fieldagent.system.lazy_module import lazy_module
+from fieldagent.system.lazy_module import load_lazily
 from fieldagent.system.supervisor import Part
-from fieldagent.wire.incident_proof import token_digest
+from fieldagent.wire.incident_proof import digest_token
 from fieldagent.wire.kit_condition import KitCondition
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _cellular(
 ) -> Part:
     # `websockets` imports it but does not need it in a release. With the modules for e-mail and zip
     # files it takes 1 MB.
-    lazy_module("importlib.metadata")
+    load_lazily("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.condition_news import ConditionNews
     from fieldagent.agent.channels.hub_connection import HubAddress
@@ -100,7 +100,7 @@ def _cellular(
     links = {name.lower(): each.link for name, each in parts.outboxes.items()}
     turn = IpTurn()
     healer = _healer("cellular", outbox.link, settings, parts)
-    backup = HubBackup(parts.journal, outbox, token_digest(settings.hub_token)[:8])
+    backup = HubBackup(parts.journal, outbox, digest_token(settings.hub_token)[:8])
     by_ip = partial(
         cellular.run,
         hub,
@@ -143,7 +143,7 @@ def _bearers(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn)
         name, link = bearer.healing.channel, ChannelLink()
         healer = _healer(name, link, settings, parts)
         seat = BearerSeat(
-            token_digest(settings.hub_token),
+            digest_token(settings.hub_token),
             outbox,
             parts.receptions[Channel.CELLULAR],
             outbox.link,

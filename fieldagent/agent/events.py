@@ -20,8 +20,8 @@ from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.incident_status import as_json, heard_json
 from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
-from fieldagent.http.server_sent import LISTENING, StreamAsked, event
-from fieldagent.package.delivery import deliveries_json
+from fieldagent.http.server_sent import LISTENING, StreamAsked, encode_event
+from fieldagent.package.delivery import encode_deliveries
 from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
@@ -69,7 +69,7 @@ class Events:
     async def follow(self) -> None:
         """Wake the listeners at each change of the journal; never returns."""
         while True:
-            await self._journal.news()
+            await self._journal.wait_for_commit()
             self._wake()
 
     def tell(self, topic: str, name: str, condition: Any) -> None:
@@ -97,7 +97,7 @@ class Events:
             place, beginning = self._begin(asked.last)
             known: dict[tuple[str, str], Any] = {}
             yield LISTENING + beginning
-            deadline = waits.next_tick(asked.quiet)
+            deadline = waits.compute_next_tick(asked.quiet)
             while True:
                 events, place = self._since(place, asked.topics)
                 events += self._changed(place, asked.topics, known)
@@ -108,7 +108,7 @@ class Events:
                     events = asked.alive
                     self._look()
                 yield events
-                deadline = waits.next_tick(asked.quiet)
+                deadline = waits.compute_next_tick(asked.quiet)
         finally:
             self._listeners -= 1
             if not self._listeners:
@@ -123,16 +123,16 @@ class Events:
             self._journal, int(last)
         ):
             return int(last), b""
-        return place, event(place, "lost", "{}")
+        return place, encode_event(place, "lost", "{}")
 
     def _since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
         if not changes.is_known(self._journal, place):
             # More changes than are kept occurred while the listener read slowly.
             place = changes.newest(self._journal)
-            return event(place, "lost", "{}"), place
+            return encode_event(place, "lost", "{}"), place
         news, place = changes.since(self._journal, place, topics)
         documents = [(each, self._document(each)) for each in news]
-        events = [event(each.number, each.topic, text) for each, text in documents if text]
+        events = [encode_event(each.number, each.topic, text) for each, text in documents if text]
         return b"".join(events), place
 
     def _document(self, change: Change) -> str:
@@ -145,7 +145,7 @@ class Events:
             standing = standing_of(self._journal, change.subject)
         except UnknownPackage:
             return ""
-        deliveries = deliveries_json(standing.deliveries)
+        deliveries = encode_deliveries(standing.deliveries)
         return json.dumps({"id": standing.id, "status": standing.status, "channels": deliveries})
 
     def _incident(self, number: int) -> str:
@@ -163,4 +163,6 @@ class Events:
             if about[0] in topics and known.get(about) != now
         }
         known.update(news)
-        return b"".join(event(place, topic, json.dumps(now)) for (topic, _), now in news.items())
+        return b"".join(
+            encode_event(place, topic, json.dumps(now)) for (topic, _), now in news.items()
+        )

@@ -11,9 +11,9 @@ from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, kit_parts
 from fieldagent.agent.radios.registry import RADIOS
 from fieldagent.agent.satellites.registry import modems
 from fieldagent.agent.settings import Settings, parse
-from fieldagent.system.java_properties import pairs, with_pairs, without
+from fieldagent.system.java_properties import read_pairs, remove_pairs, set_pairs
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.wire.settings_change import SettingsChange, kit_of
+from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 
 _OPENS = "it opens the kit to a network"
 _LINK = "it would move the kit to another hub, and this hub could not undo that"
@@ -62,8 +62,8 @@ def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Setting
     """Return the settings file `text`, at `path`, after `change`, and its settings. Comments and
     other lines are kept. Raises NotForThisKit.
     """
-    before = dict(pairs(text))
-    if change.kit != kit_of(before.get("hub-token", "")):
+    before = dict(read_pairs(text))
+    if change.kit != get_kit_id(before.get("hub-token", "")):
         raise NotForThisKit(f"it is for another kit, or {change.device} has a new hub-token since")
     for name, value in change.pairs:
         if name in NEVER:
@@ -75,8 +75,8 @@ def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Setting
     wanted = dict(change.pairs)
     unset = {name for name, value in change.pairs if not value}
     left = {name: value for name, value in change.pairs if value}
-    after = with_pairs(without(text, unset), left)
-    if dict(pairs(after)) != {k: v for k, v in (before | wanted).items() if k not in unset}:
+    after = set_pairs(remove_pairs(text, unset), left)
+    if dict(read_pairs(after)) != {k: v for k, v in (before | wanted).items() if k not in unset}:
         raise NotForThisKit(f"the last line of {path} is continued: correct it on the kit")
     try:
         return after, parse(after, path)

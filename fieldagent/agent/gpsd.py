@@ -36,7 +36,7 @@ async def keep_told(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
         if clock.source() in ("", *RANKS):
             with waits.move_on_after(FIRST_FIX_TIMEOUT_S):
                 try:
-                    clock.tell(GPS, (await _next_fix(*gpsd, dated=True)).time)
+                    clock.record_time(GPS, (await _next_fix(*gpsd, dated=True)).time)
                     pause = CLOCK_ACCURATE_S
                 except (OSError, trio.BrokenResourceError) as error:
                     log.debug("no time from gpsd: %s", error)

@@ -13,7 +13,7 @@ from typing import Any
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.extensions import places_of
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.named_object import imported, named_object
+from fieldagent.system.named_object import import_named_object, import_own
 from fieldagent.system.properties import Key
 
 SECRET = "it is a secret, and readers of the hub's database could read it"
@@ -74,12 +74,14 @@ def part_names() -> list[str]:
 
 def device_parts() -> dict[str, KitPart]:
     """Return the parts that have a device, by the setting of its port."""
-    return {port: named_object(place, KitPart) for port, place in places_of("devices").items()}
+    return {
+        port: import_named_object(place, KitPart) for port, place in places_of("devices").items()
+    }
 
 
 def devices_of(part: KitPart) -> list[Recognition]:
     """Return the recognition of each device that the part's port can have."""
-    found: list[Recognition] = imported(part.devices)()
+    found: list[Recognition] = import_own(part.devices)()
     return found
 
 
@@ -100,7 +102,7 @@ def kit_part(name: str) -> KitPart:
 def kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
     found = dict.fromkeys((*places_of("kit_parts").values(), *places_of("devices").values()))
-    parts = [named_object(place, KitPart) for place in found]
+    parts = [import_named_object(place, KitPart) for place in found]
     return {part.name: part for part in parts}
 
 

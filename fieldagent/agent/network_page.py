@@ -16,15 +16,19 @@ from fieldagent.agent.entrance import COOKIE, Entrance
 from fieldagent.agent.portal import Portal
 from fieldagent.agent.settings import Settings
 from fieldagent.http.address import Network, is_in
-from fieldagent.http.guard import host_guard, network_guard
+from fieldagent.http.guard import check_host, check_network_caller
 from fieldagent.http.limits import Limits
-from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
+from fieldagent.http.listeners import ListenFailed, get_port, open_listeners
 from fieldagent.http.message import Judge
 from fieldagent.http.pace import CpuPace
 from fieldagent.http.server import serve
-from fieldagent.page.refusals import in_their_language
+from fieldagent.page.refusals import translate_problems
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_certificate
+from fieldagent.system.own_certificate import (
+    NoCertificate,
+    compute_fingerprint,
+    provide_own_certificate,
+)
 from fieldagent.system.private import make_private_folder
 from fieldagent.system.supervisor import Note
 
@@ -71,7 +75,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
     """Serve the page to the allowed networks until `stopping` is set. Raises ListenFailed."""
     there = files_of(settings)
     context = await trio.to_thread.run_sync(_context, there)
-    known_by = await trio.to_thread.run_sync(fingerprint, there.certificate)
+    known_by = await trio.to_thread.run_sync(compute_fingerprint, there.certificate)
     listeners, telling = _opened(settings)
 
     async def let_in(peer: socket.socket, address: str) -> str | None:
@@ -83,7 +87,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
     log.info(
         "the page answers people of %s at port %d, by TLS; the certificate's fingerprint is %s",
         " ".join(map(str, settings.page_listen)),
-        port_of(listeners),
+        get_port(listeners),
         known_by,
     )
     if not there.pass_phrase.exists():
@@ -96,19 +100,19 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
                 portal.judge,
                 telling,
                 stopping=stopping,
-                guard=host_guard,
+                guard=check_host,
                 introduce=let_in,
                 limits=Limits(pace=CpuPace(cookie="")),
                 note_fault=note_fault,
             )
             nursery.start_soon(tell)
         await serve(
-            in_their_language(
+            translate_problems(
                 Entrance(there.pass_phrase, trio.current_time).before(judge), REFUSALS
             ),
             listeners,
             stopping=stopping,
-            guard=network_guard,
+            guard=check_network_caller,
             tls=context,
             introduce=let_in,
             limits=Limits(pace=CpuPace(cookie=COOKIE)),
@@ -142,7 +146,7 @@ def _context(there: Files) -> ssl.SSLContext:
     try:
         make_private_folder(there.certificate.parent)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(own_certificate(there.certificate))
+        context.load_cert_chain(provide_own_certificate(there.certificate))
     except NoCertificate as none:
         raise ListenFailed(f"the page cannot begin: {none}") from none
     except OSError as error:  # ssl.SSLError is an OSError too.

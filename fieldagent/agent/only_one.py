@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from fieldagent.store.trouble import unusable
+from fieldagent.store.trouble import make_unusable
 from fieldagent.system.directories import LOCK
 from fieldagent.system.private import make_private_file, make_private_folder
 
@@ -33,7 +33,7 @@ def only_one(directory: Path) -> Iterator[None]:
             make_private_file(path)
             lock = held.enter_context(path.open("w"))
         except OSError as error:
-            log.error("%s", unusable(path, error))
+            log.error("%s", make_unusable(path, error))
         else:
             _take(lock, directory)
         yield

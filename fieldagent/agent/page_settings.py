@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from fieldagent.system.properties import Key, WrongProperty, absolute_path, networks, whole
+from fieldagent.system.properties import (
+    Key,
+    WrongProperty,
+    make_integer_reader,
+    read_absolute_path,
+    read_networks,
+)
 
 PAGE_PORT = 9092
 CANNED = "All well; On our way; Delayed, all well; Arrived; Please call"
@@ -24,27 +30,27 @@ def _canned(value: str) -> tuple[str, ...]:
 KEYS = (
     Key(
         "map-file",
-        absolute_path,
+        read_absolute_path,
         None,
         "PMTiles or MBTiles file for the map of the page, raster or vector"
         " (docs/how-to/maps.md); without it, coastlines and a grid",
     ),
     Key(
         "page-listen",
-        networks,
+        read_networks,
         (),
         "networks that may open the page and use the API, with TLS and the passphrase of"
         " `fieldagent page --set`; without it, only this machine",
     ),
     Key(
         "page-port",
-        whole(1, 65535, "port"),
+        make_integer_reader(1, 65535, "port"),
         PAGE_PORT,
         f"port of the page for the network ({PAGE_PORT})",
     ),
     Key(
         "page-portal-port",
-        whole(1, 65535, "port"),
+        make_integer_reader(1, 65535, "port"),
         None,
         "HTTP port that shows phones on the kit's own network the address of the page"
         " (docs/how-to/access-point.md); without it, none",

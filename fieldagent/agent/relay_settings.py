@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.package.package import Channel
-from fieldagent.system.properties import Key, WrongProperty, one_of, whole
+from fieldagent.system.properties import Key, WrongProperty, make_choice_reader, make_integer_reader
 
 _CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
 
@@ -25,13 +25,13 @@ KEYS = (
     ),
     Key(
         "radio-relay-credits-per-day",
-        whole(0, 1_000_000, "credits"),
+        make_integer_reader(0, 1_000_000, "credits"),
         10,
         "most satellite credits per UTC day for neighbours; an SOS has 5 more (10)",
     ),
     Key(
         "radio-relay-down",
-        one_of("off", "on"),
+        make_choice_reader("off", "on"),
         "off",
         "on: send items from the hub to neighbours without a link by radio (off)",
     ),

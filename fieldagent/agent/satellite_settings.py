@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from fieldagent.agent.channels.healing import read_steps
 from fieldagent.agent.satellites.registry import modem, modems
-from fieldagent.system.price import credit_price
-from fieldagent.system.properties import Key, WrongProperty, one_of, text, whole
+from fieldagent.system.price import read_credit_price
+from fieldagent.system.properties import (
+    Key,
+    WrongProperty,
+    make_choice_reader,
+    make_integer_reader,
+    read_text,
+)
 
 
 def _hours(value: str) -> float | None:
-    hours = whole(0, 8760, "hours; 0 for never")(value)
+    hours = make_integer_reader(0, 8760, "hours; 0 for never")(value)
     return hours * 3600.0 or None
 
 
@@ -31,7 +37,12 @@ def _modem_name(value: str) -> str:
 
 
 KEYS = (
-    Key("satellite-port", text, None, "serial port of the satellite modem, such as /dev/ttyUSB0"),
+    Key(
+        "satellite-port",
+        read_text,
+        None,
+        "serial port of the satellite modem, such as /dev/ttyUSB0",
+    ),
     Key(
         "satellite-modem",
         _modem_name,
@@ -41,26 +52,26 @@ KEYS = (
     ),
     Key(
         "satellite-baud",
-        whole(1200, 921600, "baud"),
+        make_integer_reader(1200, 921600, "baud"),
         None,
         "speed of the serial port (the usual one of the kind, or another at which the modem"
         " answers)",
     ),
     Key(
         "satellite-credits-per-day",
-        whole(0, 1_000_000, "credits of 50 bytes"),
+        make_integer_reader(0, 1_000_000, "credits of 50 bytes"),
         None,
         "most credits of 50 bytes per UTC day (no limit)",
     ),
     Key(
         "satellite-bytes-per-day",
-        whole(0, 100_000_000, "bytes"),
+        make_integer_reader(0, 100_000_000, "bytes"),
         None,
         "most bytes per UTC day, for an account that pays for bytes (no limit)",
     ),
     Key(
         "satellite-sos-reserve",
-        whole(0, 1_000_000, "credits"),
+        make_integer_reader(0, 1_000_000, "credits"),
         None,
         "part of these credits that only an SOS may use, and the message that ends it; half of"
         " the part may also fetch the answer; for an account that pays for bytes, 50 bytes each"
@@ -68,7 +79,7 @@ KEYS = (
     ),
     Key(
         "satellite-credit-price",
-        credit_price,
+        read_credit_price,
         None,
         "price of a credit, such as 0.12 EUR, to show costs in money",
     ),
@@ -81,7 +92,7 @@ KEYS = (
     ),
     Key(
         "satellite-registration",
-        one_of("auto", "session"),
+        make_choice_reader("auto", "session"),
         "auto",
         "auto: the modem registers itself after a long move, so that rings reach it; session:"
         " it registers only with each session, for accounts that pay for registrations (auto)",
@@ -96,7 +107,7 @@ KEYS = (
     ),
     Key(
         "satellite-recovery-command",
-        text,
+        read_text,
         None,
         "shell command that restarts a silent modem, such as `uhubctl --action cycle --ports 2`",
     ),
@@ -109,7 +120,7 @@ KEYS = (
     ),
     Key(
         "satellite-receipts",
-        one_of("ride", "at-once"),
+        make_choice_reader("ride", "at-once"),
         "ride",
         "ride: send receipts to the hub with the next message, without cost; at-once: send each"
         " receipt separately, for a credit (ride). Receipts of an SOS are sent at once",

@@ -32,28 +32,28 @@ from fieldagent.agent.radios.registry import RADIOS, own_keys, radio, unfit
 from fieldagent.agent.satellite_settings import hexadecimal_keys
 from fieldagent.agent.satellites.registry import AUTO
 from fieldagent.agent.satellites.registry import own_keys as modem_keys
-from fieldagent.extensions import absent_extension, add_extensions
+from fieldagent.extensions import add_extensions, find_absent_extension
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
-from fieldagent.system.directories import state_directory, xdg_directory
-from fieldagent.system.environment_settings import with_environment
+from fieldagent.system.directories import find_state_directory, find_xdg_directory
+from fieldagent.system.environment_settings import add_environment
 from fieldagent.system.java_properties import NoProperties
-from fieldagent.system.java_properties import pairs as pairs_in
+from fieldagent.system.java_properties import read_pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.price import Price
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
     WrongProperty,
-    absolute_path,
-    endpoint,
-    one_of,
+    make_choice_reader,
+    make_integer_reader,
     read,
+    read_absolute_path,
+    read_endpoint,
     read_file,
-    text,
-    url,
-    whole,
+    read_text,
+    read_url,
 )
 from fieldagent.webhook.signature import read_secrets
 
@@ -146,7 +146,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 def hub_address(value: str) -> str:
     """Read https://HOST, or http:// on loopback. Drops a final slash. Raises WrongProperty."""
-    parts = urlsplit(url(value))
+    parts = urlsplit(read_url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise WrongProperty(f"must be https:// and a host, with an optional port, not {value!r}")
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
@@ -172,7 +172,7 @@ def _interface(value: str) -> str:
 
 
 def _ping(value: str) -> int:
-    return 0 if value == "0" else whole(5, 86_400, "seconds; 0 for never")(value)
+    return 0 if value == "0" else make_integer_reader(5, 86_400, "seconds; 0 for never")(value)
 
 
 def _one_key(value: str) -> tuple[bytes, ...]:
@@ -195,35 +195,35 @@ def _radio_name(value: str) -> str:
 
 
 def _gpsd(value: str) -> tuple[str, int] | None:
-    return None if value == "none" else endpoint(value)
+    return None if value == "none" else read_endpoint(value)
 
 
 def _fan_out(value: str) -> FanOut:
-    return FanOut(one_of(*(kind.value for kind in FanOut))(value))
+    return FanOut(make_choice_reader(*(kind.value for kind in FanOut))(value))
 
 
 KEYS = (
     Key(
         "inbound-hook",
-        text,
+        read_text,
         None,
         "shell command that runs once for each inbound payload, with the JSON on standard input"
         " and in AGENT_PAYLOAD",
     ),
     Key(
         "inbound-hook-deadline",
-        whole(1, 3600, "seconds"),
+        make_integer_reader(1, 3600, "seconds"),
         60,
         "most seconds that the hook may take (60)",
     ),
     Key(
         "inbound-dead-letters",
-        one_of("keep", "hook"),
+        make_choice_reader("keep", "hook"),
         "keep",
         "keep: store unreadable messages, for `fieldagent inbound list`; hook: also pass them"
         " to the hook, as Data with their `source` (keep)",
     ),
-    Key("webhook-address", url, None, "URL to which each inbound payload is posted"),
+    Key("webhook-address", read_url, None, "URL to which each inbound payload is posted"),
     Key(
         "webhook-secret",
         read_secrets,
@@ -240,7 +240,7 @@ KEYS = (
     Key("hub-token", _token, None, "link token of this kit, which `fieldagent hub` shows once"),
     Key(
         "hub-ca-file",
-        absolute_path,
+        read_absolute_path,
         None,
         "PEM file of a private hub's certificate authority, instead of the system's authorities",
     ),
@@ -266,19 +266,19 @@ KEYS = (
     ),
     Key(
         "cellular-recovery-command",
-        text,
+        read_text,
         None,
         "shell command that restarts the cellular modem",
     ),
     Key(
         "cellular-recovery-after",
-        whole(60, 604_800, "seconds"),
+        make_integer_reader(60, 604_800, "seconds"),
         600,
         "seconds without the hub before the first step, and between two steps (600)",
     ),
     Key(
         "radio-port",
-        text,
+        read_text,
         None,
         "port of the radio: a serial port such as /dev/ttyACM0, or the address that its kind takes",
     ),
@@ -289,14 +289,19 @@ KEYS = (
         f"kind of radio: {', '.join(RADIOS)} (see below), or package.module:NAME of your own"
         " (node)",
     ),
-    Key("radio-baud", whole(1200, 921600, "baud"), 115200, "speed of the serial port (115200)"),
+    Key(
+        "radio-baud",
+        make_integer_reader(1200, 921600, "baud"),
+        115200,
+        "speed of the serial port (115200)",
+    ),
     Key(
         "radio-heal",
         read_steps,
         None,
         "recovery steps for a silent radio, as satellite-heal (the command, if it is set)",
     ),
-    Key("radio-recovery-command", text, None, "shell command that restarts a silent radio"),
+    Key("radio-recovery-command", read_text, None, "shell command that restarts a silent radio"),
     Key(
         "radio-callsign",
         _callsign,
@@ -306,18 +311,18 @@ KEYS = (
     ),
     Key(
         "radio-packet-bytes",
-        whole(50, 250, "bytes"),
+        make_integer_reader(50, 250, "bytes"),
         200,
         "most bytes of a packet, the same for each radio of the group (200)",
     ),
     Key(
         "radio-station",
-        whole(1, 2**32 - 1, "the device's number"),
+        make_integer_reader(1, 2**32 - 1, "the device's number"),
         None,
         "station number of this kit, as the hub shows it for the device; unique among kits in"
         " range",
     ),
-    Key("radio-name", text, "", "name of this kit for neighbours (the station number)"),
+    Key("radio-name", read_text, "", "name of this kit for neighbours (the station number)"),
     Key(
         "radio-key",
         hexadecimal_keys,
@@ -335,14 +340,14 @@ KEYS = (
     ),
     Key(
         "radio-seal",
-        one_of("off", "on"),
+        make_choice_reader("off", "on"),
         "off",
         "on: encrypt packets with radio-key (off). Check that your licence allows encryption:"
         " amateur bands do not",
     ),
     Key(
         "radio-hops",
-        whole(1, 7, "transmissions"),
+        make_integer_reader(1, 7, "transmissions"),
         3,
         "most transmissions of an SOS, or of an item for the hub, until it arrives: in a line of"
         " kits, an SOS reaches that many kits in each direction; 1: this kit relays nothing (3)",
@@ -366,60 +371,60 @@ KEYS = (
     ),
     Key(
         "fan-out-until",
-        one_of("hub", "heard"),
+        make_choice_reader("hub", "heard"),
         "hub",
         "when radio counts as a success for `first` and `cheapest`: hub (the hub has the item),"
         " heard (another kit has it, even one that never reaches the hub) (hub)",
     ),
     Key(
         "fan-out-head-start",
-        whole(1, 86_400, "seconds"),
+        make_integer_reader(1, 86_400, "seconds"),
         120,
         "longest head start in seconds with `cheapest`, of cellular before radio and of radio"
         " before satellite; shorter for a channel that has been faster (120)",
     ),
     Key(
         "sos-repeat",
-        whole(0, 86_400, "seconds; 0 for never"),
+        make_integer_reader(0, 86_400, "seconds; 0 for never"),
         600,
         "seconds between two transmissions of an open SOS on each channel; 0: never (600)",
     ),
     Key(
         "sos-until",
-        one_of("person", "hub"),
+        make_choice_reader("person", "hub"),
         "person",
         "event that ends the repeats of an SOS by radio: person (a person has seen it) or hub"
         " (the hub has it). Over satellite, they end once the hub has it (person)",
     ),
     Key(
         "sos-track",
-        whole(0, 86_400, "seconds; 0 for never"),
+        make_integer_reader(0, 86_400, "seconds; 0 for never"),
         600,
         "seconds between two positions from gpsd for an open SOS; every minute on channels"
         " without cost; 0 for never (600)",
     ),
     Key(
         "package-time-to-live",
-        whole(1, 2**31 - 1, "seconds"),
+        make_integer_reader(1, 2**31 - 1, "seconds"),
         86_400,
         "seconds after which a waiting Package ends as Error with the reason expired (86400)."
         " An SOS never expires",
     ),
     Key(
         "state-directory",
-        text,
+        read_text,
         None,
         "folder of the journal (~/.local/state/fieldagent; /var/lib/fieldagent for the unit)",
     ),
     Key(
         "keep-ended-count",
-        whole(0, 10_000_000, "Packages"),
+        make_integer_reader(0, 10_000_000, "Packages"),
         10_000,
         "most ended Packages whose answers are kept (10000)",
     ),
     Key(
         "keep-ended-days",
-        whole(0, 36_500, "days"),
+        make_integer_reader(0, 36_500, "days"),
         7,
         "days for which the answers of ended Packages are kept (7)",
     ),
@@ -433,19 +438,24 @@ KEYS = (
     *command_settings.KEYS,
     Key(
         "update-address",
-        url,
+        read_url,
         None,
         "URL of the program for `sudo fieldagent update`; its signature is checked each day,"
         " and `status` reports 60 days without news",
     ),
     Key(
         "update-key",
-        absolute_path,
+        read_absolute_path,
         Path("/etc/fieldagent/update.pub"),
         "file with trusted minisign public keys (/etc/fieldagent/update.pub)",
     ),
     *page_settings.KEYS,
-    Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
+    Key(
+        "api-port",
+        make_integer_reader(0, 65535, "port; 0 for any"),
+        API_PORT,
+        "port of the local API (9091)",
+    ),
 )
 
 
@@ -493,7 +503,7 @@ def radio_place(settings: Settings) -> RadioPlace:
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return `$XDG_CONFIG_HOME/fieldagent/agent.properties`."""
-    return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
+    return find_xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
 
 
 INSTALLED = Path("/etc/fieldagent/agent.properties")
@@ -512,7 +522,7 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     """
     file = path or default_path(environ)
     text = read_file(file, required=path is not None)
-    return parse(with_environment(text, environ, ENVIRONMENT, _keys_with), file, environ)
+    return parse(add_environment(text, environ, ENVIRONMENT, _keys_with), file, environ)
 
 
 def _keys_with(text: str) -> Sequence[Key]:
@@ -556,7 +566,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     parts = kit_parts() if has_more else {}
     of_parts = [key for part in parts.values() for key in part.keys]
     keys = [*KEYS, *of_radio, *of_modem, *of_parts]
-    values, pairs, faults = read(text, path, keys, absent_extension)
+    values, pairs, faults = read(text, path, keys, find_absent_extension)
     values["parts"] = {
         name: part.own(*(values.pop(key.attribute) for key in part.keys))
         for name, part in parts.items()
@@ -572,7 +582,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
         # STATE_DIRECTORY, and root's units may have their own (systemd.exec(5), StateDirectory=).
         environ = {**environ, "STATE_DIRECTORY": "/var/lib/fieldagent"}
     directory = values["state_directory"]
-    values["state_directory"] = Path(directory) if directory else state_directory(environ)
+    values["state_directory"] = Path(directory) if directory else find_state_directory(environ)
     return Settings(**values)
 
 

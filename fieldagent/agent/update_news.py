@@ -174,7 +174,7 @@ class UpdateNews:
         # A kit without such an address saves the memory of these modules.
         from fieldagent.http.client import RequestFailed, request
         from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify_comment
-        from fieldagent.system.signed_release import program_of
+        from fieldagent.system.signed_release import check_release
 
         try:
             keys = read_keys(read_text_file(self._keys))
@@ -185,7 +185,7 @@ class UpdateNews:
                 raise NoNews(f"{source}.minisig is answered with {reply.status}")
             signature = read_signature(reply.body.decode())
             comment = await trio.to_thread.run_sync(verify_comment, signature, keys)
-            signed = program_of(comment, self._now() or 0.0).signed
+            signed = check_release(comment, self._now() or 0.0).signed
         except (RequestFailed, NotSigned, OSError, UnicodeDecodeError) as wrong:
             raise NoNews(str(wrong)) from None
         return datetime(signed.year, signed.month, signed.day, tzinfo=UTC).timestamp()

@@ -17,7 +17,7 @@ from fieldagent.agent.journal import elapsed_base
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.store.group import StoreFull
 from fieldagent.system import waits
-from fieldagent.system.systemd_notify import notify, watchdog_interval
+from fieldagent.system.systemd_notify import get_watchdog_interval, notify
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ async def keep_fed(
     problem that only a restart may fix. `in_brief` returns the text that is shown while the
     agent works. `beside` is called at the same times.
     """
-    interval = watchdog_interval()
+    interval = get_watchdog_interval()
     if interval is None:
         return
     every = interval / TIMES
@@ -74,7 +74,7 @@ async def _prove_disk(journal: Journal, every: float) -> None:
     """
     while True:
         try:
-            await journal.commit(partial(elapsed_base.keep, base=journal.clock.base()))
+            await journal.commit(partial(elapsed_base.keep, base=journal.clock.get_base()))
         except StoreFull:
             log.debug("the disk is full, and answers")
         await waits.sleep(every)

@@ -11,7 +11,7 @@ from fieldagent.cli.kit.table import COMMANDS, HELP
 from fieldagent.cli.table import Command, add_commands
 from fieldagent.extensions import places_of
 from fieldagent.system.exit_codes import USAGE
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 
 ELSEWHERE = {
     "hub": "fieldagent.cli.hub.table:COMMANDS",
@@ -32,7 +32,7 @@ def dispatch(words: Sequence[str]) -> int:
     if not arguments.carry_out:
         arguments.parser.print_help(sys.stderr)
         return USAGE
-    carry_out: Callable[..., int] = imported(arguments.carry_out)
+    carry_out: Callable[..., int] = import_own(arguments.carry_out)
     return carry_out(arguments)
 
 
@@ -74,7 +74,7 @@ def _read(tables: Mapping[str, str], called: str, known: Collection[str]) -> Ite
         if name not in tables:
             continue
         try:
-            yield from imported(tables[name])
+            yield from import_own(tables[name])
         except ModuleNotFoundError as missing:
             if missing.name != tables[name].partition(":")[0]:
                 raise

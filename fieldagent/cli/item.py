@@ -12,7 +12,7 @@ from typing import Any
 
 from fieldagent.cli.place import only_place
 from fieldagent.kit.local_http import CallFailed
-from fieldagent.package.picture import picture_type
+from fieldagent.package.picture import find_picture_type
 from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.system.exit_codes import USAGE
 
@@ -52,7 +52,7 @@ def _picture(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises CallFailed if it is not a picture, is too large, or cannot be scaled here.
     """
     raw = _content(arguments.file)
-    if picture_type(raw) is None:
+    if find_picture_type(raw) is None:
         raise CallFailed(
             f"{arguments.file} is not a JPEG, PNG, WebP, AVIF or GIF: send it with `send data`",
             USAGE,

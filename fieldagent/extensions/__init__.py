@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from fieldagent.system.extension import Extension
-from fieldagent.system.named_object import named_object
+from fieldagent.system.named_object import import_named_object
 
 NAMES = (
     "fleet",
@@ -42,14 +42,14 @@ the process has one set of extensions."""
 
 
 @cache
-def _own() -> Mapping[str, Extension]:
+def _get_own_extensions() -> Mapping[str, Extension]:
     modules = {name: importlib.import_module(f"{__name__}.{name}") for name in NAMES}
     return {name: module.EXTENSION for name, module in modules.items()}
 
 
-def extensions() -> Mapping[str, Extension]:
+def get_extensions() -> Mapping[str, Extension]:
     """Return the description of each extension by the name of its folder or by its place."""
-    return {**_own(), **_THIRD_PARTY}
+    return {**_get_own_extensions(), **_THIRD_PARTY}
 
 
 def add_extensions(value: str) -> tuple[str, ...]:
@@ -57,22 +57,22 @@ def add_extensions(value: str) -> tuple[str, ...]:
     and return the places. Raises WrongProperty.
     """
     named = tuple(value.split())
-    _THIRD_PARTY.update({place: named_object(place, Extension) for place in named})
+    _THIRD_PARTY.update({place: import_named_object(place, Extension) for place in named})
     return named
 
 
-def absent_extension(setting: str) -> str:
+def find_absent_extension(setting: str) -> str:
     """Return the deleted extension that a setting belongs to, or an empty string."""
     owners = (name for beginning, name in SETTINGS.items() if setting.startswith(beginning))
     return next((name for name in owners if name not in NAMES), "")
 
 
-def own_calls() -> list[str]:
+def get_own_calls() -> list[str]:
     """Return the places of the calls that our extensions add to the hub's API."""
-    return [each.hub_api for each in _own().values() if each.hub_api]
+    return [each.hub_api for each in _get_own_extensions().values() if each.hub_api]
 
 
-def third_party_calls() -> list[str]:
+def get_third_party_calls() -> list[str]:
     """Return those places of the extensions that the settings file names."""
     return [each.hub_api for each in _THIRD_PARTY.values() if each.hub_api]
 
@@ -80,6 +80,6 @@ def third_party_calls() -> list[str]:
 def places_of(kind: str) -> dict[str, str]:
     """Return the places that all extensions have in the field `kind` of `Extension`, by name."""
     found: dict[str, str] = {}
-    for extension in extensions().values():
+    for extension in get_extensions().values():
         found |= getattr(extension, kind)
     return found

@@ -16,7 +16,7 @@ _SOURCE_CHARACTERS = 64
 """Maximum length of an address, because a proxy may send any text."""
 
 
-def source_of(address: str) -> str:
+def find_source(address: str) -> str:
     """Return the source under which an address is counted. For IPv6 this is the /64, because any
     user can get all of its addresses (RFC 6177).
     """

@@ -58,10 +58,10 @@ class Certificate:
                 self.read_again()
 
     def _look(self) -> _State:
-        return tuple(map(_state, self._files))
+        return tuple(map(_read_state, self._files))
 
 
-def _state(path: Path) -> tuple[int, int, int]:
+def _read_state(path: Path) -> tuple[int, int, int]:
     try:
         now = path.stat()
     except OSError:

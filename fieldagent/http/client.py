@@ -21,8 +21,8 @@ import h11
 import trio
 
 from fieldagent.http import tls
-from fieldagent.http.protocol import parser_error_text
-from fieldagent.http.secure import secured
+from fieldagent.http.protocol import describe_parser_error
+from fieldagent.http.secure import make_secure
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -83,18 +83,18 @@ async def request(
     try:
         head = h11.Request(
             method=method,
-            target=_target(where),
-            headers=_headers(where, headers, len(body), keep=kept is not None),
+            target=_make_target(where),
+            headers=_make_headers(where, headers, len(body), keep=kept is not None),
         )
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise RequestFailed(f"a header cannot be sent: {error}") from None
-    with _told_in_words(), waits.move_on_after(deadline):
-        earlier = kept.take(_server(where)) if kept is not None else None
+    with _convert_errors(), waits.move_on_after(deadline):
+        earlier = kept.take(_find_server(where)) if kept is not None else None
         if earlier is not None:
             with suppress(_NothingCame):
                 return await _exchange(earlier, head, body, max_body, where, kept)
         try:
-            with _told_in_words():
+            with _convert_errors():
                 connection = await _connect(where, ssl_context, open_stream)
         except RequestFailed as failure:
             raise NotReached(failure.reason) from failure
@@ -180,8 +180,8 @@ _REST_MOST, _REST_WAIT = 65_536, 1.0
 """Maximum bytes and seconds to read the unwanted rest of an answer, to keep its connection."""
 
 
-def _server(where: SplitResult) -> Server:
-    return where.scheme, _host(where), where.port or _PORTS[where.scheme]
+def _find_server(where: SplitResult) -> Server:
+    return where.scheme, _encode_host(where), where.port or _PORTS[where.scheme]
 
 
 def _split(url: str) -> SplitResult:
@@ -195,11 +195,11 @@ def _split(url: str) -> SplitResult:
     return where
 
 
-def _target(where: SplitResult) -> str:
+def _make_target(where: SplitResult) -> str:
     return quote((where.path or "/") + (f"?{where.query}" if where.query else ""), safe=_SAFE)
 
 
-def _host(where: SplitResult) -> str:
+def _encode_host(where: SplitResult) -> str:
     """Return the host name in its encoded form (RFC 3490)."""
     try:
         return (where.hostname or "").encode("idna").decode("ascii")
@@ -207,10 +207,10 @@ def _host(where: SplitResult) -> str:
         raise RequestFailed(f"{where.hostname!r} is not a host name") from None
 
 
-def _headers(
+def _make_headers(
     where: SplitResult, extra: tuple[tuple[str, str], ...], length: int, *, keep: bool
 ) -> list[tuple[str, str]]:
-    host = _host(where)
+    host = _encode_host(where)
     authority = f"[{host}]" if ":" in host else host
     if where.port is not None:
         authority += f":{where.port}"
@@ -226,15 +226,17 @@ def _headers(
 async def _connect(
     where: SplitResult, ssl_context: ssl.SSLContext | None, open_stream: Opener
 ) -> _ClientConnection:
-    host = _host(where)
+    host = _encode_host(where)
     stream = await open_stream(host, where.port or _PORTS[where.scheme])
     if where.scheme == "http":
         return _ClientConnection(stream, stream)
-    return _ClientConnection(stream, await secured(stream, ssl_context or _system_trust(), host))
+    return _ClientConnection(
+        stream, await make_secure(stream, ssl_context or _load_system_trust(), host)
+    )
 
 
 @cache
-def _system_trust() -> ssl.SSLContext:
+def _load_system_trust() -> ssl.SSLContext:
     """Return the system's trust, loaded once and only for https, because it costs time and
     memory.
     """
@@ -265,7 +267,7 @@ async def _exchange(
         if keeps and kept is not None:
             protocol.start_next_cycle()
             connection.used = True
-            kept.give(_server(where), connection)
+            kept.give(_find_server(where), connection)
         else:
             await trio.aclose_forcefully(stream)
 
@@ -290,7 +292,7 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
             silent = False
             protocol.receive_data(data)
         elif isinstance(event, h11.Response):
-            status, headers = event.status_code, _joined(event)
+            status, headers = event.status_code, _join_headers(event)
         elif isinstance(event, h11.Data):
             body += event.data
         elif not isinstance(event, h11.InformationalResponse):
@@ -319,7 +321,7 @@ async def _is_read_whole(stream: trio.abc.Stream, protocol: h11.Connection) -> b
     return False
 
 
-def _joined(response: h11.Response) -> dict[str, str]:
+def _join_headers(response: h11.Response) -> dict[str, str]:
     headers: dict[str, str] = {}
     for raw_name, raw_value in response.headers:
         name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
@@ -328,21 +330,21 @@ def _joined(response: h11.Response) -> dict[str, str]:
 
 
 @contextmanager
-def _told_in_words() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     try:
         yield
     except socket.gaierror as error:
         raise RequestFailed(f"name not found: {error.strerror}") from error
     except OSError as error:
-        raise RequestFailed(_reason(error)) from error
+        raise RequestFailed(_describe_reason(error)) from error
     except trio.BrokenResourceError as error:
-        raise RequestFailed(tls.fault(error.__cause__) or _BROKEN_OFF) from error
+        raise RequestFailed(tls.describe_fault(error.__cause__) or _BROKEN_OFF) from error
     except h11.RemoteProtocolError as error:
-        why = parser_error_text(error)
+        why = describe_parser_error(error)
         raise RequestFailed(f"the answer is not HTTP or was cut short: {why}") from error
 
 
-def _reason(error: OSError) -> str:
+def _describe_reason(error: OSError) -> str:
     """Return the cause. trio tries each address of a name, and attaches the errors to its own."""
     cause: BaseException = error
     while cause.__cause__ is not None:

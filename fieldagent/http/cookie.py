@@ -7,7 +7,7 @@ from __future__ import annotations
 from fieldagent.http.message import Request
 
 
-def cookie_of(request: Request, name: str) -> str | None:
+def read_cookie(request: Request, name: str) -> str | None:
     """Return the cookie's raw value (4.2), the first of several, or None. Other cookies are
     ignored, because other servers on the same host set cookies, too. `http.cookies` takes
     quadratic time for backslashes.

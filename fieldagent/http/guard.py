@@ -11,7 +11,7 @@ import re
 
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Admission, Request
-from fieldagent.http.problem import Problem, too_large
+from fieldagent.http.problem import Problem, make_too_large
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"})
 
@@ -102,7 +102,7 @@ def check_content(request: Request, admission: Admission) -> None:
     """Refuse a body that is correctly announced but not accepted by the route."""
     headers = request.headers
     if int(headers.get("content-length", "0")) > admission.body:
-        raise too_large(admission.body)
+        raise make_too_large(admission.body)
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
         raise Problem(
@@ -118,7 +118,7 @@ def check_content(request: Request, admission: Admission) -> None:
         raise Problem(415, detail, headers=(("Accept", ", ".join(taken)),))
 
 
-def required_body(request: Request) -> bytes:
+def get_required_body(request: Request) -> bytes:
     """Return the body of a request that needs one. Raises Problem 411 if none was announced, 400 if
     it is empty.
     """
@@ -136,14 +136,14 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(:[0-9]{0,5
 would make two hosts."""
 
 
-def host_guard(request: Request) -> None:
+def check_host(request: Request) -> None:
     """Refuse an ambiguous Host header (RFC 9112 3.2)."""
     host = request.headers.get("host")
     if host is not None and not _HOST.fullmatch(host):
         raise Problem(400, "Host must be a name or an address, with an optional port")
 
 
-def loopback_guard(request: Request) -> None:
+def check_loopback_caller(request: Request) -> None:
     """Refuse requests to a loopback port that a web page, DNS rebinding or a proxy could have
     caused.
 
@@ -152,11 +152,11 @@ def loopback_guard(request: Request) -> None:
     `ssh -L` the browser uses another port. A page of another port has another Origin.
     """
     headers = request.headers
-    host = _loopback(headers.get("host", ""))
+    host = _parse_loopback_authority(headers.get("host", ""))
     if host is None:
         raise Problem(403, "Host must be localhost, 127.0.0.1 or [::1], with an optional port")
     origin = headers.get("origin")
-    if origin is not None and _loopback_origin(origin) != host:
+    if origin is not None and _parse_loopback_origin(origin) != host:
         raise Problem(403, f"Origin {origin} is not this server's own")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise Problem(403, "a page of another site may not call this server (Sec-Fetch-Site)")
@@ -167,11 +167,11 @@ def loopback_guard(request: Request) -> None:
             )
 
 
-def network_guard(request: Request) -> None:
+def check_network_caller(request: Request) -> None:
     """Refuse requests that a page of another site or port causes, for a server with sign-in. The
     cookie's SameSite=Strict does not cover ports (RFC 6265bis 5.2).
     """
-    host_guard(request)
+    check_host(request)
     headers = request.headers
     origin = headers.get("origin")
     if origin is not None and origin != f"https://{headers.get('host', '')}":
@@ -181,15 +181,15 @@ def network_guard(request: Request) -> None:
         raise Problem(403, "a page of another site may not call this server (Sec-Fetch-Site)")
 
 
-def _loopback_origin(origin: str) -> tuple[str, int] | None:
+def _parse_loopback_origin(origin: str) -> tuple[str, int] | None:
     """Return the name and port of a loopback origin, or None. An origin has a scheme (RFC 6454
     6.2); `null` and other values without one are not loopback.
     """
     scheme, _, authority = origin.partition("://")
-    return _loopback(authority) if scheme == "http" else None
+    return _parse_loopback_authority(authority) if scheme == "http" else None
 
 
-def _loopback(authority: str) -> tuple[str, int] | None:
+def _parse_loopback_authority(authority: str) -> tuple[str, int] | None:
     """Return the name and port of a loopback authority, or None. The whole text must match, because
     `127.evil.com` begins well, too.
     """

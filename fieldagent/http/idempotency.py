@@ -10,7 +10,7 @@ from fieldagent.http.problem import Problem
 _KEY = re.compile(r'"([\x20\x21\x23-\x5b\x5d-\x7e]{1,255})"|([\x21\x23-\x7e][\x20-\x7e]{0,254})')
 
 
-def idempotency_key(headers: Mapping[str, str]) -> str | None:
+def read_idempotency_key(headers: Mapping[str, str]) -> str | None:
     """Return the key, bare or quoted; None without the header. Raises Problem 400."""
     value = headers.get("idempotency-key")
     if value is None:

@@ -24,16 +24,16 @@ class Introductions:
         self._trusted = trusted
         self._refused = Seldom(time.monotonic)
 
-    async def client_of(self, peer: socket.socket, proxy: str) -> str | None:
+    async def find_client(self, peer: socket.socket, proxy: str) -> str | None:
         """Return the address of a proxy's client, or of the proxy itself. None if the connection is
         refused; the reason is logged, but not often.
         """
         try:
             if not is_in(proxy, self._trusted):
                 raise RemoteProtocolError("trusted-proxies does not hold that address")
-            head = await _exactly(peer, proxy_protocol.HEAD)
-            behind = await _exactly(peer, proxy_protocol.length_behind(head))
-            return proxy_protocol.client_of(head, behind) or proxy
+            head = await _receive_exactly(peer, proxy_protocol.HEAD)
+            behind = await _receive_exactly(peer, proxy_protocol.compute_remaining_length(head))
+            return proxy_protocol.read_client(head, behind) or proxy
         except (OSError, RemoteProtocolError) as error:
             if count := self._refused.note():
                 message = f"{count} connections from proxies were refused, the last from %s: %s"
@@ -41,7 +41,7 @@ class Introductions:
             return None
 
 
-async def _exactly(peer: socket.socket, count: int) -> bytes:
+async def _receive_exactly(peer: socket.socket, count: int) -> bytes:
     """Read exactly `count` bytes, because the next ones are the client's."""
     content = b""
     while len(content) < count:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def preferred(accepted: str, ours: Sequence[str]) -> str:
+def choose_language(accepted: str, ours: Sequence[str]) -> str:
     """Return the language of `ours`, such as "de", with the highest weight in an Accept-Language
     header. Among equal weights the first in the header counts. Without a match, it is the first
     of `ours`.
@@ -15,13 +15,13 @@ def preferred(accepted: str, ours: Sequence[str]) -> str:
     best, best_weight = ours[0], 0.0
     for each in accepted.split(","):
         name, _, parameter = each.partition(";")
-        language, weight = name.strip().lower().partition("-")[0], _weight(parameter)
+        language, weight = name.strip().lower().partition("-")[0], _read_weight(parameter)
         if language in ours and weight > best_weight:
             best, best_weight = language, weight
     return best
 
 
-def _weight(parameter: str) -> float:
+def _read_weight(parameter: str) -> float:
     """Return the weight of `q=0.7`; 1 if it is missing."""
     name, _, value = parameter.strip().partition("=")
     if not name:

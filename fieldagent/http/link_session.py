@@ -14,7 +14,7 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 import trio
 
 from fieldagent.http.web_socket import Closed
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.keepalive import Keepalive
@@ -29,7 +29,7 @@ from fieldagent.wire.link import (
     LinkOpened,
     NoCommonVersion,
     Noted,
-    size_of,
+    get_size,
 )
 
 log = logging.getLogger(__name__)
@@ -58,18 +58,18 @@ Outgoing = TypeVar("Outgoing", bound=Sendable)
 class Post(Protocol[Outgoing]):
     """Source and destination of an end's messages."""
 
-    async def greeted(self, journal: int) -> None:
+    async def accept_hello(self, journal: int) -> None:
         """Process the peer's hello, with the number of its journal, or 0 if unknown. Called before
         the first message.
         """
 
-    async def next(self, *, urgent: bool) -> Outgoing:
+    async def wait_for_next(self, *, urgent: bool) -> Outgoing:
         """Wait for the next message (with `urgent`, for an SOS). A cancellation loses nothing."""
 
-    async def stored(self, item: Outgoing) -> None:
+    async def mark_stored(self, item: Outgoing) -> None:
         """Record that the peer has the message on disk."""
 
-    async def returned(self, items: list[Outgoing], reason: str) -> None:
+    async def return_unsent(self, items: list[Outgoing], reason: str) -> None:
         """Queue these messages again, in order, because the link ended before the peer acknowledged
         them.
         """
@@ -80,7 +80,7 @@ class Post(Protocol[Outgoing]):
         raise NotNow.
         """
 
-    async def next_note(self) -> bytes:
+    async def wait_for_next_note(self) -> bytes:
         """Wait for the next note, if the peer accepts notes."""
 
     async def take_note(self, body: bytes) -> None:
@@ -163,45 +163,45 @@ class LinkSession(Generic[Outgoing]):
         """Run the link until it ends for any reason, or until cancelled."""
         ended = None
         try:
-            ended = await self._until_the_end()
+            ended = await self._run_until_the_end()
             return ended
         finally:
             with trio.CancelScope(shield=True):
-                await self._part(ended or self.farewell)
+                await self._run_part(ended or self.farewell)
 
-    async def _part(self, ended: LinkEnd) -> None:
+    async def _run_part(self, ended: LinkEnd) -> None:
         if not ended.by_peer:
             with trio.move_on_after(GOODBYE_TIMEOUT_S):
                 await self._socket.close(ended.code, ended.reason)
         items = [sent.item for sent in self._in_flight.values() if sent.item is not None]
-        await self._post.returned(items, ended.reason)
+        await self._post.return_unsent(items, ended.reason)
 
-    async def _until_the_end(self) -> LinkEnd:
+    async def _run_until_the_end(self) -> LinkEnd:
         causes: list[BaseException] = []
         try:
             features = await self._greet()
             async with trio.open_nursery() as nursery:
                 if features & NOTES:
-                    nursery.start_soon(self._tell)
+                    nursery.start_soon(self._send_messages)
                 nursery.start_soon(self._listen)
                 nursery.start_soon(self._speak)
                 # Run this one in the current task: with ten thousand links, each further task costs
                 # the hub 4 KiB per link.
                 await self._judge()
         except* (Closed, RemoteProtocolError, NotNow, _Silent) as trouble:
-            causes.append(first_error(trouble))
-        self._keepalive.end(trio.current_time(), explained=not _broke_off(causes[0]))
+            causes.append(get_first_error(trouble))
+        self._keepalive.end(trio.current_time(), explained=not _is_broken_off(causes[0]))
         return _end(causes[0])
 
     async def _greet(self) -> int:
         """Exchange hellos, and return the features that both ends have."""
         with trio.move_on_after(ANSWER_TIMEOUT_S):
-            await self._socket.send(self._link.hello())
+            await self._socket.send(self._link.make_hello())
             peer = self._link.receive(await self._socket.receive())
             assert isinstance(peer, LinkOpened)
             self._peer_silence = 2 * peer.silence + ANSWER_TIMEOUT_S if peer.silence else inf
             self._keepalive.begin(trio.current_time())
-            await self._post.greeted(peer.journal)
+            await self._post.accept_hello(peer.journal)
             self._opened()
             return peer.features
         raise _Silent(f"no hello within {ANSWER_TIMEOUT_S:g} s")
@@ -211,7 +211,7 @@ class LinkSession(Generic[Outgoing]):
     async def _listen(self) -> NoReturn:
         while True:
             message = await self._socket.receive()
-            self._keepalive.heard(trio.current_time())
+            self._keepalive.record_received(trio.current_time())
             event = self._link.receive(message)
             if isinstance(event, Arrived):
                 await self._take_in(event)
@@ -221,9 +221,9 @@ class LinkSession(Generic[Outgoing]):
                 with trio.CancelScope(shield=True):
                     await self._post.take_note(event.body)
 
-    async def _tell(self) -> NoReturn:
+    async def _send_messages(self) -> NoReturn:
         while True:
-            await self._say(self._link.note(await self._post.next_note()))
+            await self._send_message(self._link.note(await self._post.wait_for_next_note()))
 
     async def _take_in(self, arrived: Arrived) -> None:
         with trio.CancelScope(shield=True):  # as quick as the disk, and never interrupted
@@ -233,7 +233,7 @@ class LinkSession(Generic[Outgoing]):
                 async with trio.open_nursery() as nursery:
                     for body in arrived.bodies:
                         nursery.start_soon(self._post.take_in, body)
-        await self._say(self._link.acknowledge(arrived.number))
+        await self._send_message(self._link.acknowledge(arrived.number))
 
     async def _settle(self, numbers: tuple[int, ...]) -> None:
         self.acknowledged += len(numbers)
@@ -241,47 +241,49 @@ class LinkSession(Generic[Outgoing]):
             for number in numbers:
                 item = self._in_flight.pop(number).item
                 if item is not None:
-                    await self._post.stored(item)
+                    await self._post.mark_stored(item)
         if not self._in_flight:
-            self._keepalive.answered(trio.current_time())
+            self._keepalive.record_acknowledged(trio.current_time())
         self._pause.cancel()
 
     async def _speak(self) -> NoReturn:
         while True:
             item = None
-            with trio.CancelScope(deadline=self._ping_due()) as self._pause:
-                item = await self._next()
+            with trio.CancelScope(deadline=self._compute_ping_time()) as self._pause:
+                item = await self._wait_for_next()
             if item is not None:
                 await self._send(item, *self._link.send(item.body))
-            elif trio.current_time() >= self._ping_due():
-                await self._send(None, *self._link.ping())
+            elif trio.current_time() >= self._compute_ping_time():
+                await self._send(None, *self._link.make_ping())
 
-    async def _next(self) -> Outgoing:
+    async def _wait_for_next(self) -> Outgoing:
         if self._link.free == 0:
             await trio.sleep_forever()
         crowded = bool(self._in_flight) and self._link.free == 1
-        return await self._post.next(urgent=crowded or self._bytes() >= CROWD_BYTES)
+        return await self._post.wait_for_next(
+            urgent=crowded or self._receive_bytes() >= CROWD_BYTES
+        )
 
-    def _ping_due(self) -> float:
+    def _compute_ping_time(self) -> float:
         """Return the time of the next ping. A message that waits for its acknowledgement replaces a
         ping.
         """
-        return inf if self._in_flight else self._keepalive.due()
+        return inf if self._in_flight else self._keepalive.compute_due_time()
 
     async def _send(self, item: Outgoing | None, number: int, message: bytes) -> None:
-        waits = self._bytes() + len(message)
+        waits = self._receive_bytes() + len(message)
         due = trio.current_time() + ANSWER_TIMEOUT_S + waits / LINK_BYTES_PER_S_MIN
         self._in_flight[number] = _InFlight(item, due)
         self._patience.deadline = min(self._patience.deadline, due)
-        self._keepalive.said(trio.current_time(), awaits=True)
-        await self._say(message)
+        self._keepalive.record_sent(trio.current_time(), awaits=True)
+        await self._send_message(message)
 
-    async def _say(self, message: bytes) -> None:
+    async def _send_message(self, message: bytes) -> None:
         await self._socket.send(message)
-        self._keepalive.said(trio.current_time())
+        self._keepalive.record_sent(trio.current_time())
 
-    def _bytes(self) -> int:
-        return sum(size_of(f.item.body) for f in self._in_flight.values() if f.item is not None)
+    def _receive_bytes(self) -> int:
+        return sum(get_size(f.item.body) for f in self._in_flight.values() if f.item is not None)
 
     async def _judge(self) -> NoReturn:
         while True:
@@ -289,20 +291,20 @@ class LinkSession(Generic[Outgoing]):
             now = trio.current_time()
             if self._answer_due() <= now:
                 raise _Silent("nothing was acknowledged for too long")
-            if self._word_due() <= now:
+            if self._compute_receipt_time() <= now:
                 raise _Silent("the peer was silent for longer than it had promised")
-            look = min(self._answer_due(), self._word_due(), now + LOOK_EVERY)
+            look = min(self._answer_due(), self._compute_receipt_time(), now + LOOK_EVERY)
             with trio.CancelScope(deadline=look) as self._patience:
                 await trio.sleep_forever()
 
     def _answer_due(self) -> float:
         return next((f.due for f in self._in_flight.values()), inf)
 
-    def _word_due(self) -> float:
+    def _compute_receipt_time(self) -> float:
         return self._keepalive.heard_at + self._peer_silence
 
 
-def _broke_off(trouble: BaseException) -> bool:
+def _is_broken_off(trouble: BaseException) -> bool:
     return isinstance(trouble, _Silent) or (isinstance(trouble, Closed) and trouble.broke_off)
 
 

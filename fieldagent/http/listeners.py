@@ -55,7 +55,7 @@ def open_unix_listener(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made = path.with_name(f"{path.name}.new")
     try:
-        if _somebody_listens(path):
+        if _is_somebody_listening(path):
             raise PortTaken(f"another program listens on {path}: stop it, or name another path")
         made.unlink(missing_ok=True)
         listener.setblocking(False)
@@ -72,7 +72,7 @@ def open_unix_listener(path: Path) -> socket.socket:
     return listener
 
 
-def _somebody_listens(path: Path) -> bool:
+def _is_somebody_listening(path: Path) -> bool:
     """Return True if a program listens on the socket. Raises OSError if the path is not a
     socket.
     """
@@ -84,7 +84,7 @@ def _somebody_listens(path: Path) -> bool:
         return probe.connect_ex(str(path)) == 0
 
 
-def port_of(listeners: Sequence[socket.socket]) -> int:
+def get_port(listeners: Sequence[socket.socket]) -> int:
     """Return the common port of all listeners."""
     return int(listeners[0].getsockname()[1])
 
@@ -104,7 +104,7 @@ def _open_all(port: int, hosts: Sequence[str]) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         for host in hosts:
-            listener = _open(host, port_of(opened) if opened else port)
+            listener = _open(host, get_port(opened) if opened else port)
             opened += [listener] if listener else []
     except ListenFailed:
         for listener in opened:

@@ -77,7 +77,7 @@ not read."""
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
-def json_response(
+def make_json_response(
     value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:
     """Return compact JSON with a newline. A lone surrogate, which UTF-8 cannot encode, becomes a

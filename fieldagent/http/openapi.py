@@ -209,16 +209,16 @@ def described(text: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def query(name: str, content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
-    return _parameter("query", name, content, about, required)
+    return _describe_parameter("query", name, content, about, required)
 
 
 def header(name: str, content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
-    return _parameter("header", name, content, about, required)
+    return _describe_parameter("header", name, content, about, required)
 
 
 def segment(name: str, content: Schema, about: str = "") -> dict[str, Any]:
     """Return the description of a segment of the path."""
-    return _parameter("path", name, content, about, True)
+    return _describe_parameter("path", name, content, about, True)
 
 
 def answer(
@@ -286,7 +286,7 @@ def document(
         "paths": {},
         "components": {"securitySchemes": dict(schemes)} if schemes else {},
     }
-    _resolved(problem, made["components"])
+    _resolve(problem, made["components"])
     add_calls(made, calls, common, segments or {})
     return made
 
@@ -303,9 +303,9 @@ def add_calls(
         method = method.lower()
         item = description["paths"].setdefault(path, {})
         assert method not in item, f"{each.route} is described twice"
-        parameters = [*_segments(path, each.parameters, segments), *each.parameters]
-        operation = _operation(method, each, common, parameters)
-        item[method] = _resolved(operation, description["components"])
+        parameters = [*_list_segments(path, each.parameters, segments), *each.parameters]
+        operation = _describe_operation(method, each, common, parameters)
+        item[method] = _resolve(operation, description["components"])
 
 
 def add_further(description: dict[str, Any], tables: Iterable[Iterable[Call]]) -> None:
@@ -314,7 +314,7 @@ def add_further(description: dict[str, Any], tables: Iterable[Iterable[Call]]) -
     add_calls(description, chain.from_iterable(tables), Access(answers=of_http), {})
 
 
-def _segments(
+def _list_segments(
     path: str, given: Sequence[Schema], segments: Mapping[str, Schema]
 ) -> Iterator[Schema]:
     described = [each["name"] for each in given if isinstance(each, Mapping)]
@@ -323,7 +323,7 @@ def _segments(
             yield segments[name]
 
 
-def _operation(
+def _describe_operation(
     method: str, each: Call, common: Access, parameters: Sequence[Schema]
 ) -> dict[str, Any]:
     made: dict[str, Any] = {"operationId": each.name, "summary": each.summary}
@@ -359,22 +359,22 @@ def _answer(status: int | str, given: Any) -> Any:
     return problem(given) if status == "default" or int(status) >= 400 else answer(given)
 
 
-def _resolved(part: Any, components: dict[str, dict[str, Any]]) -> Any:
+def _resolve(part: Any, components: dict[str, dict[str, Any]]) -> Any:
     """Return the part with references to named parts, which are added to the components."""
     if isinstance(part, Named):
         kind = components.setdefault(part.kind, {})
         if part.name not in kind:
             kind[part.name] = None  # keeps the place before the parts that it names
-            kind[part.name] = _resolved(part.content, components)
+            kind[part.name] = _resolve(part.content, components)
         return {"$ref": f"#/components/{part.kind}/{part.name}"}
     if isinstance(part, Mapping):
-        return {name: _resolved(each, components) for name, each in part.items()}
+        return {name: _resolve(each, components) for name, each in part.items()}
     if isinstance(part, list | tuple):
-        return [_resolved(each, components) for each in part]
+        return [_resolve(each, components) for each in part]
     return part
 
 
-def _parameter(
+def _describe_parameter(
     place: str, name: str, content: Schema, about: str, required: bool
 ) -> dict[str, Any]:
     needed = {"required": True} if required else {}

@@ -102,7 +102,7 @@ TIMESTAMP = text(
 )
 
 
-def _degrees(most: int, whole: str, about: str) -> dict[str, Any]:
+def _make_degrees_schema(most: int, whole: str, about: str) -> dict[str, Any]:
     """Return the schema of a coordinate: a number, or text with a point or a comma."""
     pattern = rf"^[+-]?(0*({whole}([.,][0-9]*)?|{most}([.,]0*)?)|[.,][0-9]+)$"
     either = (number(minimum=-most, maximum=most), text(pattern=pattern, maxLength=64))
@@ -112,8 +112,8 @@ def _degrees(most: int, whole: str, about: str) -> dict[str, Any]:
 def coordinates(about: str) -> dict[str, dict[str, Any]]:
     """Return the fields of a position on earth."""
     return {
-        "latitude": _degrees(90, "[0-8]?[0-9]", about),
-        "longitude": _degrees(180, "(1[0-7][0-9]|[0-9]?[0-9])", about),
+        "latitude": _make_degrees_schema(90, "[0-8]?[0-9]", about),
+        "longitude": _make_degrees_schema(180, "(1[0-7][0-9]|[0-9]?[0-9])", about),
     }
 
 

@@ -25,24 +25,28 @@ class Family(NamedTuple):
     unit: str = ""
 
 
-def text(program: str, families: Iterable[Family]) -> str:
+def write_metrics(program: str, families: Iterable[Family]) -> str:
     """Return the families as OpenMetrics text. `program` is the prefix of each name."""
     return (
-        "".join(line for family in families for line in _lines(f"{program}_{family.name}", family))
+        "".join(
+            line
+            for family in families
+            for line in _write_family(f"{program}_{family.name}", family)
+        )
         + "# EOF\n"
     )
 
 
-def _lines(name: str, family: Family) -> Iterator[str]:
+def _write_family(name: str, family: Family) -> Iterator[str]:
     yield f"# TYPE {name} {family.kind}\n"
     if family.unit:
         yield f"# UNIT {name} {family.unit}\n"
     yield f"# HELP {name} {family.help}\n"
     for sample in family.samples:
-        labels = ",".join(f'{each}="{_escaped(value)}"' for each, value in sample.labels.items())
+        labels = ",".join(f'{each}="{_escape(value)}"' for each, value in sample.labels.items())
         suffix = "_total" if family.kind == "counter" else sample.suffix
         yield f"{name}{suffix}{f'{{{labels}}}' if labels else ''} {sample.value:.12g}\n"
 
 
-def _escaped(label: str) -> str:
+def _escape(label: str) -> str:
     return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -17,12 +17,12 @@ from typing import Any
 
 import trio
 
-from fieldagent.http.address import Network, is_in, source_of
-from fieldagent.http.cookie import cookie_of
+from fieldagent.http.address import Network, find_source, is_in
+from fieldagent.http.cookie import read_cookie
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.price import charge_to, nobody, payer
+from fieldagent.system.price import charge_nobody, charge_to, get_payer
 from fieldagent.system.rate import retry_after
 from fieldagent.system.sentence import sentence
 
@@ -73,7 +73,7 @@ class Tab:
         """Add CPU seconds to the spent ones; negative seconds are a refund."""
         self._paid_at = max(self._paid_at, trio.current_time()) + seconds / self.share.core
 
-    def owes(self) -> float:
+    def compute_wait(self) -> float:
         """Return the seconds until its next turn; 0 if it may continue at once."""
         share = self.share
         return max(0.0, self._paid_at - trio.current_time() - share.burst / share.core)
@@ -85,9 +85,9 @@ class Tab:
         """
         return not self.waiting and self._paid_at <= trio.current_time()
 
-    def may_go_on(self) -> bool:
+    def can_continue(self) -> bool:
         """Return True if its caller need not wait for a turn."""
-        return not self.waiting and not self.owes()
+        return not self.waiting and not self.compute_wait()
 
     async def turn(self) -> None:
         """Wait for a turn, in order of arrival. Raises Problem 429."""
@@ -95,13 +95,13 @@ class Tab:
         try:
             with trio.move_on_after(TURN_WAIT_MAX_S):
                 async with self._line:
-                    while self.owes():
+                    while self.compute_wait():
                         await trio.sleep(RECHECK_AFTER_S)
                     self.spend(COST_MIN_S)
                     return
         finally:
             self.waiting -= 1
-        seconds = retry_after(self.owes())
+        seconds = retry_after(self.compute_wait())
         raise Problem(
             429,
             sentence(
@@ -126,7 +126,7 @@ class CpuPace(trio.abc.Instrument):
         cookie: str,
         probes: Collection[str] = (),
         proxies: Collection[Network] = (),
-        source: Callable[[Request], str] = lambda head: source_of(head.peer),
+        source: Callable[[Request], str] = lambda head: find_source(head.peer),
         voucher: Callable[[Request], str] = lambda head: "",
     ) -> None:
         self._cookie = cookie
@@ -141,7 +141,7 @@ class CpuPace(trio.abc.Instrument):
         self._servers = 0
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def measure_work(self) -> Iterator[None]:
         """Measure CPU time while at least one server needs it."""
         self._servers += 1
         if self._servers == 1:
@@ -163,7 +163,7 @@ class CpuPace(trio.abc.Instrument):
         if visit is not None and self._begun is not None:
             visit.spend(time.thread_time() - self._begun)
 
-    def account(self, share: CpuShare, whose: str) -> Tab:
+    def get_account(self, share: CpuShare, whose: str) -> Tab:
         """Return the account of a caller with that share. If there are too many accounts, idle ones
         are dropped.
         """
@@ -183,24 +183,24 @@ class CpuPace(trio.abc.Instrument):
         """
         if not address or is_in(address, self._proxies):
             return PacedVisit(self, None)
-        return PacedVisit(self, self.account(DOOR, source_of(address)))
+        return PacedVisit(self, self.get_account(DOOR, find_source(address)))
 
     def is_crowded(self, address: str) -> bool:
         """Return True if no further connection from that address can wait now."""
-        door = self._accounts.get((DOOR, source_of(address)))
+        door = self._accounts.get((DOOR, find_source(address)))
         return door is not None and door.waiting >= IN_LINE
 
-    def account_of(self, head: Request) -> Tab:
+    def find_account(self, head: Request) -> Tab:
         """Return the account that pays for this request."""
         if head.path in self._probes:
-            return self.account(PROBE, self._source(head))
+            return self.get_account(PROBE, self._source(head))
         digest = self._digest(head)
         if digest in self._known:
             self._known.move_to_end(digest)
-            return self.account(KNOWN_CALLER, digest.hex())
+            return self.get_account(KNOWN_CALLER, digest.hex())
         if voucher := self._voucher(head):
-            return self.account(VOUCHED, voucher)
-        return self.account(STRANGER, self._source(head))
+            return self.get_account(VOUCHED, voucher)
+        return self.get_account(STRANGER, self._source(head))
 
     def remember(self, head: Request) -> None:
         """Remember the credential of this request as valid."""
@@ -217,7 +217,7 @@ class CpuPace(trio.abc.Instrument):
         headers = head.headers
         credential = (
             headers.get("x-api-key")
-            or cookie_of(head, self._cookie)
+            or read_cookie(head, self._cookie)
             or headers.get("authorization", "")
         )
         return hashlib.sha256(credential.encode()).digest() if credential else b""
@@ -239,7 +239,7 @@ async def check_in_thread(
     refunded if the check succeeds. The price is the same on all machines, so that a person may
     mistype as often on a slow one. The caller limits the number of attempts.
     """
-    pay = payer()
+    pay = get_payer()
     pay(price)
     right = await trio.to_thread.run_sync(check, limiter=limiter)
     if right:
@@ -256,7 +256,7 @@ class Visit:
     def end(self) -> None:
         """Stop charging the task."""
 
-    def may_go_on(self) -> bool:
+    def can_continue(self) -> bool:
         """Return True if `turn` would return at once."""
         return True
 
@@ -299,7 +299,7 @@ class PacedVisit(Visit):
         if self._task is not None:
             self._pace.charge(self._task, None)
             self._task = None
-            charge_to(nobody)
+            charge_to(charge_nobody)
 
     def spend(self, seconds: float) -> None:
         """Charge CPU seconds to the account that currently pays for this visit."""
@@ -308,27 +308,27 @@ class PacedVisit(Visit):
             if self._account is self._door:
                 self._at_door += seconds
 
-    def may_go_on(self) -> bool:
-        return self._account is None or self._account.may_go_on()
+    def can_continue(self) -> bool:
+        return self._account is None or self._account.can_continue()
 
     async def turn(self) -> None:
         if self._account is not None:
             await self._account.turn()
 
     def note_request(self, head: Request) -> None:
-        self._account = self._pace.account_of(head)
+        self._account = self._pace.find_account(head)
 
     def note_let_in(self, head: Request, caller: Any) -> None:
         if caller is not None:
             self._pace.remember(head)
-            self._account = self._pace.account_of(head)
+            self._account = self._pace.find_account(head)
             self._pay_own_way_in()
 
     def note_proved(self, whose: str) -> None:
         """Let the caller's own account pay for this connection, because the caller has proved who
         it is without HTTP, such as by a certificate.
         """
-        self._account = self._pace.account(KNOWN_CALLER, whose)
+        self._account = self._pace.get_account(KNOWN_CALLER, whose)
         self._pay_own_way_in()
 
     def _pay_own_way_in(self) -> None:

@@ -65,7 +65,7 @@ class Peer:
         self._since = trio.current_time()
         self._deadlines = deadlines
 
-    def worth(self) -> tuple[int, float]:
+    def get_eviction_order(self) -> tuple[int, float]:
         """Return the order of eviction: lower ones first. Incomplete requests come first, the
         oldest of them first.
         """
@@ -78,12 +78,14 @@ class Peer:
         if self.phase in (Phase.IDLE, Phase.STREAMING, Phase.UPGRADED):
             self.scope.cancel()
 
-    def bounded(self, phase: Phase) -> trio.CancelScope:
+    def begin_bounded_phase(self, phase: Phase) -> trio.CancelScope:
         """Begin a phase, and return a scope that ends at the phase's deadline or by an eviction."""
         self._since = trio.current_time()
-        return self.within(phase, trio.CancelScope(deadline=self._since + self._deadlines[phase]))
+        return self.begin_phase_within(
+            phase, trio.CancelScope(deadline=self._since + self._deadlines[phase])
+        )
 
-    def within(self, phase: Phase, scope: trio.CancelScope) -> trio.CancelScope:
+    def begin_phase_within(self, phase: Phase, scope: trio.CancelScope) -> trio.CancelScope:
         """Begin a phase that lasts as long as the scope, and return the scope."""
         self.phase, self.scope = phase, scope
         return scope
@@ -131,21 +133,21 @@ class Peer:
 
     async def _write_slowly(self, data: memoryview) -> None:
         phase, scope = self.phase, self.scope
-        with self.bounded(Phase.WRITING):
+        with self.begin_bounded_phase(Phase.WRITING):
             while data:
                 await wait_writable(self.socket)
                 with suppress(BlockingIOError):  # TLS has sent only the rest of a record
                     data = data[self.socket.send(data) :]
         if data:
             raise TimeoutError("the peer did not read its answer in time")
-        self.within(phase, scope)
+        self.begin_phase_within(phase, scope)
 
     async def linger(self) -> None:
         """Wait until the peer has read the answer, because closing with unread bytes would reset
         the connection.
         """
         self.socket.shutdown(socket.SHUT_WR)
-        with self.bounded(Phase.CLOSING):
+        with self.begin_bounded_phase(Phase.CLOSING):
             while await self.read():
                 pass
             return

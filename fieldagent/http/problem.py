@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fieldagent.http.message import Response, json_response
+from fieldagent.http.message import Response, make_json_response
 from fieldagent.system.sentence import sentence
 
 _TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
@@ -40,12 +40,12 @@ class Problem(Exception):
         self.status = status
         self.title = title or _TITLES.get(status) or HTTPStatus(status).phrase
         self.detail = detail
-        self.errors = _bounded(errors)
+        self.errors = _limit_errors(errors)
         self.headers = headers
         self.members = members or {}
         self.place = place
 
-    def said(self, say: Callable[[str], str]) -> Problem:
+    def translate(self, say: Callable[[str], str]) -> Problem:
         """Return the Problem with each text translated by `say`."""
         return Problem(
             self.status,
@@ -57,7 +57,7 @@ class Problem(Exception):
             place=self.place,
         )
 
-    def to_response(self) -> Response:
+    def make_response(self) -> Response:
         """Return the answer as application/problem+json, with the headers of the Problem."""
         document: dict[str, Any] = {"title": self.title, "status": self.status, **self.members}
         if self.detail:
@@ -66,11 +66,11 @@ class Problem(Exception):
             document["errors"] = [
                 {"detail": detail, "pointer": pointer} for detail, pointer in self.errors
             ]
-        answer = json_response(document, self.status, self.headers)
+        answer = make_json_response(document, self.status, self.headers)
         return answer._replace(content_type="application/problem+json")
 
 
-def _bounded(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _limit_errors(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the first errors, and the number of further ones. A single further error is included
     instead of counted.
     """
@@ -79,6 +79,6 @@ def _bounded(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return (*errors[:ERRORS_MAX], rest) if more > 1 else tuple(errors)
 
 
-def too_large(limit: int) -> Problem:
+def make_too_large(limit: int) -> Problem:
     """Return the Problem 413 for a body of more than `limit` bytes."""
     return Problem(413, sentence("the body is larger than {limit} bytes", limit=limit))

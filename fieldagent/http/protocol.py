@@ -17,13 +17,13 @@ import h11
 from fieldagent.http import guard as guards
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Admission, Guard, Request, Response
-from fieldagent.http.problem import Problem, too_large
-from fieldagent.http.target import origin_form, query_pairs
+from fieldagent.http.problem import Problem, make_too_large
+from fieldagent.http.target import convert_to_origin_form, query_pairs
 
 _SHOWN = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
 
 
-def parser_error_text(error: h11.RemoteProtocolError) -> str:
+def describe_parser_error(error: h11.RemoteProtocolError) -> str:
     """Return h11's error with only the refused line, without Python's bytearray around it."""
     return _SHOWN.sub(lambda shown: shown[2].replace("\\'", "'"), str(error))
 
@@ -61,7 +61,7 @@ class ChunkedBody:
             if end < 0:
                 _check_size_line_begins(data)
                 return False
-            size = _size(data, end)
+            size = _read_size(data, end)
             if size == 0:
                 self._last_seen = True
                 del data[:end]
@@ -71,7 +71,7 @@ class ChunkedBody:
 
     def _take_chunk(self, data: bytearray, start: int, size: int) -> bool:
         if len(self.content) + size > self.most:
-            raise too_large(self.most)
+            raise make_too_large(self.most)
         end = start + size
         if len(data) < end + 2:
             return False
@@ -98,7 +98,7 @@ class ChunkedBody:
         return True
 
 
-def _size(data: bytearray, end: int) -> int:
+def _read_size(data: bytearray, end: int) -> int:
     line = _SIZE_LINE.fullmatch(data, 0, end)
     if line is None or end > _SIZE_LINE_BYTES:
         raise Problem(400, "a chunk does not begin with its size (RFC 9112 7.1)")
@@ -133,8 +133,9 @@ class ServerProtocol:
     """One connection. The calls for each request, in order:
 
     `next_head` until it is complete; `admit` and `next_body` until that is complete, or `drop_body`
-    if the head was refused; then `respond`, the parts of a stream and its `end`, `next_cycle`.
-    After a Problem that this class raises, only `respond` with `close` may follow.
+    if the head was refused; then `respond`, the parts of a stream and its `end`,
+    `start_next_cycle`. After a Problem that this class raises, only `respond` with `close` may
+    follow.
     """
 
     def __init__(self, limits: Limits, guard: Guard | None = None, peer: str = "") -> None:
@@ -162,7 +163,7 @@ class ServerProtocol:
         try:
             return self._read_head()
         except h11.RemoteProtocolError as error:
-            raise Problem(error.error_status_hint, parser_error_text(error)) from error
+            raise Problem(error.error_status_hint, describe_parser_error(error)) from error
 
     def admit(self, admission: Admission) -> None:
         """Admit the request, so that its body can be read. Raises Problem if the body is not
@@ -199,7 +200,7 @@ class ServerProtocol:
         if self._take_fixed() is None:
             self._may_go_on = False
 
-    def interim(self) -> bytes:
+    def make_interim(self) -> bytes:
         """Return the 100 (Continue) that the peer waits for before it sends the body, or
         nothing."""
         if self._buffer or not self._asked_to_continue:
@@ -272,11 +273,11 @@ class ServerProtocol:
             elif self._understands_chunks:
                 framing = b"transfer-encoding: chunked\r\n"
         described = response.content_type if streamed or response.body else None
-        start = _head_start(response.status, described, date, not self._may_go_on)
-        head = b"".join((start, framing, *map(_header, response.headers), b"\r\n"))
+        start = _make_head(response.status, described, date, not self._may_go_on)
+        head = b"".join((start, framing, *map(_make_header, response.headers), b"\r\n"))
         return head if head_only else head + response.body
 
-    def piece(self, data: bytes) -> bytes:
+    def make_piece(self, data: bytes) -> bytes:
         """Return one part of a stream's body."""
         if not self._understands_chunks:
             return data
@@ -295,7 +296,7 @@ class ServerProtocol:
         self._buffer.clear()
         return head, already
 
-    def next_cycle(self) -> bool:
+    def start_next_cycle(self) -> bool:
         """Return True if the connection can be used for another request after a complete
         response.
         """
@@ -311,14 +312,14 @@ def _request(event: h11.Request, peer: str) -> Request:
         headers.pop("upgrade", None)  # ignored in HTTP/1.0 (RFC 9110 7.8)
     target = event.target.decode("ascii")
     if not target.startswith(("/", "*")):
-        target = origin_form(target, headers.get("host", ""), event.method == b"OPTIONS")
+        target = convert_to_origin_form(target, headers.get("host", ""), event.method == b"OPTIONS")
     path, _, query = target.partition("?")
     pairs = query_pairs(query) if query else ()
     return Request(event.method.decode("ascii"), path, pairs, headers, peer=peer)
 
 
 @lru_cache(maxsize=64)
-def _head_start(status: int, content_type: str | None, date: bytes, close: bool) -> bytes:
+def _make_head(status: int, content_type: str | None, date: bytes, close: bool) -> bytes:
     """Return the first lines of a response. They are cached, because under load the same lines are
     sent many times a second.
     """
@@ -335,7 +336,7 @@ def _head_start(status: int, content_type: str | None, date: bytes, close: bool)
     return b"\r\n".join((*lines, b""))
 
 
-def _header(header: tuple[str, str]) -> bytes:
+def _make_header(header: tuple[str, str]) -> bytes:
     line = f"{header[0]}: {header[1]}"
     if not _HEADER.fullmatch(line):
         raise h11.LocalProtocolError(f"no header of a response: {line!r}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 
 
@@ -15,10 +15,10 @@ def refuse_others(request: Request, known: Sequence[str]) -> None:
     """Refuse a query with a name that is not in `known`. Raises Problem 400."""
     unknown = [name for name, _ in request.query if name not in known]
     if unknown:
-        raise Problem(400, detail=f"the query {unknown[0]!r} is unknown; {_listed(known)}")
+        raise Problem(400, detail=f"the query {unknown[0]!r} is unknown; {_list_values(known)}")
 
 
-def _listed(parameters: Sequence[str]) -> str:
+def _list_values(parameters: Sequence[str]) -> str:
     if not parameters:
         return "none is"
     names = [f"?{name}=" for name in parameters]
@@ -37,7 +37,7 @@ def number(request: Request, name: str, default: int, allowed: range) -> int:
     return int(value)
 
 
-def one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
+def read_one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
     """Return the value of that name in the query, or None. Raises Problem 400 if it is not in
     `allowed`.
     """
@@ -47,14 +47,16 @@ def one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
     return value
 
 
-def page(request: Request, listed: Mapping[str, Any], cursor: str, last: int | None) -> Response:
+def make_page(
+    request: Request, listed: Mapping[str, Any], cursor: str, last: int | None
+) -> Response:
     """Return one page of a list, with the path of the next page: the same query, with `cursor` set
     to `last`.
     """
     if last is None:
-        return json_response({**listed, "next": None})
+        return make_json_response({**listed, "next": None})
     asked = {**dict(request.query), cursor: last}
     follows = f"{request.path}?{urlencode(asked)}"
-    return json_response(
+    return make_json_response(
         {**listed, "next": follows}, headers=(("Link", f'<{follows}>; rel="next"'),)
     )

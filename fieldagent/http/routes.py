@@ -14,24 +14,24 @@ import trio
 from fieldagent.http.guard import METHODS
 from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.target import segments
+from fieldagent.http.target import split_path
 from fieldagent.system.data_files import read_data
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 
 
-def described_in(package: str, further: Callable[[], Iterable[str]] = tuple) -> Route:
+def make_description_route(package: str, further: Callable[[], Iterable[str]] = tuple) -> Route:
     """Return the route `GET /openapi.json` of the API that `package.description` describes.
     `further` returns places of more calls, `package.module:NAME`.
     """
 
     async def describe(request: Request) -> Response:
-        return Response(200, await trio.to_thread.run_sync(description, package, [*further()]))
+        return Response(200, await trio.to_thread.run_sync(make_description, package, [*further()]))
 
     return Route("GET", "/openapi.json", describe)
 
 
-def description(package: str, further: Iterable[str] = ()) -> bytes:
+def make_description(package: str, further: Iterable[str] = ()) -> bytes:
     """Return the description as JSON. `build/program.py` prepares it in a file. Without the file it
     is made from the tables, which few programs ask for and which are therefore not loaded before.
     """
@@ -39,13 +39,13 @@ def description(package: str, further: Iterable[str] = ()) -> bytes:
     try:
         prepared = read_data(package, "openapi.json")
     except FileNotFoundError:
-        document = imported(f"{package}.description:describe")()
+        document = import_own(f"{package}.description:describe")()
     else:
         if not places:
             return prepared
         document = json.loads(prepared)
     if places:
-        imported("fieldagent.http.openapi:add_further")(document, map(imported, places))
+        import_own("fieldagent.http.openapi:add_further")(document, map(import_own, places))
     return json.dumps(document, ensure_ascii=False).encode()
 
 
@@ -54,7 +54,7 @@ _PREFERENCE = re.compile(r'(?:[^",]|"[^"]*(?:"|$))+')
 """Text between commas outside of quotes."""
 
 
-def preferred_wait(headers: Mapping[str, str]) -> int | None:
+def read_preferred_wait(headers: Mapping[str, str]) -> int | None:
     """Return the seconds that the caller will wait for an answer (section 4.3), or None.
 
     The first of several counts, and unreadable values are ignored (section 2).
@@ -92,16 +92,16 @@ UNREADABLE = "/…"
 _Methods = dict[str, Route]
 
 
-def leads_to(path: str) -> Callable[[Request], Awaitable[Response]]:
+def make_redirect(path: str) -> Callable[[Request], Awaitable[Response]]:
     """Return a handler that redirects a browser to the path (RFC 9110 15.4.4)."""
 
-    async def lead(request: Request) -> Response:
+    async def redirect(request: Request) -> Response:
         return Response(303, headers=(("Location", path),))
 
-    return lead
+    return redirect
 
 
-def router(table: Iterable[Route]) -> Judge:
+def make_router(table: Iterable[Route]) -> Judge:
     """Return a judge that finds the route and calls its judge, or raises 404 or 405. A literal
     pattern precedes a named segment. GET also answers HEAD. OPTIONS returns the allowed methods.
     """
@@ -113,9 +113,9 @@ def router(table: Iterable[Route]) -> Judge:
 
     async def judge(head: Request) -> Admission:
         if head.path == "*":
-            return _options(METHODS)
+            return _answer_options(METHODS)
         try:
-            path = segments(head.path)
+            path = split_path(head.path)
         except Problem as problem:
             problem.place = UNREADABLE
             raise
@@ -125,7 +125,7 @@ def router(table: Iterable[Route]) -> Judge:
             names = _match(pattern, path)
             if names is not None:
                 return await _admit(resources[pattern], head, names)
-        place = _known_part(patterns, path)
+        place = _find_known_part(patterns, path)
         raise Problem(404, f"there is nothing at {place}", place=place)
 
     return judge
@@ -148,21 +148,21 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
         return Admission(handler, body, route.takes, arguments.get("caller"), route.pattern)
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}
     if method == "OPTIONS":
-        return _options(allowed)
+        return _answer_options(allowed)
     allow, place = ", ".join(sorted(allowed)), next(iter(methods.values())).pattern
     raise Problem(405, f"{place} takes {allow}", headers=(("Allow", allow),), place=place)
 
 
-def _options(allowed: Iterable[str]) -> Admission:
+def _answer_options(allowed: Iterable[str]) -> Admission:
     answer = Response(204, headers=(("Allow", ", ".join(sorted(allowed))),))
 
-    async def tell(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         return answer
 
-    return Admission(tell, OTHER_BODY_MAX_BYTES)
+    return Admission(respond, OTHER_BODY_MAX_BYTES)
 
 
-def _known_part(patterns: Iterable[tuple[str, ...]], path: tuple[str, ...]) -> str:
+def _find_known_part(patterns: Iterable[tuple[str, ...]], path: tuple[str, ...]) -> str:
     """Return the longest beginning of the path that routes name themselves. The rest may be a
     secret, in a misspelt address."""
     known = 0

@@ -147,35 +147,35 @@ class SecureStream(trio.abc.Stream):
 
     async def handshake(self) -> None:
         """Run the handshake, and check the host's certificate. Raises trio.BrokenResourceError."""
-        with _failure_is_breakage():
+        with _convert_failures():
             await self._tls.do_handshake()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         """Receive bytes; b"" when the peer has closed. Raises trio.BrokenResourceError."""
-        with _failure_is_breakage():
+        with _convert_failures():
             return await self._tls.receive_some(max_bytes)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send all bytes. Raises trio.BrokenResourceError. If cancelled, a part may have
         been sent.
         """
-        with _failure_is_breakage():
+        with _convert_failures():
             await self._tls.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until there is space to send. Raises trio.BrokenResourceError."""
-        with _failure_is_breakage():
+        with _convert_failures():
             await self._tls.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
         """Send the TLS goodbye and close, without waiting for the peer's goodbye."""
-        with _failure_is_breakage():
+        with _convert_failures():
             await self._tls.aclose()
 
 
-async def secured(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> SecureStream:
+async def make_secure(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> SecureStream:
     """Return `stream` in TLS, after `host` was verified. Raises trio.BrokenResourceError, and
-    closes the stream; pass its cause to `tls.fault`.
+    closes the stream; pass its cause to `tls.describe_fault`.
     """
     secure = SecureStream(stream, context, host)
     try:
@@ -187,7 +187,7 @@ async def secured(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -
 
 
 @contextmanager
-def _failure_is_breakage() -> Iterator[None]:
+def _convert_failures() -> Iterator[None]:
     """Convert errors, because trio does not convert errors of an SSLObject other than SSLError."""
     try:
         yield

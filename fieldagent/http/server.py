@@ -24,7 +24,7 @@ from typing import Self, TypeVar
 import trio
 from trio.lowlevel import checkpoint, wait_readable, wait_writable
 
-from fieldagent.http.address import is_in, source_of
+from fieldagent.http.address import find_source, is_in
 from fieldagent.http.date import write_date
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Judge, Request, Response
@@ -159,7 +159,7 @@ async def serve(
     """
     server = _Server(judge, guard, limits, stopping, tls, introduce, note_fault)
     try:
-        with nullcontext() if limits.pace is None else limits.pace.at_work():
+        with nullcontext() if limits.pace is None else limits.pace.measure_work():
             await _serve(server, listeners, task_status)
     finally:
         for listener in listeners:
@@ -215,7 +215,7 @@ class _Server:
                 await self._endure(error)
                 continue
             try:
-                nursery.start_soon(self._welcome(peer, address))
+                nursery.start_soon(self._accept_connection(peer, address))
             except Exception as error:
                 # Whatever happens to one connection, others can still be accepted.
                 peer.close()
@@ -231,20 +231,22 @@ class _Server:
             for connection in self._all:
                 connection.peer.look_for()
 
-    def _welcome(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
+    def _accept_connection(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
         """Return the work for a new connection. Raises OSError if the peer has left."""
         peer.setblocking(False)
         if peer.family == socket.AF_UNIX:
-            return self._connection(peer, "").run
+            return self._make_connection(peer, "").run
         pace = self.limits.pace
         if pace is not None and pace.is_crowded(str(address[0])):
             raise ConnectionAbortedError("other connections from there are already waiting")
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.introduce is not None:
-            return partial(self._introduced, peer, str(address[0]), self.introduce)
-        return self._connection(peer, str(address[0])).run
+            return partial(self._read_introduction, peer, str(address[0]), self.introduce)
+        return self._make_connection(peer, str(address[0])).run
 
-    async def _introduced(self, peer: socket.socket, address: str, introduce: Introduce) -> None:
+    async def _read_introduction(
+        self, peer: socket.socket, address: str, introduce: Introduce
+    ) -> None:
         client = None
         try:
             with waits.move_on_after(self.limits.head_deadline):
@@ -253,9 +255,9 @@ class _Server:
             if client is None:
                 peer.close()
         if client is not None:
-            await self._connection(peer, client).run()
+            await self._make_connection(peer, client).run()
 
-    def _connection(self, peer: socket.socket, address: str) -> _Connection:
+    def _make_connection(self, peer: socket.socket, address: str) -> _Connection:
         connection = _Connection(self, peer, address)
         if self._make_room(connection):
             self._enter(connection)
@@ -319,7 +321,7 @@ class _Server:
 
     def _evict(self, among: Iterable[_Connection]) -> bool:
         """End the connection of the lowest worth. Returns False if all have a running handler."""
-        victim = min(among, key=self._worth, default=None)
+        victim = min(among, key=self._get_eviction_order, default=None)
         if victim is None or victim.peer.phase >= Phase.HANDLING:
             return False
         self.leave(victim)
@@ -328,14 +330,15 @@ class _Server:
         self._see_off(victim)
         return True
 
-    def _worth(self, connection: _Connection) -> tuple[bool, int, tuple[int, float]]:
+    def _get_eviction_order(self, connection: _Connection) -> tuple[bool, int, tuple[int, float]]:
         """Return the order of eviction, lower ones first: of the source with the most connections,
-        and then by `Peer.worth`. Sources with few are equal, because a browser opens several.
+        and then by `Peer.get_eviction_order`. Sources with few are equal, because a browser opens
+        several.
         """
         running = connection.peer.phase >= Phase.HANDLING
         by_proxy = not connection.address or is_in(connection.address, self.limits.proxies)
         many = 0 if by_proxy else len(self._of.get(connection.source, ()))
-        return running, -many if many > CROWD else 0, connection.peer.worth()
+        return running, -many if many > CROWD else 0, connection.peer.get_eviction_order()
 
     def end_idle(self) -> None:
         for connection in self._all:
@@ -346,9 +349,9 @@ class _Connection:
     def __init__(self, server: _Server, accepted: socket.socket, address: str) -> None:
         self.crowded_out = False
         """True if it has lost its place: it gets 503 if it sends a request."""
-        self.peer = Peer(accepted, _deadlines(server.limits))
+        self.peer = Peer(accepted, _compute_deadlines(server.limits))
         self.address = address
-        self.source = source_of(address)
+        self.source = find_source(address)
         self._server = server
         self._visit = _visit(server.limits, address)
         self._protocol = ServerProtocol(server.limits, server.guard, address)
@@ -372,8 +375,8 @@ class _Connection:
             if self._server.tls is not None:
                 await self._secure(self._server.tls)
             if self.crowded_out:
-                raise _crowded()
-            while (head := await self._next_head()) is not None:
+                raise _make_crowded()
+            while (head := await self._wait_for_head()) is not None:
                 response = await self._answer(head)
                 if response.upgrade is not None:
                     return await self._hand_over(head, response)
@@ -386,13 +389,13 @@ class _Connection:
         """Wait if the caller has cost more than its share; such callers are also evicted first.
         Raises Problem.
         """
-        if self._visit.may_go_on() or self.crowded_out:
+        if self._visit.can_continue() or self.crowded_out:
             return
-        with self.peer.bounded(Phase.HEAD):
+        with self.peer.begin_bounded_phase(Phase.HEAD):
             await self._visit.turn()
             self.peer.phase = Phase.HANDLING
             return
-        raise self._too_late("turn")
+        raise self._make_too_late("turn")
 
     async def _secure(self, context: ssl.SSLContext) -> None:
         """Run the TLS handshake. Raises OSError, also if it takes too long or the connection is
@@ -400,24 +403,24 @@ class _Connection:
         """
         assert isinstance(self.peer.socket, socket.socket)
         self.peer.socket = secured = SecureSocket(self.peer.socket, context)
-        with self.peer.bounded(Phase.HEAD):
+        with self.peer.begin_bounded_phase(Phase.HEAD):
             return await secured.handshake()
         if self.crowded_out:
-            with self.peer.bounded(Phase.CLOSING):
+            with self.peer.begin_bounded_phase(Phase.CLOSING):
                 return await secured.handshake()
         raise TimeoutError("the TLS handshake took too long")
 
-    async def _next_head(self) -> Request | None:
+    async def _wait_for_head(self) -> Request | None:
         """Return the head of the next request, or None if there is none. Raises Problem.
 
         A request that is complete when its time ends is answered, because the scope ends here.
         """
         if self._server.stopping.is_set():
             return None
-        with self.peer.bounded(Phase.IDLE):
+        with self.peer.begin_bounded_phase(Phase.IDLE):
             return await self._read_head()
         if self.peer.phase is not Phase.IDLE:
-            raise self._too_late("head")
+            raise self._make_too_late("head")
         if self.crowded_out:
             await self._hear_out()
         return None
@@ -426,13 +429,13 @@ class _Connection:
         """Wait for a request after an early eviction, so that one on its way gets an answer. Raises
         Problem.
         """
-        with self.peer.bounded(Phase.CLOSING):
+        with self.peer.begin_bounded_phase(Phase.CLOSING):
             if await self.peer.read():
-                raise _crowded()
+                raise _make_crowded()
 
-    def _too_late(self, part: str) -> Problem:
+    def _make_too_late(self, part: str) -> Problem:
         if self.crowded_out:
-            return _crowded()
+            return _make_crowded()
         return Problem(408, f"the request's {part} took too long to arrive")
 
     async def _read_head(self) -> Request | None:
@@ -465,9 +468,9 @@ class _Connection:
         self._visit.note_let_in(head, admission.caller)
         self._protocol.admit(admission)
         with self._server.bodies.share(self._protocol.announced) as share:
-            request = await self._whole_request()
+            request = await self._wait_for_request()
             share.resize(len(request.body))
-            with self.peer.within(Phase.HANDLING, trio.CancelScope()):
+            with self.peer.begin_phase_within(Phase.HANDLING, trio.CancelScope()):
                 place = f"{head.method} {admission.place}"
                 return await self._attempt(admission.handler, request, place)
             raise BrokenPipeError("the caller has left before the answer")
@@ -478,25 +481,25 @@ class _Connection:
         try:
             return await step(request)
         except Problem as problem:
-            return problem.to_response()
+            return problem.make_response()
         except Exception as error:
             # A route whose judge fails leaves a note of its name.
             self._server.note_fault(error, next(iter(getattr(error, "__notes__", [])), place))
-            return Problem(500, "the server failed; see its log").to_response()
+            return Problem(500, "the server failed; see its log").make_response()
 
-    async def _whole_request(self) -> Request:
+    async def _wait_for_request(self) -> Request:
         request = self._protocol.next_body()
         if isinstance(request, Request):
             return request
-        with self.peer.bounded(Phase.BODY):
-            if interim := self._protocol.interim():
+        with self.peer.begin_bounded_phase(Phase.BODY):
+            if interim := self._protocol.make_interim():
                 await self.peer.write(interim)
             while not isinstance(request, Request):
                 self._protocol.receive(await self.peer.read())
                 request = self._protocol.next_body()
             self.peer.phase = Phase.HANDLING
             return request
-        raise self._too_late("body")
+        raise self._make_too_late("body")
 
     async def _send(self, response: Response, *, head_only: bool) -> bool:
         """Send a response. Returns False if the connection cannot be used for another request."""
@@ -508,7 +511,7 @@ class _Connection:
         )
         if response.stream is not None and not head_only:
             await self._send_stream(response.stream())
-        return protocol.next_cycle()
+        return protocol.start_next_cycle()
 
     async def _hand_over(self, head: Request, response: Response) -> None:
         """Switch protocols: from here on the upgrade owns the connection, until it returns."""
@@ -517,7 +520,7 @@ class _Connection:
         self._visit.end()
         said, already = self._protocol.switch(response, date=write_date(int(time.time())))
         await self.peer.write(said)
-        scope = self.peer.within(Phase.UPGRADED, trio.CancelScope())
+        scope = self.peer.begin_phase_within(Phase.UPGRADED, trio.CancelScope())
         self._server.leave_source(self)
         if self._server.stopping.is_set():
             return
@@ -527,10 +530,10 @@ class _Connection:
     async def _send_stream(self, pieces: AsyncIterator[bytes]) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                self.peer.within(Phase.STREAMING, nursery.cancel_scope)
+                self.peer.begin_phase_within(Phase.STREAMING, nursery.cancel_scope)
                 nursery.start_soon(self._cancel_when_peer_leaves, nursery.cancel_scope)
                 async for piece in pieces:
-                    await self.peer.write(self._protocol.piece(piece))
+                    await self.peer.write(self._protocol.make_piece(piece))
                     if self._server.stopping.is_set():
                         break
                 nursery.cancel_scope.cancel()
@@ -551,7 +554,7 @@ class _Connection:
 
     async def _refuse(self, problem: Problem) -> None:
         date = write_date(int(time.time()))
-        answer = problem.to_response()
+        answer = problem.make_response()
         await self.peer.write(
             self._protocol.respond(answer, date=date, close=True, head_only=False)
         )
@@ -562,7 +565,7 @@ def _visit(limits: Limits, address: str) -> Visit:
     return Visit() if limits.pace is None else limits.pace.visit(address)
 
 
-def _deadlines(limits: Limits) -> dict[Phase, float]:
+def _compute_deadlines(limits: Limits) -> dict[Phase, float]:
     return {
         Phase.HEAD: limits.head_deadline,
         Phase.BODY: limits.body_deadline,
@@ -572,6 +575,6 @@ def _deadlines(limits: Limits) -> dict[Phase, float]:
     }
 
 
-def _crowded() -> Problem:
+def _make_crowded() -> Problem:
     again = (("Retry-After", "1"),)
     return Problem(503, "every connection is waiting for its answer; try again", headers=again)

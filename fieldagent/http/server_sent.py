@@ -31,12 +31,12 @@ class StreamAsked(NamedTuple):
     """Bytes of the sign of life."""
 
 
-def event(id_: int | str, topic: str, text: str) -> bytes:
+def encode_event(id_: int | str, topic: str, text: str) -> bytes:
     """Return an event as bytes. `text` must be one line."""
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 
-def asked(request: Request, known: Sequence[str]) -> StreamAsked:
+def read_request(request: Request, known: Sequence[str]) -> StreamAsked:
     """Read the parameters: `?topics=`, some of `known`, and `?alive=`, seconds from 1 to 60.
 
     Raises Problem 400.

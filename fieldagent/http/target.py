@@ -28,7 +28,7 @@ def decode(text: str) -> str:
     return decoded
 
 
-def origin_form(target: str, host: str, options: bool) -> str:
+def convert_to_origin_form(target: str, host: str, options: bool) -> str:
     """Return the origin-form of an absolute-form (RFC 9112 3.2.2). Raises Problem 400 if it is for
     another server.
     """
@@ -41,7 +41,7 @@ def origin_form(target: str, host: str, options: bool) -> str:
     return "/?" + rest if slash else "*" if options else "/"
 
 
-def segments(path: str) -> tuple[str, ...]:
+def split_path(path: str) -> tuple[str, ...]:
     """Return the decoded segments of an absolute path. An encoded slash stays within its
     segment."""
     return tuple(decode(segment) for segment in path[1:].split("/"))

@@ -25,7 +25,7 @@ def trust(ca_file: Path | None) -> ssl.SSLContext:
         raise UnusableTrust(f"{ca_file} cannot be used: {why}") from error
 
 
-def fault(error: BaseException | None, ca_setting: str = "") -> str | None:
+def describe_fault(error: BaseException | None, ca_setting: str = "") -> str | None:
     """Return the TLS fault of a peer, for people; None if the connection just ended.
 
     `ca_setting` is the name of the setting for a private authority's file, if there is one.

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from fieldagent.http.address import source_of
+from fieldagent.http.address import find_source
 from fieldagent.http.pace import CpuPace, PacedVisit
 from fieldagent.http.problem import Problem
 from fieldagent.system import waits
@@ -26,7 +26,7 @@ class Unproved:
         """Connections by source, the oldest first."""
 
     @asynccontextmanager
-    async def admitted(self, address: str) -> AsyncIterator[PacedVisit]:
+    async def admit(self, address: str) -> AsyncIterator[PacedVisit]:
         """Charge the source for the block. The block is cancelled after its seconds, or earlier for
         another caller: the source with the most connections loses its oldest one. Raises Problem
         429 if the source uses too much processor time.
@@ -35,7 +35,7 @@ class Unproved:
             raise Problem(429)
         while sum(map(len, self._of.values())) >= self._most:
             self._end_one()
-        source, visit = source_of(address), self.pace.visit(address)
+        source, visit = find_source(address), self.pace.visit(address)
         visit.begin()
         try:
             with waits.move_on_after(self._seconds) as scope:

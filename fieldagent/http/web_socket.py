@@ -77,7 +77,7 @@ class WebSocket:
 
     async def read(self) -> None:
         """Read bytes from the stream, and send answers that the protocol requires."""
-        with _broken_is_closed():
+        with _convert_broken():
             data = await self._stream.receive_some(_READ_SIZE)
         if data:
             self._protocol.receive_data(data)
@@ -135,7 +135,7 @@ class WebSocket:
         async with self._turn:
             for data in self._protocol.data_to_send():
                 if data:  # b"" asks for a half-close, but the connection will be closed in a moment
-                    with _broken_is_closed():
+                    with _convert_broken():
                         await self._stream.send_all(data)
 
 
@@ -143,7 +143,7 @@ _CONTROL = {Opcode.CLOSE, Opcode.PING, Opcode.PONG}
 
 
 @contextmanager
-def _broken_is_closed() -> Iterator[None]:
+def _convert_broken() -> Iterator[None]:
     try:
         yield
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -14,13 +14,13 @@ from typing import Any
 import trio
 
 from fieldagent.http.certificate import Certificate
-from fieldagent.http.guard import host_guard
+from fieldagent.http.guard import check_host
 from fieldagent.http.introduction import Introductions
 from fieldagent.http.limits import Limits
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.message import Judge
 from fieldagent.http.pace import CpuPace
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
 from fieldagent.hub import idle, refusals
 from fieldagent.hub.access import attempts, directory, sessions
@@ -75,12 +75,12 @@ from fieldagent.hub.unavailable import patient
 from fieldagent.hub.webhook import webhooks
 from fieldagent.hub.webhook.deliveries import WebhookPost
 from fieldagent.hub.webhook.reach import open_public
-from fieldagent.page.refusals import in_their_language
+from fieldagent.page.refusals import translate_problems
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import Asks
 from fieldagent.system.supervisor import Supervisor, log_fault
-from fieldagent.system.systemd_notify import notify, watchdog_interval
+from fieldagent.system.systemd_notify import get_watchdog_interval, notify
 from fieldagent.webhook.delivery import HandoverResult
 from fieldagent.wire.outcome import Outcome
 
@@ -149,7 +149,7 @@ class Hub:
             _lines_of(settings, emit), figures, trusted=settings.trusted_proxies
         )
         # A part that never runs must not be reported to people.
-        note = self.supervisor.notes(SYNTHETIC_PART) if self.sends_synthetic else log_fault
+        note = self.supervisor.make_reporter(SYNTHETIC_PART) if self.sends_synthetic else log_fault
         self.synthetic = SyntheticItems(
             store, time.time, settings.item_time_to_live, note, self.synthetic_address
         )
@@ -291,7 +291,7 @@ class Hub:
         return OperatorHost(
             self.take_in_from,
             partial(ring_alerts.note_session_of, self.store, clock=time.time),
-            self.supervisor.notes(what),
+            self.supervisor.make_reporter(what),
             time.time,
             OperatorBook(self.store, operator, time.time),
             partial(usage.count_session_of, self.store, clock=time.time),
@@ -324,7 +324,7 @@ class Hub:
         """Create the notes at the first failure, so that a part without failures is not
         reported.
         """
-        self.supervisor.notes(what)(error, about)
+        self.supervisor.make_reporter(what)(error, about)
 
     def judge(self) -> Judge:
         """Return the admission of all calls: API, console, operators and contacts behind one
@@ -337,7 +337,7 @@ class Hub:
             routes += kind.routes(own, self.lent("HTTP", name))
         inward = self.inward("HTTP")
         routes += [each for kind in self.reach.kinds.values() for each in kind.routes(inward)]
-        return self.access.watch(in_their_language(patient(router(routes)), *_catalogues()))
+        return self.access.watch(translate_problems(patient(make_router(routes)), *_catalogues()))
 
 
 def _catalogues() -> list[str]:
@@ -430,17 +430,17 @@ async def _serve(
         bodies=BODIES,
         pace=listening.pace(hub.settings, devices),
     )
-    port = port_of(listeners.direct)
+    port = get_port(listeners.direct)
     serving = partial(
         serve,
         hub.judge(),
         stopping=hub.closing,
-        guard=host_guard,
+        guard=check_host,
         limits=limits,
-        note_fault=hub.supervisor.notes("HTTP"),
+        note_fault=hub.supervisor.make_reporter("HTTP"),
     )
     tls = None if certificate is None else certificate.context
-    introduce = Introductions(hub.settings.trusted_proxies).client_of
+    introduce = Introductions(hub.settings.trusted_proxies).find_client
     async with trio.open_nursery() as nursery:
         nursery.start_soon(devices.load_soon)
         await nursery.start(partial(serving, listeners.direct, tls=tls))
@@ -450,7 +450,7 @@ async def _serve(
         if listeners.by_proxy:
             by_proxy = partial(serving, listeners.by_proxy, tls=tls, introduce=introduce)
             await nursery.start(by_proxy)
-            log.info("port %d accepts proxies, which name the client", port_of(listeners.by_proxy))
+            log.info("port %d accepts proxies, which name the client", get_port(listeners.by_proxy))
         if hub.settings.admin_listen is not None:
             await nursery.start(_serve_admin, hub, *hub.settings.admin_listen)
         scheme = "http" if certificate is None else "https"
@@ -465,14 +465,14 @@ async def _serve_admin(
 ) -> None:
     """Serve health and metrics for the administrators of the hub."""
     listeners = open_listeners(port, [host], allow_remote=True)
-    log.info("health and metrics are at http://%s:%d", host, port_of(listeners))
+    log.info("health and metrics are at http://%s:%d", host, get_port(listeners))
     await serve(
-        router(hub.health.routes()),
+        make_router(hub.health.routes()),
         listeners,
         stopping=hub.closing,
-        guard=host_guard,
+        guard=check_host,
         limits=Limits(pace=CpuPace(cookie="")),
-        note_fault=hub.supervisor.notes("HTTP"),
+        note_fault=hub.supervisor.make_reporter("HTTP"),
         task_status=task_status,
     )
 
@@ -499,7 +499,7 @@ async def _take_mo(hub: Hub, name: str, listener: MoListener) -> None:
 
 
 async def _call_operators(hub: Hub) -> None:
-    note_fault = hub.supervisor.notes("operator calls")
+    note_fault = hub.supervisor.make_reporter("operator calls")
     operators = hub.callers()
     await operator_calls.run(
         hub.store, operators, clock=time.time, note_fault=note_fault, note_call=hub.note_call
@@ -515,7 +515,7 @@ async def _tell_contacts(hub: Hub) -> None:
         hub.store,
         hub.reach,
         clock=time.time,
-        note_fault=hub.supervisor.notes("contacts"),
+        note_fault=hub.supervisor.make_reporter("contacts"),
         desk=hub.settings.console_address or "",
     )
 
@@ -526,7 +526,7 @@ async def _write_to_kits(hub: Hub) -> None:
         hub.reach,
         clock=time.time,
         per_day=hub.settings.kit_sms_per_day,
-        note_fault=hub.supervisor.notes("SMS to kits"),
+        note_fault=hub.supervisor.make_reporter("SMS to kits"),
     )
 
 
@@ -535,7 +535,7 @@ async def _hand_outward(hub: Hub) -> None:
         hub.store,
         hub.reach,
         clock=time.time,
-        note_fault=hub.supervisor.notes("messages to addresses"),
+        note_fault=hub.supervisor.make_reporter("messages to addresses"),
     )
 
 
@@ -550,7 +550,7 @@ async def _post_webhooks(hub: Hub) -> None:
         hub.store,
         clock=time.time,
         open_stream=hub.synthetic.opener(open_public(hub.settings.webhook_allow)),
-        note_fault=hub.supervisor.notes("webhooks"),
+        note_fault=hub.supervisor.make_reporter("webhooks"),
         note_post=note_post,
         desk=hub.settings.console_address or "",
     )
@@ -640,7 +640,7 @@ async def _count_queues(hub: Hub) -> None:
 
 async def _show_life(hub: Hub) -> None:
     """Feed systemd's watchdog while the store commits transactions."""
-    interval = watchdog_interval()
+    interval = get_watchdog_interval()
     while interval is not None:
         await _patiently(hub, lambda db: None)
         notify("WATCHDOG=1")

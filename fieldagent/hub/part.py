@@ -16,7 +16,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.coordinates import DatedPlace
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import named_object
+from fieldagent.system.named_object import import_named_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +80,4 @@ class HubPart:
 
 def hub_parts() -> list[HubPart]:
     """Return the parts of all extensions."""
-    return [named_object(place, HubPart) for place in places_of("hub_parts").values()]
+    return [import_named_object(place, HubPart) for place in places_of("hub_parts").values()]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from fieldagent.extensions import absent_extension, add_extensions
+from fieldagent.extensions import add_extensions, find_absent_extension
 from fieldagent.http.address import Network
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.hub.bridge.registry import bridges
@@ -22,24 +22,24 @@ from fieldagent.hub.escalation.registry import contact_kinds
 from fieldagent.hub.operator.contract import OperatorKind
 from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.store.contract import DatabaseOptions
-from fieldagent.system.directories import state_directory, xdg_directory
-from fieldagent.system.environment_settings import with_environment
+from fieldagent.system.directories import find_state_directory, find_xdg_directory
+from fieldagent.system.environment_settings import add_environment
 from fieldagent.system.java_properties import NoProperties
-from fieldagent.system.java_properties import pairs as pairs_in
+from fieldagent.system.java_properties import read_pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.price import Price, credit_price
+from fieldagent.system.price import Price, read_credit_price
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
     WrongProperty,
-    absolute_path,
-    endpoint,
-    networks,
-    one_of,
+    make_choice_reader,
+    make_integer_reader,
     read,
+    read_absolute_path,
+    read_endpoint,
     read_file,
-    text,
-    whole,
+    read_networks,
+    read_text,
 )
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ def _own_contacts(value: str) -> tuple[str, ...]:
 
 def _price_key(kind: OperatorKind) -> Key:
     about = f"price of a credit with {kind.title} (satellite-credit-price)"
-    return Key(f"{kind.name}-credit-price", credit_price, None, about)
+    return Key(f"{kind.name}-credit-price", read_credit_price, None, about)
 
 
 _PRICE_KEYS = [_price_key(kind) for kind in operators().values()]
@@ -173,33 +173,35 @@ _BRIDGE_KEYS = [key for kind in bridges().values() for key in kind.keys]
 KEYS = (
     Key(
         "database",
-        text,
+        read_text,
         None,
         "postgresql://… or an SQLite file (~/.local/state/fieldagent/hub.sqlite3)",
     ),
     Key(
         "database-password-file",
-        absolute_path,
+        read_absolute_path,
         None,
         "file with PostgreSQL's password in its first line, instead of a password in the address",
     ),
     Key(
         "database-pooler",
-        one_of("none", "transaction"),
+        make_choice_reader("none", "transaction"),
         "none",
         "transaction: the address is a PgBouncer with pool_mode=transaction (none)",
     ),
     Key(
         "database-direct",
-        text,
+        read_text,
         None,
         "postgresql://… without the pooler, for notifications at once; without it, news takes"
         " up to 3 s",
     ),
     Key("listen", _addresses, ("127.0.0.1", "::1"), "addresses to listen on (127.0.0.1 ::1)"),
-    Key("port", whole(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"),
-    Key("tls-certificate", absolute_path, None, "PEM file with the certificate chain"),
-    Key("tls-key", absolute_path, None, "PEM file with the key of the certificate"),
+    Key(
+        "port", make_integer_reader(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"
+    ),
+    Key("tls-certificate", read_absolute_path, None, "PEM file with the certificate chain"),
+    Key("tls-key", read_absolute_path, None, "PEM file with the key of the certificate"),
     Key(
         "console-address",
         tls_address,
@@ -209,39 +211,39 @@ KEYS = (
     ),
     Key(
         "socket-listen",
-        absolute_path,
+        read_absolute_path,
         None,
         "Unix socket for a proxy on this machine, over plain HTTP; its X-Forwarded-For is trusted",
     ),
     Key(
         "proxy-listen",
-        endpoint,
+        read_endpoint,
         None,
         "HOST:PORT for trusted-proxies that use the PROXY protocol, version 2",
     ),
     Key(
         "admin-listen",
-        endpoint,
+        read_endpoint,
         None,
         "HOST:PORT of a separate listener for /metrics, /healthz and /livez; then /metrics is"
         " only there",
     ),
     Key(
         "trusted-proxies",
-        networks,
+        read_networks,
         (),
         "networks whose X-Forwarded-For is trusted, such as 127.0.0.1/32",
     ),
     Key(
         "access-log",
-        one_of("log", "json", "none"),
+        make_choice_reader("log", "json", "none"),
         "log",
         "access log with a line for each push, link, webhook post and refusal: log, json (one"
         " object per line on standard output) or none (log)",
     ),
     Key(
         "map-file",
-        absolute_path,
+        read_absolute_path,
         None,
         "PMTiles or MBTiles file for the console's map, raster or vector (docs/how-to/maps.md);"
         " without it, coasts and borders",
@@ -253,36 +255,41 @@ KEYS = (
         "instead of map-file, a tile server, which learns from the browsers where you look:"
         " https://tiles.example.org/{z}/{x}/{y}.png",
     ),
-    Key("map-attribution", text, None, "attribution of that map, as its licence requires"),
+    Key("map-attribution", read_text, None, "attribution of that map, as its licence requires"),
     Key(
         "satellite-grace",
-        whole(0, 86_400, "seconds"),
+        make_integer_reader(0, 86_400, "seconds"),
         60,
         "seconds that the IP link has before a satellite message is sent for credits (60)",
     ),
     Key(
         "satellite-credit-price",
-        credit_price,
+        read_credit_price,
         None,
         "price of a credit, such as 0.12 EUR, for costs in `fieldagent hub usage` and the console",
     ),
     *_PRICE_KEYS,
     Key(
         "item-time-to-live",
-        whole(1, 2**31 - 1, "seconds"),
+        make_integer_reader(1, 2**31 - 1, "seconds"),
         604_800,
         "seconds after which an undelivered item expires (604800)",
     ),
-    Key("keep-days", whole(1, 36_500, "days"), 30, "days for which ended items are kept (30)"),
+    Key(
+        "keep-days",
+        make_integer_reader(1, 36_500, "days"),
+        30,
+        "days for which ended items are kept (30)",
+    ),
     Key(
         "keep-audit-days",
-        whole(1, 36_500, "days"),
+        make_integer_reader(1, 36_500, "days"),
         400,
         "days for which the audit log is kept (400)",
     ),
     Key(
         "drain-seconds",
-        whole(0, 60, "seconds"),
+        make_integer_reader(0, 60, "seconds"),
         0,
         "seconds between SIGTERM, when /healthz answers 503, and the end of links and listeners"
         " (0)",
@@ -312,7 +319,7 @@ KEYS = (
     *_OWN_KEYS,
     Key(
         "webhook-allow",
-        networks,
+        read_networks,
         (),
         "private networks in which webhooks may be, such as 10.1.0.0/16 (none)",
     ),
@@ -325,7 +332,7 @@ KEYS = (
     ),
     Key(
         "kit-sms-per-day",
-        whole(0, 100_000, "SMS"),
+        make_integer_reader(0, 100_000, "SMS"),
         100,
         "most SMS per UTC day to one kit that sends SMS itself, for confirmations and waiting"
         " items (100)",
@@ -386,7 +393,7 @@ def database_options(settings: HubSettings, *, upgrade: bool = False) -> Databas
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return `$XDG_CONFIG_HOME/fieldagent/hub.properties`."""
-    return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "hub.properties"
+    return find_xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "hub.properties"
 
 
 ENVIRONMENT = "FIELDAGENT_HUB_"
@@ -403,7 +410,7 @@ def load(
     """
     file = path or default_path(environ)
     text = read_file(file, required=path is not None)
-    return parse(with_environment(text, environ, ENVIRONMENT, _keys_with), file, database, environ)
+    return parse(add_environment(text, environ, ENVIRONMENT, _keys_with), file, database, environ)
 
 
 def _keys_with(content: str) -> Sequence[Key]:
@@ -443,7 +450,7 @@ def parse(
     own = [key for kind in kinds for key in kind.keys]
     prices = {kind.name: _price_key(kind) for kind in satellite}
     others = [key for key in [*own, *prices.values()] if key not in KEYS]
-    values, pairs, faults = read(content, path, [*KEYS, *others], absent_extension)
+    values, pairs, faults = read(content, path, [*KEYS, *others], find_absent_extension)
     amounts = {name: values.pop(key.attribute) for name, key in prices.items()}
     values["operator_prices"] = {
         name: price for name, price in amounts.items() if price is not None
@@ -458,7 +465,7 @@ def parse(
     if faults:
         raise InvalidSettings(path, faults)
     if database or not values["database"]:
-        values["database"] = database or str(state_directory(environ) / "hub.sqlite3")
+        values["database"] = database or str(find_state_directory(environ) / "hub.sqlite3")
     return HubSettings(**values)
 
 

@@ -23,7 +23,7 @@ from fieldagent.kit.provision import erase
 from fieldagent.system.folder import put_file
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings, read_file
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 BOOT = Path("boot/firmware")
 NAMES = (card_format.NAME, f"{card_format.NAME}.txt")
@@ -41,7 +41,7 @@ def take(root: Path) -> str:
     the file stays on the card, and the earlier settings stay valid. Raises OSError.
     """
     wrong = ""
-    if waiting := _waiting(root):
+    if waiting := _find_waiting_card(root):
         try:
             put_file(root / KEPT, _read(waiting).encode())
             erase(waiting)
@@ -49,9 +49,9 @@ def take(root: Path) -> str:
             wrong = str(faults)
         except OSError as error:
             # A damaged boot partition must not prevent the network.
-            wrong = f"{waiting}: {reason_of(error)}"
-    said = kept(root)
-    for name, content in card_format.files(said).items():
+            wrong = f"{waiting}: {describe_reason(error)}"
+    said = read_kept_settings(root)
+    for name, content in card_format.make_files(said).items():
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         secret = "hostapd" in name or "wpa_supplicant" in name
@@ -63,7 +63,7 @@ def take(root: Path) -> str:
     return wrong
 
 
-def _waiting(root: Path) -> Path | None:
+def _find_waiting_card(root: Path) -> Path | None:
     return next((each for name in NAMES if (each := root / BOOT / name).is_file()), None)
 
 
@@ -74,7 +74,7 @@ def _read(path: Path) -> str:
     return text
 
 
-def kept(root: Path) -> dict[str, str]:
+def read_kept_settings(root: Path) -> dict[str, str]:
     """Return the settings from the card; empty if there never were any, or if the kept file is
     unreadable.
     """
@@ -92,14 +92,14 @@ def start(said: Mapping[str, str]) -> None:
     """
     if host := said.get("hostname"):
         Path("/proc/sys/kernel/hostname").write_text(host)
-    for unit in card_format.units(said):
-        kit_health.systemctl("start", "--no-block", unit)
+    for unit in card_format.list_units(said):
+        kit_health.call_systemctl("start", "--no-block", unit)
 
 
-def findings(said: Mapping[str, str], root: Path) -> dict[str, str]:
+def check_settings(said: Mapping[str, str], root: Path) -> dict[str, str]:
     """Return the reason of each setting that does not work; an empty string if it works."""
     reasons = {}
-    addresses = _addresses()
+    addresses = _read_addresses()
     if "time-zone" in said:
         known = (root / "usr/share/zoneinfo" / said["time-zone"]).is_file()
         reasons["time-zone"] = "" if known else f"unknown time zone {said['time-zone']}"
@@ -108,12 +108,12 @@ def findings(said: Mapping[str, str], root: Path) -> dict[str, str]:
         reasons["address"] = "" if there else f"no Ethernet adapter has {own}"
     if name := said.get("wifi"):
         own = ", ".join(addresses.get(ADAPTER, []))
-        reasons["wifi"] = "" if own else _adapter(addresses) or f"{name} was not joined"
+        reasons["wifi"] = "" if own else _find_adapter(addresses) or f"{name} was not joined"
     if "access-point" in said:
-        running = all(map(_is_active, card_format.units(said)))
+        running = all(map(_is_active, card_format.list_units(said)))
         works = running and CAMP in addresses.get(ADAPTER, [])
-        reasons["access-point"] = "" if works else _adapter(addresses) or "it does not run"
-    status = kit_health.status(root / INSTALLED.relative_to("/"))
+        reasons["access-point"] = "" if works else _find_adapter(addresses) or "it does not run"
+    status = kit_health.fetch_status(root / INSTALLED.relative_to("/"))
     reasons["agent"] = "" if status else "it does not answer: fieldagent.properties on the card"
     if status and status["channels"]["Cellular"]["configured"]:
         cellular = status["channels"]["Cellular"]
@@ -122,11 +122,11 @@ def findings(said: Mapping[str, str], root: Path) -> dict[str, str]:
     return reasons
 
 
-def _adapter(addresses: Mapping[str, list[str]]) -> str:
+def _find_adapter(addresses: Mapping[str, list[str]]) -> str:
     return "" if ADAPTER in addresses else f"adapter {ADAPTER} not found"
 
 
-def _addresses() -> dict[str, list[str]]:
+def _read_addresses() -> dict[str, list[str]]:
     """Return the IPv4 and IPv6 addresses of each interface."""
     output = subprocess.run(["ip", "-json", "address"], capture_output=True).stdout
     links: list[dict[str, Any]] = json.loads(output or b"[]")
@@ -144,7 +144,7 @@ def _is_active(unit: str) -> bool:
     return subprocess.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0
 
 
-def result(said: Mapping[str, str], reasons: Mapping[str, str], wrong: str) -> str:
+def describe_result(said: Mapping[str, str], reasons: Mapping[str, str], wrong: str) -> str:
     """Return the text for a laptop, without secrets."""
     lines = [f"Not applied: {wrong}"] if wrong else []
     lines += [f"{name}: {why or 'works'}" for name, why in reasons.items()]
@@ -156,17 +156,17 @@ def check(root: Path) -> None:
     """Check the results of the start, and write them to the card if they have changed. Raises
     OSError.
     """
-    said, until = kept(root), time.monotonic() + TIMEOUT_S
-    while any((reasons := findings(said, root)).values()) and time.monotonic() < until:
+    said, until = read_kept_settings(root), time.monotonic() + TIMEOUT_S
+    while any((reasons := check_settings(said, root)).values()) and time.monotonic() < until:
         time.sleep(CHECK_INTERVAL_S)
     wrong = ""
-    if waiting := _waiting(root):
+    if waiting := _find_waiting_card(root):
         try:
             _read(waiting)
             wrong = f"{waiting.name} waits for the next start"
         except InvalidSettings as faults:
             wrong = "; ".join(faults.faults)
-    text, target = result(said, reasons, wrong).encode(), root / BOOT / RESULT
+    text, target = describe_result(said, reasons, wrong).encode(), root / BOOT / RESULT
     if not target.exists() or target.read_bytes() != text:
         put_file(target, text)
 
@@ -181,7 +181,7 @@ def main() -> int:
         return 0
     if wrong := take(root):
         complain(wrong)
-    start(kept(root))
+    start(read_kept_settings(root))
     return 0
 
 

@@ -30,7 +30,7 @@ _ZONE = re.compile(r"[A-Za-z0-9+_-]+(/[A-Za-z0-9+_-]+)*")
 _PRE_SHARED = re.compile(r"[0-9a-f]{64}")
 
 
-def host_name(value: str) -> str:
+def read_host_name(value: str) -> str:
     """Read a single label of a host name in lower case, at most 63 characters. Raises
     WrongProperty.
     """
@@ -41,7 +41,7 @@ def host_name(value: str) -> str:
     return value
 
 
-def country(value: str) -> str:
+def read_country(value: str) -> str:
     """Read a country as two capitals, without a check that it exists. Raises WrongProperty."""
     if not COUNTRY.fullmatch(value):
         raise WrongProperty(f"is a country in two capitals, such as CH, not {value!r}")
@@ -58,15 +58,15 @@ def is_pass_phrase(text: str) -> bool:
     return 8 <= len(text) <= 63 and text.isascii() and text.isprintable()
 
 
-def network_name(value: str) -> str:
+def read_network_name(value: str) -> str:
     """Read the name of a Wi-Fi, 1 to 32 bytes of UTF-8, all printable. Raises WrongProperty."""
     if not is_network_name(value):
         raise WrongProperty(f"is not a Wi-Fi name: use 1 to 32 bytes, not {value!r}")
     return value
 
 
-def password(value: str) -> str:
-    """Read a password as typed by people, or the key made from it (`pre_shared_key`). Raises
+def read_password(value: str) -> str:
+    """Read a password as typed by people, or the key made from it (`derive_pre_shared_key`). Raises
     WrongProperty.
     """
     if _PRE_SHARED.fullmatch(value):
@@ -76,16 +76,16 @@ def password(value: str) -> str:
     return value
 
 
-def time_zone(value: str) -> str:
-    """Read the name of a time zone, without a check that it exists; `card.findings` checks that.
-    Raises WrongProperty.
+def read_time_zone(value: str) -> str:
+    """Read the name of a time zone, without a check that it exists; `card.check_settings` checks
+    that. Raises WrongProperty.
     """
     if not _ZONE.fullmatch(value):
         raise WrongProperty(f"is a time zone such as Europe/Zurich, not {value!r}")
     return value
 
 
-def interface(value: str) -> str:
+def read_interface(value: str) -> str:
     """Read an address with the length of its network, IPv4 or IPv6. Raises WrongProperty."""
     try:
         if "/" in value:
@@ -95,7 +95,7 @@ def interface(value: str) -> str:
     raise WrongProperty(f"is an address with its network, such as 192.168.1.5/24, not {value!r}")
 
 
-def address(value: str) -> str:
+def read_address(value: str) -> str:
     """Read an address without a network, IPv4 or IPv6. Raises WrongProperty."""
     try:
         return str(ipaddress.ip_address(value))
@@ -104,21 +104,21 @@ def address(value: str) -> str:
 
 
 KEYS = (
-    Key("hostname", host_name, "", "Name of the kit in its network"),
-    Key("time-zone", time_zone, "", "Time zone, such as `Europe/Zurich`; UTC if empty"),
-    Key("address", interface, "", "Wired address with its prefix length; DHCP if empty"),
-    Key("gateway", address, "", "Gateway of the wired network"),
-    Key("dns", address, "", "DNS server of the wired network"),
-    Key("country", country, "", "Country whose Wi-Fi rules apply"),
-    Key("wifi", network_name, "", "Name of the Wi-Fi that the kit joins"),
+    Key("hostname", read_host_name, "", "Name of the kit in its network"),
+    Key("time-zone", read_time_zone, "", "Time zone, such as `Europe/Zurich`; UTC if empty"),
+    Key("address", read_interface, "", "Wired address with its prefix length; DHCP if empty"),
+    Key("gateway", read_address, "", "Gateway of the wired network"),
+    Key("dns", read_address, "", "DNS server of the wired network"),
+    Key("country", read_country, "", "Country whose Wi-Fi rules apply"),
+    Key("wifi", read_network_name, "", "Name of the Wi-Fi that the kit joins"),
     Key(
         "wifi-password",
-        password,
+        read_password,
         "",
         "Password of that Wi-Fi, or its 64-digit key; empty for an open network",
     ),
-    Key("access-point", network_name, "", "Name of the kit's own Wi-Fi"),
-    Key("access-point-password", password, "", "Password of the kit's own Wi-Fi"),
+    Key("access-point", read_network_name, "", "Name of the kit's own Wi-Fi"),
+    Key("access-point-password", read_password, "", "Password of the kit's own Wi-Fi"),
 )
 NEEDS = {
     "gateway": "address",
@@ -148,7 +148,7 @@ def parse(text: str, path: Path) -> dict[str, str]:
     return settings
 
 
-def pre_shared_key(name: str, secret: str) -> str:
+def derive_pre_shared_key(name: str, secret: str) -> str:
     """Return the key of WPA2 (IEEE 802.11, J.4), so that the file does not reveal a password that
     is also used elsewhere.
     """
@@ -157,7 +157,7 @@ def pre_shared_key(name: str, secret: str) -> str:
     return hashlib.pbkdf2_hmac("sha1", secret.encode(), name.encode(), 4096, 32).hex()
 
 
-def files(said: Mapping[str, str]) -> dict[str, str]:
+def make_files(said: Mapping[str, str]) -> dict[str, str]:
     """Return the files for Debian's programs, by path."""
     made = {}
     if host := said.get("hostname"):
@@ -167,38 +167,40 @@ def files(said: Mapping[str, str]) -> dict[str, str]:
         lines = [f"Address={own}"]
         lines += [f"Gateway={said['gateway']}"] if "gateway" in said else []
         lines += [f"DNS={said['dns']}"] if "dns" in said else []
-        made["etc/systemd/network/70-kit-cable.network"] = _network("Type=ether", *lines)
+        made["etc/systemd/network/70-kit-cable.network"] = _write_network("Type=ether", *lines)
     if name := said.get("wifi"):
-        made["etc/systemd/network/70-kit-wifi.network"] = _network(f"Name={ADAPTER}", "DHCP=yes")
-        made[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _client(name, said)
+        made["etc/systemd/network/70-kit-wifi.network"] = _write_network(
+            f"Name={ADAPTER}", "DHCP=yes"
+        )
+        made[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _write_client(name, said)
     if name := said.get("access-point"):
         lines = [f"Address={CAMP}", "ConfigureWithoutCarrier=yes"]
-        made["etc/systemd/network/70-kit-wifi.network"] = _network(f"Name={ADAPTER}", *lines)
-        made["etc/hostapd/hostapd.conf"] = _access_point(name, said)
+        made["etc/systemd/network/70-kit-wifi.network"] = _write_network(f"Name={ADAPTER}", *lines)
+        made["etc/hostapd/hostapd.conf"] = _write_access_point(name, said)
         made["etc/dnsmasq.d/kit.conf"] = _NAMES
         made["etc/nftables.conf"] = _PORTAL
     return made
 
 
-def units(said: Mapping[str, str]) -> list[str]:
+def list_units(said: Mapping[str, str]) -> list[str]:
     """Return the systemd units to start."""
     if "access-point" in said:
         return ["nftables.service", "hostapd.service", "dnsmasq.service"]
     return [f"wpa_supplicant@{ADAPTER}.service"] if "wifi" in said else []
 
 
-def _network(match: str, *lines: str) -> str:
+def _write_network(match: str, *lines: str) -> str:
     return "\n".join(["[Match]", match, "[Network]", *lines, ""])
 
 
-def _client(name: str, said: Mapping[str, str]) -> str:
+def _write_client(name: str, said: Mapping[str, str]) -> str:
     secret = said.get("wifi-password")
-    key = "key_mgmt=NONE" if secret is None else f"psk={pre_shared_key(name, secret)}"
+    key = "key_mgmt=NONE" if secret is None else f"psk={derive_pre_shared_key(name, secret)}"
     network = f"network={{\n\tssid={name.encode().hex()}\n\tscan_ssid=1\n\t{key}\n}}\n"
     return f"ctrl_interface=/run/wpa_supplicant\ncountry={said['country']}\n{network}"
 
 
-def _access_point(name: str, said: Mapping[str, str]) -> str:
+def _write_access_point(name: str, said: Mapping[str, str]) -> str:
     secret = said["access-point-password"]
     kind = "wpa_psk" if _PRE_SHARED.fullmatch(secret) else "wpa_passphrase"
     return f"""\

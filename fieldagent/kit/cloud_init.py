@@ -30,7 +30,7 @@ class Unfit(Exception):
     """cloud-init or the system would refuse the value. The text names the value and the reason."""
 
 
-def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
+def make_user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
     """Return cloud-init's user data, with a user for these SSH keys, if any. Raises Unfit."""
     if not card_format.LABEL.fullmatch(host):
         raise Unfit(f"{host!r} is not a host name: use lowercase letters, digits and -")
@@ -52,7 +52,7 @@ def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
     return document | {"users": [user], "ssh_pwauth": False, "runcmd": start}
 
 
-def network_config(name: str, password: str, country: str) -> dict[str, Any]:
+def make_network_config(name: str, password: str, country: str) -> dict[str, Any]:
     """Return the settings of a Wi-Fi, in addition to a cable. Without a password, the Wi-Fi is
     open. Raises Unfit.
     """
@@ -60,22 +60,22 @@ def network_config(name: str, password: str, country: str) -> dict[str, Any]:
         raise Unfit(f"{name!r} is not a Wi-Fi name: use 1 to 32 bytes")
     if not card_format.COUNTRY.fullmatch(country):
         raise Unfit("the Wi-Fi stays off until its country is known: --country CH")
-    point = {"password": _pre_shared_key(name, password)} if password else {}
+    point = {"password": _derive_pre_shared_key(name, password)} if password else {}
     by_address = {"dhcp4": True, "dhcp6": True, "optional": True}
     wifi = {**by_address, "regulatory-domain": country, "access-points": {name: point}}
     return {"version": 2, "ethernets": {"eth0": by_address}, "wifis": {"wlan0": wifi}}
 
 
-def _pre_shared_key(name: str, password: str) -> str:
+def _derive_pre_shared_key(name: str, password: str) -> str:
     """Return the key of WPA2 (IEEE 802.11, J.4), so that the card does not contain a password that
     is also used elsewhere.
     """
     if not card_format.is_pass_phrase(password):
         raise Unfit("a Wi-Fi's password has 8 to 63 characters of ASCII")
-    return card_format.pre_shared_key(name, password)
+    return card_format.derive_pre_shared_key(name, password)
 
 
-def public_keys(file: Path) -> Sequence[str]:
+def read_public_keys(file: Path) -> Sequence[str]:
     """Return the keys of a file such as `id_ed25519.pub`. Raises Unfit, OSError."""
     try:
         lines = read_text_file(file).splitlines()
@@ -87,19 +87,19 @@ def public_keys(file: Path) -> Sequence[str]:
     return keys
 
 
-def texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
+def write_texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
     """Return the files, by name. cloud-init treats different content as another machine, and
     configures it.
     """
-    made = {"user-data": "#cloud-config\n" + _text(user)}
+    made = {"user-data": "#cloud-config\n" + _write_text(user)}
     if network is not None:
-        made["network-config"] = _text(network)
+        made["network-config"] = _write_text(network)
     content = hashlib.sha256("".join(made.values()).encode()).hexdigest()
     instance = {"instance-id": f"{user['hostname']}-{content[:12]}", "dsmode": "local"}
-    return made | {"meta-data": _text(instance)}
+    return made | {"meta-data": _write_text(instance)}
 
 
-def _text(content: Mapping[str, Any]) -> str:
+def _write_text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -26,7 +26,7 @@ from fieldagent.agent.kit_part import device_parts, devices_of
 from fieldagent.agent.radios.radio_line import is_serial, open_line
 from fieldagent.agent.radios.registry import RADIOS, radio
 from fieldagent.agent.satellites.registry import modem, modems
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CONSOLES = Path("/sys/class/tty/console/active")
@@ -53,7 +53,7 @@ class FoundDevice(NamedTuple):
         return () if self.report is None else self.report.trouble
 
 
-def radios() -> list[Recognition]:
+def get_radios() -> list[Recognition]:
     """Return the recognitions of all known radios that have one, those between kits and
     people's.
     """
@@ -64,14 +64,14 @@ def radios() -> list[Recognition]:
     return list({each.name: each for each in found}.values())
 
 
-def all_kinds() -> list[Recognition]:
+def get_all_kinds() -> list[Recognition]:
     """Return the recognitions of all known devices that have one."""
     from fieldagent.kit.gnss import RECOGNITIONS as GNSS
 
     satellites = [each.recognition() for each in map(modem, modems()) if each.recognition]
     others = [part for part in device_parts().values() if not part.kinds]
     found = [each for part in others for each in devices_of(part)]
-    return [*GNSS, *radios(), *found, *satellites]
+    return [*GNSS, *get_radios(), *found, *satellites]
 
 
 async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
@@ -91,15 +91,15 @@ async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     """Detect the device at a serial port, or at tcp://host."""
     if is_serial(place):
         seen = check_serial_port(Path(place))
-        if why := _console(place) if seen.good else seen.text:
+        if why := _find_console(place) if seen.good else seen.text:
             return FoundDevice(place, why=why)
     device = FoundDevice(place)
     try:
         device = await _ask(place, kinds)
     except* PortInUse as taken:
-        device = FoundDevice(place, why=str(first_error(taken)), in_use=True)
+        device = FoundDevice(place, why=str(get_first_error(taken)), in_use=True)
     except* (PortLost, RadioLost) as lost:
-        device = FoundDevice(place, why=str(first_error(lost)))
+        device = FoundDevice(place, why=str(get_first_error(lost)))
     return device
 
 
@@ -107,7 +107,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     """Return the device that answers. Raises PortLost and RadioLost, in groups."""
     heard: list[Unrecognised] = []
     lost: PortLost | None = None
-    for baud, tcp_port, asked in _openings(place, kinds):
+    for baud, tcp_port, asked in _list_openings(place, kinds):
         try:
             async with open_line(place, baud, tcp_port) as line:
                 answer = await recognise(line, asked, kinds)
@@ -127,7 +127,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     return FoundDevice(place, why=f"{place}: {reply.in_words()}", answers=True)
 
 
-def _openings(
+def _list_openings(
     place: str, kinds: Sequence[Recognition]
 ) -> Iterator[tuple[int, int, list[Recognition]]]:
     """Yield the speeds, or TCP ports, at which to open the place, with the kinds to try there."""
@@ -151,7 +151,7 @@ def _has_port(place: str) -> bool:
         return True
 
 
-def _console(place: str) -> str:
+def _find_console(place: str) -> str:
     try:
         consoles = CONSOLES.read_text().split()
         name = Path(place).resolve().name

@@ -18,15 +18,15 @@ SENTENCE_TIMEOUT_S = 1.3
 TELL_MAX = 2.0
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def check_receiver(line: DeviceLine) -> DeviceReport:
     """Report on a receiver, which sends its position once a second."""
     heard: list[str] = []
 
-    def position(said: bytes) -> int | None:
-        heard[:] = nmea.sentences(said)
-        return nmea.satellites(heard)
+    def find_position(said: bytes) -> int | None:
+        heard[:] = nmea.read_sentences(said)
+        return nmea.read_satellite_count(heard)
 
-    count = await answer_to(line, b"", position, TELL_MAX)
+    count = await answer_to(line, b"", find_position, TELL_MAX)
     lines = ["gpsd reads it for the agent, without a setting: `sudo apt install gpsd`"]
     if count is not None:
         sees = f"its position rests on {count} satellites" if count else "it has no position yet"
@@ -40,8 +40,8 @@ RECOGNITIONS = [
         turn,
         baud,
         lambda: b"",
-        lambda said: bool(nmea.sentences(said)),
-        tell,
+        lambda said: bool(nmea.read_sentences(said)),
+        check_receiver,
         patience=SENTENCE_TIMEOUT_S,
     )
     for turn, baud in ((0, 9_600), (9, 38_400), (10, 4_800))

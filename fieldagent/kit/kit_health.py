@@ -49,7 +49,7 @@ class Wanted:
     """Seconds that the agent must have run without a restart."""
 
 
-def systemctl(*arguments: str) -> None:
+def call_systemctl(*arguments: str) -> None:
     """Call systemctl. Raises OSError if it fails."""
     command = ["systemctl", *arguments]
     if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
@@ -60,13 +60,13 @@ def restart_others() -> None:
     """Restart other running units of the program, because they still run the old file."""
     for unit in OTHERS:
         with suppress(OSError):
-            systemctl("try-restart", "--no-block", unit)
+            call_systemctl("try-restart", "--no-block", unit)
 
 
 def leave_at_work() -> None:
     """Start the agent after a failure, with the current program and settings."""
     with suppress(OSError):
-        systemctl("start", "--no-block", AGENT)
+        call_systemctl("start", "--no-block", AGENT)
 
 
 def wait_for_start() -> None:
@@ -78,26 +78,26 @@ def wait_for_start() -> None:
         subprocess.run(wait, stdin=subprocess.DEVNULL, timeout=START_TIMEOUT_S)
 
 
-def watched(wanted: Wanted, boots: int) -> str:
+def start_watched(wanted: Wanted, boots: int) -> str:
     """Start the agent, and return the reason if it does not work; empty if it does. `boots` is the
     number of starts of the kit during the trial.
     """
     if boots > BOOTS:
         return f"the kit was started {BOOTS} times while it was on trial"
-    systemctl("start", "--no-block", AGENT)
+    call_systemctl("start", "--no-block", AGENT)
     began = time.monotonic()
     answered = False
     while True:
-        answer = status(wanted.settings)
+        answer = fetch_status(wanted.settings)
         answered = answered or answer is not None
-        why = _unfit(answer, wanted)
+        why = _find_unfitness(answer, wanted)
         waited = time.monotonic() - began
         if not why or waited > 60 * wanted.minutes or (waited > SILENCE_S and not answered):
             return why
         time.sleep(LOOK)
 
 
-def _unfit(answer: Mapping[str, Any] | None, wanted: Wanted) -> str:
+def _find_unfitness(answer: Mapping[str, Any] | None, wanted: Wanted) -> str:
     if answer is None:
         return f"no agent answers; see `journalctl -u {AGENT}`"
     if wanted.version and answer["version"] != wanted.version:
@@ -112,7 +112,7 @@ def _unfit(answer: Mapping[str, Any] | None, wanted: Wanted) -> str:
     return ""
 
 
-def status(settings: Path) -> dict[str, Any] | None:
+def fetch_status(settings: Path) -> dict[str, Any] | None:
     """Return the agent's status; None if no agent answers, or if it is not healthy."""
     port = load(settings).api_port
     try:
@@ -123,7 +123,7 @@ def status(settings: Path) -> dict[str, Any] | None:
     return answer
 
 
-def unsafe_to_stop(port: int) -> str:
+def find_stop_obstacle(port: int) -> str:
     """Return the reason why the agent must not be stopped now: an open SOS that is not on its disk
     would be lost. Empty if it may be stopped, or if no agent answers.
     """
@@ -139,14 +139,14 @@ def unsafe_to_stop(port: int) -> str:
 def wait_until_safe_to_stop(port: int) -> None:
     """Wait until a stop would lose no SOS, for as long as one is open."""
     announced = ""
-    while why := unsafe_to_stop(port):
+    while why := find_stop_obstacle(port):
         if why != announced:
             complain(f"the agent is not stopped yet: {why}")
         announced = why
         time.sleep(ANSWER_TIMEOUT_S)
 
 
-def working_channels(port: int) -> dict[str, str] | None:
+def fetch_working_channels(port: int) -> dict[str, str] | None:
     """Return the state of each channel that works now; None if no agent answers."""
     try:
         channels = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body["channels"]

@@ -9,8 +9,8 @@ from typing import Any
 from fieldagent.http.exchange import exchange
 from fieldagent.system.exit_codes import NO_PERSON, REFUSED, UNAVAILABLE
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.terminal import escaped
-from fieldagent.system.wording import reason_of
+from fieldagent.system.terminal import escape_line
+from fieldagent.system.wording import describe_reason
 
 TIMEOUT = 150.0
 """Timeout in seconds; longer than a session, because a cancel call waits for its end."""
@@ -53,7 +53,7 @@ def call(
         connection.connect()
     except OSError as error:
         raise CallFailed(
-            f"no agent answers on 127.0.0.1:{port} ({reason_of(error)}); start one with"
+            f"no agent answers on 127.0.0.1:{port} ({describe_reason(error)}); start one with"
             " `fieldagent run` or `fieldagent demo`, or set its port with --port",
             UNAVAILABLE,
         ) from None
@@ -63,25 +63,26 @@ def call(
         # The request may have been stored and sent before the answer was lost.
         unknown = "" if method == "GET" else UNKNOWN
         raise CallFailed(
-            f"the agent on 127.0.0.1:{port} does not answer ({reason_of(error)}): it hangs, or"
+            f"the agent on 127.0.0.1:{port} does not answer ({describe_reason(error)}): it hangs,"
+            " or"
             f" has ended in the meantime{unknown}",
             UNAVAILABLE,
         ) from None
-    answer = Answer(reply.status, _parsed(reply.body))
+    answer = Answer(reply.status, _parse_answer(reply.body))
     if answer.status >= 400:
-        raise CallFailed(_told(answer.status, answer.body), _exit_code(answer))
+        raise CallFailed(_describe_answer(answer.status, answer.body), _get_exit_code(answer))
     if not 200 <= answer.status < 300 or not isinstance(answer.body, dict | list):
         raise CallFailed(f"{_NO_AGENT} of another kind (HTTP {answer.status})", UNAVAILABLE)
     return answer
 
 
-def _exit_code(refusal: Answer) -> int:
+def _get_exit_code(refusal: Answer) -> int:
     if isinstance(refusal.body, dict) and refusal.body.get("code") == "no-such-person":
         return NO_PERSON
     return UNAVAILABLE if refusal.status >= 500 else REFUSED
 
 
-def _parsed(text: bytes) -> Any:
+def _parse_answer(text: bytes) -> Any:
     try:
         return json.loads(text or b"null")
     except ValueError:
@@ -91,19 +92,19 @@ def _parsed(text: bytes) -> Any:
 def explain(status: int, body: bytes) -> str:
     """Return the text of a problem document, or of another server's answer, for people."""
     try:
-        return _told(status, json.loads(body or b"null"))
+        return _describe_answer(status, json.loads(body or b"null"))
     except ValueError:
         return f"HTTP {status}"
 
 
-def _told(status: int, document: Any) -> str:
+def _describe_answer(status: int, document: Any) -> str:
     problem = document if isinstance(document, dict) else {}
     lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
     faults = problem.get("errors")
     # A proxy may answer in its own format.
     named = [each for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
     lines += [
-        escaped(f"  {fault['pointer']}: {fault['detail']}")
+        escape_line(f"  {fault['pointer']}: {fault['detail']}")
         for fault in named
         if {"pointer", "detail"} <= fault.keys()
     ]

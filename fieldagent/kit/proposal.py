@@ -15,8 +15,8 @@ from fieldagent.agent.satellites.registry import modems
 from fieldagent.agent.settings import all_keys, keys_of, needs, parse
 from fieldagent.kit.devices import FoundDevice
 from fieldagent.kit.serial_ports import is_same_port
-from fieldagent.system.java_properties import pairs as pairs_in
-from fieldagent.system.java_properties import with_pairs
+from fieldagent.system.java_properties import read_pairs as pairs_in
+from fieldagent.system.java_properties import set_pairs
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import InvalidSettings
 
@@ -34,7 +34,7 @@ class DeviceSeat(NamedTuple):
     """Possible devices, by their recognized names."""
 
 
-def _seat(port: str, part: KitPart) -> DeviceSeat:
+def _choose_seat(port: str, part: KitPart) -> DeviceSeat:
     names = part.kinds or [each.name for each in devices_of(part)]
     return DeviceSeat(port, part.kind_key, names)
 
@@ -44,7 +44,7 @@ AUTO = "auto"
 RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
 SEATS = (
     DeviceSeat("satellite-port", "satellite-modem", modems()),
-    *(_seat(port, part) for port, part in device_parts().items()),
+    *(_choose_seat(port, part) for port, part in device_parts().items()),
     RADIO,
 )
 """Devices in order. A radio that fits several uses becomes one between kits last, because a single
@@ -74,24 +74,24 @@ def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] =
     before = dict(pairs_in(text))
     by_port: dict[str, Mapping[str, str]] = {}
     needed: dict[str, Sequence[str]] = {}
-    there = {seat.port: _at(before.get(seat.port), devices) for seat in SEATS}
+    there = {seat.port: _find_at(before.get(seat.port), devices) for seat in SEATS}
     kept = [
         port
         for port, seat in zip(there, SEATS, strict=True)
-        if port in before and _stays(there[port], seat, before)
+        if port in before and _can_stay(there[port], seat, before)
     ]
     free = [each for each in devices if each not in [there[port] for port in kept]]
     for seat in SEATS:
         if seat.port in kept:
-            by_port[seat.port] = _kind(there[seat.port], seat, before)
+            by_port[seat.port] = _propose_kind(there[seat.port], seat, before)
             continue
         fits = [each for each in free if each.kind in seat.names]
         if not fits:
             continue
         free.remove(fits[0])
-        pairs = {seat.port: fits[0].place, **_kind(fits[0], seat, before)}
+        pairs = {seat.port: fits[0].place, **_propose_kind(fits[0], seat, before)}
         pairs |= _of_device(fits[0], seat, before)
-        wanted = _wanted(seat, {**before, **pairs})
+        wanted = _find_wanted(seat, {**before, **pairs})
         pairs |= {name: more[name] for name in wanted if name in more}
         by_port[seat.port] = pairs
         if missing := [name for name in wanted if name not in before and name not in pairs]:
@@ -99,12 +99,12 @@ def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] =
     return Proposal(by_port, kept, needed)
 
 
-def _at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | None:
+def _find_at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | None:
     there = [each for each in devices if port is not None and is_same_port(each.place, port)]
     return there[0] if there else None
 
 
-def _stays(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]) -> bool:
+def _can_stay(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]) -> bool:
     if there is None or there.in_use or there.kind in seat.names:
         # A place that was not checked, such as a radio over UDP.
         return True
@@ -114,21 +114,23 @@ def _stays(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str
 
 def _can_tell(seat: DeviceSeat, before: Mapping[str, str]) -> bool:
     """Return True if the configured device could be recognized."""
-    named = _said(seat, before)
+    named = _describe_setting(seat, before)
     if seat.kind and named not in seat.names:
         return False
     return seat is not RADIO or radio(named).recognition is not None
 
 
-def _said(seat: DeviceSeat, before: Mapping[str, str]) -> str:
+def _describe_setting(seat: DeviceSeat, before: Mapping[str, str]) -> str:
     return str(before.get(seat.kind, DEFAULTS.get(seat.kind, "")))
 
 
-def _kind(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]) -> dict[str, str]:
+def _propose_kind(
+    there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]
+) -> dict[str, str]:
     """Return the setting for the kind of device, unless it is set."""
     if there is None or not seat.kind or not there.kind:
         return {}
-    return {} if _said(seat, before) in (there.kind, AUTO) else {seat.kind: there.kind}
+    return {} if _describe_setting(seat, before) in (there.kind, AUTO) else {seat.kind: there.kind}
 
 
 def _of_device(there: FoundDevice, seat: DeviceSeat, before: Mapping[str, str]) -> dict[str, str]:
@@ -138,9 +140,9 @@ def _of_device(there: FoundDevice, seat: DeviceSeat, before: Mapping[str, str]) 
     return {name: value for name, value in there.report.settings.items() if name not in before}
 
 
-def _wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
+def _find_wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
     """Return the settings that a port needs, and the settings that those need."""
-    wanted = [*radio(_said(seat, known)).needs] if seat is RADIO else []
+    wanted = [*radio(_describe_setting(seat, known)).needs] if seat is RADIO else []
     names = [seat.port, *wanted]
     while names:
         name = needs().get(names.pop(0), "")
@@ -150,22 +152,22 @@ def _wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
     return wanted
 
 
-def meaning(name: str, settings: Mapping[str, str]) -> str:
+def describe_setting(name: str, settings: Mapping[str, str]) -> str:
     """Return the description of a setting, for people."""
     text = "".join(f"{each}={value}\n" for each, value in settings.items())
     return next((key.means for key in keys_of(text) if key.name == name), "")
 
 
-def covered(name: str, value: str) -> str:
+def mask_value(name: str, value: str) -> str:
     """Return the value in a form for people, without secrets."""
     return "…" if name.endswith(SECRETS) else value
 
 
-def after(text: str, settings: Mapping[str, str], path: Path) -> str:
+def change_text(text: str, settings: Mapping[str, str], path: Path) -> str:
     """Return the settings file with these settings; all other lines stay. Raises InvalidSettings if
     the agent would refuse it.
     """
-    changed = with_pairs(text, settings)
+    changed = set_pairs(text, settings)
     if dict(pairs_in(changed)) != {**dict(pairs_in(text)), **settings}:
         raise InvalidSettings(path, ["its last line is continued: correct that first"])
     parse(changed, path)

@@ -16,7 +16,7 @@ from fieldagent.system.exit_codes import IO_FAILED, OK, SETTINGS
 from fieldagent.system.folder import put_file, rename_file, sync_folder
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings, read, read_file
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 BOOT = (Path("/boot/firmware"), Path("/boot"))
 """Boot partition of Raspberry Pi OS and of Debian."""
@@ -44,9 +44,9 @@ def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
                 if (folder / name).is_file():
                     return _take(folder / name, target, as_json)
     except OSError as error:
-        complain(f"the settings on the card were not applied: {reason_of(error)}")
+        complain(f"the settings on the card were not applied: {describe_reason(error)}")
         return IO_FAILED
-    _say(as_json, None, [])
+    _print_names(as_json, None, [])
     return OK
 
 
@@ -59,7 +59,7 @@ def _take_beside(card: Path, target: Path) -> None:
             sync_folder(card)
 
 
-def _say(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
+def _print_names(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
     """Print the names of the set settings and the file, but no values, because some are secret."""
     if as_json:
         print(json.dumps({"settings": None if target is None else str(target), "set": names}))
@@ -91,7 +91,7 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
     put_file(card.with_name(RESULT), report.encode())
     rename_file(card, card.with_name(TAKEN))
     erase(card.with_name(TAKEN))
-    _say(as_json, target, names)
+    _print_names(as_json, target, names)
     return OK
 
 
@@ -119,7 +119,7 @@ def erase(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def card_text(pairs: Sequence[tuple[str, str]]) -> str:
+def read_card_text(pairs: Sequence[tuple[str, str]]) -> str:
     """Return the text that `provision` takes from a card. Raises InvalidSettings."""
     text = "".join(f"{name}={value}\n" for name, value in pairs)
     parse(text, Path(NAME))

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from fieldagent.system.as_owner import as_owner
+from fieldagent.system.as_owner import run_as_owner
 from fieldagent.system.folder import rename_file, sync_folder
 from fieldagent.system.private import make_private_folder
 
@@ -31,7 +31,7 @@ def make(folder: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def wait_until_alone(folder: Path) -> Iterator[None]:
     """Make the folder, and wait until no other root unit uses it. The lock is held for the duration
     of the context. Raises OSError.
     """
@@ -46,7 +46,7 @@ def read_left(offer: Path) -> bytes | None:
     That user may have put anything there, so links are not followed, and nothing blocks. Raises
     OSError.
     """
-    left: str | None = as_owner(offer.parent, partial(_read_left, offer))
+    left: str | None = run_as_owner(offer.parent, partial(_read_left, offer))
     return None if left is None else left.encode("latin-1")
 
 
@@ -67,7 +67,7 @@ def _read_left(offer: Path) -> str | None:
 
 def remove_left(offer: Path) -> None:
     """Remove a processed offer, so that it is not processed again. Raises OSError."""
-    as_owner(offer.parent, partial(_remove_left, offer))
+    run_as_owner(offer.parent, partial(_remove_left, offer))
 
 
 def _remove_left(offer: Path) -> None:

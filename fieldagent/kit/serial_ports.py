@@ -10,7 +10,7 @@ PATTERNS = ("serial/by-id/*", "ttyUSB*", "ttyACM*", "ttyAMA*", "ttyS*", "rfcomm*
 order of plugging."""
 
 
-def serial_ports(dev: Path = DEV, tty: Path = TTY) -> list[str]:
+def list_serial_ports(dev: Path = DEV, tty: Path = TTY) -> list[str]:
     """Return one name for each port with hardware."""
     names: dict[Path, str] = {}
     for pattern in PATTERNS:
@@ -32,7 +32,7 @@ def _has_hardware(path: Path, tty: Path) -> bool:
         return False
 
 
-def lasting_name(place: str, dev: Path = DEV) -> str:
+def find_lasting_name(place: str, dev: Path = DEV) -> str:
     """Return a name of the port that is the same after a restart; `place` itself if there
     is none.
     """

@@ -21,7 +21,7 @@ from fieldagent.system.elapsed_time import RANKS, Reading
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 AGE_MAX_S = 3600.0
 """Seconds after which the file is too old."""
@@ -65,7 +65,7 @@ def set_clock(
         complain(f"the clock is not changed: {wrong}")
         return REFUSED
     except OSError as error:
-        complain(f"the clock is not changed: {reason_of(error)}")
+        complain(f"the clock is not changed: {describe_reason(error)}")
         return IO_FAILED
     moved = round(unix - now.wall)
     if as_json:

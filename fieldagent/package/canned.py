@@ -64,17 +64,17 @@ NUMBERS = {
 """Texts by their numbers: up to 23 one byte, up to 255 two."""
 
 
-def _words(*numbers: int) -> tuple[str, ...]:
+def _read_catalogue_texts(*numbers: int) -> tuple[str, ...]:
     return tuple(NUMBERS[number] for number in numbers)
 
 
-RAISED = _words(*range(1, 9))
+RAISED = _read_catalogue_texts(*range(1, 9))
 """Short reasons of an SOS."""
-FROM_KIT = _words(9, 10, 11, *range(13, 17), *range(24, 38))
+FROM_KIT = _read_catalogue_texts(9, 10, 11, *range(13, 17), *range(24, 38))
 """Answers of the people in distress."""
-FROM_HELPERS = _words(12, 17, 18, 11, 33, 34, 20, 21, 22, 23)
+FROM_HELPERS = _read_catalogue_texts(12, 17, 18, 11, 33, 34, 20, 21, 22, 23)
 """Texts from a person at another kit."""
-FROM_DESK = _words(*range(17, 24), *range(38, 51), 11)
+FROM_DESK = _read_catalogue_texts(*range(17, 24), *range(38, 51), 11)
 """Texts from a dispatcher."""
 
 LAST = 255
@@ -87,12 +87,12 @@ def number_of(words: str) -> int | None:
     known = _BY_WORDS.get(words)
     if known is None and (later := _LATER.fullmatch(words)):
         number = int(later[1])
-        # Recognize the form of `words_of`, so that an unknown number survives relaying.
-        known = number if number <= LAST and words == words_of(number) else None
+        # Recognize the form of `get_text`, so that an unknown number survives relaying.
+        known = number if number <= LAST and words == get_text(number) else None
     return known
 
 
-def words_of(number: int) -> str:
+def get_text(number: int) -> str:
     """Return the text of a number. An unknown number of a later version gives a text that contains
     it.
     """

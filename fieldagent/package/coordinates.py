@@ -72,19 +72,19 @@ def read_degrees(text: str, sides: str) -> float:
         side, plain = _SIDES[plain[-1]], plain[:-1].strip()
     if match := re.fullmatch(_DECIMAL, plain, re.ASCII):
         sign, degrees = match.groups()
-        return side * _signed(sign, _decimal(degrees))
+        return side * _apply_sign(sign, _parse_decimal(degrees))
     if match := re.fullmatch(_PARTED, plain, re.ASCII):
         sign, whole, minutes, seconds = match.groups()
-        parts = [_decimal(minutes), _decimal(seconds or "0")]
+        parts = [_parse_decimal(minutes), _parse_decimal(seconds or "0")]
         if max(parts) >= 60 or (seconds is not None and not parts[0].is_integer()):
             raise NoCoordinate
-        return side * _signed(sign, int(whole) + parts[0] / 60 + parts[1] / 3600)
+        return side * _apply_sign(sign, int(whole) + parts[0] / 60 + parts[1] / 3600)
     raise NoCoordinate
 
 
-def _decimal(text: str) -> float:
+def _parse_decimal(text: str) -> float:
     return float(text.replace(",", "."))
 
 
-def _signed(sign: str, value: float) -> float:
+def _apply_sign(sign: str, value: float) -> float:
     return -value if sign == "-" else value

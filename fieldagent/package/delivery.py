@@ -35,7 +35,7 @@ LADDER = (Stage.NOBODY, Stage.STORED, Stage.RADIO, Stage.PROGRAMS, Stage.HANDED_
 """Stages in order, the lowest first. Times alone give no order, because kits' clocks differ."""
 
 
-def in_words(stage: Stage, who: str, text: str = "") -> str:
+def describe_stage(stage: Stage, who: str, text: str = "") -> str:
     """Return the stage as a text for people. `who` is the addressee, `text` is a person's name, a
     service or a reason.
     """
@@ -49,12 +49,12 @@ def in_words(stage: Stage, who: str, text: str = "") -> str:
         Stage.PROGRAMS: f"with {who}'s programs",
         Stage.HANDED_OVER: f"handed over to {text}, for {who}",
         Stage.NOBODY: f"{who} cannot be reached: {text}",
-        Stage.RADIO: f"{_part_of(text)}on {who}'s radio",
+        Stage.RADIO: f"{_describe_part(text)}on {who}'s radio",
     }
     return words[stage]
 
 
-def _part_of(text: str) -> str:
+def _describe_part(text: str) -> str:
     match = re.match(r"([0-9]{1,3})/([0-9]{1,3})(?: |$)", text)
     return f"part {match[1]} of {match[2]} " if match else ""
 
@@ -86,7 +86,7 @@ class ChannelDelivery:
     """Seconds after its acceptance at which it may begin on this channel."""
 
 
-def terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:
+def get_terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:
     """Return the terminal status of a Package, or None. The first success gives Delivered. Any
     other status requires that all channel deliveries have ended.
 
@@ -105,7 +105,7 @@ def terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:
 
 
 @lru_cache(maxsize=16)
-def deliveries_of(
+def make_deliveries(
     channels: frozenset[Channel] | None, configured: frozenset[Channel]
 ) -> Mapping[Channel, ChannelDelivery]:
     """Return the initial channel deliveries of a Package. They wait on configured channels and have
@@ -120,7 +120,7 @@ def deliveries_of(
     }
 
 
-def deliveries_json(
+def encode_deliveries(
     deliveries: Mapping[Channel, ChannelDelivery],
 ) -> dict[str, dict[str, str | None]]:
     """Return the member `channels` of an answer: the status of each channel, with the reason if

@@ -57,7 +57,7 @@ def read(text: str, *, direct: bool = True) -> Reading:
     wide = normalize("NFKC", visible[:TEXT_MAX].replace("🆘", " SOS "))
     if (morse := _MORSE.match(wide)) is not None:
         return Reading(Call.SOS, wide[morse.end() :].strip())
-    small = _folded(wide)
+    small = _fold_case(wide)
     if _CANCEL.fullmatch(small):
         return Reading(Call.CANCEL, text)
     call = _CALL.match(small)
@@ -65,29 +65,29 @@ def read(text: str, *, direct: bool = True) -> Reading:
         if direct or wide[call.start(1) : call.end(1)].isupper():
             return Reading(Call.SOS, wide[call.end() :].strip())
         return Reading(Call.MAYBE, text)
-    words = _WORD.findall(_plain(small))
+    words = _WORD.findall(_strip_accents(small))
     asks_for_help = direct and not _LANGUAGES.keys().isdisjoint(words)
     is_asked = "sos" in words or "mayday" in words or asks_for_help
     return Reading(Call.MAYBE if is_asked else Call.NONE, text)
 
 
-def _folded(text: str) -> str:
+def _fold_case(text: str) -> str:
     """Return small letters, one for each character."""
     return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
 
 
-def _plain(text: str) -> str:
+def _strip_accents(text: str) -> str:
     """Return the text without accents."""
     return "".join(each for each in normalize("NFD", text) if category(each) != "Mn")
 
 
-_LANGUAGES = {_plain(word): language for language in HELP for word in HELP[language]}
+_LANGUAGES = {_strip_accents(word): language for language in HELP for word in HELP[language]}
 
 
-def language_of(text: str) -> str | None:
+def find_help_language(text: str) -> str | None:
     """Return the language of the first word for help in a text, or Ukrainian if a letter is
     Cyrillic; None if neither is there.
     """
-    small = _plain(_folded(normalize("NFKC", text[:TEXT_MAX])))
+    small = _strip_accents(_fold_case(normalize("NFKC", text[:TEXT_MAX])))
     known = (_LANGUAGES[word] for word in _WORD.findall(small) if word in _LANGUAGES)
     return next(known, "uk" if _CYRILLIC.search(small) else None)

@@ -68,22 +68,28 @@ class Kept(NamedTuple):
     """Number of these that were delivered in that time."""
 
 
-def forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | None:
+def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | None:
     """Return the forecast for a Package that may begin at `now` (Unix time), from deliveries on one
     channel. None if there are too few, or if nothing was delivered.
     """
-    chosen = _chosen(deliveries, now)
-    steps = _shares(chosen, now)
+    chosen = _choose_deliveries(deliveries, now)
+    steps = _compute_shares(chosen, now)
     if len(chosen) < LEAST or not steps:
         return None
     last, share = steps[-1]
-    return Forecast(len(chosen), _when(steps, HALF), _when(steps, NEARLY_ALL), share, last)
+    return Forecast(
+        len(chosen),
+        _find_time_of_share(steps, HALF),
+        _find_time_of_share(steps, NEARLY_ALL),
+        share,
+        last,
+    )
 
 
-def steps_of(deliveries: Sequence[PastDelivery], now: float) -> Steps | None:
+def compute_steps(deliveries: Sequence[PastDelivery], now: float) -> Steps | None:
     """Return the steps of deliveries on one channel at `now`; None if there are too few."""
-    chosen = _chosen(deliveries, now)
-    return None if len(chosen) < LEAST else _shares(chosen, now)
+    chosen = _choose_deliveries(deliveries, now)
+    return None if len(chosen) < LEAST else _compute_shares(chosen, now)
 
 
 def share_within(steps: Steps, seconds: float) -> float:
@@ -91,50 +97,51 @@ def share_within(steps: Steps, seconds: float) -> float:
     return max((share for after, share in steps if after <= seconds), default=0.0)
 
 
-def kept(deliveries: Sequence[PastDelivery], now: float) -> Kept:
+def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> Kept:
     """Compare the forecast at the start of each delivery with its result."""
     of = within = 0
     for delivery in deliveries:
-        said = forecast(
+        said = make_forecast(
             [each for each in deliveries if each.begun < delivery.begun], delivery.begun
         )
         if said is None or said.most is None:
             continue
-        seconds, delivered = _taken(delivery, now)
+        seconds, delivered = _get_waiting_time(delivery, now)
         if seconds > said.most or delivered:
             of += 1
             within += delivered and seconds <= said.most
     return Kept(of, within)
 
 
-def _chosen(deliveries: Sequence[PastDelivery], now: float) -> Sequence[PastDelivery]:
+def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequence[PastDelivery]:
     """Return the newest deliveries, only of this time of day if there are enough."""
     known = sorted(
         (delivery for delivery in deliveries if delivery.begun <= now),
         key=lambda delivery: -delivery.begun,
     )
-    near = [delivery for delivery in known if _apart(delivery.begun, now) <= NEAR]
+    near = [delivery for delivery in known if _compute_day_difference(delivery.begun, now) <= NEAR]
     return (near if len(near) >= LEAST_NEAR else known)[:MOST]
 
 
-def _apart(one: float, other: float) -> float:
+def _compute_day_difference(one: float, other: float) -> float:
     """Return the difference of two times of day in seconds."""
     apart = (one - other) % _DAY
     return min(apart, _DAY - apart)
 
 
-def _taken(delivery: PastDelivery, now: float) -> tuple[float, bool]:
+def _get_waiting_time(delivery: PastDelivery, now: float) -> tuple[float, bool]:
     """Return the waiting time of a delivery up to `now`, and True if it was delivered by then."""
     if delivery.ended is None or delivery.ended > now:
         return now - delivery.begun, False
     return delivery.ended - delivery.begun, delivery.delivered
 
 
-def _shares(deliveries: Sequence[PastDelivery], now: float) -> list[tuple[float, float]]:
+def _compute_shares(deliveries: Sequence[PastDelivery], now: float) -> list[tuple[float, float]]:
     """Return pairs of seconds and the share that is delivered by then, rising."""
     # At equal times, deliveries come first.
     ends = sorted(
-        (seconds, not done) for seconds, done in (_taken(delivery, now) for delivery in deliveries)
+        (seconds, not done)
+        for seconds, done in (_get_waiting_time(delivery, now) for delivery in deliveries)
     )
     steps, waiting = [], 1.0
     for place, (seconds, censored) in enumerate(ends):
@@ -144,5 +151,5 @@ def _shares(deliveries: Sequence[PastDelivery], now: float) -> list[tuple[float,
     return steps
 
 
-def _when(steps: Sequence[tuple[float, float]], share: float) -> float | None:
+def _find_time_of_share(steps: Sequence[tuple[float, float]], share: float) -> float | None:
     return next((seconds for seconds, reached in steps if reached >= share - _ROUNDING), None)

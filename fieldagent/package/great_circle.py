@@ -8,7 +8,9 @@ EARTH = 6_371_008.8
 """Mean radius of the earth in metres (IUGG)."""
 
 
-def distance(latitude: float, longitude: float, latitude_2: float, longitude_2: float) -> float:
+def compute_distance(
+    latitude: float, longitude: float, latitude_2: float, longitude_2: float
+) -> float:
     """Return the metres between two places in degrees, along a great circle (haversine)."""
     north, east = radians(latitude_2 - latitude), radians(longitude_2 - longitude)
     across = cos(radians(latitude)) * cos(radians(latitude_2)) * sin(east / 2) ** 2

@@ -87,9 +87,9 @@ def read_grid(text: str) -> tuple[float, float]:
     """
     typed = text.strip().upper()
     if match := _POLAR.match(typed):
-        place = _at_pole(match[1], typed[match.end() :])
+        place = _read_at_pole(match[1], typed[match.end() :])
     elif match := _ZONE.match(typed):
-        place = _in_zone(int(match[1]), match[2], typed[match.end() :])
+        place = _read_in_zone(int(match[1]), match[2], typed[match.end() :])
     else:
         place = None
     if place is None:
@@ -97,24 +97,24 @@ def read_grid(text: str) -> tuple[float, float]:
     return place
 
 
-def _in_zone(zone: int, band: str, rest: str) -> tuple[float, float] | None:
+def _read_in_zone(zone: int, band: str, rest: str) -> tuple[float, float] | None:
     lowest = 8.0 * _BANDS.index(band) - 80
     highest = 84.0 if band == "X" else lowest + 8
     if not 1 <= zone <= 60:
         return None
-    for east, north in _metres_in_zone(zone, lowest, rest):
+    for east, north in _find_metres_in_zone(zone, lowest, rest):
         latitude, longitude = _of_mercator(zone, east, north)
         in_band = lowest - _MARGIN < latitude < highest + _MARGIN
-        if in_band and _may_be_in(zone, latitude, longitude):
+        if in_band and _can_be_in(zone, latitude, longitude):
             return latitude, longitude
     return None
 
 
-def _metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, float]]:
+def _find_metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, float]]:
     """Return the possible positions, because row letters repeat. Those in the south are below 0."""
     if match := _METRES.fullmatch(rest):
         return [(float(match[1]), float(match[2]) - (_SOUTH if lowest < 0 else 0))]
-    square = _square(rest, _COLUMNS[(zone - 1) % 3], _ROWS)
+    square = _find_square_middle(rest, _COLUMNS[(zone - 1) % 3], _ROWS)
     if square is None:
         return []
     east, north = square
@@ -123,7 +123,7 @@ def _metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, fl
     return [(east + _SQUARE, north % _ROUND + times * _ROUND) for times in range(-5, 5)]
 
 
-def _square(rest: str, columns: str, rows: str) -> tuple[float, float] | None:
+def _find_square_middle(rest: str, columns: str, rows: str) -> tuple[float, float] | None:
     """Return the middle of a square of MGRS, in metres from the start of the letters."""
     match = _IN_SQUARE.fullmatch(rest)
     if match is None or match[1] not in columns or match[2] not in rows:
@@ -147,17 +147,17 @@ def _of_mercator(zone: int, east: float, north: float) -> tuple[float, float]:
         up -= beta * sin(2 * order * xi) * cosh(2 * order * eta)
         across -= beta * cos(2 * order * xi) * sinh(2 * order * eta)
     latitude = _of_conformal(asin(sin(up) / cosh(across)))
-    return latitude, _turned(6 * zone - 183 + degrees(atan2(sinh(across), cos(up))))
+    return latitude, _rotate(6 * zone - 183 + degrees(atan2(sinh(across), cos(up))))
 
 
-def _may_be_in(zone: int, latitude: float, longitude: float) -> bool:
+def _can_be_in(zone: int, latitude: float, longitude: float) -> bool:
     near = (0.0, -_MARGIN, _MARGIN)
     return any(
-        _zone_of(latitude + up, _turned(longitude + on)) == zone for up in near for on in near
+        _find_zone(latitude + up, _rotate(longitude + on)) == zone for up in near for on in near
     )
 
 
-def _zone_of(latitude: float, longitude: float) -> int:
+def _find_zone(latitude: float, longitude: float) -> int:
     """Return the zone. Zones are 6° wide, except around Norway and Svalbard."""
     if 56 <= latitude < 64 and 3 <= longitude < 12:
         return 32
@@ -168,11 +168,11 @@ def _zone_of(latitude: float, longitude: float) -> int:
     return int((longitude + 180) // 6) % 60 + 1
 
 
-def _at_pole(letter: str, rest: str) -> tuple[float, float] | None:
+def _read_at_pole(letter: str, rest: str) -> tuple[float, float] | None:
     letters = _AT_POLES[letter]
     if match := _METRES.fullmatch(rest):
         east, north = float(match[1]), float(match[2])
-    elif square := _square(rest, letters.columns, letters.rows):
+    elif square := _find_square_middle(rest, letters.columns, letters.rows):
         east, north = square[0] + letters.east, square[1] + letters.north
     else:
         return None
@@ -197,5 +197,5 @@ def _of_conformal(chi: float) -> float:
     return degrees(chi + sum(each * sin(2 * at * chi) for at, each in enumerate(_DELTA, 1)))
 
 
-def _turned(longitude: float) -> float:
+def _rotate(longitude: float) -> float:
     return (longitude + 540) % 360 - 180

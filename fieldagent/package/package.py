@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 from fieldagent.system.lazy_dataclass import dataclass
 
 
-def short_number(number: int) -> str:
+def format_short_number(number: int) -> str:
     """Return the last three digits of the number by which its kit names an SOS. With the kit's name
     they show people which SOS is meant; programs use the whole number."""
     return f"{abs(number) % 1000:03}"
@@ -203,7 +203,7 @@ class Package:
         """
         return self.sos or isinstance(self.item, IncidentWord)
 
-    def stamped(self, now: float) -> Package:
+    def with_time(self, now: float) -> Package:
         """Return the Package with `now` as the time of a position without a time, so that it does
         not look new after hours in a queue.
         """
@@ -233,16 +233,16 @@ def date_of(unix: float) -> datetime:
     return FIRST_DATE + timedelta(seconds=seconds)
 
 
-def bounded_date(date: datetime) -> datetime:
+def limit_date(date: datetime) -> datetime:
     """Return the date, which must have a time zone, limited to FIRST_DATE and LAST_DATE."""
     return min(max(date, FIRST_DATE), LAST_DATE)
 
 
-def recorded(item: Item | ToHub) -> datetime | None:
+def get_position_time(item: Item | ToHub) -> datetime | None:
     """Return the time of a position; None for text and data, which have no time."""
     return item.timestamp if isinstance(item, Location | Waypoint) else None
 
 
-def dated(item: Item | ToHub, unix: float) -> datetime:
+def get_date(item: Item | ToHub, unix: float) -> datetime:
     """Return the time of a position; for text and data, the Unix time as a date."""
-    return recorded(item) or date_of(unix)
+    return get_position_time(item) or date_of(unix)

@@ -35,7 +35,7 @@ class Identity:
     account: str = ""
 
 
-def stranger(origin: int) -> Identity:
+def make_unknown_identity(origin: int) -> Identity:
     """Return an identity for a sender without an introduction. 0 is the far end of the link itself,
     a negative number is a station on the air.
     """
@@ -54,7 +54,7 @@ UNAUTHENTICATED_MARK = '"unauthenticated":true'
 """Mark of an unauthenticated SOS event in the compact JSON."""
 
 
-def payload_json(
+def encode_payload(
     request_id: str,
     sender: Identity,
     item: Item,
@@ -66,12 +66,12 @@ def payload_json(
     """Return compact JSON of one delivery, in ASCII, so that it fits into an environment variable.
     `extra` are further members of its event.
     """
-    members = event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
-    return event_json(request_id, sender, members)
+    members = make_event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
+    return encode_event(request_id, sender, members)
 
 
-def event_json(request_id: str, sender: Identity, members: Mapping[str, Any]) -> str:
-    """Return compact JSON of one delivery, as `payload_json` does, for an event that is not an
+def encode_event(request_id: str, sender: Identity, members: Mapping[str, Any]) -> str:
+    """Return compact JSON of one delivery, as `encode_payload` does, for an event that is not an
     item.
     """
     document = {
@@ -92,7 +92,7 @@ def event_json(request_id: str, sender: Identity, members: Mapping[str, Any]) ->
     return json.dumps(document, separators=(",", ":"))
 
 
-def event(item: Item, timestamp: datetime) -> dict[str, Any]:
+def make_event(item: Item, timestamp: datetime) -> dict[str, Any]:
     """Return an item as the event of a payload: `type`, `timestamp`, and its members that are not
     None.
     """
@@ -101,43 +101,43 @@ def event(item: Item, timestamp: datetime) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _decimal(degrees: float) -> str:
+def _format_degrees(degrees: float) -> str:
     """Return decimal degrees as text, with the seven decimals of the on-air format."""
     return f"{degrees:.7f}".rstrip("0").rstrip(".")
 
 
-def estimated_position(latitude: float, longitude: float, radius: int) -> dict[str, Any]:
+def make_estimated_position(latitude: float, longitude: float, radius: int) -> dict[str, Any]:
     """Return the satellite operator's estimated position, within `radius` kilometres. The mark `by`
     shows that it is not from the sender.
     """
     return {
-        "latitude": _decimal(latitude),
-        "longitude": _decimal(longitude),
+        "latitude": _format_degrees(latitude),
+        "longitude": _format_degrees(longitude),
         "radius": radius * 1000,
         "by": "operator",
     }
 
 
-def _location(item: Location) -> dict[str, Any]:
+def _make_location(item: Location) -> dict[str, Any]:
     return {
-        "latitude": _decimal(item.latitude),
-        "longitude": _decimal(item.longitude),
+        "latitude": _format_degrees(item.latitude),
+        "longitude": _format_degrees(item.longitude),
         "altitude": item.altitude,
         "speedOverGround": item.speed_over_ground,
         "courseOverGround": item.course_over_ground,
     } | ({} if item.source is None else {"source": item.source})
 
 
-def _waypoint(item: Waypoint) -> dict[str, Any]:
+def _make_waypoint(item: Waypoint) -> dict[str, Any]:
     return {
-        "latitude": _decimal(item.latitude),
-        "longitude": _decimal(item.longitude),
+        "latitude": _format_degrees(item.latitude),
+        "longitude": _format_degrees(item.longitude),
         "name": item.name,
         "notes": item.notes,
     }
 
 
-def incident_text(word: IncidentWord) -> str:
+def describe_incident_update(word: IncidentWord) -> str:
     """Return an incident update as a sentence for people."""
     who = word.by or "somebody"
     said = {
@@ -149,7 +149,7 @@ def incident_text(word: IncidentWord) -> str:
     return f"{said}: {word.text}" if word.text else said
 
 
-def _incident_word(word: IncidentWord) -> dict[str, Any]:
+def _make_incident_update(word: IncidentWord) -> dict[str, Any]:
     """Return an incident update as a Message, so that programs without support for incidents show
     its text.
     """
@@ -160,13 +160,13 @@ def _incident_word(word: IncidentWord) -> dict[str, Any]:
         "text": word.text,
     }
     incident = number | {name: value for name, value in details.items() if value}
-    return {"type": "Message", "content": incident_text(word), "incident": incident}
+    return {"type": "Message", "content": describe_incident_update(word), "incident": incident}
 
 
 _EVENTS: dict[type[Item], Callable[[Any], dict[str, Any]]] = {
     Message: lambda item: {"content": item.content},
-    Location: _location,
-    Waypoint: _waypoint,
+    Location: _make_location,
+    Waypoint: _make_waypoint,
     Data: lambda item: {"payload": base64.b64encode(item.payload).decode()},
-    IncidentWord: _incident_word,
+    IncidentWord: _make_incident_update,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 _AVIF = (b"avif", b"avis")
 
 
-def picture_type(content: bytes) -> str | None:
+def find_picture_type(content: bytes) -> str | None:
     """Return the media type of a picture that browsers can show; None for any other data."""
     if content.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"

@@ -101,7 +101,7 @@ def read_text(value: Any) -> str:
     return value
 
 
-def _base64(value: Any) -> bytes:
+def _read_base64(value: Any) -> bytes:
     if not isinstance(value, str):
         raise WrongValue("must be a string of base64")
     try:
@@ -157,7 +157,7 @@ def _number(low: float, high: float, unit: str) -> Reader:
     return read
 
 
-def _coordinate(limit: float, sides: str) -> Reader:
+def _make_coordinate_reader(limit: float, sides: str) -> Reader:
     within = _number(-limit, limit, sentence("degrees"))
 
     def read(value: Any) -> float:
@@ -185,7 +185,7 @@ def read_timestamp(value: Any) -> datetime:
     return moment
 
 
-def _channels(value: Any) -> frozenset[Channel]:
+def _read_channels(value: Any) -> frozenset[Channel]:
     if not isinstance(value, list):
         raise WrongValue("must be an array of channel names")
     names = [channel.value for channel in Channel]
@@ -208,8 +208,8 @@ def _channels(value: Any) -> frozenset[Channel]:
 
 
 _POSITION = {
-    "latitude": Field(_coordinate(90, "NS"), "latitude", required=True),
-    "longitude": Field(_coordinate(180, "EW"), "longitude", required=True),
+    "latitude": Field(_make_coordinate_reader(90, "NS"), "latitude", required=True),
+    "longitude": Field(_make_coordinate_reader(180, "EW"), "longitude", required=True),
     "timestamp": Field(read_timestamp, "timestamp"),
 }
 
@@ -226,7 +226,7 @@ class ItemKind(NamedTuple):
 Items = Mapping[str, ItemKind]
 
 
-def _position_source(value: Any) -> PositionSource:
+def _read_position_source(value: Any) -> PositionSource:
     try:
         return PositionSource(value)
     except ValueError:
@@ -236,7 +236,7 @@ def _position_source(value: Any) -> PositionSource:
 
 
 ITEMS: Items = {
-    "data": ItemKind(Data, 11, {"payload": Field(_base64, "payload", required=True)}),
+    "data": ItemKind(Data, 11, {"payload": Field(_read_base64, "payload", required=True)}),
     "message": ItemKind(Message, 12, {"content": Field(read_text, "content", required=True)}),
     "location": ItemKind(
         Location,
@@ -246,7 +246,7 @@ ITEMS: Items = {
             "altitude": Field(_number(ALTITUDE_MIN, ALTITUDE_MAX, "m"), "altitude"),
             "speedOverGround": Field(_number(0, SPEED_MAX, "m/s"), "speed_over_ground"),
             "courseOverGround": Field(_number(0, 360, sentence("degrees")), "course_over_ground"),
-            "source": Field(_position_source, "source"),
+            "source": Field(_read_position_source, "source"),
         },
     ),
     "waypoint": ItemKind(
@@ -276,20 +276,20 @@ def read_check_in(value: Any) -> int:
     return seconds
 
 
-def _whole_number(value: Any) -> int:
+def _read_whole_number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise WrongValue("must be a whole number of 0 or more")
     return value
 
 
-def _said(value: Any) -> Said:
+def _read_said(value: Any) -> Said:
     try:
         return Said(value)
     except ValueError:
         raise WrongValue(sentence("must be one of {words}", words=", ".join(Said))) from None
 
 
-def _command_outcome(value: Any) -> CommandOutcome:
+def _read_command_outcome(value: Any) -> CommandOutcome:
     try:
         return CommandOutcome(value)
     except ValueError:
@@ -303,29 +303,29 @@ KINDS: Items = {
         CommandAnswer,
         50,
         {
-            "number": Field(_whole_number, "number", required=True),
-            "outcome": Field(_command_outcome, "outcome", required=True),
-            "body": Field(_base64, "body", required=True),
+            "number": Field(_read_whole_number, "number", required=True),
+            "outcome": Field(_read_command_outcome, "outcome", required=True),
+            "body": Field(_read_base64, "body", required=True),
         },
     ),
     "incident": ItemKind(
         IncidentWord,
         SOS_PRIORITY - 1,
         {
-            "number": Field(_whole_number, "incident", required=True),
-            "state": Field(_said, "says", required=True),
-            "station": Field(_whole_number, "station"),
+            "number": Field(_read_whole_number, "incident", required=True),
+            "state": Field(_read_said, "says", required=True),
+            "station": Field(_read_whole_number, "station"),
             "by": Field(read_text, "by"),
             "text": Field(read_text, "text"),
-            "proof": Field(_base64, "proof"),
+            "proof": Field(_read_base64, "proof"),
         },
     ),
     "parcel": ItemKind(
         Parcel,
         12,
         {
-            "body": Field(_base64, "body", required=True),
-            "station": Field(_whole_number, "station"),
+            "body": Field(_read_base64, "body", required=True),
+            "station": Field(_read_whole_number, "station"),
         },
     ),
 }
@@ -368,7 +368,7 @@ def read_receipt(value: Any) -> bool:
 
 ROUTING = {
     "id": Field(read_int32, "id"),
-    "channels": Field(_channels, "channels"),
+    "channels": Field(_read_channels, "channels"),
     "collapseKey": Field(read_int32, "collapse_key"),
     "priority": Field(read_int32, "priority"),
     "timeToLive": Field(read_seconds, "time_to_live"),

@@ -43,7 +43,7 @@ def load_document(
             sentence("the body is not UTF-8: byte {start} does not fit", start=error.start)
         ) from None
     except json.JSONDecodeError as error:
-        where = _at(error.lineno, error.colno)
+        where = _describe_position(error.lineno, error.colno)
         raise NotJson(
             sentence("the body is not JSON: {msg}{where}", msg=error.msg, where=where)
         ) from None
@@ -87,7 +87,7 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
             raise NotJson(
                 sentence(
                     "the body has too many parts{place}",
-                    place=_place(text, at),
+                    place=_describe_place(text, at),
                 )
             )
         part = text[at]
@@ -99,7 +99,7 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
                     sentence(
                         "the body is nested deeper than {most}{place}",
                         most=DEPTH_MAX,
-                        place=_place(text, at),
+                        place=_describe_place(text, at),
                     )
                 )
         elif part in "}]" and begun:
@@ -114,7 +114,7 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
                         "more than {most} members in the {kind}{place}",
                         most=members_max,
                         kind=kind,
-                        place=_place(text, at),
+                        place=_describe_place(text, at),
                     )
                 )
         elif part == '"' and (at := text.find('"', at + 1)) < 0:
@@ -128,17 +128,17 @@ def _end_of_scalars(text: str, at: int) -> int:
     return match.end()
 
 
-def _place(text: str, at: int) -> Sentence:
+def _describe_place(text: str, at: int) -> Sentence:
     line_begin = text.rfind("\n", 0, at) + 1
     line = text.count("\n", 0, at) + 1
-    return _at(line, at - line_begin + 1)
+    return _describe_position(line, at - line_begin + 1)
 
 
-def _at(line: int, column: int) -> Sentence:
+def _describe_position(line: int, column: int) -> Sentence:
     return sentence(" at line {line}, column {column}", line=line, column=column)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:
@@ -147,8 +147,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant).decode
+_decode = json.JSONDecoder(object_pairs_hook=_make_object, parse_constant=_refuse_constant).decode

@@ -31,12 +31,12 @@ class Placed(NamedTuple):
     sos: bool = False
 
 
-def geojson(places: Sequence[Placed]) -> dict[str, Any]:
+def make_geojson(places: Sequence[Placed]) -> dict[str, Any]:
     """Return a FeatureCollection of points: longitude, latitude, altitude if known (RFC 7946)."""
-    return {"type": "FeatureCollection", "features": [_feature(each) for each in places]}
+    return {"type": "FeatureCollection", "features": [_make_feature(each) for each in places]}
 
 
-def _feature(each: Placed) -> dict[str, Any]:
+def _make_feature(each: Placed) -> dict[str, Any]:
     place = each.place
     where = [place.longitude, place.latitude]
     properties: dict[str, Any] = {
@@ -62,7 +62,7 @@ def _feature(each: Placed) -> dict[str, Any]:
     }
 
 
-def gpx(places: Sequence[Placed], pause: float = inf) -> str:
+def make_gpx(places: Sequence[Placed], pause: float = inf) -> str:
     """Return a waypoint for each marked point, and a track for each device, or for a member without
     a device, in order of time. A gap of more than `pause` seconds begins a new segment.
     """
@@ -70,45 +70,45 @@ def gpx(places: Sequence[Placed], pause: float = inf) -> str:
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<gpx version="1.1" creator="fieldagent" xmlns="http://www.topografix.com/GPX/1/1">',
     ]
-    lines += [_point("wpt", each) for each in places if isinstance(each.place, Waypoint)]
-    for title, points in _tracks(places).items():
-        lines.append(f"<trk><name>{_text(title)}</name>")
-        for leg in legs(points, pause):
-            lines += ["<trkseg>", *(_point("trkpt", each) for each in leg), "</trkseg>"]
+    lines += [_format_point("wpt", each) for each in places if isinstance(each.place, Waypoint)]
+    for title, points in _group_by_owner(places).items():
+        lines.append(f"<trk><name>{_escape_text(title)}</name>")
+        for leg in split_into_legs(points, pause):
+            lines += ["<trkseg>", *(_format_point("trkpt", each) for each in leg), "</trkseg>"]
         lines.append("</trk>")
     return "\n".join([*lines, "</gpx>", ""])
 
 
-def kml(places: Sequence[Placed], pause: float = inf) -> str:
+def make_kml(places: Sequence[Placed], pause: float = inf) -> str:
     """Return the same as KML: a line for each segment of a track, and its end point."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<kml xmlns="http://www.opengis.net/kml/2.2"><Document>',
     ]
     lines += [
-        _placemark(each.place.name, each, each.place.notes)
+        _make_placemark(each.place.name, each, each.place.notes)
         for each in places
         if isinstance(each.place, Waypoint)
     ]
-    for title, points in _tracks(places).items():
-        for leg in legs(points, pause):
+    for title, points in _group_by_owner(places).items():
+        for leg in split_into_legs(points, pause):
             first, last = (write_timestamp(leg[at].moment) for at in (0, -1))
             lines.append(
-                f"<Placemark><name>{_text(title)}</name><TimeSpan><begin>{first}</begin>"
-                f"<end>{last}</end></TimeSpan><LineString><coordinates>{_line(leg)}</coordinates>"
+                f"<Placemark><name>{_escape_text(title)}</name><TimeSpan><begin>{first}</begin>"
+                f"<end>{last}</end></TimeSpan><LineString><coordinates>{_format_line(leg)}</coordinates>"
                 "</LineString></Placemark>"
                 if len(leg) > 1
-                else _placemark(title, leg[0])
+                else _make_placemark(title, leg[0])
             )
-        lines.append(_placemark(title, points[-1]))
+        lines.append(_make_placemark(title, points[-1]))
     return "\n".join([*lines, "</Document></kml>", ""])
 
 
-DOCUMENTS = {"gpx": gpx, "kml": kml}
+DOCUMENTS = {"gpx": make_gpx, "kml": make_kml}
 """Formats in XML: text that cannot contain further information."""
 
 
-def legs(points: Sequence[Placed], pause: float) -> list[list[Placed]]:
+def split_into_legs(points: Sequence[Placed], pause: float) -> list[list[Placed]]:
     """Split a track, in order of time, at gaps of more than `pause` seconds."""
     parts: list[list[Placed]] = []
     for each in points:
@@ -118,7 +118,7 @@ def legs(points: Sequence[Placed], pause: float) -> list[list[Placed]]:
     return parts
 
 
-def _tracks(places: Sequence[Placed]) -> dict[str, list[Placed]]:
+def _group_by_owner(places: Sequence[Placed]) -> dict[str, list[Placed]]:
     """Return the tracks by owner, each in order of time."""
     tracks: dict[str, list[Placed]] = {}
     for each in sorted(places, key=lambda each: each.moment):
@@ -129,41 +129,42 @@ def _tracks(places: Sequence[Placed]) -> dict[str, list[Placed]]:
     return tracks
 
 
-def _placemark(name: str, each: Placed, notes: str | None = None) -> str:
-    words = "" if notes is None else f"<description>{_text(notes)}</description>"
+def _make_placemark(name: str, each: Placed, notes: str | None = None) -> str:
+    words = "" if notes is None else f"<description>{_escape_text(notes)}</description>"
     return (
-        f"<Placemark><name>{_text(name)}</name>{words}"
+        f"<Placemark><name>{_escape_text(name)}</name>{words}"
         f"<TimeStamp><when>{write_timestamp(each.moment)}</when></TimeStamp>"
-        f"<Point><coordinates>{_coordinates(each, _height(each))}</coordinates></Point></Placemark>"
+        f"<Point><coordinates>{_format_coordinates(each, _get_height(each))}</coordinates></Point>"
+        "</Placemark>"
     )
 
 
-def _line(points: Sequence[Placed]) -> str:
+def _format_line(points: Sequence[Placed]) -> str:
     """Return the coordinates of a line. KML readers need heights for all of its points, or for
     none.
     """
-    heights = [_height(each) for each in points]
+    heights = [_get_height(each) for each in points]
     return " ".join(
-        _coordinates(each, None if None in heights else height)
+        _format_coordinates(each, None if None in heights else height)
         for each, height in zip(points, heights, strict=True)
     )
 
 
-def _height(each: Placed) -> float | None:
+def _get_height(each: Placed) -> float | None:
     return each.place.altitude if isinstance(each.place, Location) else None
 
 
-def _coordinates(each: Placed, height: float | None) -> str:
+def _format_coordinates(each: Placed, height: float | None) -> str:
     where = f"{each.place.longitude:.7f},{each.place.latitude:.7f}"
     return where if height is None else f"{where},{height}"
 
 
-def _point(tag: str, each: Placed) -> str:
+def _format_point(tag: str, each: Placed) -> str:
     place = each.place
     height = words = ""
     if isinstance(place, Waypoint):
-        notes = "" if place.notes is None else f"<desc>{_text(place.notes)}</desc>"
-        words = f"<name>{_text(place.name)}</name>{notes}"
+        notes = "" if place.notes is None else f"<desc>{_escape_text(place.notes)}</desc>"
+        words = f"<name>{_escape_text(place.name)}</name>{notes}"
     elif place.altitude is not None:
         height = f"<ele>{place.altitude}</ele>"
     return (
@@ -176,7 +177,7 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # The standard function, in xml.sax.saxutils, imports HTTP and e-mail clients: 1 MB.
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Return text for XML. Control characters are replaced, because XML 1.0 does not allow them."""
     shown = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     return "".join(shown).translate(_ESCAPED)

@@ -16,12 +16,12 @@ from fieldagent.package.reading import ITEMS, KINDS, InvalidPackage, read_packag
 _KINDS: Mapping[type[Item | ToHub], str] = {build: kind for kind, (build, _, _) in KINDS.items()}
 
 
-def kind_of(item: Item | ToHub) -> str:
+def get_kind(item: Item | ToHub) -> str:
     """Return the name that the item has in both APIs, such as `location`."""
     return _KINDS[type(item)]
 
 
-def package_json(package: Package) -> dict[str, Any]:
+def encode_package(package: Package) -> dict[str, Any]:
     """Return the Package as a body without its id, which `read_package` can read."""
     document: dict[str, Any] = {"priority": package.priority}
     if package.channels is not None:
@@ -40,20 +40,20 @@ def package_json(package: Package) -> dict[str, Any]:
         document["receipt"] = "read"
     if package.author is not None:
         document["from"] = package.author
-    document[kind_of(package.item)] = item_json(package.item)
+    document[get_kind(package.item)] = encode_item(package.item)
     return document
 
 
-def item_json(item: Item | ToHub) -> dict[str, Any]:
+def encode_item(item: Item | ToHub) -> dict[str, Any]:
     """Return the item's members by their names in the interface document, without missing ones."""
     values = ((name, getattr(item, field.attribute)) for name, field in _MEMBERS[type(item)])
-    return {name: _plain(value) for name, value in values if value is not None}
+    return {name: _simplify(value) for name, value in values if value is not None}
 
 
 _MEMBERS = {build: tuple(members.items()) for build, _, members in KINDS.values()}
 
 
-def _plain(value: str | float | bytes | datetime) -> str | float:
+def _simplify(value: str | float | bytes | datetime) -> str | float:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime):
@@ -66,7 +66,7 @@ def sound(where: Location) -> Location:
     receiver without a fix. With them, the stored Package would count as damaged.
     """
     try:
-        read_package(json.loads(canonical(Package(where))))
+        read_package(json.loads(make_canonical(Package(where))))
     except InvalidPackage as wrong:
         members = ITEMS["location"].members
         names = [each.pointer.rpartition("/")[2] for each in wrong.faults]
@@ -78,15 +78,15 @@ def sound(where: Location) -> Location:
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
-def canonical(package: Package) -> str:
-    """Return the sorted `package_json` as text, which is equal for equal bodies in any form and
+def make_canonical(package: Package) -> str:
+    """Return the sorted `encode_package` as text, which is equal for equal bodies in any form and
     with any id.
     """
-    return _canonical(package_json(package))
+    return _canonical(encode_package(package))
 
 
 def digest(text: str) -> bytes:
-    """Return a 16-byte digest of a `canonical` text."""
+    """Return a 16-byte digest of a `make_canonical` text."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -95,11 +95,11 @@ def write_timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
-def clock_time(unix: float) -> str:
+def format_clock_time(unix: float) -> str:
     """Return a Unix time in the form of `write_timestamp`, rounded down to seconds."""
     return write_timestamp(date_of(int(unix)))
 
 
-def minutes_in_words(seconds: int) -> str:
+def format_minutes(seconds: int) -> str:
     """Return a duration in its shortest form: `4 h`, `90 min`."""
     return f"{seconds // 3600} h" if seconds % 3600 == 0 else f"{seconds // 60} min"

@@ -12,11 +12,11 @@ from collections.abc import Collection
 from functools import cache, partial
 from html import escape
 
-from fieldagent.http.languages import preferred
+from fieldagent.http.languages import choose_language
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.page.language import ENGLISH, LANGUAGES, catalogue_of
+from fieldagent.page.language import ENGLISH, LANGUAGES, read_catalogue
 from fieldagent.system.data_files import read_data
 
 POLICY = (
@@ -63,7 +63,7 @@ SHARED = {
 """Places of the shared files, by name: package, and path in it."""
 
 
-def routes(
+def make_page_routes(
     pages: Collection[str],
     below: str,
     package: str,
@@ -81,29 +81,32 @@ def routes(
     places = SHARED | {name: (package, name) for name in names}
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
-        *(Route("GET", page, partial(_index, policy, package, words, early)) for page in pages),
-        Route("GET", f"{below}/{{name}}", partial(_file, policy, places)),
+        *(
+            Route("GET", page, partial(_serve_index, policy, package, words, early))
+            for page in pages
+        ),
+        Route("GET", f"{below}/{{name}}", partial(_serve_file, policy, places)),
     ]
 
 
-def shelf(below: str, package: str, names: Collection[str]) -> Route:
+def make_folder_route(below: str, package: str, names: Collection[str]) -> Route:
     """Return the route for a `GET` of the package's files `names`, without shared files."""
     places = {name: (package, name) for name in names}
-    return Route("GET", f"{below}/{{name}}", partial(_file, POLICY, places))
+    return Route("GET", f"{below}/{{name}}", partial(_serve_file, POLICY, places))
 
 
-def alone(path: str, package: str, name: str) -> Route:
+def make_file_route(path: str, package: str, name: str) -> Route:
     """Return the route for a `GET` of one file at its own path. A service worker controls only the
     paths below its own.
     """
-    return Route("GET", path, partial(_alone, package, name))
+    return Route("GET", path, partial(_serve_one_file, package, name))
 
 
-async def _alone(package: str, name: str, request: Request) -> Response:
-    return _served(request, POLICY, package, name)
+async def _serve_one_file(package: str, name: str, request: Request) -> Response:
+    return _make_response(request, POLICY, package, name)
 
 
-async def _index(
+async def _serve_index(
     policy: str,
     package: str,
     words: Collection[str],
@@ -116,21 +119,23 @@ async def _index(
         is_there = each.isascii() and each.isdigit() if name == "id" else each in words
         if not is_there:
             raise Problem(404, f"the page has no {each[:40]!r}")
-    language = preferred(request.headers.get("accept-language", ""), LANGUAGES)
-    texts = catalogue_of(package, language).get("texts", {}) if early else {}
+    language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
+    texts = read_catalogue(package, language).get("texts", {}) if early else {}
     pairs = tuple((text, texts[text]) for text in early if text in texts)
-    return _served(request, policy, package, _INDEX, pairs)
+    return _make_response(request, policy, package, _INDEX, pairs)
 
 
-async def _file(
+async def _serve_file(
     policy: str, places: dict[str, tuple[str, str]], request: Request, name: str
 ) -> Response:
     if name not in places:
         raise Problem(404, f"the page has no file {name[:40]!r}")
-    return _served(request, policy, *places[name])
+    return _make_response(request, policy, *places[name])
 
 
-def _served(request: Request, policy: str, package: str, name: str, early: Pairs = ()) -> Response:
+def _make_response(
+    request: Request, policy: str, package: str, name: str, early: Pairs = ()
+) -> Response:
     """Return a file. `early` are texts in it and their translations."""
     packed = "gzip" in request.headers.get("accept-encoding", "")
     tag = _tag(package, name, packed, early)
@@ -145,17 +150,17 @@ def _served(request: Request, policy: str, package: str, name: str, early: Pairs
     known = request.headers.get("if-none-match", "").replace("W/", "")
     if tag in (each.strip() for each in known.split(",")):
         return Response(304, headers=headers)
-    content = _packed(package, name, early) if packed else _content(package, name, early)
+    content = _compress(package, name, early) if packed else _read_content(package, name, early)
     encoded = (("Content-Encoding", "gzip"),) if packed else ()
     return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))
 
 
-def _content(package: str, name: str, early: Pairs) -> bytes:
+def _read_content(package: str, name: str, early: Pairs) -> bytes:
     if name.startswith(_REASONS):
         # Browsers in English never request these files.
         from fieldagent.page import reasons
 
-        return reasons.in_language(name.removeprefix(_REASONS).removesuffix(".json"))
+        return reasons.translate_templates(name.removeprefix(_REASONS).removesuffix(".json"))
     content = read_data(package, name)
     for text, said in early:
         content = content.replace(text.encode(), escape(said).encode())
@@ -163,14 +168,14 @@ def _content(package: str, name: str, early: Pairs) -> bytes:
 
 
 @cache
-def _packed(package: str, name: str, early: Pairs) -> bytes:
+def _compress(package: str, name: str, early: Pairs) -> bytes:
     """Compress a file once. That takes 100 times as long as reading it, and the file never
     changes.
     """
-    return zlib.compress(_content(package, name, early), 9, GZIP)
+    return zlib.compress(_read_content(package, name, early), 9, GZIP)
 
 
 @cache
 def _tag(package: str, name: str, packed: bool, early: Pairs) -> str:
-    digest = hashlib.sha256(_content(package, name, early)).hexdigest()[:16]
+    digest = hashlib.sha256(_read_content(package, name, early)).hexdigest()[:16]
     return f'"{digest}{"-gzip" if packed else ""}"'

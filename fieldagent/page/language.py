@@ -24,13 +24,13 @@ LANGUAGES = (ENGLISH, "de", "es", "fr", "uk")
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
-def filled(text: str, values: dict[str, object]) -> str:
+def fill_in(text: str, values: dict[str, object]) -> str:
     """Return the text with `values` in its placeholders, such as {name}."""
     return _PLACE.sub(lambda place: str(values.get(place[1], place[0])), text)
 
 
 @cache
-def catalogue_of(package: str, language: str) -> dict[str, Any]:
+def read_catalogue(package: str, language: str) -> dict[str, Any]:
     """Return a package's catalogue in that language. It is empty if the file is missing or damaged,
     so that people get English texts rather than none.
     """

@@ -61,7 +61,9 @@ _TILE_ANSWERS: Answers = {
 }
 
 
-def calls(summary: str, access: Access = OPEN, answers: Answers = NONE) -> tuple[Call, Call]:
+def describe_calls(
+    summary: str, access: Access = OPEN, answers: Answers = NONE
+) -> tuple[Call, Call]:
     """Return the descriptions of both calls."""
     return (
         call("GET /api/map", f"map: {summary}", {**answers, 200: _MAP}, access),

@@ -9,12 +9,12 @@ from pathlib import Path
 from fieldagent.page import mbtiles, pmtiles_file
 from fieldagent.page.pmtiles import MAGIC
 from fieldagent.page.tiles import MapAbout, Tile, UnusableMap
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 
-def about(path: Path) -> MapAbout:
+def read_about(path: Path) -> MapAbout:
     """Return the map file's description. Raises UnusableMap."""
-    return pmtiles_file.about(path) if _is_pmtiles(path) else mbtiles.about(path)
+    return pmtiles_file.read_about(path) if _is_pmtiles(path) else mbtiles.read_about(path)
 
 
 def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
@@ -35,5 +35,5 @@ def _is_pmtiles(path: Path) -> bool:
     except FileNotFoundError:
         why = f"map-file {path} does not exist: copy it there, or remove map-file"
     except OSError as error:
-        why = f"map-file {path} cannot be read: {reason_of(error)}"
+        why = f"map-file {path} cannot be read: {describe_reason(error)}"
     raise UnusableMap(why)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.page.tiles import ZOOM_MAX, MapAbout, Tile, UnusableMap
@@ -42,7 +42,7 @@ class CarriedMap:
         self.trouble: str | None = None
         self.is_vector = False
 
-    async def about(self) -> MapAbout | None:
+    async def read_about(self) -> MapAbout | None:
         """Return the description; None if there is no usable map."""
         if self.path is None:
             return None
@@ -50,7 +50,7 @@ class CarriedMap:
         from fieldagent.page import map_file
 
         try:
-            description = await trio.to_thread.run_sync(map_file.about, self.path)
+            description = await trio.to_thread.run_sync(map_file.read_about, self.path)
         except UnusableMap as unusable:
             self.trouble = str(unusable)
             return None
@@ -74,31 +74,35 @@ class CarriedMap:
             raise
 
 
-def routes(
+def make_map_routes(
     carried: CarriedMap,
     judge: Callable[[Request], Awaitable[Any]] | None = None,
     server: TileServer | None = None,
 ) -> list[Route]:
     """Return the routes of the map. `judge` decides who may see it; None: everyone."""
-    about = partial(_about, carried) if server is None else partial(_about_server, server)
+    about = (
+        partial(_serve_about, carried) if server is None else partial(_serve_about_server, server)
+    )
     return [
         Route("GET", "/api/map", about, judge),
         Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, carried), judge),
     ]
 
 
-async def _about(carried: CarriedMap, request: Request, caller: object = None) -> Response:
+async def _serve_about(carried: CarriedMap, request: Request, caller: object = None) -> Response:
     """Return the map's description. If the map is unusable, the page shows coasts and a grid, and
     the reason.
     """
-    description = await carried.about()
+    description = await carried.read_about()
     members = None if description is None else {**description._asdict(), "address": OURS}
-    return json_response({"map": members, "trouble": carried.trouble})
+    return make_json_response({"map": members, "trouble": carried.trouble})
 
 
-async def _about_server(server: TileServer, request: Request, caller: object = None) -> Response:
+async def _serve_about_server(
+    server: TileServer, request: Request, caller: object = None
+) -> Response:
     description = MapAbout("", server.attribution, 0, ZOOM_OF_SERVERS, None)
-    return json_response(
+    return make_json_response(
         {"map": {**description._asdict(), "address": server.address}, "trouble": None}
     )
 

@@ -22,7 +22,7 @@ VECTOR = "pbf"
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the file without writing, even if the folder is writable."""
     try:
         address = f"file:{quote(str(path))}?mode=ro&immutable=1"
@@ -46,16 +46,18 @@ def _bound(db: sqlite3.Connection) -> None:
     db.set_progress_handler(is_too_long, STEPS_EACH)
 
 
-def about(path: Path) -> MapAbout:
+def read_about(path: Path) -> MapAbout:
     """Return the map file's description. Raises UnusableMap."""
-    with _opened(path) as db:
+    with _open_file(path) as db:
         metadata = dict(db.execute("SELECT name, value FROM metadata").fetchmany(METADATA_MAX))
         ((lowest, highest),) = db.execute("SELECT min(zoom_level), max(zoom_level) FROM tiles")
         rows = db.execute("SELECT tile_data FROM tiles LIMIT 1").fetchmany(1)
     kind = metadata.get("format", "none")
     if is_vector := kind == VECTOR and rows and bytes(rows[0][0]).startswith(GZIP):
-        tiles.refuse_other_layers(tiles.metadata(str(metadata.get("json", ""))), f"map-file {path}")
-    elif not rows or tiles.picture(bytes(rows[0][0])) is None:
+        tiles.refuse_other_layers(
+            tiles.read_metadata(str(metadata.get("json", ""))), f"map-file {path}"
+        )
+    elif not rows or tiles.read_picture(bytes(rows[0][0])) is None:
         raise UnusableMap(
             f"map-file {path} does not hold pictures (format {kind}): take one with raster tiles,"
             " PNG,"
@@ -66,7 +68,7 @@ def about(path: Path) -> MapAbout:
         str(metadata.get("attribution", "")),
         lowest,
         highest,
-        _bounds(str(metadata.get("bounds", ""))),
+        _read_bounds(str(metadata.get("bounds", ""))),
         bool(is_vector),
     )
 
@@ -75,7 +77,7 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
     UnusableMap.
     """
-    with _opened(path) as db:
+    with _open_file(path) as db:
         rows = db.execute(
             "SELECT tile_data FROM tiles WHERE zoom_level = ? AND tile_column = ? AND tile_row = ?"
             f" AND length(tile_data) <= {TILE_BYTES}",
@@ -85,12 +87,12 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     for (data,) in rows:
         content = bytes(data)
         if (VECTOR,) in formats and content.startswith(GZIP):
-            return tiles.vector(content)
-        return tiles.picture(content)
+            return tiles.read_vector(content)
+        return tiles.read_picture(content)
     return None
 
 
-def _bounds(text: str) -> tuple[float, float, float, float] | None:
+def _read_bounds(text: str) -> tuple[float, float, float, float] | None:
     try:
         west, south, east, north = map(float, text.split(","))
     except ValueError:

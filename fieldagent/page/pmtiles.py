@@ -102,20 +102,20 @@ class FoundTile(NamedTuple):
 def read_directory(content: bytes) -> TileDirectory:
     """Parse a directory. Raises WrongArchive."""
     numbers = _Numbers(content)
-    count = numbers.next()
+    count = numbers.read_next()
     if not 0 < count <= ENTRIES:
         raise WrongArchive(WRONG_DIRECTORY)
-    columns = [array("Q", (numbers.next() for _ in range(count))) for _ in range(4)]
+    columns = [array("Q", (numbers.read_next() for _ in range(count))) for _ in range(4)]
     total = 0
     for at, step in enumerate(columns[0]):
         total += step
-        columns[0][at] = _bounded(total)
+        columns[0][at] = _limit(total)
     offsets, lengths = columns[3], columns[2]
     for at, offset in enumerate(offsets):
         if offset:
             offsets[at] = offset - 1
         elif at:
-            offsets[at] = _bounded(offsets[at - 1] + lengths[at - 1])
+            offsets[at] = _limit(offsets[at - 1] + lengths[at - 1])
         else:
             raise WrongArchive(WRONG_DIRECTORY)
     return TileDirectory(*columns)
@@ -152,7 +152,7 @@ def tile_number(zoom: int, x: int, y: int) -> int:
     return number
 
 
-def unpacked(content: bytes, compression: int) -> bytes:
+def unpack(content: bytes, compression: int) -> bytes:
     """Unpack a part of the file. Raises WrongArchive, also if the result would exceed
     `PLAIN_BYTES`.
     """
@@ -175,7 +175,7 @@ class _Numbers:
         self._content = content
         self._at = 0
 
-    def next(self) -> int:
+    def read_next(self) -> int:
         number = shift = 0
         while shift < 64:
             if self._at >= len(self._content):
@@ -184,12 +184,12 @@ class _Numbers:
             self._at += 1
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return _bounded(number)
+                return _limit(number)
             shift += 7
         raise WrongArchive(WRONG_DIRECTORY)
 
 
-def _bounded(number: int) -> int:
+def _limit(number: int) -> int:
     if number > FURTHEST:
         raise WrongArchive(WRONG_DIRECTORY)
     return number

@@ -20,7 +20,7 @@ from fieldagent.page.pmtiles import (
     WrongArchive,
 )
 from fieldagent.page.tiles import TILE_BYTES, MapAbout, Tile, UnusableMap
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 DEEPEST = 4
 """Maximum number of directories from the root to a tile."""
@@ -31,7 +31,7 @@ KEPT = 8
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path) -> Iterator[BinaryIO]:
     """Open the file. Raises UnusableMap, also for errors inside the context."""
     try:
         with path.open("rb") as file:
@@ -39,19 +39,19 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except WrongArchive as wrong:
         raise UnusableMap(f"map-file {path} {wrong}: copy it there again") from wrong
     except OSError as error:
-        raise UnusableMap(f"map-file {path} cannot be read: {reason_of(error)}") from error
+        raise UnusableMap(f"map-file {path} cannot be read: {describe_reason(error)}") from error
 
 
-def about(path: Path) -> MapAbout:
+def read_about(path: Path) -> MapAbout:
     """Return the map file's description. Raises UnusableMap."""
-    with _opened(path) as file:
-        header = _header(file)
+    with _open_file(path) as file:
+        header = _read_header(file)
         size, least = os.fstat(file.fileno()).st_size, header.end()
         if size < least:
             raise WrongArchive(f"is cut short ({size:,} of {least:,} bytes)")
-        _directory(path, file, header.inner, header.root)
-        document = pmtiles.unpacked(_part(file, header.metadata, PART_BYTES), header.inner)
-    metadata = tiles.metadata(document.decode("utf-8", "replace"))
+        _find_directory(path, file, header.inner, header.root)
+        document = pmtiles.unpack(_read_part(file, header.metadata, PART_BYTES), header.inner)
+    metadata = tiles.read_metadata(document.decode("utf-8", "replace"))
     is_vector = header.tile_type == pmtiles.VECTOR
     if is_vector:
         tiles.refuse_other_layers(metadata, f"map-file {path}")
@@ -70,32 +70,32 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     UnusableMap.
     """
     number = pmtiles.tile_number(zoom, x, y)
-    with _opened(path) as file:
-        header = _header(file)
+    with _open_file(path) as file:
+        header = _read_header(file)
         span = header.root
         for _ in range(DEEPEST):
-            entry = pmtiles.find(_directory(path, file, header.inner, span), number)
+            entry = pmtiles.find(_find_directory(path, file, header.inner, span), number)
             if entry is None:
                 return None
             if not entry.is_leaf:
-                content = _part(file, _within(header.tiles, entry.span), TILE_BYTES)
+                content = _read_part(file, _find_span(header.tiles, entry.span), TILE_BYTES)
                 break
-            span = _within(header.leaves, entry.span)
+            span = _find_span(header.leaves, entry.span)
         else:
             raise WrongArchive(WRONG_DIRECTORY)
         if header.tile_type == pmtiles.VECTOR:
-            return tiles.vector(content)
-        return tiles.picture(pmtiles.unpacked(content, header.outer))
+            return tiles.read_vector(content)
+        return tiles.read_picture(pmtiles.unpack(content, header.outer))
 
 
-def _header(file: BinaryIO) -> Header:
+def _read_header(file: BinaryIO) -> Header:
     header = pmtiles.read_header(file.read(HEADER.size))
     if header.tile_type not in (pmtiles.VECTOR, *pmtiles.PICTURES):
         raise WrongArchive("holds neither vector tiles nor PNG, JPEG or WebP")
     return header
 
 
-def _directory(path: Path, file: BinaryIO, compression: int, span: Span) -> TileDirectory:
+def _find_directory(path: Path, file: BinaryIO, compression: int, span: Span) -> TileDirectory:
     stat = os.fstat(file.fileno())
     known_by = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
     return _read_directory(path, known_by, compression, span)
@@ -106,17 +106,17 @@ def _read_directory(
     path: Path, known_by: tuple[int, ...], compression: int, span: Span
 ) -> TileDirectory:
     with path.open("rb") as file:
-        content = _part(file, span, PART_BYTES)
-    return pmtiles.read_directory(pmtiles.unpacked(content, compression))
+        content = _read_part(file, span, PART_BYTES)
+    return pmtiles.read_directory(pmtiles.unpack(content, compression))
 
 
-def _within(room: Span, span: Span) -> Span:
+def _find_span(room: Span, span: Span) -> Span:
     if span.offset + span.length > room.length:
         raise WrongArchive("is damaged: a tile lies behind its end")
     return Span(room.offset + span.offset, span.length)
 
 
-def _part(file: BinaryIO, span: Span, most: int) -> bytes:
+def _read_part(file: BinaryIO, span: Span, most: int) -> bytes:
     if span.length > most:
         raise WrongArchive(WRONG_PART)
     file.seek(span.offset)

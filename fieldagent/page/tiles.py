@@ -42,13 +42,13 @@ class Tile(NamedTuple):
     """True if it is compressed by gzip."""
 
 
-def picture(content: bytes) -> Tile | None:
+def read_picture(content: bytes) -> Tile | None:
     """Return the content as a tile, or None if it is not a picture."""
     kinds = (kind for begin, kind in PICTURES.items() if content.startswith(begin))
     return next((Tile(content, kind) for kind in kinds), None)
 
 
-def vector(content: bytes) -> Tile:
+def read_vector(content: bytes) -> Tile:
     """Return the content as a tile of a vector map. It is only checked for gzip."""
     return Tile(content, VECTOR, content.startswith(GZIP))
 
@@ -58,7 +58,7 @@ def sound_bounds(west: float, south: float, east: float, north: float) -> bool:
     return -180 <= west < east <= 180 and -90 <= south < north <= 90
 
 
-def metadata(text: str) -> dict[str, Any]:
+def read_metadata(text: str) -> dict[str, Any]:
     """Return the JSON object of a text; empty if it is not an object."""
     try:
         check_depth(text)

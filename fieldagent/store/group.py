@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.price import Pay, payer
+from fieldagent.system.price import Pay, get_payer
 
 C = TypeVar("C")
 """Argument of an operation: a connection with an open transaction."""
@@ -63,7 +63,7 @@ class Order(Generic[C]):
     """True: `operation` gets the arguments of all such concurrent orders, and returns one result
     for each."""
     argument: Any = None
-    pay: Pay = field(default_factory=payer)
+    pay: Pay = field(default_factory=get_payer)
     """CPU account of the caller. The orders of one transaction share its CPU time."""
 
 
@@ -105,7 +105,7 @@ class GroupCommit(Generic[C]):
 
         Raises StoreFailed, StoreUnavailable, or an error of `operation` or of the commit.
         """
-        result: T = await self._carried_out(Order(operation))
+        result: T = await self._carry_out_orders(Order(operation))
         return result
 
     async def commit_together(
@@ -115,10 +115,10 @@ class GroupCommit(Generic[C]):
         run of it.
         """
         order: Order[C] = Order(operation, together=True, argument=argument)
-        result: T = await self._carried_out(order)
+        result: T = await self._carry_out_orders(order)
         return result
 
-    async def _carried_out(self, order: Order[C]) -> Any:
+    async def _carry_out_orders(self, order: Order[C]) -> Any:
         if self.failed is not None:
             raise self.failed
         if self._ended:
@@ -139,7 +139,7 @@ class GroupCommit(Generic[C]):
         """Return True if an order is not committed yet."""
         return bool(self._orders) or self.writing_since < inf
 
-    async def news(self) -> None:
+    async def wait_for_commit(self) -> None:
         """Wait until an order is committed."""
         await self._news.wait()
 
@@ -183,7 +183,7 @@ class GroupCommit(Generic[C]):
         self._enough = len(orders)
         self.writing_since = trio.current_time()
         try:
-            took = await trio.to_thread.run_sync(self._timed, orders)
+            took = await trio.to_thread.run_sync(self._run_timed, orders)
         except Exception as error:
             # The system cannot start a thread now. Fail the orders, so that no caller waits
             # forever.
@@ -200,7 +200,7 @@ class GroupCommit(Generic[C]):
         self._news.set()
         self._news = trio.Event()
 
-    def _timed(self, orders: Sequence[Order[C]]) -> float:
+    def _run_timed(self, orders: Sequence[Order[C]]) -> float:
         """Run the orders, in a thread. Returns the CPU seconds used."""
         begun = time.thread_time()
         self._carry_out(orders)

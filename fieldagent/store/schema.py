@@ -50,7 +50,7 @@ class Schema:
         """Return the version of the first release, which is the lowest that was ever written."""
         return min(self.steps, default=self.version)
 
-    def knows(self, version: int) -> bool:
+    def can_use(self, version: int) -> bool:
         """Return True if this program can use a database of that version."""
         return self.first <= version <= self.version
 
@@ -67,7 +67,7 @@ class Schema:
             why = f"it has version {version}, the first release has {self.first}"
             raise WrongVersion(WRITTEN_EARLIER, why)
 
-    def steps_from(self, version: int) -> str:
+    def get_upgrade_steps(self, version: int) -> str:
         """Return SQL that upgrades a database from that version; 0 is an empty one.
 
         Raises the same errors as `judge`.

@@ -45,7 +45,7 @@ def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connecti
         writer.execute("COMMIT")
     except BaseException as error:
         roll_back(writer)
-        raise _in_our_words(error) from error
+        raise _replace_texts(error) from error
 
 
 def roll_back(writer: sqlite3.Connection) -> None:
@@ -62,7 +62,7 @@ def is_fatal(error: BaseException) -> bool:
     return code in _OF_THE_DISK
 
 
-def _in_our_words(error: BaseException) -> BaseException:
+def _replace_texts(error: BaseException) -> BaseException:
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
         # The log's index has no space. Nothing has been written yet.
         return StoreFull("the disk is full")
@@ -99,7 +99,7 @@ def connect(
             raise sqlite3.DatabaseError(damage)
         if marked:
             _bring_up_marked(connection, schema, path)
-        elif _version(connection) != schema.version:
+        elif _read_version(connection) != schema.version:
             _migrate(connection, schema)
         # Detect a file that can be read but not written now, instead of at the first commit.
         connection.execute("BEGIN IMMEDIATE")
@@ -152,7 +152,7 @@ def _begin_log(connection: sqlite3.Connection) -> None:
         time.sleep(0.01)
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
 
@@ -161,7 +161,7 @@ def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
     """Run the steps, for one program at a time. A program that waited finds nothing left to do."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in _statements(schema.steps_from(_version(connection))):
+        for statement in _split_statements(schema.get_upgrade_steps(_read_version(connection))):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version={schema.version}")
         connection.execute("COMMIT")
@@ -185,7 +185,7 @@ def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path)
         if head.version != schema.version:
             _take_steps(connection, schema, head)
         if head.contradicts and not has_the_tables(connection, schema):
-            raise _contradiction(head)
+            raise _find_contradiction(head)
         write_head(connection, schema.version)
         connection.execute("COMMIT")
     except BaseException:
@@ -201,21 +201,21 @@ def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path)
 
 def _take_steps(connection: sqlite3.Connection, schema: Schema, head: Head) -> None:
     try:
-        for statement in _statements(schema.steps_from(head.version)):
+        for statement in _split_statements(schema.get_upgrade_steps(head.version)):
             connection.execute(statement)
     except sqlite3.OperationalError as error:
         if not head.contradicts or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_ERROR:
             raise
-        raise _contradiction(head) from error
+        raise _find_contradiction(head) from error
 
 
-def _contradiction(head: Head) -> sqlite3.DatabaseError:
+def _find_contradiction(head: Head) -> sqlite3.DatabaseError:
     return sqlite3.DatabaseError(
         f"its head has version {head.told}, but its tables are not of version {head.version}"
     )
 
 
-def _statements(script: str) -> Iterator[str]:
+def _split_statements(script: str) -> Iterator[str]:
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -249,14 +249,14 @@ def copy_whole(
             raise sqlite3.DatabaseError(damage)
 
 
-def reader(path: Path) -> sqlite3.Connection:
+def open_reader(path: Path) -> sqlite3.Connection:
     """Open a file for reading, in any thread. Raises sqlite3.OperationalError if it is missing."""
-    place = f"file:{_quoted(path)}?mode=ro"
+    place = f"file:{_quote(path)}?mode=ro"
     connection = sqlite3.connect(place, uri=True, check_same_thread=False)
     # Read damaged text, too, so that the damage can be found.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     return connection
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -38,11 +38,11 @@ def is_damage(error: BaseException) -> bool:
     return code is None or code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
+def make_unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
     """Return the error for people, for an error that is not damage."""
     if isinstance(error, WrongVersion):
         return OfOtherVersion(error.of(str(path)))
-    what, remedy = _reason(path, error)
+    what, remedy = _describe_reason(path, error)
     return Unusable(f"{path} cannot be used: {what}; it is not changed. {remedy}")
 
 
@@ -62,14 +62,14 @@ _DISK = (
 _LOCKED = ("another program has locked it", "End that program, then start again")
 
 
-def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
+def _describe_reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
     """Return the problem and the fix."""
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _FULL
         if error.errno == errno.EIO:
             return _DISK
-        return _place(path, os.strerror(error.errno or 0).lower())
+        return _describe_place(path, os.strerror(error.errno or 0).lower())
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return _FULL
@@ -78,10 +78,10 @@ def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
         return _FULL if is_full(path.parent) else _DISK
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _LOCKED
-    return _place(path, str(error))
+    return _describe_place(path, str(error))
 
 
-def _place(path: Path, what: str) -> tuple[str, str]:
+def _describe_place(path: Path, what: str) -> tuple[str, str]:
     """Return a problem of its place or its owner, and the fix."""
     if path.is_dir():
         return "it is a folder", "Move it away, or name another place"

@@ -66,10 +66,10 @@ def has_the_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
     """Return True if the database has all tables and columns of the schema's version."""
     with closing(sqlite3.connect(":memory:")) as ours:
         ours.executescript(schema.tables)
-        return _columns(ours) <= _columns(connection)
+        return _read_columns(ours) <= _read_columns(connection)
 
 
-def _columns(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+def _read_columns(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
     return set(
         connection.execute(
             "SELECT t.name, c.name, c.type FROM sqlite_schema AS t"

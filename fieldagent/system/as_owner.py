@@ -3,7 +3,7 @@
 Files in another user's folder can be anything: a link, a FIFO, or a rollback journal with which
 SQLite deletes a file elsewhere. So root opens nothing in it. Root finds the folder's owner over a
 path that this user cannot have changed, and continues as that user: `become_owner_of` for good,
-`as_owner` in a child process that returns a result.
+`run_as_owner` in a child process that returns a result.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ def become_owner_of(folder: Path) -> None:
     """Continue as the owner of `folder`, if root has started this program. No effect for other
     users, or if the folder is root's. Raises OSError.
     """
-    if os.geteuid() == 0 and (owner := owner_of(folder)).uid:
+    if os.geteuid() == 0 and (owner := find_owner(folder)).uid:
         _become(owner)
 
 
-def as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE_S) -> T:
+def run_as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE_S) -> T:
     """Return the result of `work`, run as the owner of `folder`. It must be JSON-serializable.
 
     Raises OSError, also for an OSError of `work`.
     """
-    if os.geteuid() != 0 or not (owner := owner_of(folder)).uid:
+    if os.geteuid() != 0 or not (owner := find_owner(folder)).uid:
         return work()
     reads, writes = os.pipe()
     child = os.fork()
@@ -79,7 +79,7 @@ def as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE_S)
         with suppress(OSError):
             os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    result: T = _result(answer, folder)
+    result: T = _read_result(answer, folder)
     return result
 
 
@@ -95,7 +95,7 @@ def _read(pipe: int, until: float) -> bytes:
     return answer
 
 
-def _result(answer: bytes, folder: Path) -> Any:
+def _read_result(answer: bytes, folder: Path) -> Any:
     try:
         outcome = json.loads(answer)
         if "error" in outcome:
@@ -146,7 +146,7 @@ def _become(owner: Owner) -> None:
     os.setresuid(owner.uid, owner.uid, owner.uid)
 
 
-def owner_of(folder: Path) -> Owner:
+def find_owner(folder: Path) -> Owner:
     """Return the owner of `folder`; if it is missing, the owner of its last existing parent.
 
     Each folder on the path must belong to root or the owner, and root's must not be writable by
@@ -184,7 +184,7 @@ def owner_of(folder: Path) -> Owner:
         _require_ours(status, place, last=True)
     finally:
         os.close(here)
-    return _owner(status, place)
+    return _get_owner(status, place)
 
 
 def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
@@ -215,7 +215,7 @@ def _require_one_owner(before: os.stat_result, entry: os.stat_result, place: Pat
         )
 
 
-def _owner(status: os.stat_result, place: Path) -> Owner:
+def _get_owner(status: os.stat_result, place: Path) -> Owner:
     uid = status.st_uid
     if uid == 0:
         return Owner(0, 0)

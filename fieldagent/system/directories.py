@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
+def find_xdg_directory(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
     """Return our folder by the XDG Base Directory Specification, which ignores a relative path."""
     root = environ.get(variable, "")
     base = Path(root) if root.startswith("/") else Path.home() / fallback
     return base / "fieldagent"
 
 
-def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
+def find_state_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder that systemd made for us, or `$XDG_STATE_HOME/fieldagent`."""
     if folders := environ.get("STATE_DIRECTORY"):
         return Path(folders.split(":")[0])
-    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
+    return find_xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
 
 
 LOCK = "agent.lock"

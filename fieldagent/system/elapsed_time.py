@@ -117,7 +117,7 @@ class MachineClocks:
             return ""
 
 
-def elapsed_by(base: Base | None, seen: Reading) -> float:
+def compute_elapsed_time(base: Base | None, seen: Reading) -> float:
     """Return the elapsed time at `seen`. Without a base it begins with the wall clock's time."""
     if base is None:
         return seen.wall
@@ -131,54 +131,55 @@ def elapsed_by(base: Base | None, seen: Reading) -> float:
 
 
 class ElapsedTime:
-    """Elapsed time of this program. `base` is the last stored state; `look` reads the clocks."""
+    """Elapsed time of this program. `get_base` is the last stored state; `look` reads the
+    clocks."""
 
     def __init__(self, base: Base | None, look: Callable[[], Reading]) -> None:
         self._look = look
         seen = look()
-        self._begun, self._since_boot = elapsed_by(base, seen), seen.since_boot
+        self._begun, self._since_boot = compute_elapsed_time(base, seen), seen.since_boot
         self._offset = 0.0 if base is None else base.offset
         """Seconds to add for the date."""
         self._told: dict[str, float] = {}
         """Seconds to add by each other source since the boot."""
         self._kept: float | None = None
         """Seconds since boot of the last stored state."""
-        self._follow(seen)
+        self._follow_clock(seen)
 
     def now(self) -> float:
         """Return the elapsed time in seconds, independent of changes of the wall clock."""
-        return self._elapsed(self._look())
+        return self._read_elapsed(self._look())
 
     def date(self, elapsed: float) -> float:
         """Return an elapsed time as Unix time. It is correct once a trusted source exists."""
-        self._follow(self._look())
+        self._follow_clock(self._look())
         return elapsed + self._offset
 
-    def tell(self, source: str, unix: float) -> None:
+    def record_time(self, source: str, unix: float) -> None:
         """Record a time from `source`, one of RANKS."""
         if not EARLIEST <= unix <= LATEST:
             return
         seen = self._look()
-        offset = unix - self._elapsed(seen)
+        offset = unix - self._read_elapsed(seen)
         if abs(offset - self._told.get(source, -inf)) >= NEWS:
             self._told[source] = offset
-            self._follow(seen)
+            self._follow_clock(seen)
 
-    def base(self) -> Base:
-        """Return the state to store now. Call `kept` when it is on disk."""
+    def get_base(self) -> Base:
+        """Return the state to store now. Call `mark_kept` when it is on disk."""
         seen = self._look()
-        self._follow(seen)
+        self._follow_clock(seen)
         trusted = bool(self._source(seen))
-        return Base(seen.boot, seen.since_boot, self._elapsed(seen), self._offset, trusted)
+        return Base(seen.boot, seen.since_boot, self._read_elapsed(seen), self._offset, trusted)
 
-    def due(self) -> Base | None:
+    def get_due_base(self) -> Base | None:
         """Return the state to store, or None if it is not due yet."""
-        base = self.base()
+        base = self.get_base()
         if self._kept is not None and base.since_boot - self._kept < SAVE_INTERVAL_S:
             return None
         return base
 
-    def kept(self, base: Base) -> None:
+    def mark_kept(self, base: Base) -> None:
         """Record that the state is on disk."""
         self._kept = base.since_boot
 
@@ -186,7 +187,7 @@ class ElapsedTime:
         """Return the source of dates; empty if no source is trusted."""
         return self._source(self._look())
 
-    def better(self) -> TimeTold | None:
+    def find_better_time(self) -> TimeTold | None:
         """Return the correct time if the system's clock is not trusted and wrong by at least `FAR`,
         else None.
         """
@@ -194,18 +195,18 @@ class ElapsedTime:
         source = self._source(seen)
         if seen.source or not source:
             return None
-        unix = self._elapsed(seen) + self._told[source]
+        unix = self._read_elapsed(seen) + self._told[source]
         if abs(unix - seen.wall) < FAR:
             return None
         return TimeTold(source, seen.boot, seen.since_boot, unix)
 
-    def _elapsed(self, seen: Reading) -> float:
+    def _read_elapsed(self, seen: Reading) -> float:
         return self._begun + (seen.since_boot - self._since_boot)
 
     def _source(self, seen: Reading) -> str:
-        return seen.source or self._trusted()
+        return seen.source or self._find_trusted_source()
 
-    def _trusted(self) -> str:
+    def _find_trusted_source(self) -> str:
         """Return the best source that at most half of the others contradict; empty if there is
         none.
         """
@@ -216,9 +217,9 @@ class ElapsedTime:
                 return who
         return ""
 
-    def _follow(self, seen: Reading) -> None:
+    def _follow_clock(self, seen: Reading) -> None:
         source = self._source(seen)
-        offset = seen.wall - self._elapsed(seen)
+        offset = seen.wall - self._read_elapsed(seen)
         if not source:
             # A contradicted source is still better than a clock that was never set.
             source = next(filter(self._told.__contains__, RANKS), "")

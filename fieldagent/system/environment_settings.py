@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from fieldagent.system.java_properties import NoProperties, with_pairs
-from fieldagent.system.properties import InvalidSettings, Key, WrongProperty, no_setting
-from fieldagent.system.text_files import first_line
-from fieldagent.system.wording import reason_of
+from fieldagent.system.java_properties import NoProperties, set_pairs
+from fieldagent.system.properties import (
+    InvalidSettings,
+    Key,
+    WrongProperty,
+    describe_unknown_setting,
+)
+from fieldagent.system.text_files import read_first_line
+from fieldagent.system.wording import describe_reason
 
 _OF_FILE = "-file"
 
 
-def variables(environ: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+def get_variables(environ: Mapping[str, str], prefix: str) -> Mapping[str, str]:
     """Return the variables with this prefix, by the names that they have as settings."""
     return {
         name.removeprefix(prefix).lower().replace("_", "-"): name
@@ -26,7 +31,7 @@ def variables(environ: Mapping[str, str], prefix: str) -> Mapping[str, str]:
     }
 
 
-def with_environment(
+def add_environment(
     text: str,
     environ: Mapping[str, str],
     prefix: str,
@@ -37,12 +42,12 @@ def with_environment(
 
     Raises InvalidSettings with a sentence for each unknown variable and each unusable value.
     """
-    named = variables(environ, prefix)
+    named = get_variables(environ, prefix)
     if not named:
         return text
     given = {name: environ[variable] for name, variable in named.items()}
     try:
-        known = {key.name: key for key in keys_of(with_pairs(text, given))}
+        known = {key.name: key for key in keys_of(set_pairs(text, given))}
     except NoProperties:
         # The reader of the file reports it.
         return text
@@ -50,7 +55,7 @@ def with_environment(
     faults = []
     for name, value in given.items():
         try:
-            setting, its_value = _setting(name, value, known)
+            setting, its_value = _parse_variable(name, value, known)
             if setting in values:
                 raise WrongProperty(f"{setting} has a value from another variable: remove one")
             values[setting] = its_value
@@ -58,19 +63,21 @@ def with_environment(
             faults.append(f"{named[name]}: {wrong}")
     if faults:
         raise InvalidSettings(Path("environment"), faults)
-    return with_pairs(text, values)
+    return set_pairs(text, values)
 
 
-def _setting(name: str, value: str, known: Mapping[str, Key]) -> tuple[str, str]:
+def _parse_variable(name: str, value: str, known: Mapping[str, Key]) -> tuple[str, str]:
     """Return the setting's own name and its value. Raises WrongProperty."""
     if name not in known and name.endswith(_OF_FILE) and name.removesuffix(_OF_FILE) in known:
         name = name.removesuffix(_OF_FILE)
         try:
-            value = first_line(Path(value))
+            value = read_first_line(Path(value))
         except (OSError, ValueError) as error:
-            raise WrongProperty(f"the file {value} cannot be read: {reason_of(error)}") from None
+            raise WrongProperty(
+                f"the file {value} cannot be read: {describe_reason(error)}"
+            ) from None
     if name not in known:
-        raise WrongProperty(no_setting(name, known))
+        raise WrongProperty(describe_unknown_setting(name, known))
     if "\n" in value or "\r" in value:
         raise WrongProperty("must be one line")
     known[name].read(value)

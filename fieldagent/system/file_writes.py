@@ -19,9 +19,9 @@ class FileWrites:
         kernel = ctypes.CDLL(None, use_errno=True)
         self._descriptor = kernel.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
-            raise _error("fs.inotify.max_user_instances")
+            raise _make_error("fs.inotify.max_user_instances")
         if kernel.inotify_add_watch(self._descriptor, os.fsencode(path), _MODIFY) < 0:
-            error = _error("fs.inotify.max_user_watches")
+            error = _make_error("fs.inotify.max_user_watches")
             self.close()
             raise error
 
@@ -37,6 +37,6 @@ class FileWrites:
         os.close(self._descriptor)
 
 
-def _error(limit: str) -> OSError:
+def _make_error(limit: str) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, f"{os.strerror(number)}; its limit is {limit}")

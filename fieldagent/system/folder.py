@@ -79,8 +79,8 @@ def put_in_slots(path: Path, content: bytes) -> None:
         slots = path.read_bytes()
     except FileNotFoundError:
         slots = b""
-    newest = max((number for number, _ in _whole(slots)), default=-1)
-    slot, place = _slot(newest + 1, content), (newest + 1) % 2 * SLOT_BYTES
+    newest = max((number for number, _ in _read_complete_slots(slots)), default=-1)
+    slot, place = _make_slot(newest + 1, content), (newest + 1) % 2 * SLOT_BYTES
     if len(slots) != 2 * SLOT_BYTES:
         put_file(path, bytes(place) + slot + bytes(SLOT_BYTES - place))
         return
@@ -91,15 +91,15 @@ def put_in_slots(path: Path, content: bytes) -> None:
 
 def read_slots(path: Path) -> bytes:
     """Return the newest complete content. Raises OSError, or ValueError if there is none."""
-    return max(_whole(path.read_bytes()))[1]
+    return max(_read_complete_slots(path.read_bytes()))[1]
 
 
-def _slot(number: int, content: bytes) -> bytes:
+def _make_slot(number: int, content: bytes) -> bytes:
     check = crc32(content, crc32(_SLOT_HEAD.pack(number, len(content), 0)))
     return (_SLOT_HEAD.pack(number, len(content), check) + content).ljust(SLOT_BYTES, b"\0")
 
 
-def _whole(slots: bytes) -> list[tuple[int, bytes]]:
+def _read_complete_slots(slots: bytes) -> list[tuple[int, bytes]]:
     """Return the complete slots, with their numbers."""
     entries = []
     for begin in (0, SLOT_BYTES):
@@ -107,6 +107,6 @@ def _whole(slots: bytes) -> list[tuple[int, bytes]]:
         if len(slot) == SLOT_BYTES:
             number, size, _ = _SLOT_HEAD.unpack_from(slot)
             content = slot[_SLOT_HEAD.size :][:size]
-            if slot == _slot(number, content):
+            if slot == _make_slot(number, content):
                 entries.append((number, content))
     return entries

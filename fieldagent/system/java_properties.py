@@ -18,22 +18,22 @@ class NoProperties(Exception):
     """The text has an invalid escape, which the message names."""
 
 
-def pairs(text: str) -> Iterator[tuple[str, str]]:
+def read_pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yield keys and values in order; a repeated key is yielded again. Raises NoProperties."""
-    for line in _logical_lines(text):
+    for line in _read_logical_lines(text):
         key = _KEY.match(line)
         assert key is not None, "the pattern also matches nothing"
-        yield _meant(key[1]), _meant(line[key.end() :])
+        yield _unescape(key[1]), _unescape(line[key.end() :])
 
 
-def written(name: str, value: str) -> str:
+def format_pair(name: str, value: str) -> str:
     """Return a line that reads as this pair. `name` must not need escapes."""
     escaped = value.replace("\\", "\\\\")
     blank_first = value[:1] in tuple(_BLANK)
     return f"{name}={escaped}\n" if not blank_first else f"{name}=\\{escaped}\n"
 
 
-def without(text: str, names: Collection[str]) -> str:
+def remove_pairs(text: str, names: Collection[str]) -> str:
     """Return the text without the lines that set these names. Raises NoProperties."""
     kept, line = "", ""
     for natural in _NATURAL.findall(text):
@@ -42,23 +42,23 @@ def without(text: str, names: Collection[str]) -> str:
         comment = line == natural and content.lstrip(_BLANK)[:1] in ("#", "!")
         if not comment and (len(content) - len(content.rstrip("\\"))) % 2:
             continue
-        if not any(name in names for name, _ in pairs(line)):
+        if not any(name in names for name, _ in read_pairs(line)):
             kept += line
         line = ""
-    return kept if any(name in names for name, _ in pairs(line)) else kept + line
+    return kept if any(name in names for name, _ in read_pairs(line)) else kept + line
 
 
-def with_pairs(text: str, settings: Mapping[str, str]) -> str:
+def set_pairs(text: str, settings: Mapping[str, str]) -> str:
     """Return the text with these settings at its end, and without earlier lines for them. Raises
     NoProperties.
     """
-    after = without(text, settings)
+    after = remove_pairs(text, settings)
     if after and not after.endswith(("\n", "\r")):
         after += "\n"
-    return after + "".join(written(name, value) for name, value in settings.items())
+    return after + "".join(format_pair(name, value) for name, value in settings.items())
 
 
-def _logical_lines(text: str) -> Iterator[str]:
+def _read_logical_lines(text: str) -> Iterator[str]:
     """Yield lines without comments and blank lines. A line that ends with a backslash continues in
     the next one, whose leading blanks are ignored.
     """
@@ -80,17 +80,17 @@ def _logical_lines(text: str) -> Iterator[str]:
         yield line
 
 
-def _meant(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return the text with escapes decoded. A character beyond 16 bits is escaped as two halves
     (UTF-16).
     """
     if "\\" not in text:
         return text
-    plain = _ESCAPED.sub(_character, text)
+    plain = _ESCAPED.sub(_unescape_character, text)
     return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def _character(match: re.Match[str]) -> str:
+def _unescape_character(match: re.Match[str]) -> str:
     escape = match[1]
     if not escape.startswith("u"):
         return _MEANT.get(escape, escape)

@@ -12,12 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 
-def _slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
+def _make_slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
     """Replacement of `dataclass`, which type checkers see. Base classes must not have members.
     `dataclasses.replace` and similar functions accept objects, but not the class.
     """
     if plain is None:
-        return partial(_slotted, **options)
+        return partial(_make_slotted, **options)
     if not options.get("slots"):
         # Without slots, an object may have further attributes.
         return dataclasses.dataclass(plain, **options)
@@ -30,7 +30,7 @@ def _slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
     slotted = kind(plain.__name__, plain.__bases__, {**body, "__slots__": tuple(names)})
 
     # The closure refers only to `slotted`, so that `plain` is freed after its use.
-    def first(self: Any, *values: Any, **members: Any) -> None:
+    def decorate_later(self: Any, *values: Any, **members: Any) -> None:
         # Concurrent threads each build their own, with the same result.
         worked_out = kind(slotted.__name__, slotted.__bases__, dict(attributes))
         # Set the signature, because the library would build a text of it.
@@ -42,7 +42,7 @@ def _slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
                 setattr(slotted, name, value)
         slotted.__init__(self, *values, **members)
 
-    slotted.__init__ = first
+    slotted.__init__ = decorate_later
     return slotted
 
 
@@ -51,4 +51,4 @@ _OF_PLAIN = {"__dict__", "__weakref__"}
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
-    dataclass = _slotted
+    dataclass = _make_slotted

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 
-def lazy_module(name: str) -> None:
+def load_lazily(name: str) -> None:
     """Load this module of a package at the first access to one of its attributes.
 
     `importlib.util.LazyLoader` loads it at the first import, until Python 3.12.

@@ -54,7 +54,7 @@ class _Maker(type):
         getters = {field: _tuplegetter(place, None) for place, field in enumerate(fields)}
         others = tuple(base for base in bases if not isinstance(base, _Maker))
 
-        def first(cls: Any, /, *values: Any, **members: Any) -> Any:
+        def make_first(cls: Any, /, *values: Any, **members: Any) -> Any:
             # Concurrent threads get the same result.
             worked_out: Any = namedtuple(name, fields, defaults=defaults.values())  # type: ignore[misc]
             kind.__new__ = worked_out.__new__
@@ -63,7 +63,7 @@ class _Maker(type):
         body |= {
             "__slots__": (),
             "__match_args__": fields,
-            "__new__": first,
+            "__new__": make_first,
             "_fields": fields,
             "_field_defaults": defaults,
         }

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from fieldagent.system.exit_codes import MISSING, SETTINGS
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 
 PIECE = 1024
 """Characters that always fit into a pipe that is not full (PIPE_BUF bytes)."""
@@ -43,7 +43,7 @@ def start_logging(verbose: bool) -> None:
 def complain(text: str) -> None:
     """Print the reason why the program ends or does not start."""
     line = f"fieldagent: {text}"
-    print(_graded(line, logging.ERROR) if is_journal(sys.stderr) else line, file=sys.stderr)
+    print(_add_severity(line, logging.ERROR) if is_journal(sys.stderr) else line, file=sys.stderr)
 
 
 def refuse_settings(error: InvalidSettings | OSError) -> int:
@@ -55,7 +55,7 @@ def refuse_settings(error: InvalidSettings | OSError) -> int:
 def emit(line: str) -> None:
     """Print a line of the inbound hook: unchanged for a program, escaped for a terminal."""
     if sys.stdout.isatty():
-        line = escaped(line)
+        line = escape_line(line)
     for at in range(0, len(line), PIECE):
         if has_room(sys.stdout):
             print(line[at : at + PIECE], end="", flush=True)
@@ -88,7 +88,7 @@ class EscapingFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Escape the message, but not the traceback after it."""
-        record.message = escaped(record.message)
+        record.message = escape_line(record.message)
         return super().formatMessage(record)
 
 
@@ -99,10 +99,10 @@ class JournalFormatter(EscapingFormatter):
         """Format a record with the severity before each line, also of a traceback
         (sd-daemon(3)).
         """
-        return _graded(super().format(record), record.levelno)
+        return _add_severity(super().format(record), record.levelno)
 
 
-def _graded(text: str, level: int) -> str:
+def _add_severity(text: str, level: int) -> str:
     """Prefix every line with its severity (sd-daemon(3)), because journald reads each line
     separately.
     """

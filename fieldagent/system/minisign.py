@@ -33,7 +33,7 @@ class TrustedKey(NamedTuple):
     key: bytes
     """Public key, 32 bytes."""
 
-    def named(self) -> str:
+    def format_id(self) -> str:
         """Return its id in minisign's form."""
         return f"{int.from_bytes(self.id, 'little'):X}"
 
@@ -53,7 +53,7 @@ def read_keys(text: str) -> list[TrustedKey]:
     """
     keys = []
     for line in text.splitlines():
-        raw = _decoded(line)
+        raw = _decode(line)
         if len(raw) == 42 and raw[:2] == PLAIN:
             keys.append(TrustedKey(raw[2:10], raw[10:]))
     if not keys:
@@ -66,7 +66,7 @@ def read_signature(text: str) -> Signature:
     lines = text.splitlines()
     if len(lines) < 4 or not lines[2].startswith(COMMENT):
         raise NotSigned("it is not a minisign signature")
-    raw, of_comment = _decoded(lines[1]), _decoded(lines[3])
+    raw, of_comment = _decode(lines[1]), _decode(lines[3])
     if len(raw) != 74 or raw[:2] not in (PLAIN, HASHED) or len(of_comment) != 64:
         raise NotSigned("it is not a minisign signature")
     return Signature(raw[:2], raw[2:10], raw[10:], lines[2].removeprefix(COMMENT), of_comment)
@@ -76,11 +76,11 @@ def verify(content: bytes, signature: Signature, keys: Iterable[TrustedKey]) -> 
     """Verify the signature and return the trusted comment. Raises NotSigned, or OSError if there is
     no `openssl`.
     """
-    key = _key_of(signature, keys)
+    key = _find_key(signature, keys)
     signed = content
     if signature.algorithm == HASHED:
         signed = hashlib.blake2b(content).digest()
-    if not _holds(signed, signature.of_file, key):
+    if not _is_valid(signed, signature.of_file, key):
         raise NotSigned("the file is not the one that was signed: it was changed, or cut short")
     return verify_comment(signature, [key])
 
@@ -90,23 +90,23 @@ def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
     file. Raises NotSigned, or OSError if there is no `openssl`.
     """
     signed = signature.of_file + signature.comment.encode()
-    if not _holds(signed, signature.of_comment, _key_of(signature, keys)):
+    if not _is_valid(signed, signature.of_comment, _find_key(signature, keys)):
         raise NotSigned("the signature's comment was changed")
     return signature.comment
 
 
-def _key_of(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
+def _find_key(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
     """Return the trusted key of the signature. Raises NotSigned."""
     known = list(keys)
     key = next((each for each in known if each.id == signature.key), None)
     if key is None:
-        by = TrustedKey(signature.key, b"").named()
-        trusted = ", ".join(each.named() for each in known)
+        by = TrustedKey(signature.key, b"").format_id()
+        trusted = ", ".join(each.format_id() for each in known)
         raise NotSigned(f"it was signed by key {by}; trusted here: {trusted}")
     return key
 
 
-def _holds(signed: bytes, signature: bytes, key: TrustedKey) -> bool:
+def _is_valid(signed: bytes, signature: bytes, key: TrustedKey) -> bool:
     pem = base64.b64encode(DER + key.key).decode()
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
@@ -124,7 +124,7 @@ def _holds(signed: bytes, signature: bytes, key: TrustedKey) -> bool:
     return done.returncode == 0
 
 
-def _decoded(line: str) -> bytes:
+def _decode(line: str) -> bytes:
     try:
         return base64.b64decode(line.strip(), validate=True)
     except (binascii.Error, ValueError):

@@ -13,7 +13,7 @@ from fieldagent.system.properties import WrongProperty
 T = TypeVar("T")
 
 
-def known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
+def import_known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
     """Import the object of this `kind` with that name in `known`, or a third party's.
 
     Raises WrongProperty, with a text that follows the setting's name.
@@ -22,16 +22,16 @@ def known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
         raise WrongProperty(
             f"must be {', '.join(known)} or package.module:NAME of one of your own, not {name!r}"
         )
-    return named_object(known.get(name, name), kind)
+    return import_named_object(known.get(name, name), kind)
 
 
-def imported(place: str) -> Any:
+def import_own(place: str) -> Any:
     """Import the object at one of our own places, `package.module:NAME`."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
-def named_object(place: str, kind: type[T]) -> T:
+def import_named_object(place: str, kind: type[T]) -> T:
     """Import the object of this `kind` from a place. Raises WrongProperty, with a text that follows
     the setting's name.
     """

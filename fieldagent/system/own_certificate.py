@@ -20,14 +20,14 @@ class NoCertificate(Exception):
     """There is no certificate. The text contains the reason and the fix."""
 
 
-def own_certificate(path: Path) -> Path:
+def provide_own_certificate(path: Path) -> Path:
     """Return the file at `path` with both. If it is missing or unreadable, OpenSSL makes it. Raises
     NoCertificate.
     """
     if path.exists() and not path.is_file():
         raise NoCertificate(f"{path} is not a file: remove it, and the program creates a new one")
     with suppress(OSError, ValueError):
-        fingerprint(path)
+        compute_fingerprint(path)
         return path
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-days", str(LASTS), "-subj", "/CN=fieldagent", "-keyout", "-"]
@@ -44,7 +44,7 @@ def own_certificate(path: Path) -> Path:
     return path
 
 
-def fingerprint(path: Path) -> str:
+def compute_fingerprint(path: Path) -> str:
     """Return the SHA-256 of the certificate in the form of browsers. Raises OSError, ValueError."""
     text = path.read_text()
     certificate = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") :])

@@ -20,11 +20,11 @@ THREAD = 0.000_06
 """CPU seconds to pass work to a thread and back, without the work itself."""
 
 
-def nobody(seconds: float) -> None:
+def charge_nobody(seconds: float) -> None:
     """Do nothing: account for work without a caller."""
 
 
-_payer: ContextVar[Pay] = ContextVar("_payer", default=nobody)
+_payer: ContextVar[Pay] = ContextVar("_payer", default=charge_nobody)
 
 
 def charge_to(pay: Pay) -> None:
@@ -32,16 +32,16 @@ def charge_to(pay: Pay) -> None:
     _payer.set(pay)
 
 
-def payer() -> Pay:
-    """Return the account of this task; `nobody` if it has none."""
+def get_payer() -> Pay:
+    """Return the account of this task; `charge_nobody` if it has none."""
     return _payer.get()
 
 
-async def billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
+async def run_billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
     """Run `step` in a thread, charged to this task. A cancelled caller does not wait for the end,
     and is charged then.
     """
-    pay, loop = payer(), trio.lowlevel.current_trio_token()
+    pay, loop = get_payer(), trio.lowlevel.current_trio_token()
 
     def run() -> T:
         begun = time.thread_time()
@@ -77,7 +77,7 @@ class Price(NamedTuple):
         return f"{hundredths // 100}.{hundredths % 100:02d} {self.currency}"
 
 
-def sum_of(parts: Iterable[tuple[Price, float]]) -> str:
+def format_sum(parts: Iterable[tuple[Price, float]]) -> str:
     """Return the total price by currency: `1.44 EUR and 0.50 USD`; empty without parts."""
     sums: dict[str, float] = {}
     for price, units in parts:
@@ -85,7 +85,7 @@ def sum_of(parts: Iterable[tuple[Price, float]]) -> str:
     return " and ".join(Price(round(sums[each]), each).of(1) for each in sorted(sums))
 
 
-def credit_price(value: str) -> Price:
+def read_credit_price(value: str) -> Price:
     """Read a setting of the form `0.12 EUR`. Raises WrongProperty."""
     match = _PRICE.fullmatch(value)
     if match is None:

@@ -35,7 +35,7 @@ class Delta(NamedTuple):
     frame: bytes
 
 
-def contents(program: bytes) -> bytes:
+def get_contents(program: bytes) -> bytes:
     """Return the contents of a program in order, each as name, NUL, size in decimal, LF, content.
     Raises NoDelta if it is not a readable zip file.
     """
@@ -50,7 +50,7 @@ def contents(program: bytes) -> bytes:
     return bytes(made)
 
 
-def program_of_contents(plain: bytes) -> bytes:
+def rebuild_program(plain: bytes) -> bytes:
     """Return a program with these contents. Raises NoDelta."""
     files, at = dict[str, bytes](), 0
     try:
@@ -62,10 +62,10 @@ def program_of_contents(plain: bytes) -> bytes:
             at = begin + size
     except ValueError as wrong:
         raise NoDelta(f"its result is not a program: {wrong}") from None
-    return packed(files)
+    return make_zip(files)
 
 
-def packed(files: Mapping[str, bytes]) -> bytes:
+def make_zip(files: Mapping[str, bytes]) -> bytes:
     """Return these files as a zip file that Python can run."""
     made = io.BytesIO()
     made.write(BEFORE)
@@ -77,7 +77,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
-def delta_name(program: str, now: bytes) -> str:
+def make_delta_name(program: str, now: bytes) -> str:
     """Return the name of the delta from the contents `now` to that program. The delta is beside the
     program.
     """

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf
 from types import TracebackType
 
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 
 BAR = 30
 """Characters of the bar."""
@@ -33,7 +33,7 @@ class Progress:
         at_once: bool = False,
     ) -> None:
         """`at_once` shows the first progress without waiting, for work that is seldom short."""
-        self._what, self._unit, self._clock = escaped(what), unit, clock
+        self._what, self._unit, self._clock = escape_line(what), unit, clock
         self._is_terminal = sys.stderr.isatty()
         self._every = DRAWN_EVERY_S if self._is_terminal else LINE_EVERY_S
         self._shown_at = -inf if at_once else clock()

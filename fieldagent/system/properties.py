@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from fieldagent.system.java_properties import NoProperties
-from fieldagent.system.java_properties import pairs as pairs_in
+from fieldagent.system.java_properties import read_pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.text_files import read_text_file
 
@@ -29,14 +29,14 @@ class WrongProperty(Exception):
     pass
 
 
-def text(value: str) -> str:
+def read_text(value: str) -> str:
     """Return a text unchanged. Raises WrongProperty if it is blank."""
     if not value.strip():
         raise WrongProperty("is empty; remove the line to leave it unset")
     return value
 
 
-def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
+def make_integer_reader(low: int, high: int, unit: str) -> Callable[[str], int]:
     """Return a reader of an integer from `low` to `high` inclusive. It raises WrongProperty, which
     names the unit.
     """
@@ -51,7 +51,7 @@ def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
     return read
 
 
-def one_of(*words: str) -> Callable[[str], str]:
+def make_choice_reader(*words: str) -> Callable[[str], str]:
     """Return a reader of one of these words. It raises WrongProperty, which lists them."""
 
     def read(value: str) -> str:
@@ -63,7 +63,7 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-def some_of(*words: str) -> Callable[[str], frozenset[str]]:
+def make_choices_reader(*words: str) -> Callable[[str], frozenset[str]]:
     """Return a reader of some of these words, separated by spaces; `none` is the empty set."""
 
     def read(value: str) -> frozenset[str]:
@@ -78,7 +78,7 @@ def some_of(*words: str) -> Callable[[str], frozenset[str]]:
     return read
 
 
-def url_parts(value: str, *schemes: str) -> SplitResult | None:
+def split_url(value: str, *schemes: str) -> SplitResult | None:
     """Split a URL; None if it has another scheme or no host. Raises WrongProperty."""
     try:
         parts = urlsplit(value)
@@ -93,20 +93,20 @@ def url_parts(value: str, *schemes: str) -> SplitResult | None:
     return parts
 
 
-def url(value: str) -> str:
+def read_url(value: str) -> str:
     """Read a URL of http or https with a host. Raises WrongProperty."""
-    if url_parts(value, "http", "https") is None:
+    if split_url(value, "http", "https") is None:
         raise WrongProperty(f"must be a URL such as https://example.org/inbound, not {value!r}")
     return value
 
 
-def endpoint(value: str) -> tuple[str, int]:
+def read_endpoint(value: str) -> tuple[str, int]:
     """Read HOST:PORT; brackets of an IPv6 address are removed. Raises WrongProperty."""
     host, _, port = value.rpartition(":")
     if not host:
         raise WrongProperty(f"must be HOST:PORT, not {value!r}")
     _check_host(host)
-    return host.strip("[]"), whole(0, 65535, "port")(port)
+    return host.strip("[]"), make_integer_reader(0, 65535, "port")(port)
 
 
 def _check_host(host: str) -> None:
@@ -124,7 +124,7 @@ def _check_host(host: str) -> None:
         raise WrongProperty(f"must name a host, but {host[:80]!r} is not a host")
 
 
-def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+def read_networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     """Read networks in CIDR, separated by spaces; an empty value gives none. Raises
     WrongProperty.
     """
@@ -136,7 +136,7 @@ def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network,
         ) from None
 
 
-def absolute_path(value: str) -> Path:
+def read_absolute_path(value: str) -> Path:
     """Read a path that begins with /, without a check of the file. Raises WrongProperty."""
     if not value.startswith("/"):
         raise WrongProperty(f"must be a path that begins with /, not {value!r}")
@@ -181,7 +181,7 @@ def read(
     absent_extension: Callable[[str], str] = lambda name: "",
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
     """Return the value of each key by its attribute, the pairs of the file, and a sentence for each
-    fault. `absent_extension` returns the extension that a key belongs to if this program does
+    fault. `find_absent_extension` returns the extension that a key belongs to if this program does
     not have it, else an empty string.
 
     Raises InvalidSettings if the text is not a properties file.
@@ -203,7 +203,7 @@ def read(
                 f"{name} belongs to the extension {extension}, which this program does not have:"
                 " install a program that has it, or remove the line"
                 if extension
-                else no_setting(name, known)
+                else describe_unknown_setting(name, known)
             )
             continue
         try:
@@ -213,7 +213,7 @@ def read(
     return values, pairs, faults
 
 
-def no_setting(name: str, known: Iterable[str]) -> str:
+def describe_unknown_setting(name: str, known: Iterable[str]) -> str:
     import difflib  # import here, only for a typo
 
     near = difflib.get_close_matches(name, known, n=1)

@@ -22,7 +22,7 @@ def hash_password(password: str) -> str:
     """
     salt = secrets.token_bytes(16)
     parts = (
-        base64.b64encode(part).decode() for part in (salt, _scrypt(password, salt, _N, _R, _P))
+        base64.b64encode(part).decode() for part in (salt, _run_scrypt(password, salt, _N, _R, _P))
     )
     return "$".join(("scrypt", str(_N), str(_R), str(_P), *parts))
 
@@ -32,18 +32,18 @@ def check_password(password: str, stored: str | None) -> bool:
     password.
     """
     _, n, r, p, salt, expected = (stored or _DUMMY).split("$")
-    digest = _scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
+    digest = _run_scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
     return hmac.compare_digest(digest, base64.b64decode(expected)) and stored is not None
 
 
-def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
+def _run_scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
     text = password.encode("utf-8", "replace")
     work = partial(hashlib.scrypt, text, salt=salt, n=n, r=r, p=p, maxmem=2**26, dklen=32)
-    return _threads().submit(work).result()
+    return _get_threads().submit(work).result()
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
+def _get_threads() -> ThreadPoolExecutor:
     """Return the shared pool of two threads. glibc keeps the memory that each thread once used, and
     callers have many threads.
     """

@@ -26,26 +26,26 @@ class Sentence(str):
 
 def sentence(form: str, /, **values: object) -> Sentence:
     """Return the sentence of a template, with `values` in its places such as {name}."""
-    made = Sentence(_filled(form, {name: str(value) for name, value in values.items()}))
+    made = Sentence(_fill_in(form, {name: str(value) for name, value in values.items()}))
     made.form, made.values = form, values
     return made
 
 
-def listed(sentences: Sequence[Sentence]) -> Sentence:
+def join_sentences(sentences: Sequence[Sentence]) -> Sentence:
     """Return the sentences in one, separated by semicolons."""
     values = {f"of{at}": each for at, each in enumerate(sentences)}
     return sentence("; ".join(f"{{{name}}}" for name in values), **values)
 
 
-def translated(text: str, catalogue: Mapping[str, str]) -> str:
+def translate_text(text: str, catalogue: Mapping[str, str]) -> str:
     """Return the text in the language of `catalogue`, which is looked up by the English template.
     Values are translated, too. A missing text stays English.
     """
     if not isinstance(text, Sentence):
         return catalogue.get(text, text)
-    values = {name: translated(str(each), catalogue) for name, each in text.values.items()}
-    return _filled(catalogue.get(text.form, text.form), values)
+    values = {name: translate_text(str(each), catalogue) for name, each in text.values.items()}
+    return _fill_in(catalogue.get(text.form, text.form), values)
 
 
-def _filled(form: str, values: Mapping[str, str]) -> str:
+def _fill_in(form: str, values: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda place: values.get(place[1], place[0]), form)

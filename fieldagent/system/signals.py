@@ -38,10 +38,10 @@ def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signal
     signals again and interrupt the end.
     """
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and signal.SIGHUP not in used
-    trio.run(_heed, program, STOPS[:-1] if nohup else STOPS)
+    trio.run(_set_event, program, STOPS[:-1] if nohup else STOPS)
 
 
-async def _heed(
+async def _set_event(
     program: Callable[[Asks], Awaitable[None]], numbers: tuple[signal.Signals, ...]
 ) -> None:
     token = trio.lowlevel.current_trio_token()
@@ -64,11 +64,11 @@ def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
     """
     tell = sys.unraisablehook
 
-    def tell_faults(fault: sys.UnraisableHookArgs) -> None:
+    def report_faults(fault: sys.UnraisableHookArgs) -> None:
         if not (isinstance(fault.exc_value, OSError) and str(fault.exc_value).endswith(RACE)):
             tell(fault)
 
-    sys.unraisablehook = tell_faults
+    sys.unraisablehook = report_faults
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)
 

@@ -45,12 +45,12 @@ def read_release(comment: str) -> Release:
     return Release(kind, version, signed, expires)
 
 
-def program_of(comment: str, now: float) -> Release:
+def check_release(comment: str, now: float) -> Release:
     """Return the release of a program that may be installed at `now`. Raises NotSigned."""
-    return taken_as(PROGRAM, comment, now)
+    return check_release_as(PROGRAM, comment, now)
 
 
-def taken_as(kind: str, comment: str, now: float) -> Release:
+def check_release_as(kind: str, comment: str, now: float) -> Release:
     """Return the release of a file of that kind that may be installed at `now`, in Unix time. A kit
     whose clock shows 1970 cannot check the expiry. Raises NotSigned.
     """

@@ -14,7 +14,7 @@ def read_span(text: str) -> int | None:
     return None if match is None else int(match[1]) * _SECONDS[match[2]]
 
 
-def span(seconds: int) -> str:
+def format_span(seconds: int) -> str:
     """Return the duration in the largest unit that is exact: `90s`, `5m`."""
     unit = next(each for each in "hms" if seconds % _SECONDS[each] == 0) if seconds else "s"
     return f"{seconds // _SECONDS[unit]}{unit}"

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from fieldagent.system import waits
-from fieldagent.system.error_groups import all_errors, first_error
+from fieldagent.system.error_groups import get_all_errors, get_first_error
 from fieldagent.system.lazy_dataclass import dataclass
 
 Part = Callable[[], Awaitable[None]]
@@ -91,33 +91,35 @@ class Supervisor:
                 failures.append(errors)
                 self._count_in_a_row(fault)
                 pause = PAUSES[min(fault.in_a_row, len(PAUSES)) - 1]
-                self._tell(fault, errors, f"it restarts in {pause:g} s; other parts continue")
+                self._report_fault(
+                    fault, errors, f"it restarts in {pause:g} s; other parts continue"
+                )
             if not failures:
                 return
             failed = True
             await waits.sleep(pause)
 
-    def notes(self, name: str) -> Note:
+    def make_reporter(self, name: str) -> Note:
         """Return the function with which a part reports a failed call and continues."""
         fault = self._faults.setdefault(name, PartFault(name))
 
         def note(error: BaseException, doing: str) -> None:
-            self._tell(fault, error, "other parts continue", doing)
+            self._report_fault(fault, error, "other parts continue", doing)
 
         return note
 
-    def faults(self) -> list[PartFault]:
+    def get_faults(self) -> list[PartFault]:
         """Return one entry for each part. A part that never failed has `times` 0."""
         return list(self._faults.values())
 
-    def counts(self) -> dict[str, int]:
+    def count_faults(self) -> dict[str, int]:
         """Return the number of faults of each part since the program's start."""
-        return {fault.part: fault.times for fault in self.faults()}
+        return {fault.part: fault.times for fault in self.get_faults()}
 
-    def trouble(self) -> str | None:
+    def describe_trouble(self) -> str | None:
         """Return the parts that do not recover, in a sentence; None if there are none."""
         now = trio.current_time()
-        down = [fault.part for fault in self.faults() if fault.is_down(now)]
+        down = [fault.part for fault in self.get_faults() if fault.is_down(now)]
         return f"failing repeatedly: {', '.join(down)}; see the log" if down else None
 
     def _count_in_a_row(self, fault: PartFault) -> None:
@@ -127,11 +129,13 @@ class Supervisor:
         fault.in_a_row += 1
         fault.last = now
 
-    def _tell(self, fault: PartFault, error: BaseException, then: str, doing: str = "") -> None:
-        text = f"{doing}: {brief(error)}" if doing else brief(error)
+    def _report_fault(
+        self, fault: PartFault, error: BaseException, then: str, doing: str = ""
+    ) -> None:
+        text = f"{doing}: {describe_error(error)}" if doing else describe_error(error)
         fault.times += 1
         fault.at = self._clock()
-        if text == fault.error or isinstance(first_error(error), self._outside):
+        if text == fault.error or isinstance(get_first_error(error), self._outside):
             log.error("%s failed: %s; %s", fault.part, text, then)
             fault.error = text
             return
@@ -142,15 +146,15 @@ class Supervisor:
 
 def log_fault(error: BaseException, doing: str) -> None:
     """Log a fault, without a supervisor (a `Note`)."""
-    log.error("%s failed: %s", doing, brief(error), exc_info=error)
+    log.error("%s failed: %s", doing, describe_error(error), exc_info=error)
 
 
-def brief(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return one line with the error and its place in our code; for a group, each kind once."""
-    return " and ".join(dict.fromkeys(map(_brief, all_errors(error))))
+    return " and ".join(dict.fromkeys(map(_describe_one_error, get_all_errors(error))))
 
 
-def _brief(error: BaseException) -> str:
+def _describe_one_error(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "fieldagent/" in frame.filename]
     where = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in ours[-1:]]

@@ -42,7 +42,7 @@ class SystemPiece(NamedTuple):
     file: str
     """SHA-256 of the file, which is its name."""
     differs: bool = False
-    """True if the file is a difference from the old system's data `around` the piece."""
+    """True if the file is a difference from the old system's data `read_around` the piece."""
 
 
 class SystemImage(NamedTuple):
@@ -54,7 +54,7 @@ class SystemImage(NamedTuple):
     before_size: int = 0
     """Size of that system in bytes."""
 
-    def length(self, number: int) -> int:
+    def compute_length(self, number: int) -> int:
         """Return the size of a piece in bytes. The last one may be shorter."""
         return min(PIECE, self.size - number * PIECE)
 
@@ -63,7 +63,7 @@ Read = Callable[[int, int], bytes]
 """Function from offset and length to the bytes there; fewer at the end."""
 
 
-def reader(file: int) -> Read:
+def make_reader(file: int) -> Read:
     """Return a reader of an open file or partition."""
     return lambda offset, length: os.pread(file, length, offset)
 
@@ -118,19 +118,19 @@ def write_image(image: SystemImage) -> bytes:
     return json.dumps(said, indent=0).encode() + b"\n"
 
 
-def pieces_folder(name: str) -> str:
+def make_pieces_folder(name: str) -> str:
     """Return the folder of an image's pieces, by the image's path or address."""
     return f"{name.partition(f'{SUFFIX}.from-')[0].removesuffix(SUFFIX)}{SUFFIX}.pieces"
 
 
-def delta_name(name: str, id_: str) -> str:
+def make_delta_name(name: str, id_: str) -> str:
     """Return the name of the list for kits with the system `id_`, by the image's path or
     address.
     """
     return f"{name}.from-{id_}"
 
 
-def around(read: Read, size: int, number: int) -> bytes:
+def read_around(read: Read, size: int, number: int) -> bytes:
     """Return the old system's data at the place of a piece, plus one piece before and after, which
     is as far as files move between two builds.
     """
@@ -139,7 +139,7 @@ def around(read: Read, size: int, number: int) -> bytes:
     return read(begin, end - begin) if begin < end else b""
 
 
-def each_piece(read: Read, size: int) -> Iterator[bytes]:
+def read_in_pieces(read: Read, size: int) -> Iterator[bytes]:
     """Yield `size` bytes of `read` in pieces of PIECE bytes. The last may be shorter."""
     for begin in range(0, size, PIECE):
         yield read(begin, min(PIECE, size - begin))

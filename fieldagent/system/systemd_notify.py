@@ -28,7 +28,7 @@ def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
     return True
 
 
-def watchdog_interval(environ: MutableMapping[str, str] = os.environ) -> float | None:
+def get_watchdog_interval(environ: MutableMapping[str, str] = os.environ) -> float | None:
     """Return the maximum seconds between signs of life that systemd expects; None if it expects
     none.
     """

@@ -15,14 +15,14 @@ _ACTS = re.compile(
 )
 
 
-def escaped(text: str) -> str:
+def escape_line(text: str) -> str:
     r"""Return one line with control characters in Python's form, such as ESC as \x1b."""
     return _ACTS.sub(lambda match: repr(match[0])[1:-1], text)
 
 
-def escaped_lines(text: str) -> str:
-    """Return our own lines, each escaped like `escaped`."""
-    return "\n".join(map(escaped, text.split("\n")))
+def escape_lines(text: str) -> str:
+    """Return our own lines, each escaped like `escape_line`."""
+    return "\n".join(map(escape_line, text.split("\n")))
 
 
 _MARKS = {"green": "\ufdd0", "yellow": "\ufdd1", "red": "\ufdd2"}
@@ -44,18 +44,18 @@ _COLOURS = {
 }
 
 
-def state_word(word: str, width: int = 0) -> str:
-    """Return a word of state for `printed`, filled up with blanks to `width` characters."""
+def format_state(word: str, width: int = 0) -> str:
+    """Return a word of state for `format_lines`, filled up with blanks to `width` characters."""
     colour = _COLOURS.get(word)
     filled = " " * (width - len(word))
     return f"{_MARKS[colour]}{word}{_END}{filled}" if colour else word + filled
 
 
-def printed(text: str, stream: int = 1) -> str:
+def format_lines(text: str, stream: int = 1) -> str:
     """Return our own lines as the file descriptor `stream` shows them: escaped, and words of state
     in colour.
     """
-    shown = escaped_lines(text)
+    shown = escape_lines(text)
     if not has_colours(stream):
         return _MARKED.sub(r"\2", shown)
     return _MARKED.sub(lambda match: f"{_SGR[match[1]]}{match[2]}\x1b[0m", shown)
@@ -68,6 +68,6 @@ def has_colours(stream: int) -> bool:
     return os.isatty(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def terminal_width() -> int | None:
+def get_terminal_width() -> int | None:
     """Return the columns of the terminal on standard output; None if it is another file."""
     return shutil.get_terminal_size().columns if os.isatty(1) else None

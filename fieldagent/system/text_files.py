@@ -13,6 +13,6 @@ def read_text_file(path: Path, errors: str = "strict") -> str:
     return path.read_text(encoding="utf-8-sig", errors=errors)
 
 
-def first_line(path: Path) -> str:
+def read_first_line(path: Path) -> str:
     """Return the first line, such as a password. Raises OSError, UnicodeDecodeError."""
     return read_text_file(path).partition("\n")[0]

@@ -31,7 +31,7 @@ def beat_after(seconds: float) -> float:
     return at if seconds < BEAT_INTERVAL_S else BEAT_INTERVAL_S * round(at / BEAT_INTERVAL_S)
 
 
-def next_tick(every: float) -> float:
+def compute_next_tick(every: float) -> float:
     """Return the next time, on trio's clock, that is a multiple of `every`. All viewers with this
     interval share one wake-up, also with the beat if that is a multiple.
     """
@@ -43,7 +43,7 @@ def move_on_after(seconds: float) -> trio.CancelScope:
     return trio.move_on_after(max(0.0, seconds))
 
 
-async def let_finish(work: Callable[[], Awaitable[None]]) -> None:
+async def run_to_the_end(work: Callable[[], Awaitable[None]]) -> None:
     """Run `work`. After a cancellation from outside, it still has STOP_GRACE_S to finish.
 
     Use it if another program has begun to act, and would act again after the next start.
@@ -62,7 +62,7 @@ async def let_finish(work: Callable[[], Awaitable[None]]) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def either(one: trio.Event, other: trio.Event) -> None:
+async def wait_for_either(one: trio.Event, other: trio.Event) -> None:
     """Return when one of the two events is set."""
     async with trio.open_nursery() as nursery:
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import ceil
 
 
-def counted(number: int, unit: str) -> str:
+def format_count(number: int, unit: str) -> str:
     """Return the number with its unit: 1 credit, 2 credits."""
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
-def reason_of(error: Exception) -> str:
+def describe_reason(error: Exception) -> str:
     """Return the text of an error without the system's error number. urllib attaches the reason to
     its own error.
     """
@@ -22,7 +22,7 @@ def reason_of(error: Exception) -> str:
     return f"{cause.filename}: {text}" if cause.filename else text
 
 
-def lasting(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration, rounded up: `40 s`, `13 min`, `3 h`, `2 days`."""
     if seconds <= 90:
         return f"{ceil(seconds)} s"

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 WINDOW = "--long=27"
 """Window of 128 MiB, so that a match can be anywhere in the compared data."""
@@ -23,17 +23,17 @@ class ZstdFailed(Exception):
 
 def pack(content: bytes, before: bytes | None = None, effort: tuple[str, ...] = TIGHT) -> bytes:
     """Return the content in one frame, or the difference from `before`. Raises ZstdFailed."""
-    return _zstd(content, before, *effort)
+    return _open_zstd(content, before, *effort)
 
 
 def unpack(frame: bytes, before: bytes | None = None) -> bytes:
     """Return the unpacked content. Call this only with signed data, because zstd reads it as root.
     Raises ZstdFailed.
     """
-    return _zstd(frame, before, "-d")
+    return _open_zstd(frame, before, "-d")
 
 
-def _zstd(content: bytes, before: bytes | None, *words: str) -> bytes:
+def _open_zstd(content: bytes, before: bytes | None, *words: str) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "given").write_bytes(content)
@@ -57,5 +57,5 @@ def _zstd(content: bytes, before: bytes | None, *words: str) -> bytes:
             lines = failed.stderr.decode(errors="replace").strip().splitlines()
             raise ZstdFailed(f"zstd fails: {lines[-1] if lines else failed.returncode}") from None
         except (subprocess.TimeoutExpired, OSError) as error:
-            raise ZstdFailed(f"zstd fails: {reason_of(error)}") from None
+            raise ZstdFailed(f"zstd fails: {describe_reason(error)}") from None
         return (folder / "made").read_bytes()

@@ -90,18 +90,16 @@ class Spool(Protocol):
     Awaited calls return when the change is on disk, and complete even if cancelled.
     """
 
-    def heads(self, limit: int) -> list[Delivery]:
+    def get_heads(self, limit: int) -> list[Delivery]:
         """Return the oldest waiting delivery of each lane, the earliest `not_before` first."""
 
-    def news(self) -> trio.Event:
+    def get_news(self) -> trio.Event:
         """Return an event that is set at the next arrival or replay after this call."""
 
-    async def handed(self, request_id: str) -> None:
+    async def mark_handed_over(self, request_id: str) -> None:
         """Record that the delivery is finished."""
 
-    async def postponed(
-        self, request_id: str, until: float, reason: str, *, tries: int = 1
-    ) -> None:
+    async def postpone(self, request_id: str, until: float, reason: str, *, tries: int = 1) -> None:
         """Record a failed attempt (or one that does not count, with `tries` 0). The next is at the
         Unix time `until`.
         """
@@ -109,5 +107,5 @@ class Spool(Protocol):
     async def hasten(self) -> None:
         """Make all failed deliveries due at once."""
 
-    async def dead(self, request_id: str, reason: str) -> None:
+    async def bury(self, request_id: str, reason: str) -> None:
         """Keep the delivery, but do not try it again until a person replays it."""

@@ -13,7 +13,7 @@ from fieldagent import __version__
 from fieldagent.http.client import KeptConnections, Opener, Reply, RequestFailed, request
 from fieldagent.http.date import read_delay
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
-from fieldagent.webhook.signature import headers
+from fieldagent.webhook.signature import make_headers
 
 REMEDY = "correct webhook-address and restart the agent"
 
@@ -54,7 +54,7 @@ async def post(
                 *((("fieldagent-alarm", delivery.alarm),) if delivery.alarm else ()),
                 *((("fieldagent-unauthenticated", "1"),) if delivery.unauthenticated else ()),
                 *extra,
-                *headers(delivery.request_id, body, now=clock(), secrets=secrets),
+                *make_headers(delivery.request_id, body, now=clock(), secrets=secrets),
             ),
             body=body,
             deadline=deadline,
@@ -74,7 +74,7 @@ def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
     """
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
-    answer = f"the receiver answered {_named(reply.status)}"
+    answer = f"the receiver answered {_read_name(reply.status)}"
     if reply.status == HTTPStatus.GONE:
         return HandoverResult(HandoverOutcome.GONE, f"{answer}; {remedy}")
     if 300 <= reply.status < 400:
@@ -92,13 +92,13 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
     value = headers.get("retry-after", "").strip()
     if (seconds := read_delay(value)) is not None:
         return seconds
-    until = _moment(value)
+    until = _read_moment(value)
     if until is None:
         return 0.0
-    return max(until - (_moment(headers.get("date", "")) or now), 0.0)
+    return max(until - (_read_moment(headers.get("date", "")) or now), 0.0)
 
 
-def _moment(date: str) -> float | None:
+def _read_moment(date: str) -> float | None:
     from email.utils import parsedate_to_datetime
 
     try:
@@ -108,7 +108,7 @@ def _moment(date: str) -> float | None:
         return None
 
 
-def _named(status: int) -> str:
+def _read_name(status: int) -> str:
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

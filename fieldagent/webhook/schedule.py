@@ -43,7 +43,7 @@ RETRY_AFTER_MAX_S = 24 * HOUR
 LONGEST = SCHEDULE[-1] * (1 + JITTER)
 
 
-def delay(
+def compute_delay(
     attempts: int, *, schedule: Sequence[float], retry_after: float, chance: float
 ) -> float | None:
     """Return the seconds from the `attempts`th failure to the next attempt; None if it was the last

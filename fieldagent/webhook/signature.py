@@ -19,7 +19,7 @@ def read_secrets(value: str) -> tuple[str, ...]:
     """Read the secrets. Raises WrongProperty."""
     secrets = tuple(value.split())
     for secret in secrets:
-        size = _base64_size(secret.removeprefix(PREFIX))
+        size = _compute_base64_size(secret.removeprefix(PREFIX))
         if not secret.startswith(PREFIX) or size is None or not 24 <= size <= 64:
             raise WrongProperty(
                 "must be whsec_ and base64 of 24 to 64 bytes; two, with a space, to rotate"
@@ -27,14 +27,14 @@ def read_secrets(value: str) -> tuple[str, ...]:
     return secrets
 
 
-def _base64_size(value: str) -> int | None:
+def _compute_base64_size(value: str) -> int | None:
     try:
         return len(base64.b64decode(value, validate=True))
     except (binascii.Error, ValueError):
         return None
 
 
-def headers(
+def make_headers(
     message_id: str, body: bytes, *, now: float, secrets: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
     """Return the headers that sign a message. `secrets` are `whsec_` and base64. During a rotation,

@@ -32,22 +32,22 @@ def pack_lines(lines: Sequence[str], size: int) -> bytes:
     """Return as many of the first lines as fit into `size` bytes, and as much of the next line as
     fits.
     """
-    fit = _most(lambda count: lines[:count], len(lines), size)
+    fit = _find_most(lambda count: lines[:count], len(lines), size)
     answer = list(lines[:fit])
     if fit < len(lines):
         line = lines[fit]
-        part = _most(lambda length: [*answer, line[:length] + "…"], len(line), size)
+        part = _find_most(lambda length: [*answer, line[:length] + "…"], len(line), size)
         answer += [line[:part] + "…"] if part > PART_MIN else []
     return pack("\n".join(answer))
 
 
 def pack_last(lines: Sequence[str], size: int) -> bytes:
     """Return as many of the last lines as fit into `size` bytes."""
-    fit = _most(lambda count: lines[len(lines) - count :], len(lines), size)
+    fit = _find_most(lambda count: lines[len(lines) - count :], len(lines), size)
     return pack("\n".join(lines[len(lines) - fit :]))
 
 
-def _most(taken: Callable[[int], Sequence[str]], most: int, size: int) -> int:
+def _find_most(taken: Callable[[int], Sequence[str]], most: int, size: int) -> int:
     """Return the largest number up to `most` for which the packed `taken` fits into `size` bytes; 0
     if none fits.
     """

@@ -50,7 +50,7 @@ def encode(frame: Frame) -> bytes:
     if len(frame.via) > DIGIPEATERS:
         raise LocalProtocolError(f"a frame can have at most {DIGIPEATERS} digipeaters")
     calls = [(frame.destination, 0x80), (frame.source, 0), *((call, 0) for call in frame.via)]
-    addresses = bytearray().join(_address(call, bit) for call, bit in calls)
+    addresses = bytearray().join(_encode_address(call, bit) for call, bit in calls)
     addresses[-1] |= 1
     return bytes(addresses) + bytes([UI, NO_LAYER_3]) + frame.info
 
@@ -75,7 +75,7 @@ def decode(data: bytes) -> Frame | None:
     return Frame(calls[1], calls[0], data[at + 2 :], tuple(calls[2:]))
 
 
-def _address(call: Callsign, bit: int) -> bytes:
+def _encode_address(call: Callsign, bit: int) -> bytes:
     name = read_call(str(call)).name.ljust(6).encode("ascii")
     return bytes(character << 1 for character in name) + bytes([bit | 0x60 | call.ssid << 1])
 

@@ -156,19 +156,19 @@ KINDS = frozenset(BackupKind)
 def read(items: Sequence[Any]) -> BackupNote:
     """Parse a note whose first member is one of `KINDS`. Raises RemoteProtocolError."""
     match items:
-        case [BackupKind.SUMMARY, sent, sent_digest, hours, got, got_digest, *_] if _all_numbers(
+        case [BackupKind.SUMMARY, sent, sent_digest, hours, got, got_digest, *_] if _is_all_numbers(
             sent, hours, got
-        ) and _are_digests(sent_digest, got_digest):
+        ) and _is_all_digests(sent_digest, got_digest):
             return BackupSummary(Held(sent, sent_digest), hours, Held(got, got_digest))
-        case [BackupKind.ASK, 0 | 1 as direction, after, *_] if _all_numbers(after):
+        case [BackupKind.ASK, 0 | 1 as direction, after, *_] if _is_all_numbers(after):
             return Ask(Direction(direction), after)
         case [BackupKind.INVENTORY, 0 | 1 as direction, after, list(rows), first, end, *_] if (
-            _all_numbers(after, first, end) and len(rows) <= PAGE and all(map(_is_row, rows))
+            _is_all_numbers(after, first, end) and len(rows) <= PAGE and all(map(_is_row, rows))
         ):
             entries = tuple(InventoryRow(*row[:5]) for row in rows)
             return Inventory(Direction(direction), after, entries, (first, end))
         case [BackupKind.FETCH, 0 | 1 as direction, list(places), *_] if (
-            _all_numbers(*places) and len(places) <= PAGE
+            _is_all_numbers(*places) and len(places) <= PAGE
         ):
             return Fetch(Direction(direction), tuple(places))
         case [BackupKind.COPIES, 0 | 1 as direction, list(rows), *_] if len(rows) <= PAGE and all(
@@ -178,23 +178,23 @@ def read(items: Sequence[Any]) -> BackupNote:
     raise RemoteProtocolError("a kit's backup for the hub is damaged")
 
 
-def _all_numbers(*values: Any) -> bool:
+def _is_all_numbers(*values: Any) -> bool:
     return all(type(value) is int and 0 <= value < 2**63 for value in values)
 
 
-def _are_digests(*values: Any) -> bool:
+def _is_all_digests(*values: Any) -> bool:
     return all(isinstance(value, bytes) and len(value) <= DIGEST_BYTES for value in values)
 
 
 def _is_row(row: Any) -> bool:
     match row:
         case [place, origin, number, digest, at, *_]:
-            return _all_numbers(place, origin, number, at) and _are_digests(digest)
+            return _is_all_numbers(place, origin, number, at) and _is_all_digests(digest)
     return False
 
 
 def _is_copy(row: Any) -> bool:
     match row:
         case [place, bytes(), str(), *_]:
-            return _all_numbers(place)
+            return _is_all_numbers(place)
     return False

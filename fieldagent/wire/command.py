@@ -15,7 +15,7 @@ from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
-from fieldagent.wire.member import expect, in_range, is_int, read_bytes
+from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes
 from fieldagent.wire.minisign_text import SignatureParts
 from fieldagent.wire.signed_delta import DIGEST_BYTES
 
@@ -64,13 +64,13 @@ class Verb(NamedTuple):
     thief."""
 
 
-def _nothing(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_nothing(words: Sequence[str]) -> tuple[Argument, ...]:
     if words:
         raise NotACommand(sentence("takes no arguments, not {words}", words=repr(" ".join(words))))
     return ()
 
 
-def _size(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_size(words: Sequence[str]) -> tuple[Argument, ...]:
     if not words:
         return ()
     if len(words) > 1 or not _SIZE.fullmatch(words[0]) or int(words[0]) > ANSWER_BYTES_MAX:
@@ -86,13 +86,13 @@ _SIZE = re.compile(r"[2-9][0-9]|[1-9][0-9]{2,3}")
 _ID = re.compile(r"-?[0-9]{1,10}")
 
 
-def _package(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_package(words: Sequence[str]) -> tuple[Argument, ...]:
     if not words or not _ID.fullmatch(words[0]):
         raise NotACommand("takes the id of a Package, and the maximum size of the answer in bytes")
-    return (int(words[0]), *_size(words[1:]))
+    return (int(words[0]), *_read_size(words[1:]))
 
 
-def _satellite(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_satellite(words: Sequence[str]) -> tuple[Argument, ...]:
     if list(words) != ["satellite"]:
         raise NotACommand("takes the word satellite, which names the modem")
     return ()
@@ -102,7 +102,7 @@ HELD = ("message", "location", "waypoint", "data")
 """Kinds of Packages that a kit can be asked to hold."""
 
 
-def _kind(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_kind(words: Sequence[str]) -> tuple[Argument, ...]:
     if len(words) != 1 or words[0] not in HELD:
         raise NotACommand(sentence("takes one of {words}", words=", ".join(HELD)))
     return (words[0],)
@@ -118,29 +118,29 @@ def _is_bare(arguments: tuple[Argument, ...]) -> bool:
 
 def _is_size(arguments: tuple[Argument, ...]) -> bool:
     return not arguments or (
-        len(arguments) == 1 and in_range(arguments[0], low=20, high=ANSWER_BYTES_MAX)
+        len(arguments) == 1 and is_in_range(arguments[0], low=20, high=ANSWER_BYTES_MAX)
     )
 
 
 def _is_package(arguments: tuple[Argument, ...]) -> bool:
-    return bool(arguments) and in_range(arguments[0], low=-(2**31)) and _is_size(arguments[1:])
+    return bool(arguments) and is_in_range(arguments[0], low=-(2**31)) and _is_size(arguments[1:])
 
 
-def size_of(arguments: Sequence[Argument]) -> int:
+def get_answer_size(arguments: Sequence[Argument]) -> int:
     """Return the maximum size of the answer in bytes, from the last argument."""
     last = arguments[-1] if arguments else ANSWER_BYTES
     return last if isinstance(last, int) else ANSWER_BYTES
 
 
-def _sized(arguments: tuple[Argument, ...]) -> int:
-    return size_of(arguments)
+def _get_size(arguments: tuple[Argument, ...]) -> int:
+    return get_answer_size(arguments)
 
 
-def _sized_of_package(arguments: tuple[Argument, ...]) -> int:
-    return size_of(arguments[1:])
+def _get_package_size(arguments: tuple[Argument, ...]) -> int:
+    return get_answer_size(arguments[1:])
 
 
-def _settings(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_settings(words: Sequence[str]) -> tuple[Argument, ...]:
     """Return only the lines. The program that signs them adds the rest
     (`wire.command_settings`).
     """
@@ -152,7 +152,7 @@ def _settings(words: Sequence[str]) -> tuple[Argument, ...]:
 _SETTING = re.compile(r"[a-z0-9-]+=[^\n]*")
 
 
-def _are_signed_settings(arguments: tuple[Argument, ...]) -> bool:
+def _is_signed_settings(arguments: tuple[Argument, ...]) -> bool:
     match arguments:
         case [str(), str(lines), bytes(first), str(comment), bytes(second)]:
             return bool(lines) and SignatureParts(first, comment, second).fit()
@@ -166,7 +166,7 @@ SEALED_KEY_BYTES = 41
 """Size of a key that is sealed by `wire.sealed_key`."""
 
 
-def _key_step(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_key_step(words: Sequence[str]) -> tuple[Argument, ...]:
     """Return only the step. The program that has the key adds it, sealed (`wire.sealed_key`)."""
     if len(words) != 1 or words[0] not in KEY_STEPS:
         raise NotACommand(sentence("takes a step: {steps}", steps=", ".join(KEY_STEPS)))
@@ -180,7 +180,7 @@ def _is_key_step(arguments: tuple[Argument, ...]) -> bool:
     return False
 
 
-def _file(words: Sequence[str]) -> tuple[Argument, ...]:
+def _read_file(words: Sequence[str]) -> tuple[Argument, ...]:
     """Return only the file. Its reader replaces it by the digest of its contents
     (`wire.signed_delta`).
     """
@@ -196,7 +196,7 @@ def _is_digest(arguments: tuple[Argument, ...]) -> bool:
     return False
 
 
-def _in_words(arguments: tuple[Argument, ...]) -> int:
+def _count_words(arguments: tuple[Argument, ...]) -> int:
     return WORDS_BYTES
 
 
@@ -206,7 +206,7 @@ VERBS = (
         "status",
         "",
         "versions, disk, temperature, voltage, uptime, links, budget and clock, in 32 bytes",
-        _nothing,
+        _read_nothing,
         _is_bare,
         lambda arguments: STATUS_BYTES,
         allowed=True,
@@ -216,9 +216,9 @@ VERBS = (
         "log",
         "[BYTES]",
         "the newest warnings, compressed to that size (200)",
-        _size,
+        _read_size,
         _is_size,
-        _sized,
+        _get_size,
         allowed=True,
     ),
     Verb(
@@ -226,9 +226,9 @@ VERBS = (
         "show",
         "ID [BYTES]",
         "the history of a Package, compressed to that size (200)",
-        _package,
+        _read_package,
         _is_package,
-        _sized_of_package,
+        _get_package_size,
         allowed=True,
     ),
     Verb(
@@ -236,9 +236,9 @@ VERBS = (
         "trace",
         "[BYTES]",
         "the last that went over the satellite modem's line, without payloads (200)",
-        _size,
+        _read_size,
         _is_size,
-        _sized,
+        _get_size,
         allowed=True,
     ),
     Verb(
@@ -246,64 +246,64 @@ VERBS = (
         "retry",
         "satellite",
         "let the modem send waiting items now",
-        _satellite,
+        _read_satellite,
         _is_bare,
-        _in_words,
+        _count_words,
     ),
     Verb(
         6,
         "heal",
         "satellite",
         "the next step for a silent modem, now",
-        _satellite,
+        _read_satellite,
         _is_bare,
-        _in_words,
+        _count_words,
     ),
     Verb(
         7,
         "restart",
         "",
         "restart the agent",
-        _nothing,
+        _read_nothing,
         _is_bare,
-        _in_words,
+        _count_words,
     ),
-    Verb(8, "reboot", "", "restart the computer", _nothing, _is_bare, _in_words),
+    Verb(8, "reboot", "", "restart the computer", _read_nothing, _is_bare, _count_words),
     Verb(
         9,
         "set",
         "NAME=VALUE ...",
         "try settings that the operator has signed, and roll back if they fail",
-        _settings,
-        _are_signed_settings,
-        _in_words,
+        _read_settings,
+        _is_signed_settings,
+        _count_words,
     ),
     Verb(
         10,
         "hold",
         "KIND",
         "hold items of a kind (message, location, waypoint, data) back from satellite",
-        _kind,
+        _read_kind,
         _is_kind,
-        _in_words,
+        _count_words,
     ),
     Verb(
         11,
         "resume",
         "KIND",
         "send items of that kind over satellite again",
-        _kind,
+        _read_kind,
         _is_kind,
-        _in_words,
+        _count_words,
     ),
     Verb(
         12,
         "radio-key",
         "STEP",
         "a step of the change to a new radio-key; `hub device radio-key` sends it",
-        _key_step,
+        _read_key_step,
         _is_key_step,
-        _in_words,
+        _count_words,
         allowed=True,
     ),
     Verb(
@@ -311,9 +311,9 @@ VERBS = (
         "update",
         "FILE",
         "try an update from a signed delta, and roll back if it fails",
-        _file,
+        _read_file,
         _is_digest,
-        _in_words,
+        _count_words,
     ),
 )
 """All verbs."""
@@ -339,7 +339,7 @@ def read_words(words: Sequence[str]) -> RemoteCommand:
         raise NotACommand(sentence("{name} {wrong}", name=verb.name, wrong=wrong)) from None
 
 
-def in_words(command: RemoteCommand) -> str:
+def format_command(command: RemoteCommand) -> str:
     """Return the command in the form for people."""
     verb = BY_NUMBER.get(command.verb)
     if verb is None:
@@ -354,7 +354,7 @@ def in_words(command: RemoteCommand) -> str:
     return " ".join([verb.name, *fixed, *arguments])
 
 
-def verb_of(command: RemoteCommand) -> Verb:
+def get_verb(command: RemoteCommand) -> Verb:
     """Return the command's row of the table. Raises NotACommand if the verb is unknown or the
     arguments do not fit.
     """
@@ -376,7 +376,7 @@ def write_command(command: RemoteCommand) -> list[Any]:
 
 def read_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
     """Parse a command. Raises ValueError."""
-    expect(in_range(verb, low=1), "verb")
+    expect(is_in_range(verb, low=1), "verb")
     expect(isinstance(proof, bytes) and len(proof) <= 64, "proof")
     expect(len(arguments) <= ARGUMENTS_MAX and all(map(_is_argument, arguments)), "arguments")
     return RemoteCommand(verb, tuple(arguments), proof)
@@ -385,7 +385,7 @@ def read_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
 def _is_argument(value: Any) -> bool:
     if isinstance(value, str | bytes):
         return len(value) <= ARGUMENT_MAX_BYTES
-    return is_int(value) and in_range(value)
+    return is_int(value) and is_in_range(value)
 
 
 def write_answer(answer: CommandAnswer) -> list[Any]:
@@ -395,6 +395,6 @@ def write_answer(answer: CommandAnswer) -> list[Any]:
 
 def read_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
     """Parse the answer to a command. Raises ValueError."""
-    expect(in_range(number, low=0), "number of a command")
-    expect(in_range(outcome, low=0, high=max(CommandOutcome)), "outcome known here")
+    expect(is_in_range(number, low=0), "number of a command")
+    expect(is_in_range(outcome, low=0, high=max(CommandOutcome)), "outcome known here")
     return CommandAnswer(number, CommandOutcome(outcome), read_bytes(body))

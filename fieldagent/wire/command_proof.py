@@ -23,32 +23,34 @@ from fieldagent.wire.tag import TAG_BYTES
 STATUS = BY_NAME["status"].number
 
 
-def text_of(verb: int, answer: CommandAnswer) -> str:
+def read_text(verb: int, answer: CommandAnswer) -> str:
     """Return the answer as lines, or a message if it cannot be read."""
     try:
         if verb == STATUS and answer.outcome is CommandOutcome.DONE:
-            return "\n".join(kit_status.lines(kit_status.decode(answer.body)))
+            return "\n".join(kit_status.format_lines(kit_status.decode(answer.body)))
         return answer_text.unpack(answer.body)
     except RemoteProtocolError as error:
         return f"{len(answer.body)} bytes that cannot be read: {error}"
 
 
-def command_key(secret: bytes) -> bytes:
+def derive_command_key(secret: bytes) -> bytes:
     """Return the key for proofs. `secret` is a device's 32-byte master key (`satellite-key`), or
-    the `incident_proof.token_digest` of its link token."""
+    the `incident_proof.digest_token` of its link token."""
     return derive_key(secret, "command")
 
 
 def prove(number: int, command: RemoteCommand, key: bytes) -> RemoteCommand:
     """Return the command with its proof. `number` is the command's number."""
-    return replace(command, proof=_proof(number, command, key))
+    return replace(command, proof=_compute_proof(number, command, key))
 
 
 def is_proved(number: int, command: RemoteCommand, keys: Iterable[bytes]) -> bool:
     """Return True if the proof is valid for one of the keys, this number and this command."""
-    return any(hmac.compare_digest(_proof(number, command, key), command.proof) for key in keys)
+    return any(
+        hmac.compare_digest(_compute_proof(number, command, key), command.proof) for key in keys
+    )
 
 
-def _proof(number: int, command: RemoteCommand, key: bytes) -> bytes:
+def _compute_proof(number: int, command: RemoteCommand, key: bytes) -> bytes:
     content = cbor2.dumps([number, command.verb, *command.arguments])
     return hmac.digest(key, content, "sha256")[:TAG_BYTES]

@@ -16,18 +16,18 @@ verifies it in the same way as settings that arrive over the link.
 from __future__ import annotations
 
 from fieldagent.wire.command import Argument
-from fieldagent.wire.minisign_text import SignatureParts, parts_of
+from fieldagent.wire.minisign_text import SignatureParts, split_signature
 from fieldagent.wire.settings_change import SettingsChange
 
 UNTRUSTED = "by a command"
 
 
-def arguments_of(change: SettingsChange, signature: str) -> tuple[Argument, ...]:
+def make_arguments(change: SettingsChange, signature: str) -> tuple[Argument, ...]:
     """Return the arguments of the command for a change. `signature` is minisign's file. Raises
     ValueError if it is invalid.
     """
     lines = "\n".join(f"{name}={value}" for name, value in change.pairs)
-    return (change.device, lines, *parts_of(signature))
+    return (change.device, lines, *split_signature(signature))
 
 
 def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
@@ -40,4 +40,4 @@ def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[st
     change = SettingsChange(
         str(device), kit, number, tuple((name, value) for name, _, value in pairs)
     )
-    return change.text(), SignatureParts(first, comment, second).text(UNTRUSTED)
+    return change.read_text(), SignatureParts(first, comment, second).format_signature(UNTRUSTED)

@@ -18,16 +18,16 @@ class Tariff(NamedTuple):
     booked: bool = True
     """True if the end of a message books its price; False if the driver books each sent copy."""
 
-    def units(self, size: int) -> int:
+    def compute_units(self, size: int) -> int:
         """Return the price of a message of `size` bytes, in units."""
         return max(self.minimum, -(-size // self.step)) if self.unit else 0
 
-    def paid_with(self, size: int) -> int:
+    def compute_paid_size(self, size: int) -> int:
         """Return the number of bytes that have the same price as `size` bytes."""
         return max(self.minimum, -(-size // self.step)) * self.step
 
-    def affordable(self, units: int) -> int:
-        """Return the number of bytes that `units` pay for."""
+    def compute_affordable_size(self, units: int) -> int:
+        """Return the number of bytes that `compute_units` pay for."""
         return 0 if units < self.minimum else units * self.step
 
 
@@ -40,11 +40,11 @@ def by_bytes(minimum: int) -> Tariff:
     return Tariff("byte", 1, minimum)
 
 
-def credits_for(size: int) -> int:
+def compute_credits(size: int) -> int:
     """Return the price of a message in credits: one for each started 50 bytes."""
     return -(-size // CREDIT_BYTES)
 
 
-def paid_with(size: int) -> int:
+def compute_paid_size(size: int) -> int:
     """Return the number of bytes that have the same price as `size` bytes."""
-    return credits_for(size) * CREDIT_BYTES
+    return compute_credits(size) * CREDIT_BYTES

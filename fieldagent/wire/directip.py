@@ -122,7 +122,7 @@ def read_mobile_originated(elements: bytes) -> DirectIpMo:
     reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, contents, MO_HEADER)
     payload = contents.get(MO_PAYLOAD)
     location = _read_location(contents)
-    return DirectIpMo(reference, _imei(imei), status, momsn, mtmsn, time, payload, location)
+    return DirectIpMo(reference, _read_imei(imei), status, momsn, mtmsn, time, payload, location)
 
 
 def salvage_payload(elements: bytes) -> tuple[str, bytes]:
@@ -148,7 +148,7 @@ def read_mobile_terminated(elements: bytes) -> DirectIpMt:
     """Parse a mobile-terminated message. Raises RemoteProtocolError."""
     contents = _split(elements)
     client_id, imei, flags = _unpack(_MT_HEADER, contents, MT_HEADER)
-    return DirectIpMt(client_id, _imei(imei), contents.get(MT_PAYLOAD), flags)
+    return DirectIpMt(client_id, _read_imei(imei), contents.get(MT_PAYLOAD), flags)
 
 
 def read_confirmation(elements: bytes) -> Confirmation:
@@ -156,7 +156,7 @@ def read_confirmation(elements: bytes) -> Confirmation:
     client_id, imei, reference, status = _unpack(
         _MT_CONFIRMATION, _split(elements), MT_CONFIRMATION
     )
-    return Confirmation(client_id, _imei(imei), reference, status)
+    return Confirmation(client_id, _read_imei(imei), reference, status)
 
 
 def read_mo_confirmation(elements: bytes) -> bool:
@@ -170,20 +170,20 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
     """
     if isinstance(message, DirectIpMo):
         m = message
-        header = (m.reference, _ascii(m.imei), m.status, m.momsn, m.mtmsn, m.time)
+        header = (m.reference, _encode_ascii(m.imei), m.status, m.momsn, m.mtmsn, m.time)
         elements = [(MO_HEADER, _MO_HEADER.pack(*header))]
         if message.payload is not None:
             elements.append((MO_PAYLOAD, message.payload))
         if message.location is not None:
             elements.append((MO_LOCATION, _write_location(message.location)))
     elif isinstance(message, DirectIpMt):
-        packed = _MT_HEADER.pack(message.client_id, _ascii(message.imei), message.flags)
+        packed = _MT_HEADER.pack(message.client_id, _encode_ascii(message.imei), message.flags)
         elements = [(MT_HEADER, packed)]
         if message.payload is not None:
             elements.append((MT_PAYLOAD, message.payload))
     else:
         c = message
-        packed = _MT_CONFIRMATION.pack(c.client_id, _ascii(c.imei), c.reference, c.status)
+        packed = _MT_CONFIRMATION.pack(c.client_id, _encode_ascii(c.imei), c.reference, c.status)
         elements = [(MT_CONFIRMATION, packed)]
     return _join(elements)
 
@@ -253,14 +253,14 @@ def _write_location(location: MoLocation) -> bytes:
     return _MO_LOCATION.pack(flags, north, north_minutes, east, east_minutes, location.radius)
 
 
-def _imei(raw: bytes | int) -> str:
+def _read_imei(raw: bytes | int) -> str:
     assert isinstance(raw, bytes)
     if not raw.isdigit():
         raise RemoteProtocolError(f"{raw!r} is not an IMEI")
     return raw.decode("ascii")
 
 
-def _ascii(imei: str) -> bytes:
+def _encode_ascii(imei: str) -> bytes:
     if len(imei) != 15 or not imei.isascii() or not imei.isdigit():
         raise LocalProtocolError(f"an IMEI has 15 digits, unlike {imei!r}")
     return imei.encode("ascii")

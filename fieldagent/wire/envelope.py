@@ -46,10 +46,10 @@ from fieldagent.wire.incident_update import (
     write_words,
 )
 from fieldagent.wire.kit_status import read_version, write_version
-from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
+from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes, read_text
 from fieldagent.wire.places import (
     is_position,
-    location_of,
+    make_location,
     read_location,
     read_position,
     read_waypoint,
@@ -57,7 +57,7 @@ from fieldagent.wire.places import (
     write_location,
     write_position,
 )
-from fieldagent.wire.tag import key_of
+from fieldagent.wire.tag import find_key
 from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 
@@ -322,7 +322,7 @@ def derive_key(master: bytes, direction: str) -> bytes:
 FINGERPRINT_BYTES = 8
 
 
-def fingerprint(entry: Entry) -> bytes:
+def compute_fingerprint(entry: Entry) -> bytes:
     """Return a digest that distinguishes a duplicate from a number reused after a loss of the
     journal.
     """
@@ -331,7 +331,7 @@ def fingerprint(entry: Entry) -> bytes:
 
 def digest_of(entry: Entry) -> bytes:
     """Return the digest for a confirmation of the item: the start of its fingerprint."""
-    return fingerprint(entry)[:DIGEST_BYTES]
+    return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
 def digest_of_slices(slices: Iterable[bytes]) -> bytes:
@@ -368,7 +368,7 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     Unauthenticated.
     """
     parts = read_form(body)
-    key = key_of(body, keys) if parts.tagged else None
+    key = find_key(body, keys) if parts.tagged else None
     if keys and key is None:
         raise Unauthenticated(missing=not parts.tagged)
     may_pack = len(body) <= PACKED_BYTES
@@ -385,7 +385,9 @@ def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: b
             plain, *address = entry if _is_addressed(entry) else [entry]
             unpacked = _read_packed(plain, base) if may_pack else None
             parts = unpacked or [_read_entry(plain, base)]
-            understood += [_address(each, *address) for each in parts] if address else parts
+            understood += (
+                [_read_addressed_entry(each, *address) for each in parts] if address else parts
+            )
             packed = packed or unpacked is not None
         except RemoteProtocolError as error:
             not_understood.append(f"entry {position}: {error}")
@@ -396,7 +398,7 @@ def _is_addressed(entry: Any) -> bool:
     return isinstance(entry, list) and 2 <= len(entry) <= 4 and isinstance(entry[0], list)
 
 
-def _address(entry: Entry, to: Any, asks: Any = None, author: Any = None) -> Entry:
+def _read_addressed_entry(entry: Entry, to: Any, asks: Any = None, author: Any = None) -> Entry:
     if not isinstance(entry.content, Item):
         raise RemoteProtocolError("an entry without an item has an addressee")
     if asks is not None and not (is_int(asks) and asks in (0, 1)):
@@ -417,9 +419,9 @@ def _read_packed(entry: Any, base: int) -> list[Entry] | None:
     match entry:
         case [2, sequence, time, bytes(body)] if not is_position(body):
             try:
-                expect(in_range(sequence, low=0) and in_range(time), "number and time")
+                expect(is_in_range(sequence, low=0) and is_in_range(time), "number and time")
                 fixes = read_track(sequence, base + time, body)
-                return [Entry(fix.sequence, location_of(fix), fix.time) for fix in fixes]
+                return [Entry(fix.sequence, make_location(fix), fix.time) for fix in fixes]
             except (ValueError, OverflowError) as error:
                 raise RemoteProtocolError(f"a track is damaged: {error}") from error
         case [int(kind), *_] if any(isinstance(e, bytes) for e in entry[_TEXTS.get(kind, 99) :]):
@@ -456,28 +458,28 @@ def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
     plain = _write_plain(entry, base, packed=packed)
     if not entry.addressed:
         return plain
-    return _trimmed([plain, entry.to, int(entry.asks) or None, entry.author])
+    return _trim([plain, entry.to, int(entry.asks) or None, entry.author])
 
 
 def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
     content = entry.content
     kind = _KIND_OF[type(content)]
     if kind in _UNTIMED:
-        return _trimmed([kind, entry.sequence, *_UNTIMED[kind][2](content)])
+        return _trim([kind, entry.sequence, *_UNTIMED[kind][2](content)])
     head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
     if entry.sos:
         head.append(entry.back)
     members = _TIMED[kind][2](content)
     if packed and kind in _TEXTS:
         members = [pack(each) if isinstance(each, str) else each for each in members]
-    return _trimmed([*head, *members])
+    return _trim([*head, *members])
 
 
 def _read_entry(entry: Any, base: int) -> Entry:
-    if not isinstance(entry, list) or len(entry) < 3 or not in_range(entry[0], low=0):
+    if not isinstance(entry, list) or len(entry) < 3 or not is_in_range(entry[0], low=0):
         raise RemoteProtocolError("has no kind")
     kind, sequence, *rest = entry
-    if not in_range(sequence, low=0):
+    if not is_in_range(sequence, low=0):
         raise RemoteProtocolError("has no sequence number")
     try:
         if kind in _UNTIMED:
@@ -487,25 +489,25 @@ def _read_entry(entry: Any, base: int) -> Entry:
         if kind & ~SOS not in _TIMED:
             raise RemoteProtocolError(f"kind {kind} is unknown")
         delta, *members = rest
-        expect(in_range(delta), "a time")
+        expect(is_in_range(delta), "a time")
         read = _TIMED[kind & ~SOS][1]
         if not kind & SOS:
             return Entry(sequence, read(base + delta, *members), base + delta)
         back, *members = members
-        expect(in_range(back, low=0), "number of the incident")
+        expect(is_in_range(back, low=0), "number of the incident")
         return Entry(sequence, read(base + delta, *members), base + delta, True, back)
     except (TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError(f"kind {kind} is damaged: {error}") from error
 
 
-def _bitmap(said: Report | Ack) -> bytes:
+def _encode_bitmap(said: Report | Ack) -> bytes:
     return write_bitmap(said.arrived, said.count, said.digest)
 
 
 def _write_ack(said: Ack) -> list[Any]:
     stations = [*said.beyond] or None
     reach = True if said.by_hub else LEFT if said.left else None
-    return [said.station, said.count, _bitmap(said), reach, stations]
+    return [said.station, said.count, _encode_bitmap(said), reach, stations]
 
 
 def _write_introduction(said: Introduction) -> list[Any]:
@@ -513,29 +515,29 @@ def _write_introduction(said: Introduction) -> list[Any]:
     return [who.id, who.name, who.type, who.email, who.account]
 
 
-def _trimmed(members: list[Any]) -> list[Any]:
+def _trim(members: list[Any]) -> list[Any]:
     while members[-1] is None:
         members.pop()
     return members
 
 
 def _read_fragment(index: Any, count: Any, piece: Any) -> Fragment:
-    expect(in_range(count, low=1, high=255), "count of fragments")
-    expect(in_range(index, low=0, high=count - 1), "index of a fragment")
+    expect(is_in_range(count, low=1, high=255), "count of fragments")
+    expect(is_in_range(index, low=0, high=count - 1), "index of a fragment")
     return Fragment(index, count, read_bytes(piece))
 
 
 def _read_report(count: Any, bitmap: Any) -> Report:
-    expect(in_range(count, low=1, high=255), "count of fragments")
+    expect(is_in_range(count, low=1, high=255), "count of fragments")
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
 def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: Any = None) -> Ack:
-    expect(in_range(station, low=1), "station")
+    expect(is_in_range(station, low=1), "station")
     expect(reach in (None, False, True, LEFT), "word of the hub")
     stations = [] if beyond is None else beyond
     expect(isinstance(stations, list) and len(stations) <= BEYOND_MAX, "stations beyond")
-    expect(all(in_range(each, low=1) for each in stations), "stations beyond")
+    expect(all(is_in_range(each, low=1) for each in stations), "stations beyond")
     if is_int(count) and count == 0:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
@@ -547,30 +549,30 @@ def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: 
 
 
 def _read_relay_request(station: Any) -> RelayRequest:
-    expect(in_range(station, low=0), "station")
+    expect(is_in_range(station, low=0), "station")
     return RelayRequest(station)
 
 
 def _read_route(hops: Any, minutes: Any = None, cost: Any = None, low: Any = None) -> RouteToHub:
-    expect(in_range(hops, low=0, high=NO_ROUTE), "hops to the hub")
-    expect(minutes is None or in_range(minutes, low=0), "age of a way")
-    expect(cost is None or in_range(cost, low=0), "cost of a way")
+    expect(is_in_range(hops, low=0, high=NO_ROUTE), "hops to the hub")
+    expect(minutes is None or is_in_range(minutes, low=0), "age of a way")
+    expect(cost is None or is_in_range(cost, low=0), "cost of a way")
     expect(low is None or (is_int(low) and low in (0, 1)), "state of a battery known here")
     return RouteToHub(hops, minutes or 0, cost or 0, bool(low))
 
 
 def _read_source(station: Any, sequence: Any) -> Source:
-    expect(in_range(station, low=1) and in_range(sequence, low=0), "station and number")
+    expect(is_in_range(station, low=1) and is_in_range(sequence, low=0), "station and number")
     return Source(station, sequence)
 
 
 def _read_sent_by(station: Any, transmissions: Any) -> SentBy:
-    expect(in_range(station, low=1) and in_range(transmissions, low=0), "station and way")
+    expect(is_in_range(station, low=1) and is_in_range(transmissions, low=0), "station and way")
     return SentBy(station, transmissions)
 
 
 def _read_seen_at(position: Any, radius: Any) -> SeenAt:
-    expect(in_range(radius, low=0, high=RADIUS_MAX), "radius in kilometres")
+    expect(is_in_range(radius, low=0, high=RADIUS_MAX), "radius in kilometres")
     return SeenAt(*read_position(position), radius)
 
 
@@ -586,9 +588,9 @@ def _read_unproved(proof: Any) -> Unproved:
 
 def _read_receipt(by: Any, digest: Any, stage: Any = None, text: Any = None) -> Receipt:
     by = 0 if by is None else by
-    expect(in_range(by, low=0), "number of the station that has it")
+    expect(is_in_range(by, low=0), "number of the station that has it")
     expect(len(read_bytes(digest)) == DIGEST_BYTES, "digest of 4 bytes")
-    expect(stage is None or in_range(stage, low=0, high=max(Stage)), "stage known here")
+    expect(stage is None or is_in_range(stage, low=0, high=max(Stage)), "stage known here")
     return Receipt(by, digest, Stage(stage or 0), "" if text is None else read_text(text))
 
 
@@ -601,19 +603,19 @@ def _read_introduction(*members: Any) -> Introduction:
 
 
 def _read_check_in(time: int, minutes: Any = None) -> CheckIn:
-    expect(minutes is None or in_range(minutes, low=1), "minutes")
+    expect(minutes is None or is_in_range(minutes, low=1), "minutes")
     return CheckIn(minutes and min(minutes * 60, CHECK_IN_MAX))
 
 
 def _read_parcel(time: int, station: Any, body: Any, minutes: Any = None) -> Parcel:
-    expect(station is None or in_range(station, low=1), "station")
-    expect(minutes is None or in_range(minutes, low=0), "minutes")
+    expect(station is None or is_in_range(station, low=1), "station")
+    expect(minutes is None or is_in_range(minutes, low=0), "minutes")
     return Parcel(read_bytes(body), station or 0, minutes)
 
 
 def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
-    expect(in_range(size, low=0), "size in bytes")
-    expect(guard is None or in_range(guard, low=0, high=0xFFFF), "guard of 16 bits")
+    expect(is_in_range(size, low=0), "size in bytes")
+    expect(guard is None or is_in_range(guard, low=0, high=0xFFFF), "guard of 16 bits")
     return Unreadable(size, guard)
 
 
@@ -656,7 +658,7 @@ _UNTIMED: Kinds = {
     ),
     7: (JournalNumber, _read_journal, lambda number: [int(number.asks)]),
     8: (Fragment, _read_fragment, lambda part: [part.index, part.count, part.slice]),
-    9: (Report, _read_report, lambda said: [said.count, _bitmap(said)]),
+    9: (Report, _read_report, lambda said: [said.count, _encode_bitmap(said)]),
     10: (Introduction, _read_introduction, _write_introduction),
     12: (Ack, _read_ack, _write_ack),
     13: (RelayRequest, _read_relay_request, lambda asked: [asked.station]),

@@ -15,7 +15,7 @@ import cbor2
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.member import in_range, is_int
+from fieldagent.wire.member import is_in_range, is_int
 from fieldagent.wire.tag import TAG_BYTES, tag
 from fieldagent.wire.zigzag import unzigzag, zigzag
 
@@ -69,14 +69,14 @@ def read_form(body: bytes) -> EnvelopeParts:
 
 
 def _read_array(body: bytes) -> EnvelopeParts:
-    items = strict_cbor.loads(body)
+    items = strict_cbor.decode_single(body)
     if not isinstance(items, list) or not items or not is_int(items[0]):
         raise RemoteProtocolError("not an envelope: no array that starts with a version")
     if items[0] != VERSION:
         raise RemoteProtocolError(f"version {items[0]} is unknown; this program knows {VERSION}")
     tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
     head, entries = items[1:3], items[3 : len(items) - tagged]
-    if len(head) < 2 or not in_range(head[0]) or not in_range(head[1], low=0):
+    if len(head) < 2 or not is_in_range(head[0]) or not is_in_range(head[1], low=0):
         raise RemoteProtocolError("the envelope's time or origin is damaged")
     return EnvelopeParts(head[0], head[1], entries, tagged)
 
@@ -85,23 +85,23 @@ def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
     """Return an envelope in the short form; None if its base or the length of an entry does not
     fit.
     """
-    if not in_range(parts.base, low=0):
+    if not is_in_range(parts.base, low=0):
         return None
-    entries = [_taken_apart(each) for each in parts.entries]
+    entries = [_take_apart(each) for each in parts.entries]
     first = entries[0]
     at_base = not first.address and is_int(first.elements[0]) and first.elements[0] == 0
-    wide = in_range(first.number, low=_WIDE_FROM)
+    wide = is_in_range(first.number, low=_WIDE_FROM)
     flags = {_TAGGED: key is not None, _ORIGIN: parts.origin, _AT_BASE: at_base, _WIDE: wide}
     number = first.number.to_bytes(_WIDE_BYTES) if wide else cbor2.dumps(first.number)
-    contents = [_content(first, number, at_base=at_base)]
+    contents = [_encode_content(first, number, at_base=at_base)]
     for last, each in pairwise(entries):
         contents[-1][0] |= _MORE
-        contents.append(_content(each, _step(each.number, last.number)))
+        contents.append(_encode_content(each, _encode_step(each.number, last.number)))
     if any(len(each) > _LENGTH_MAX for each in contents):
         return None
     head = bytes([_SHORT | sum(flag for flag, on in flags.items() if on)])
     head += parts.base.to_bytes(_BASE_BYTES) + (cbor2.dumps(parts.origin) if parts.origin else b"")
-    plain = head + b"".join(_length(len(each)) + each for each in contents)
+    plain = head + b"".join(_encode_length(len(each)) + each for each in contents)
     return plain if key is None else plain + tag(plain, key)
 
 
@@ -113,12 +113,12 @@ class _Entry(NamedTuple):
     """Elements after the number."""
 
 
-def _taken_apart(entry: Sequence[Any]) -> _Entry:
+def _take_apart(entry: Sequence[Any]) -> _Entry:
     (kind, number, *elements), *address = entry if isinstance(entry[0], list) else [entry]
     return _Entry(kind, number, address, elements)
 
 
-def _content(entry: _Entry, number: bytes, *, at_base: bool = False) -> bytearray:
+def _encode_content(entry: _Entry, number: bytes, *, at_base: bool = False) -> bytearray:
     elements = entry.elements
     bare = len(elements) == 2 and isinstance(elements[1], bytes)
     members = elements[at_base : 1 if bare else None]
@@ -127,14 +127,14 @@ def _content(entry: _Entry, number: bytes, *, at_base: bool = False) -> bytearra
     return content + b"".join(map(cbor2.dumps, members)) + (elements[1] if bare else b"")
 
 
-def _step(number: int, before: int) -> bytes:
+def _encode_step(number: int, before: int) -> bytes:
     """Return the shorter of two forms: the number itself, or the difference to the one before as a
     negative number.
     """
     return min(cbor2.dumps(number), cbor2.dumps(-1 - zigzag(number - before)), key=len)
 
 
-def _length(size: int) -> bytes:
+def _encode_length(size: int) -> bytes:
     return bytes([size]) if size < _TWO_BYTES else (size | _TWO_BYTES << 8).to_bytes(2)
 
 
@@ -144,13 +144,13 @@ def _read_short(body: bytes) -> EnvelopeParts:
         raise RemoteProtocolError("an unknown short form")
     tagged = bool(flags & _TAGGED)
     data = body[: len(body) - TAG_BYTES] if tagged else body
-    base, at = _whole_number(data, 1, _BASE_BYTES)
-    origin, at = strict_cbor.item_at(data, at) if flags & _ORIGIN else (0, at)
-    if not in_range(origin, low=0):
+    base, at = _read_whole_number(data, 1, _BASE_BYTES)
+    origin, at = strict_cbor.decode_item(data, at) if flags & _ORIGIN else (0, at)
+    if not is_in_range(origin, low=0):
         raise RemoteProtocolError("the envelope's origin is damaged")
     entries: list[list[Any]] = []
     before: int | None = None
-    for content in _contents(data, at):
+    for content in _split_contents(data, at):
         first = before is None
         before, at = _read_number(content, before, wide=first and bool(flags & _WIDE))
         address, elements = _read_elements(
@@ -161,12 +161,12 @@ def _read_short(body: bytes) -> EnvelopeParts:
     return EnvelopeParts(base, origin, entries, tagged, short=True)
 
 
-def _contents(data: bytes, at: int) -> Iterator[bytes]:
+def _split_contents(data: bytes, at: int) -> Iterator[bytes]:
     """Yield each entry without its length."""
     more = True
     while more:
         two = data[at : at + 1] >= bytes([_TWO_BYTES])
-        length, at = _whole_number(data, at, 2 if two else 1)
+        length, at = _read_whole_number(data, at, 2 if two else 1)
         length &= _LENGTH_MAX
         if not 0 < length <= len(data) - at:
             raise RemoteProtocolError("a short form that ends in the middle of an entry")
@@ -180,8 +180,8 @@ def _contents(data: bytes, at: int) -> Iterator[bytes]:
 def _read_number(content: bytes, before: int | None, *, wide: bool) -> tuple[int, int]:
     """Return the number of an entry, and the index after it."""
     if wide:
-        return _whole_number(content, 1, _WIDE_BYTES)
-    number, at = strict_cbor.item_at(content, 1)
+        return _read_whole_number(content, 1, _WIDE_BYTES)
+    number, at = strict_cbor.decode_item(content, 1)
     if not is_int(number) or (number < 0 and before is None):
         raise RemoteProtocolError("a number is missing in a short form")
     return (number if before is None or number >= 0 else before + unzigzag(-1 - number)), at
@@ -190,15 +190,15 @@ def _read_number(content: bytes, before: int | None, *, wide: bool) -> tuple[int
 def _read_elements(data: bytes, *, bare: bool, at_base: bool) -> tuple[list[Any], list[Any]]:
     """Return the address of an entry, and its elements."""
     addressed = not at_base and data[:1] and data[0] >> 5 == _ARRAY
-    address, at = strict_cbor.item_at(data, 0) if addressed else ([], 0)
+    address, at = strict_cbor.decode_item(data, 0) if addressed else ([], 0)
     elements: list[Any] = [0] if at_base else []
     while at < len(data) and not (bare and elements):
-        element, at = strict_cbor.item_at(data, at)
+        element, at = strict_cbor.decode_item(data, at)
         elements.append(element)
     return address, [*elements, data[at:]] if bare else elements
 
 
-def _whole_number(data: bytes, at: int, size: int) -> tuple[int, int]:
+def _read_whole_number(data: bytes, at: int, size: int) -> tuple[int, int]:
     if len(data) < at + size:
         raise RemoteProtocolError("a short form that ends in the middle of a number")
     return int.from_bytes(data[at : at + size]), at + size

@@ -30,27 +30,29 @@ def split(envelope: bytes, capacity: int) -> list[Fragment]:
     protects the whole.
     """
     size = capacity - OVERHEAD_BYTES
-    count = -(-len(guarded(envelope)) // size)
+    count = -(-len(add_checksum(envelope)) // size)
     if size < 1 or count > COUNT_MAX:
         raise LocalProtocolError(f"{len(envelope)} bytes need more than {COUNT_MAX} fragments")
     return cut(envelope, count)
 
 
-def guarded(envelope: bytes) -> bytes:
+def add_checksum(envelope: bytes) -> bytes:
     """Return the envelope with its CRC-32, which is the data to split."""
     return envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
 
 
 def cut(envelope: bytes, count: int) -> list[Fragment]:
     """Split an envelope into `count` parts, for any channel."""
-    whole = guarded(envelope)
+    whole = add_checksum(envelope)
     # Use equal sizes, so that the last part is not a message of a few bytes.
     size = -(-len(whole) // count)
     slices = [whole[i * size : (i + 1) * size] for i in range(count)]
     return [Fragment(index, count, piece) for index, piece in enumerate(slices)]
 
 
-def lacking(count: int, held: Collection[Collection[int]], tries: int = 0) -> list[int]:
+def find_missing_fragments(
+    count: int, held: Collection[Collection[int]], tries: int = 0
+) -> list[int]:
     """Return the indexes to send, in order. `held` has one list of stored indexes per receiver that
     has any.
 

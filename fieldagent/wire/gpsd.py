@@ -53,10 +53,10 @@ def read_line(line: bytes) -> GpsReport:
         raise RemoteProtocolError(f"no object: {line[:60]!r}")
     if text.get("class") == "ERROR":
         raise RemoteProtocolError(f"gpsd reports: {text.get('message')}")
-    return _position(text) if text.get("class") == "TPV" else None
+    return _read_position(text) if text.get("class") == "TPV" else None
 
 
-def _position(report: dict[str, Any]) -> GpsReport:
+def _read_position(report: dict[str, Any]) -> GpsReport:
     if report.get("mode") not in (2, 3):
         return NoFix()
     latitude, longitude = _number(report, "lat", -90, 90), _number(report, "lon", -180, 180)
@@ -68,7 +68,7 @@ def _position(report: dict[str, Any]) -> GpsReport:
         altitude = _number(report, "altMSL", -12_000, 100_000)
         altitude = _number(report, "alt", -12_000, 100_000) if altitude is None else altitude
     speed, course = _number(report, "speed", 0, 10_000), _number(report, "track", 0, 360)
-    time = _time(report.get("time"))
+    time = _read_time(report.get("time"))
     return Fix(time, latitude, longitude, altitude, speed, course)
 
 
@@ -80,7 +80,7 @@ def _number(report: dict[str, Any], name: str, low: float, high: float) -> float
     return float(value) if low <= value <= high else None
 
 
-def _time(text: Any) -> float:
+def _read_time(text: Any) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):

@@ -19,27 +19,27 @@ from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.tag import TAG_BYTES
 
 
-def proof_key(secret: bytes) -> bytes:
+def derive_proof_key(secret: bytes) -> bytes:
     """Return the key for proofs. `secret` is a device's 32-byte master key (`satellite-key`), or
-    the `token_digest` of its link token."""
+    the `digest_token` of its link token."""
     return derive_key(secret, "SOS")
 
 
-def token_digest(token: str) -> bytes:
+def digest_token(token: str) -> bytes:
     """Return the 32-byte digest of a link token, which the hub stores."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def prove(word: IncidentWord, key: bytes) -> IncidentWord:
     """Return the update with its proof."""
-    return replace(word, proof=_proof(word, key))
+    return replace(word, proof=_compute_proof(word, key))
 
 
 def is_proved(word: IncidentWord, keys: Iterable[bytes]) -> bool:
     """Return True if the update's proof is valid for one of the keys."""
-    return any(hmac.compare_digest(_proof(word, key), word.proof) for key in keys)
+    return any(hmac.compare_digest(_compute_proof(word, key), word.proof) for key in keys)
 
 
-def _proof(word: IncidentWord, key: bytes) -> bytes:
+def _compute_proof(word: IncidentWord, key: bytes) -> bytes:
     said = cbor2.dumps([word.incident, word.says.value, word.by, word.text])
     return hmac.digest(key, said, "sha256")[:TAG_BYTES]

@@ -8,7 +8,7 @@ from typing import Any
 
 from fieldagent.package import canned
 from fieldagent.package.package import IncidentWord, Said
-from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_text
+from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes, read_text
 from fieldagent.wire.tag import TAG_BYTES
 
 _SAYS = (Said.OPEN, Said.SEEN, Said.CLOSED, Said.CALLED_OFF)
@@ -25,9 +25,9 @@ def read_incident_word(
     proof: Any = None,
 ) -> IncidentWord:
     """Parse the members of an entry after its time. Raises RemoteProtocolError."""
-    expect(in_range(incident, low=0), "number of the incident")
-    expect(in_range(says, low=0, high=len(_SAYS) - 1), "word known here")
-    expect(station is None or in_range(station, low=1), "station")
+    expect(is_in_range(incident, low=0), "number of the incident")
+    expect(is_in_range(says, low=0, high=len(_SAYS) - 1), "word known here")
+    expect(station is None or is_in_range(station, low=1), "station")
     expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
     who = "" if by is None else read_text(by)
     what = "" if text is None else read_words(text)
@@ -44,8 +44,8 @@ def write_incident_word(word: IncidentWord) -> list[Any]:
 def read_words(value: Any) -> str:
     """Return a text, or the canned text with this number. Raises RemoteProtocolError."""
     if is_int(value):
-        expect(in_range(value, low=0, high=canned.LAST), "number of canned words")
-        return canned.words_of(value)
+        expect(is_in_range(value, low=0, high=canned.LAST), "number of canned words")
+        return canned.get_text(value)
     return read_text(value)
 
 

@@ -76,9 +76,9 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
         raise RemoteProtocolError(f"not a JSON Web Token: that has three parts, not {len(parts)}")
     head, claims, signature = parts
     try:
-        algorithm = _document("head", head)["alg"]
+        algorithm = _decode_document("head", head)["alg"]
         signed = int.from_bytes(_decode(signature), "big")
-        document = _document("claims", claims)
+        document = _decode_document("claims", claims)
     except (KeyError, TypeError):
         raise RemoteProtocolError("not a JSON Web Token: its head names no algorithm") from None
     except ValueError as error:
@@ -89,14 +89,14 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
     if len(_decode(signature)) != key.size or signed >= key.modulus:
         raise RemoteProtocolError("the token's signature has another length")
     block = pow(signed, key.exponent, key.modulus).to_bytes(key.size, "big")
-    if not hmac.compare_digest(block, _encoded(f"{head}.{claims}".encode(), key.size)):
+    if not hmac.compare_digest(block, _encode_padded(f"{head}.{claims}".encode(), key.size)):
         raise RemoteProtocolError("the token's signature is wrong")
     if not isinstance(document, dict):
         raise RemoteProtocolError("the token holds no claims")
     return document
 
 
-def _document(name: str, part: str) -> Any:
+def _decode_document(name: str, part: str) -> Any:
     """Decode one part of a token; `name` is used in errors. Raises ValueError."""
     try:
         return load_document(_decode(part))
@@ -104,7 +104,7 @@ def _document(name: str, part: str) -> Any:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _encoded(message: bytes, size: int) -> bytes:
+def _encode_padded(message: bytes, size: int) -> bytes:
     """Return the EMSA-PKCS1-v1_5 encoding, RFC 8017 section 9.2. It is compared as a whole and
     never parsed.
     """

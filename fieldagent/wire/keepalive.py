@@ -92,21 +92,21 @@ class Keepalive:
         """Begin a link, when the peer's hello has arrived."""
         self._link = _LinkTimes(now, now)
 
-    def heard(self, now: float) -> None:
+    def record_received(self, now: float) -> None:
         """Record a message of the peer."""
         self._link.heard = now
 
-    def said(self, now: float, *, awaits: bool = False) -> None:
+    def record_sent(self, now: float, *, awaits: bool = False) -> None:
         """Record a sent message. With `awaits` the peer must acknowledge it."""
         if awaits and self._link.unanswered is None:
             self._link.unanswered = self._link.idle(now)
         self._link.said = now
 
-    def due(self) -> float:
+    def compute_due_time(self) -> float:
         """Return the time of the next ping if this end sends nothing before; `inf` for never."""
         return self._link.said + self.interval
 
-    def answered(self, now: float) -> None:
+    def record_acknowledged(self, now: float) -> None:
         """Record that all sent messages are acknowledged."""
         idle, self._link.unanswered = self._link.unanswered, None
         if idle is None:
@@ -122,7 +122,7 @@ class Keepalive:
     def _lengthen(self, now: float) -> None:
         bound = LONGEST
         if self.cut is not None and now - self._learnt < TRY_LONGER:
-            bound = self._below(self.cut)
+            bound = self._find_lower_step(self.cut)
         longer = min(bound, self.interval * GROWTH)
         if longer > self.interval:
             self.interval, self._answered = longer, 0
@@ -137,11 +137,11 @@ class Keepalive:
         elif link.heard > -inf:
             self._broken = Cut(link.idle(now), exact=True)
 
-    def missed(self) -> None:
+    def record_missed(self) -> None:
         """Record a failed attempt to reach the hub, without coverage or because the hub is down."""
         self._broken = None
 
-    def reached(self, now: float) -> None:
+    def record_reached(self, now: float) -> None:
         """Record that the hub is reached again."""
         broken, self._broken = self._broken, None
         if broken is None or broken.idle < SHORTEST:
@@ -152,10 +152,10 @@ class Keepalive:
         if known or len(self._alike) >= (2 if broken.exact else 3):
             self.cut, self._learnt, self._alike = broken, now, []
             if self._adapts:
-                self.interval = min(self.interval, self._below(broken))
+                self.interval = min(self.interval, self._find_lower_step(broken))
 
     @staticmethod
-    def _below(cut: Cut) -> float:
+    def _find_lower_step(cut: Cut) -> float:
         return max(SHORTEST if cut.exact else SHORTEST_GUESS, MARGIN * cut.idle)
 
     def note(self) -> str:
@@ -166,4 +166,4 @@ class Keepalive:
         text = f"something between cuts idle links {when} {self.cut.idle:.0f} s"
         if self.interval < self.cut.idle:
             return f"{text}: tested every {self.interval:.0f} s"
-        return f"{text}: remove cellular-ping, or set it to {self._below(self.cut):.0f}"
+        return f"{text}: remove cellular-ping, or set it to {self._find_lower_step(self.cut):.0f}"

@@ -30,7 +30,7 @@ def encode(content: bytes, command: int = DATA, port: int = 0) -> bytes:
     return b"\xc0" + escaped + b"\xc0"
 
 
-def waiting_bytes(answer: bytes) -> int | None:
+def read_waiting_bytes(answer: bytes) -> int | None:
     """Return the number in a TNC's answer to `QUERY`; None for any other text."""
     match = re.fullmatch(rb"TXBUF:\s*([0-9]{1,9})\s*", answer)
     return None if match is None else int(match[1])
@@ -50,7 +50,7 @@ class CommandModeEar:
     def __init__(self) -> None:
         self._text = b""
 
-    def hears(self, data: bytes) -> bool:
+    def hears_prompt(self, data: bytes) -> bool:
         """Take what came; return True if it is a prompt. An AX.25 frame is never text alone."""
         self._text = (self._text + data).rpartition(b"\xc0")[2][-TEXT_MAX:]
         is_text = _NO_TEXT.search(self._text) is None
@@ -78,7 +78,7 @@ class KissDeframer:
             raw, self._raw = bytes(self._raw), bytearray()
             if not raw:
                 continue
-            frame = _unescaped(raw) if len(raw) <= self._limit else None
+            frame = _unescape(raw) if len(raw) <= self._limit else None
             if frame is None:
                 self.damaged += 1
             else:
@@ -90,7 +90,7 @@ class KissDeframer:
         self._raw += piece[: self._limit + 1 - len(self._raw)]
 
 
-def _unescaped(raw: bytes) -> bytes | None:
+def _unescape(raw: bytes) -> bytes | None:
     # Some TNCs send a meaningless FESC before the FEND, in 2 to 3 of 100 frames.
     raw = raw.rstrip(b"\xdb")
     if not raw or re.search(rb"\xdb(?![\xdc\xdd])", raw):

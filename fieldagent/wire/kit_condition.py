@@ -68,7 +68,7 @@ class KitCondition:
 
     def encode(self) -> bytes:
         """Return the note as CBOR. A value beyond a limit is replaced by the limit."""
-        signals = [[name, _nibbles(hours)] for name, hours in (self.signals or {}).items()]
+        signals = [[name, _encode_nibbles(hours)] for name, hours in (self.signals or {}).items()]
         clock = self.clock
         return cbor2.dumps(
             [
@@ -103,12 +103,12 @@ def read(items: list[Any]) -> KitCondition:
                 starts,
                 None if throttled is None else throttled & _KNOWN_BITS,
                 clock,
-                dict(map(_signal, signals)),
+                dict(map(_read_signal, signals)),
             )
     raise RemoteProtocolError("a kit's condition is damaged, or beyond its bounds")
 
 
-def throttling(bits: int) -> tuple[list[str], list[str]]:
+def describe_throttling(bits: int) -> tuple[list[str], list[str]]:
     """Return the current and the earlier flags since the start, as the texts of THROTTLING."""
     now = [words for bit, words in THROTTLING.items() if bits & bit]
     before = [words for bit, words in THROTTLING.items() if bits >> SINCE_BOOT & bit]
@@ -119,21 +119,21 @@ def _is_within(value: Any, least: int, most: int) -> bool:
     return type(value) is int and least <= value <= most
 
 
-def _signal(row: Any) -> tuple[str, list[int | None]]:
+def _read_signal(row: Any) -> tuple[str, list[int | None]]:
     match row:
         case [str(channel), bytes(nibbles)] if channel in CHANNELS and 2 * len(nibbles) == HOURS:
-            hours = list(_bars(nibbles))
+            hours = list(_read_bars(nibbles))
             if all(bars is None or bars <= BARS for bars in hours):
                 return channel, hours
     raise RemoteProtocolError("a kit's signal by the hour is damaged")
 
 
-def _nibbles(hours: Sequence[int | None]) -> bytes:
+def _encode_nibbles(hours: Sequence[int | None]) -> bytes:
     nibbles = [_NOTHING if bars is None else min(bars, BARS) for bars in hours]
     return bytes(high << 4 | low for high, low in zip(nibbles[::2], nibbles[1::2], strict=True))
 
 
-def _bars(nibbles: bytes) -> Iterator[int | None]:
+def _read_bars(nibbles: bytes) -> Iterator[int | None]:
     for byte in nibbles:
         for bars in (byte >> 4, byte & 15):
             yield None if bars == _NOTHING else bars

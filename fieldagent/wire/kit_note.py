@@ -68,7 +68,7 @@ class OfferReport:
     """State of the offer: `waiting` for its unit, on `trial`, `taken`, `refused`, or put `back`."""
     why: str = ""
 
-    def row(self) -> list[int | str]:
+    def make_row(self) -> list[int | str]:
         """Return the report as an element of a KitReport. A long reason is cut."""
         return [self.number, self.state, _cut(self.why)]
 
@@ -103,10 +103,10 @@ class KitReport:
         members: list[object] = [
             NoteKind.REPORT,
             None if update is None else [update.version, update.before, _cut(update.why)],
-            None if settings is None else settings.row(),
+            None if settings is None else settings.make_row(),
         ]
         modems = [[each.channel, each.signal, each.battery] for each in self.modems]
-        later = [None if program is None else program.row(), self.installed, modems]
+        later = [None if program is None else program.make_row(), self.installed, modems]
         while later and not later[-1]:
             later.pop()
         return cbor2.dumps(members + later)
@@ -158,7 +158,7 @@ class DirectoryEntry:
     members: tuple[int, ...] = ()
     """Users of a group."""
 
-    def row(self) -> list[object]:
+    def make_row(self) -> list[object]:
         """Return the entry as an element of a Directory. Empty members at the end are left out."""
         more = [list(self.handles), list(self.members)]
         while more and not more[-1]:
@@ -178,7 +178,7 @@ class Directory:
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
-        rows = [each.row() for each in self.people]
+        rows = [each.make_row() for each in self.people]
         return cbor2.dumps([NoteKind.DIRECTORY, self.version, self.owner, rows])
 
 
@@ -219,7 +219,7 @@ Note = KitReport | Offer | Directory | HasDirectory | Earshot | BackupNote | Kit
 
 def decode(body: bytes) -> Note | None:
     """Decode a note; None for a kind from a later version. Raises RemoteProtocolError."""
-    items = strict_cbor.loads(body)
+    items = strict_cbor.decode_single(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
         raise RemoteProtocolError("a note is not an array that starts with its kind")
     read = _READERS.get(items[0])
@@ -227,19 +227,19 @@ def decode(body: bytes) -> Note | None:
 
 
 def _report(items: list[Any]) -> KitReport:
-    update = _row(items[1:2], (str, str, str))
-    settings = _row(items[2:3], (int, str, str))
-    program = _row(items[3:4], (int, str, str))
+    update = _get_row(items[1:2], (str, str, str))
+    settings = _get_row(items[2:3], (int, str, str))
+    program = _get_row(items[3:4], (int, str, str))
     return KitReport(
         None if update is None else UpdateReport(*update),
         None if settings is None else OfferReport(*settings),
         None if program is None else OfferReport(*program),
         items[4] if items[4:] and isinstance(items[4], str) else "",
-        _modems(items[5:6]),
+        _read_modems(items[5:6]),
     )
 
 
-def _settings(items: list[Any]) -> SettingsOffer:
+def _read_settings(items: list[Any]) -> SettingsOffer:
     if [type(item) for item in items[1:3]] != [str, str]:
         raise RemoteProtocolError("an offer has no text and signature")
     if max(len(item) for item in items[1:3]) > OFFER_MAX:
@@ -247,7 +247,7 @@ def _settings(items: list[Any]) -> SettingsOffer:
     return SettingsOffer(items[1], items[2], items[3:4] == [True])
 
 
-def _program(items: list[Any]) -> ProgramOffer:
+def _read_program(items: list[Any]) -> ProgramOffer:
     members = items[1:4]
     if [type(item) for item in members] != [int, str, str] or members[0] <= 0:
         raise RemoteProtocolError("an offer of a program has no number, version and address")
@@ -266,7 +266,7 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _earshot(items: list[Any]) -> Earshot:
+def _read_heard_stations(items: list[Any]) -> Earshot:
     rows = items[1] if items[1:] else None
     if isinstance(rows, list) and len(rows) <= STATIONS_MAX and all(map(_is_heard, rows)):
         return Earshot(dict(rows))
@@ -280,14 +280,14 @@ def _is_heard(row: Any) -> bool:
     return False
 
 
-def _directory(items: list[Any]) -> Directory:
+def _read_directory(items: list[Any]) -> Directory:
     match items[1:4]:
         case [version, owner, list(rows)] if _is_number(version) and _is_number(owner):
-            return Directory(version, owner, tuple(_listed(row) for row in rows))
+            return Directory(version, owner, tuple(_read_directory_entry(row) for row in rows))
     raise RemoteProtocolError("a directory has no version, owner and people")
 
 
-def _listed(row: Any) -> DirectoryEntry:
+def _read_directory_entry(row: Any) -> DirectoryEntry:
     match row:
         case [kind, number, str(name), *more] if (
             type(kind) is int and 0 <= kind < len(KINDS) and _is_number(number)
@@ -309,7 +309,7 @@ def is_address(url: str) -> bool:
     return plain and len(url) <= WORDS_MAX and url.startswith(("https://", "http://"))
 
 
-def _row(items: list[Any], types: tuple[type, ...]) -> list[Any] | None:
+def _get_row(items: list[Any], types: tuple[type, ...]) -> list[Any] | None:
     """Return the members of an optional part, or None."""
     row = items[0] if items else None
     if row is None:
@@ -319,25 +319,25 @@ def _row(items: list[Any], types: tuple[type, ...]) -> list[Any] | None:
     return [_cut(each) if isinstance(each, str) else each for each in row[: len(types)]]
 
 
-def _modems(items: list[Any]) -> tuple[ModemReport, ...]:
+def _read_modems(items: list[Any]) -> tuple[ModemReport, ...]:
     rows = items[0] if items else None
     if rows is None:
         return ()
     if not isinstance(rows, list) or len(rows) > MODEMS_MAX:
         raise RemoteProtocolError("a report names no modems, or too many")
-    return tuple(_modem(row) for row in rows)
+    return tuple(_read_modem(row) for row in rows)
 
 
-def _modem(row: Any) -> ModemReport:
+def _read_modem(row: Any) -> ModemReport:
     match row:
-        case [str(channel), signal, battery, *_] if _up_to(BARS, signal) and _up_to(
+        case [str(channel), signal, battery, *_] if _is_up_to(BARS, signal) and _is_up_to(
             PERCENT, battery
         ):
             return ModemReport(_cut(channel), signal, battery)
     raise RemoteProtocolError("a report of a modem is damaged")
 
 
-def _up_to(most: int, number: Any) -> bool:
+def _is_up_to(most: int, number: Any) -> bool:
     return number is None or (type(number) is int and 0 <= number <= most)
 
 
@@ -347,11 +347,11 @@ def _cut(text: str) -> str:
 
 _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
     NoteKind.REPORT: _report,
-    NoteKind.OFFER: _settings,
-    NoteKind.PROGRAM: _program,
-    NoteKind.DIRECTORY: _directory,
+    NoteKind.OFFER: _read_settings,
+    NoteKind.PROGRAM: _read_program,
+    NoteKind.DIRECTORY: _read_directory,
     NoteKind.HAS_DIRECTORY: _has_directory,
-    NoteKind.EARSHOT: _earshot,
+    NoteKind.EARSHOT: _read_heard_stations,
     kit_condition.KIND: kit_condition.read,
     **dict.fromkeys(backup_note.KINDS, backup_note.read),
 }

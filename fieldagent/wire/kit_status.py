@@ -79,8 +79,8 @@ def encode(status: KitStatus) -> bytes:
         min(status.disk_used, 100),
         _UNKNOWN_DEGREES if status.degrees is None else max(-127, min(status.degrees, 127)),
         _NO_SHORT if status.millivolts is None else min(status.millivolts, _NO_SHORT - 1),
-        _minutes(status.uptime),
-        _minutes(status.machine_uptime),
+        _encode_minutes(status.uptime),
+        _encode_minutes(status.machine_uptime),
         min(status.starts, _NO_SHORT),
         *states,
         min(status.queued, _NO_SHORT),
@@ -92,9 +92,9 @@ def encode(status: KitStatus) -> bytes:
     )
 
 
-def lines(status: KitStatus) -> list[str]:
+def format_lines(status: KitStatus) -> list[str]:
     """Return the status as lines for people."""
-    version = version_of(status)
+    version = format_version(status)
     disk = f"disk {status.disk_used} % used, {status.disk_free / 1e9:.1f} GB free"
     warmth = [] if status.degrees is None else [f"{status.degrees} °C"]
     supply = [] if status.millivolts is None else [f"{status.millivolts / 1000:.2f} V"]
@@ -106,7 +106,7 @@ def lines(status: KitStatus) -> list[str]:
     left = "" if status.credits_left is None else f", {status.credits_left} left"
     return [
         "; ".join([f"version {version}", disk, *warmth, *supply]),
-        f"agent up {span(status.uptime)}, machine up {span(status.machine_uptime)},"
+        f"agent up {format_span(status.uptime)}, machine up {format_span(status.machine_uptime)},"
         f" {status.starts} starts of the agent",
         f"{'; '.join(links) or 'no link is configured'}; {status.queued} Packages wait",
         f"credits today {status.credits_today}{left}; clock set by {status.clock}",
@@ -115,7 +115,7 @@ def lines(status: KitStatus) -> list[str]:
     ]
 
 
-def numbers_of(version: str) -> tuple[tuple[int, int, int], int]:
+def read_version_numbers(version: str) -> tuple[tuple[int, int, int], int]:
     """Return the numbers of a program's version, and the commits since; zeros if it is not a
     version.
     """
@@ -125,18 +125,18 @@ def numbers_of(version: str) -> tuple[tuple[int, int, int], int]:
     return (int(major), int(minor), int(patch)), int(next(filter(None, since), 0))
 
 
-def version_of(status: KitStatus) -> str:
+def format_version(status: KitStatus) -> str:
     """Return the version for people, such as 0.1.0+12."""
-    return _in_words(status.version, status.since)
+    return _count_words(status.version, status.since)
 
 
-def _in_words(numbers: Sequence[int], since: int) -> str:
+def _count_words(numbers: Sequence[int], since: int) -> str:
     return ".".join(map(str, numbers)) + (f"+{since}" if since else "")
 
 
 def write_version(version: str) -> bytes:
     """Return a program's version in 3 bytes, or in 5 with commits since the version."""
-    numbers, since = numbers_of(version)
+    numbers, since = read_version_numbers(version)
     return bytes(min(each, 255) for each in numbers) + (
         min(since, 0xFFFF).to_bytes(2, "big") if since else b""
     )
@@ -146,7 +146,7 @@ def read_version(content: bytes) -> str:
     """Return the version for people. Raises ValueError."""
     if len(content) not in (3, 5):
         raise ValueError("a version has 3 or 5 bytes")
-    return _in_words(content[:3], int.from_bytes(content[3:], "big"))
+    return _count_words(content[:3], int.from_bytes(content[3:], "big"))
 
 
 def decode(body: bytes) -> KitStatus:
@@ -185,7 +185,7 @@ def decode(body: bytes) -> KitStatus:
     )
 
 
-def span(seconds: int) -> str:
+def format_span(seconds: int) -> str:
     """Return a duration with at most two units."""
     minutes = seconds // 60
     if minutes < 60:
@@ -195,5 +195,5 @@ def span(seconds: int) -> str:
     return f"{minutes // 1440} d {minutes // 60 % 24} h"
 
 
-def _minutes(seconds: int) -> bytes:
+def _encode_minutes(seconds: int) -> bytes:
     return min(max(0, seconds) // 60, 0xFFFFFF).to_bytes(3)

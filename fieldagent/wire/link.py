@@ -125,7 +125,7 @@ Body = bytes | tuple[bytes, ...]
 """Content of a message: one body or several."""
 
 
-def size_of(body: Body) -> int:
+def get_size(body: Body) -> int:
     """Return the bytes of a message's content."""
     return len(body) if isinstance(body, bytes) else sum(map(len, body)) + HEAD * len(body)
 
@@ -144,7 +144,7 @@ class IpLink:
         self._arrived = 0
         self._answered = 0
 
-    def hello(self) -> bytes:
+    def make_hello(self) -> bytes:
         """Return the first message to send."""
         ours = self._hello
         known = [ours.lowest, ours.highest, ours.features, ours.size, ours.window, ours.silence]
@@ -162,7 +162,7 @@ class IpLink:
         """
         if self._peer is None or self.free < 1:
             raise LocalProtocolError("the window is full, or the peer has not said hello")
-        if (size := size_of(body)) > self._peer.size:
+        if (size := get_size(body)) > self._peer.size:
             raise LocalProtocolError(f"{size} bytes, but the peer accepts {self._peer.size}")
         if len(body) > BODIES and not isinstance(body, bytes):
             raise LocalProtocolError(f"{len(body)} bodies, where a message has {BODIES} at most")
@@ -171,7 +171,7 @@ class IpLink:
         message = [LinkKind.MESSAGE, self._sent, body] if body else [LinkKind.MESSAGE, self._sent]
         return self._sent, cbor2.dumps(message)
 
-    def ping(self) -> tuple[int, bytes]:
+    def make_ping(self) -> tuple[int, bytes]:
         """Return a message without a body. Its acknowledgement shows that the peer can write to its
         disk.
         """
@@ -239,13 +239,13 @@ class IpLink:
         if number - self._answered > self._hello.window:
             raise RemoteProtocolError("more unacknowledged messages than were asked for")
         self._arrived = number
-        return Arrived(number, self._bodies(number, members[0]) if members else ())
+        return Arrived(number, self._split_bodies(number, members[0]) if members else ())
 
-    def _bodies(self, number: int, content: Any) -> tuple[bytes, ...]:
+    def _split_bodies(self, number: int, content: Any) -> tuple[bytes, ...]:
         bodies = content if isinstance(content, list) else [content]
         are_bytes = all(isinstance(body, bytes) for body in bodies)
         body = content if isinstance(content, bytes) else tuple(bodies)
-        if not are_bytes or size_of(body) > self._hello.size:
+        if not are_bytes or get_size(body) > self._hello.size:
             raise RemoteProtocolError(f"message {number} has no body of {self._hello.size} bytes")
         if len(bodies) > BODIES:
             raise RemoteProtocolError(f"message {number} has more than {BODIES} bodies")
@@ -268,7 +268,7 @@ class NoCommonVersion(RemoteProtocolError):
 
 
 def _load(message: bytes) -> list[Any]:
-    items = strict_cbor.loads(message)
+    items = strict_cbor.decode_single(message)
     if not isinstance(items, list) or not items or not _is_uint(items[0]):
         raise RemoteProtocolError("a message is not an array that starts with its kind")
     return items

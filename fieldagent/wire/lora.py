@@ -29,13 +29,13 @@ class LoraSettings(NamedTuple):
     coding: int
     """Denominator of the coding rate 4/coding, 5 to 8."""
 
-    def in_words(self) -> str:
+    def format_settings(self) -> str:
         """Return the settings for people: `869.525 MHz, 250 kHz, SF7, 4/5`."""
         megahertz, kilohertz = self.frequency / 1e6, self.bandwidth / 1e3
         return f"{megahertz:.6g} MHz, {kilohertz:g} kHz, SF{self.spreading}, 4/{self.coding}"
 
 
-def air_time(settings: LoraSettings, size: int) -> float:
+def compute_air_time(settings: LoraSettings, size: int) -> float:
     """Return the airtime in seconds of a packet of `size` bytes, with explicit header and CRC."""
     symbol = (1 << settings.spreading) / settings.bandwidth
     slow = 2 if symbol >= SLOW_SYMBOL else 0

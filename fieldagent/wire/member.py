@@ -10,7 +10,7 @@ def is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def in_range(value: Any, *, low: int = -(2**32), high: int = 2**32 - 1) -> bool:
+def is_in_range(value: Any, *, low: int = -(2**32), high: int = 2**32 - 1) -> bool:
     """Return True if the value is an integer in the range, by default that of 4 bytes in CBOR."""
     return is_int(value) and low <= value <= high
 

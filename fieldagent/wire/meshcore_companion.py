@@ -231,7 +231,7 @@ _NUMBER, _SHORT = struct.Struct("<I"), struct.Struct("<H")
 _POSITION = struct.Struct("<iii")
 
 
-def frame(content: bytes, begins: bytes = TO_RADIO) -> bytes:
+def make_frame(content: bytes, begins: bytes = TO_RADIO) -> bytes:
     """Return a frame with the content. Raises LocalProtocolError if it is too long."""
     if len(content) > FRAME_BYTES:
         raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(content)}")
@@ -245,7 +245,7 @@ class CompanionDeframer(LengthDeframer):
         super().__init__(begins, "little", FRAME_BYTES, 1)
 
 
-def app_start(name: str) -> bytes:
+def make_app_start(name: str) -> bytes:
     """Return the first command of a session; the radio answers with SELF_INFO."""
     return bytes([CompanionCommand.APP_START]) + bytes(7) + name.encode()
 
@@ -255,7 +255,7 @@ def query_device() -> bytes:
     return bytes([CompanionCommand.QUERY_DEVICE, APP_VERSION])
 
 
-def plain(command: CompanionCommand, content: bytes = b"") -> bytes:
+def make_command(command: CompanionCommand, content: bytes = b"") -> bytes:
     """Return a command with its argument: nothing, a key, or an index."""
     return bytes([command]) + content
 
@@ -264,7 +264,7 @@ def set_time(now: int) -> bytes:
     """Return the command that sets the radio's clock to a Unix time. The radio refuses an earlier
     time.
     """
-    return plain(CompanionCommand.SET_TIME, _NUMBER.pack(now))
+    return make_command(CompanionCommand.SET_TIME, _NUMBER.pack(now))
 
 
 def send_text(to: bytes, text: str, time: int, attempt: int = 0) -> bytes:
@@ -272,35 +272,35 @@ def send_text(to: bytes, text: str, time: int, attempt: int = 0) -> bytes:
     with the same time is the same message in each attempt.
     """
     head = _SEND_TEXT.pack(TextType.PLAIN, attempt & 3, time, to[:PREFIX_BYTES])
-    return plain(CompanionCommand.SEND_TEXT, head + text.encode())
+    return make_command(CompanionCommand.SEND_TEXT, head + text.encode())
 
 
 def send_channel_text(index: int, text: str, time: int) -> bytes:
     """Return the command that sends a text to a channel, by its index. `time` is Unix time."""
     head = _SEND_CHANNEL_TEXT.pack(TextType.PLAIN, index, time)
-    return plain(CompanionCommand.SEND_CHANNEL_TEXT, head + text.encode())
+    return make_command(CompanionCommand.SEND_CHANNEL_TEXT, head + text.encode())
 
 
 def put_contact(contact: CompanionContact) -> bytes:
     """Return the command that adds or changes a contact, by its key."""
-    return plain(CompanionCommand.PUT_CONTACT, write_contact(contact))
+    return make_command(CompanionCommand.PUT_CONTACT, write_contact(contact))
 
 
 def ask_telemetry(key: bytes) -> bytes:
     """Return the query for a contact's telemetry. A contact answers only the radios that its user
     allows.
     """
-    return plain(CompanionCommand.ASK_TELEMETRY, bytes(3) + key)
+    return make_command(CompanionCommand.ASK_TELEMETRY, bytes(3) + key)
 
 
 def read_self(content: bytes) -> CompanionSelf:
     """Parse the radio's description of itself. Raises RemoteProtocolError."""
-    body = _body(content, CompanionSaid.SELF_INFO, _SELF.size)
+    body = _read_body(content, CompanionSaid.SELF_INFO, _SELF.size)
     fields = _SELF.unpack_from(body)
     kind, power, _, key, latitude, longitude, _, _, _, by_hand = fields[:10]
     frequency, bandwidth, spreading, coding = fields[10:]
     return CompanionSelf(
-        *(key, _text(body[_SELF.size :]), kind, latitude, longitude, bool(by_hand)),
+        *(key, _read_text(body[_SELF.size :]), kind, latitude, longitude, bool(by_hand)),
         *(frequency, bandwidth, spreading, coding, power),
     )
 
@@ -326,11 +326,11 @@ def read_device(content: bytes) -> CompanionDevice:
     """Parse the description of the device. The numbers are 0 for firmware before version 3. Raises
     RemoteProtocolError.
     """
-    body = _body(content, CompanionSaid.DEVICE_INFO, 1)
+    body = _read_body(content, CompanionSaid.DEVICE_INFO, 1)
     if len(body) <= _DEVICE.size:
         return CompanionDevice(body[0], 0, 0, "", "")
     half, channels, _, _, model, firmware = _DEVICE.unpack_from(body, 1)
-    return CompanionDevice(body[0], half * 2, channels, _text(firmware), _text(model))
+    return CompanionDevice(body[0], half * 2, channels, _read_text(firmware), _read_text(model))
 
 
 def write_device(known: CompanionDevice) -> bytes:
@@ -351,7 +351,7 @@ def read_contact(content: bytes) -> CompanionContact:
     kind = CompanionSaid.CONTACT
     if content[:1] == bytes([CompanionSaid.NEW_ADVERT]):
         kind = CompanionSaid.NEW_ADVERT
-    return read_bare_contact(_body(content, kind, _CONTACT.size))
+    return read_bare_contact(_read_body(content, kind, _CONTACT.size))
 
 
 def read_bare_contact(body: bytes) -> CompanionContact:
@@ -362,7 +362,7 @@ def read_bare_contact(body: bytes) -> CompanionContact:
         _CONTACT.unpack_from(body)
     )
     return CompanionContact(
-        *(key, kind, _text(name), advertised, latitude, longitude, changed, flags, length),
+        *(key, kind, _read_text(name), advertised, latitude, longitude, changed, flags, length),
         path.rstrip(b"\0"),
     )
 
@@ -388,15 +388,15 @@ def read_text(content: bytes) -> CompanionText:
     kind = content[0] if content else -1
     body, snr = content[1:], None
     if kind in (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT):
-        body = _body(content, kind, _SIGNAL.size)
+        body = _read_body(content, kind, _SIGNAL.size)
         snr, body = _SIGNAL.unpack_from(body)[0] / 4, body[_SIGNAL.size :]
     if kind in (CompanionSaid.TEXT, CompanionSaid.OLD_TEXT):
         return _read_direct(body, snr)
     if kind in (CompanionSaid.CHANNEL_TEXT, CompanionSaid.OLD_CHANNEL_TEXT):
         _is_long_enough(body, _CHANNEL_TEXT.size)
         index, path, how, time = _CHANNEL_TEXT.unpack_from(body)
-        text = _text(body[_CHANNEL_TEXT.size :])
-        return CompanionText(b"", index, time, text, how, _hops(path), snr)
+        text = _read_text(body[_CHANNEL_TEXT.size :])
+        return CompanionText(b"", index, time, text, how, _read_hops(path), snr)
     raise RemoteProtocolError(f"a message is of kind {kind}")
 
 
@@ -406,7 +406,7 @@ def _read_direct(body: bytes, snr: float | None) -> CompanionText:
     rest = body[_TEXT.size :]
     if how == TextType.SIGNED:
         rest = rest[4:]
-    return CompanionText(sender, None, time, _text(rest), how, _hops(path), snr)
+    return CompanionText(sender, None, time, _read_text(rest), how, _read_hops(path), snr)
 
 
 def write_text(message: CompanionText) -> bytes:
@@ -421,13 +421,13 @@ def write_text(message: CompanionText) -> bytes:
     return bytes([CompanionSaid.CHANNEL_TEXT]) + signal + head + text
 
 
-def _hops(path: int) -> int | None:
+def _read_hops(path: int) -> int | None:
     return None if path == BY_PATH else path & HOPS
 
 
 def read_sent(content: bytes) -> CompanionSent:
     """Parse the answer to a sent message. Raises RemoteProtocolError."""
-    route, ack, wait = _SENT.unpack_from(_body(content, CompanionSaid.SENT, _SENT.size))
+    route, ack, wait = _SENT.unpack_from(_read_body(content, CompanionSaid.SENT, _SENT.size))
     return CompanionSent(bool(route), ack, wait / 1000)
 
 
@@ -439,24 +439,24 @@ def write_sent(sent: CompanionSent) -> bytes:
 
 def read_ack(content: bytes) -> bytes:
     """Return the four bytes that identify the acknowledged message. Raises RemoteProtocolError."""
-    return _body(content, CompanionSaid.ACK, 4)[:4]
+    return _read_body(content, CompanionSaid.ACK, 4)[:4]
 
 
 def read_advert(content: bytes) -> bytes:
     """Return the key of the heard contact. Raises RemoteProtocolError."""
-    return _body(content, CompanionSaid.ADVERT, KEY_BYTES)[:KEY_BYTES]
+    return _read_body(content, CompanionSaid.ADVERT, KEY_BYTES)[:KEY_BYTES]
 
 
 def read_time(content: bytes) -> int:
     """Return the radio's clock as Unix time. Raises RemoteProtocolError."""
-    return int(_NUMBER.unpack_from(_body(content, CompanionSaid.TIME, _NUMBER.size))[0])
+    return int(_NUMBER.unpack_from(_read_body(content, CompanionSaid.TIME, _NUMBER.size))[0])
 
 
 def read_channel(content: bytes) -> CompanionChannel:
     """Parse a channel. Raises RemoteProtocolError."""
-    body = _body(content, CompanionSaid.CHANNEL, _CHANNEL.size)
+    body = _read_body(content, CompanionSaid.CHANNEL, _CHANNEL.size)
     index, name, key = _CHANNEL.unpack_from(body)
-    return CompanionChannel(index, _text(name), key)
+    return CompanionChannel(index, _read_text(name), key)
 
 
 def write_channel(channel: CompanionChannel) -> bytes:
@@ -490,7 +490,7 @@ def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
     """Return the first six bytes of the sender's key, and its battery voltage in volts, or None if
     that is unknown. Raises RemoteProtocolError.
     """
-    body = _body(content, CompanionSaid.TELEMETRY, 1 + PREFIX_BYTES)
+    body = _read_body(content, CompanionSaid.TELEMETRY, 1 + PREFIX_BYTES)
     sender, values = body[1 : 1 + PREFIX_BYTES], body[1 + PREFIX_BYTES :]
     while len(values) > 2 and (size := LPP_SIZES.get(values[1])) is not None:
         value, values, kind = values[2 : 2 + size], values[2 + size :], values[1]
@@ -521,14 +521,14 @@ def read_send_text(body: bytes) -> tuple[bytes, str, int, int]:
     """
     _is_long_enough(body, _SEND_TEXT.size)
     _, attempt, time, to = _SEND_TEXT.unpack_from(body)
-    return to, _text(body[_SEND_TEXT.size :]), time, attempt
+    return to, _read_text(body[_SEND_TEXT.size :]), time, attempt
 
 
 def read_send_channel_text(body: bytes) -> tuple[int, str, int]:
     """Parse the argument of SEND_CHANNEL_TEXT: index, text, time. Raises RemoteProtocolError."""
     _is_long_enough(body, _SEND_CHANNEL_TEXT.size)
     _, index, time = _SEND_CHANNEL_TEXT.unpack_from(body)
-    return index, _text(body[_SEND_CHANNEL_TEXT.size :]), time
+    return index, _read_text(body[_SEND_CHANNEL_TEXT.size :]), time
 
 
 def read_battery(content: bytes) -> int | None:
@@ -549,7 +549,7 @@ def write_number(kind: int, number: int) -> bytes:
     return bytes([kind]) + _NUMBER.pack(number)
 
 
-def _body(content: bytes, kind: int, size: int) -> bytes:
+def _read_body(content: bytes, kind: int, size: int) -> bytes:
     """Return the content after the first byte. Raises RemoteProtocolError if it has another kind or
     is too short.
     """
@@ -564,6 +564,6 @@ def _is_long_enough(body: bytes, size: int) -> None:
         raise RemoteProtocolError(f"a frame has {len(body)} bytes, and needs {size}")
 
 
-def _text(raw: bytes) -> str:
+def _read_text(raw: bytes) -> str:
     """Return the text before the first null byte."""
     return raw.partition(b"\0")[0].decode("utf-8", "replace")

@@ -83,7 +83,7 @@ def read_word(content: bytes) -> MeshcoreWord | None:
     return MeshcoreWord(content[0], content[1:]) if content else None
 
 
-def answers(word: MeshcoreWord, command: MeshcoreCommand) -> bool:
+def is_answer_to(word: MeshcoreWord, command: MeshcoreCommand) -> bool:
     """Return True if a modem's message ends the request `command`."""
     if word.code in (MeshcoreSaid.OK, MeshcoreSaid.ERROR):
         return True

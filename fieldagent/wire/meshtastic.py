@@ -450,26 +450,26 @@ FROM_RADIO = ProtobufSchema(
 )
 
 
-def node_id(number: int) -> str:
+def format_node_id(number: int) -> str:
     """Return a node's number in the form of people and apps: `!a1b2c3d4`."""
     return f"!{number:08x}"
 
 
-def frame(message: bytes) -> bytes:
+def make_frame(message: bytes) -> bytes:
     """Return a frame with the message. Raises LocalProtocolError if it is too long."""
     if len(message) > FRAME_BYTES:
         raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(message)}")
     return MAGIC + len(message).to_bytes(2, "big") + message
 
 
-def to_radio(message: ToRadio) -> bytes:
+def encode_to_radio(message: ToRadio) -> bytes:
     """Return the frame of a host's message."""
-    return frame(TO_RADIO.encode(message))
+    return make_frame(TO_RADIO.encode(message))
 
 
 def from_radio(message: FromRadio) -> bytes:
     """Return the frame of a radio's message."""
-    return frame(FROM_RADIO.encode(message))
+    return make_frame(FROM_RADIO.encode(message))
 
 
 class Deframer(LengthDeframer):
@@ -484,7 +484,7 @@ def read_from_radio(message: bytes) -> FromRadio:
     return FROM_RADIO.decode(message)
 
 
-def expanded_key(key: bytes) -> bytes:
+def expand_key(key: bytes) -> bytes:
     """Return the key of a channel's `psk`. A `psk` of one byte means no key or a public one."""
     if len(key) != 1:
         return key
@@ -497,11 +497,11 @@ def is_private(settings: ChannelSettings) -> bool:
     """Return True if a group has chosen the channel's key: it has 16 or 32 bytes and is
     not public.
     """
-    key = expanded_key(settings.key)
+    key = expand_key(settings.key)
     return len(key) in (16, 32) and key[:-1] != DEFAULT_KEY[:-1] and any(key)
 
 
-def reaction(packet_id: int, sign: str) -> MeshData:
+def make_reaction(packet_id: int, sign: str) -> MeshData:
     """Return the data of a reaction to a message."""
     return MeshData(Port.TEXT, sign.encode(), reply_id=packet_id, emoji=1)
 

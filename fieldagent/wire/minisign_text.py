@@ -19,7 +19,7 @@ class SignatureParts(NamedTuple):
     """The trusted comment, one line."""
     second: bytes
 
-    def text(self, by: str) -> str:
+    def format_signature(self, by: str) -> str:
         """Return the signature in the form of minisign's file. `by` is the untrusted comment."""
         first, second = (base64.b64encode(each).decode() for each in (self.first, self.second))
         return f"untrusted comment: {by}\n{first}\n{TRUSTED}{self.comment}\n{second}\n"
@@ -30,7 +30,7 @@ class SignatureParts(NamedTuple):
         return is_line and (len(self.first), len(self.second)) == (FIRST_BYTES, SECOND_BYTES)
 
 
-def parts_of(text: str) -> SignatureParts:
+def split_signature(text: str) -> SignatureParts:
     """Return the parts of minisign's file. Raises ValueError if it is invalid."""
     _, first, comment, second = text.splitlines()[:4]
     parts = SignatureParts(

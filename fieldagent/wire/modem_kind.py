@@ -8,7 +8,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sbd import MT_BYTES
 
 
-def _sum(body: bytes) -> int:
+def _compute_sum(body: bytes) -> int:
     return sum(body) & 0xFFFF
 
 
@@ -21,7 +21,7 @@ class ModemKind(NamedTuple):
     """True if messages are paid for by bytes instead of credits."""
     keeps_copies: bool = True
     """True if the modem repeats a message that its host has not read."""
-    guard: Callable[[bytes], int] = _sum
+    guard: Callable[[bytes], int] = _compute_sum
     """Returns the 16-bit checksum by which the modem checks a message that it hands over."""
 
 

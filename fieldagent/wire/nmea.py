@@ -9,7 +9,7 @@ from operator import xor
 _SENTENCE = re.compile(rb"\$([A-Z0-9]{5}(?:,[ -#%-)+-~]*)?)\*([0-9A-Fa-f]{2})\r?\n")
 
 
-def sentences(said: bytes) -> list[str]:
+def read_sentences(said: bytes) -> list[str]:
     """Return the complete sentences with a correct checksum, without `$` and checksum."""
     return [
         match[1].decode()
@@ -18,7 +18,7 @@ def sentences(said: bytes) -> list[str]:
     ]
 
 
-def satellites(lines: list[str]) -> int | None:
+def read_satellite_count(lines: list[str]) -> int | None:
     """Return the number of satellites of the last position (GGA); None if there is no such
     sentence.
     """

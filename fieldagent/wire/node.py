@@ -179,7 +179,7 @@ class NodeLink:
         """
         return 0 if self.peer is None else self.peer.window - len(self._unacknowledged)
 
-    def holds(self, content: Numbered) -> bool:
+    def is_waiting_for(self, content: Numbered) -> bool:
         """Return True if the frame waits for its acknowledgement; it is sent again if needed."""
         return any(each is content for _, each in self._unacknowledged)
 
@@ -199,9 +199,9 @@ class NodeLink:
         if len(self._unacknowledged) == 1:
             self._await(now)
 
-    def say(self, content: NodeStatus | Log) -> None:
+    def send_unnumbered(self, content: NodeStatus | Log) -> None:
         """Send an unnumbered frame, which is not repeated if it is lost."""
-        kind, members = _written(content)
+        kind, members = _take_apart(content)
         self._write(kind, 0, 0, members)
 
     def tick(self, now: float) -> None:
@@ -342,7 +342,7 @@ class NodeLink:
         )
 
     def _write_numbered(self, sequence: int, content: Numbered) -> None:
-        kind, members = _written(content)
+        kind, members = _take_apart(content)
         flags = URGENT if isinstance(content, Send) and content.urgent else 0
         self._write(kind, flags, sequence, members)
 
@@ -360,13 +360,13 @@ def encode_frame(head: bytes, members: list[Any]) -> bytes:
 
 
 def _load(body: bytes) -> list[Any]:
-    members = strict_cbor.loads(body)
+    members = strict_cbor.decode_single(body)
     if not isinstance(members, list):
         raise RemoteProtocolError("an array is missing")
     return members
 
 
-def _written(content: Numbered | NodeStatus | Log) -> tuple[NodeKind, list[Any]]:
+def _take_apart(content: Numbered | NodeStatus | Log) -> tuple[NodeKind, list[Any]]:
     match content:
         case Send():
             return NodeKind.SEND, [content.number, content.packet]
@@ -397,15 +397,15 @@ def _expect(*conditions: bool) -> None:
         raise ValueError("a member of the wrong type or out of range")
 
 
-def _optional(value: Any, low: int, high: int) -> bool:
+def _is_optional(value: Any, low: int, high: int) -> bool:
     return value is None or _is_int(value, low, high)
 
 
 def _read_hello(members: list[Any]) -> NodeHello:
-    return NodeHello(*_read(_hello_members, members[:8]))
+    return NodeHello(*_read(_read_hello_members, members[:8]))
 
 
-def _hello_members(
+def _read_hello_members(
     lowest: Any,
     highest: Any,
     boot: Any,
@@ -432,14 +432,18 @@ def _read_result(number: Any, transmitted: Any, reason: Any) -> Result:
 
 
 def _read_heard(packet: Any, rssi: Any, snr: Any) -> Heard:
-    _expect(isinstance(packet, bytes), _optional(rssi, -300, 100), _optional(snr, -100, 100))
+    _expect(isinstance(packet, bytes), _is_optional(rssi, -300, 100), _is_optional(snr, -100, 100))
     return Heard(packet, rssi, snr)
 
 
 def _read_status(
     signal: Any, millivolts: Any, battery: Any, charging: Any, neighbours: Any
 ) -> NodeStatus:
-    _expect(_optional(signal, 0, 5), _optional(millivolts, 0, 10**6), _optional(battery, 0, 100))
+    _expect(
+        _is_optional(signal, 0, 5),
+        _is_optional(millivolts, 0, 10**6),
+        _is_optional(battery, 0, 100),
+    )
     _expect(charging is None or isinstance(charging, bool), isinstance(neighbours, list))
     return NodeStatus(
         signal, millivolts, battery, charging, tuple(_read_neighbour(*each) for each in neighbours)
@@ -447,7 +451,7 @@ def _read_status(
 
 
 def _read_neighbour(node: Any, rssi: Any, age: Any) -> Neighbour:
-    _expect(isinstance(node, str), _optional(rssi, -300, 100), _is_int(age, 0, 2**32 - 1))
+    _expect(isinstance(node, str), _is_optional(rssi, -300, 100), _is_int(age, 0, 2**32 - 1))
     return Neighbour(node, rssi, age)
 
 

@@ -14,7 +14,7 @@ from fieldagent.package.package import (
     Waypoint,
     date_of,
 )
-from fieldagent.wire.member import expect, in_range, read_text
+from fieldagent.wire.member import expect, is_in_range, read_text
 from fieldagent.wire.track import LATITUDE_MAX, LONGITUDE_MAX, UNIT, TrackFix
 
 _POSITION = struct.Struct(">ii")
@@ -71,15 +71,15 @@ def read_location(
     ValueError if one is out of range.
     """
     latitude, longitude = read_position(position)
-    expect(altitude is None or in_range(altitude), "altitude in metres")
-    expect(speed is None or in_range(speed, low=0), "speed in 0.1 m/s")
+    expect(altitude is None or is_in_range(altitude), "altitude in metres")
+    expect(speed is None or is_in_range(speed, low=0), "speed in 0.1 m/s")
     # A receiver without a fix reports such values. Its position must not be lost with them.
     if altitude is not None and not ALTITUDE_MIN <= altitude <= ALTITUDE_MAX:
         altitude = None
     if speed is not None and speed > SPEED_MAX * 10:
         speed = None
-    expect(course is None or in_range(course, low=-180, high=179), "course in degrees")
-    expect(source is None or in_range(source, low=0, high=255), "source of a position")
+    expect(course is None or is_in_range(course, low=-180, high=179), "course in degrees")
+    expect(source is None or is_in_range(source, low=0, high=255), "source of a position")
     return Location(
         latitude,
         longitude,
@@ -95,17 +95,17 @@ def read_location(
 def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
     """Return the position as part of a track; None if a track cannot contain all of it."""
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
-    if any(place % UNIT for place in places) or item.source is not None or not in_range(time):
+    if any(place % UNIT for place in places) or item.source is not None or not is_in_range(time):
         return None
     _, *members = write_location(item)
     return TrackFix(sequence, time, *(place // UNIT for place in places), *members)
 
 
-def location_of(fix: TrackFix) -> Location:
+def make_location(fix: TrackFix) -> Location:
     """Return a fix of a track as a separate position. Raises ValueError for an impossible number,
     time or position.
     """
-    expect(in_range(fix.sequence, low=0) and in_range(fix.time), "number and time")
+    expect(is_in_range(fix.sequence, low=0) and is_in_range(fix.time), "number and time")
     in_degrees = abs(fix.latitude) <= LATITUDE_MAX and abs(fix.longitude) <= LONGITUDE_MAX
     expect(in_degrees, "place on earth")
     position = write_position(fix.latitude * UNIT / 1e7, fix.longitude * UNIT / 1e7)

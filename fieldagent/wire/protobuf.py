@@ -68,7 +68,7 @@ class ProtobufSchema(Generic[Message]):
         for name, (number, kind) in self._members.items():
             value = getattr(message, name)
             if value != self._defaults[name]:
-                written += _member(number, kind, value)
+                written += _encode_member(number, kind, value)
         return bytes(written)
 
     def decode(self, data: bytes) -> Message:
@@ -76,10 +76,10 @@ class ProtobufSchema(Generic[Message]):
         counts. A float that is not finite counts as missing.
         """
         members: dict[str, Any] = {}
-        for number, wire_type, raw in _members(data):
+        for number, wire_type, raw in _read_members(data):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))
-            if name and wire_type == _wire_type(kind):
-                value = _value(kind, raw)
+            if name and wire_type == _get_wire_type(kind):
+                value = _read_value(kind, raw)
                 # A failed measurement is not finite: it cannot be rounded, or written as JSON.
                 if kind is not Scalar.FLOAT or isfinite(value):
                     members[name] = value
@@ -87,30 +87,30 @@ class ProtobufSchema(Generic[Message]):
         return made(**members)
 
 
-def _wire_type(kind: Kind) -> int:
+def _get_wire_type(kind: Kind) -> int:
     return COUNTED if isinstance(kind, ProtobufSchema) else WIRE_TYPES[kind]
 
 
-def _member(number: int, kind: Kind, value: Any) -> bytes:
+def _encode_member(number: int, kind: Kind, value: Any) -> bytes:
     if isinstance(kind, ProtobufSchema):
-        return _counted(number, kind.encode(value))
+        return _encode_counted(number, kind.encode(value))
     if kind is Scalar.TEXT:
-        return _counted(number, value.encode())
+        return _encode_counted(number, value.encode())
     if kind is Scalar.BYTES:
-        return _counted(number, value)
+        return _encode_counted(number, value)
     if kind in FOUR:
         try:
-            return _varint(number << 3 | FOUR_BYTES) + struct.pack(FOUR[kind], value)
+            return _encode_varint(number << 3 | FOUR_BYTES) + struct.pack(FOUR[kind], value)
         except struct.error as error:
             raise LocalProtocolError(f"{value} is no {kind.value}: {error}") from None
-    return _varint(number << 3 | VARINT) + _varint(int(value))
+    return _encode_varint(number << 3 | VARINT) + _encode_varint(int(value))
 
 
-def _counted(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | COUNTED) + _varint(len(content)) + content
+def _encode_counted(number: int, content: bytes) -> bytes:
+    return _encode_varint(number << 3 | COUNTED) + _encode_varint(len(content)) + content
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     rest = value & 0xFFFF_FFFF_FFFF_FFFF
     written = bytearray()
     while rest > 0x7F:
@@ -120,7 +120,7 @@ def _varint(value: int) -> bytes:
     return bytes(written)
 
 
-def _members(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+def _read_members(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
     """Yield number, wire type and content of each member of a message."""
     position = 0
     while position < len(data):
@@ -155,7 +155,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     raise RemoteProtocolError("a number has more than ten bytes")
 
 
-def _value(kind: Kind, raw: int | bytes) -> Any:
+def _read_value(kind: Kind, raw: int | bytes) -> Any:
     if isinstance(kind, ProtobufSchema):
         assert isinstance(raw, bytes)
         return kind.decode(raw)

@@ -21,7 +21,7 @@ TCP4, TCP6 = 0x11, 0x21
 ADDRESS = {TCP4: 4, TCP6: 16}
 
 
-def length_behind(head: bytes) -> int:
+def compute_remaining_length(head: bytes) -> int:
     """Return the number of bytes after the head. Raises RemoteProtocolError."""
     if head[:12] != SIGNATURE:
         raise RemoteProtocolError("it does not begin with the PROXY protocol of version 2")
@@ -33,7 +33,7 @@ def length_behind(head: bytes) -> int:
     return length
 
 
-def client_of(head: bytes, behind: bytes) -> str | None:
+def read_client(head: bytes, behind: bytes) -> str | None:
     """Return the client's address; None for the proxy's own connection.
 
     Raises RemoteProtocolError.

@@ -98,12 +98,12 @@ class RnodeBattery(NamedTuple):
     charging: bool
 
 
-def say(command: int, content: bytes = b"") -> bytes:
+def make_command_frame(command: int, content: bytes = b"") -> bytes:
     """Return the frame of a command."""
     return kiss.encode(content, command & 0x0F, command >> 4)
 
 
-def settings_words(settings: LoraSettings, power: int) -> list[RnodeWord]:
+def make_settings_commands(settings: LoraSettings, power: int) -> list[RnodeWord]:
     """Return the commands that set a radio that is off. It answers each with the current value."""
     return [
         RnodeWord(RnodeCommand.FREQUENCY, settings.frequency.to_bytes(4, "big")),
@@ -114,7 +114,7 @@ def settings_words(settings: LoraSettings, power: int) -> list[RnodeWord]:
     ]
 
 
-def agrees(asked: RnodeWord, answer: bytes) -> bool:
+def is_same_value(asked: RnodeWord, answer: bytes) -> bool:
     """Return True if the value that a radio reports is the one that was set."""
     if asked.command == RnodeCommand.FREQUENCY:
         off = int.from_bytes(answer, "big") - int.from_bytes(asked.content, "big")
@@ -122,7 +122,7 @@ def agrees(asked: RnodeWord, answer: bytes) -> bool:
     return answer == asked.content
 
 
-def in_words(command: int, content: bytes) -> str:
+def describe_setting(command: int, content: bytes) -> str:
     """Return a setting for people, such as `869.525 MHz` or `SF8`."""
     number = int.from_bytes(content, "big")
     if command == RnodeCommand.FREQUENCY:
@@ -141,7 +141,7 @@ def is_provisioned(memory: bytes) -> bool | None:
     return memory[INFO_LOCK] == SET if len(memory) > INFO_LOCK else None
 
 
-def starts_by_itself(memory: bytes) -> bool:
+def can_start_by_itself(memory: bytes) -> bool:
     """Return True if it has stored settings, with which its radio starts at power-on."""
     return memory[OWN_SETTINGS : OWN_SETTINGS + 1] == bytes([SET])
 

@@ -93,7 +93,9 @@ def read_position(claims: Mapping[str, Any]) -> tuple[float, float, int] | None:
     return (latitude, longitude, round(radius)) if possible else None
 
 
-def mobile_terminated(imei: str, username: str, password: str, body: bytes) -> dict[str, str]:
+def make_mobile_terminated_form(
+    imei: str, username: str, password: str, body: bytes
+) -> dict[str, str]:
     """Return the form of a call."""
     return {"imei": imei, "username": username, "password": password, "data": body.hex()}
 

@@ -76,7 +76,7 @@ MO_STATUS: dict[int, MoStatus] = {
 }
 
 
-def mo_status(number: int) -> MoStatus:
+def find_mo_status(number: int) -> MoStatus:
     """Return the meaning of a status. A reserved number counts as not sent."""
     return MO_STATUS.get(number) or MoStatus(
         SessionVerdict.NOT_SENT, f"reserved MO status {number}"
@@ -175,7 +175,7 @@ REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
 """The modem registers again after it was moved far; else rings go to its old position."""
 
 
-def session_timeout(seconds: int) -> str:
+def make_session_timeout(seconds: int) -> str:
     """Return the command that sets the modem's own limit of a session (+SBDST), in seconds. A
     session that exceeds it ends with 17.
     """
@@ -288,7 +288,7 @@ class Conversation:
         if self._state is not _State.AWAITING_PAYLOAD:
             raise LocalProtocolError("the modem has not asked for a payload")
         self._state = _State.AWAITING_WRITE_RESULT
-        return body + checksum(body)
+        return body + compute_checksum(body)
 
     def give_up(self) -> MobileTerminated | None:
         """Stop waiting for an incomplete or missing answer; late bytes belong to no command.
@@ -318,7 +318,7 @@ class Conversation:
                 self._skip_line_ends()
                 if self._buffer and self._buffer[0] < _LONGEST_HEAD:
                     return self._read_binary()
-            line = self._next_line()
+            line = self._read_next_line()
             if line is None:
                 return NEED_DATA
             event = self._read_line(line)
@@ -346,12 +346,12 @@ class Conversation:
                 return NEED_DATA
             payload, ended = bytes(buffer[begins + 2 : end - 2]), end
             guard = int.from_bytes(buffer[end - 2 : end])
-            intact = buffer.startswith(checksum(payload) + follows, end - 2)
+            intact = buffer.startswith(compute_checksum(payload) + follows, end - 2)
         del buffer[:ended]
         self._state = _State.AWAITING_RESULT
         return MobileTerminated(payload, intact, None if intact else guard)
 
-    def _next_line(self) -> str | None:
+    def _read_next_line(self) -> str | None:
         """Return the next line without its end. A line that is too long is dropped."""
         for end, byte in enumerate(self._buffer):
             if byte in b"\r\n":
@@ -368,7 +368,7 @@ class Conversation:
         if not line:
             return None
         if _UNSOLICITED.fullmatch(line):
-            return _unsolicited(line)
+            return _read_unsolicited(line)
         if self._state is _State.IDLE:
             return None
         if line == self._command:
@@ -391,7 +391,7 @@ class Conversation:
         return ModemReply(ok, (*self._lines, *last), self._echoed)
 
 
-def _unsolicited(line: str) -> SbdEvent | None:
+def _read_unsolicited(line: str) -> SbdEvent | None:
     if line == "SBDRING":
         return Ring()
     match = _INDICATION.fullmatch(line)
@@ -401,7 +401,7 @@ def _unsolicited(line: str) -> SbdEvent | None:
     return Signal(value) if which == "0" else Service(value == 1)
 
 
-def checksum(body: bytes) -> bytes:
+def compute_checksum(body: bytes) -> bytes:
     """Return the least significant two bytes of the sum of all bytes, big-endian (+SBDWB)."""
     return (sum(body) & 0xFFFF).to_bytes(2)
 
@@ -447,13 +447,13 @@ def parse_session(reply: ModemReply) -> SessionResult:
     """Parse the result of a session. If the firmware leaves out the number of waiting messages, it
     is 0.
     """
-    numbers = _numbers(reply, "+SBDIX", r"\+SBDIXA?", 5)
+    numbers = _read_numbers(reply, "+SBDIX", r"\+SBDIXA?", 5)
     return SessionResult(*numbers, *[0] * (6 - len(numbers)))
 
 
 def parse_status(reply: ModemReply) -> BufferStatus:
     """Parse the answer to +SBDSX, or to +SBDS, which does not contain rings."""
-    numbers = _numbers(reply, "+SBDSX", r"\+SBDSX?", 4)
+    numbers = _read_numbers(reply, "+SBDSX", r"\+SBDSX?", 4)
     return BufferStatus(*numbers, *[0] * (6 - len(numbers)))
 
 
@@ -462,7 +462,7 @@ def parse_write(reply: ModemReply) -> WriteResult:
     for line in reversed(reply.lines):
         if line in ("0", "1", "2", "3"):
             return WriteResult(int(line))
-    raise RemoteProtocolError(f"+SBDWB was answered {_shown(reply)}")
+    raise RemoteProtocolError(f"+SBDWB was answered {_show_answer(reply)}")
 
 
 def parse_serial_number(reply: ModemReply) -> str:
@@ -470,7 +470,7 @@ def parse_serial_number(reply: ModemReply) -> str:
     for line in reply.lines:
         if re.fullmatch(r"[0-9]{15}", line):
             return line
-    raise RemoteProtocolError(f"+CGSN was answered {_shown(reply)}, which is not an IMEI")
+    raise RemoteProtocolError(f"+CGSN was answered {_show_answer(reply)}, which is not an IMEI")
 
 
 def parse_system_time(reply: ModemReply) -> float | None:
@@ -502,16 +502,16 @@ def parse_traffic(reply: ModemReply) -> int | None:
     return numbers[1] if len(numbers) == 2 and numbers[0] == 0 else None
 
 
-def _numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int]:
+def _read_numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int]:
     """Return `least` to six numbers of the answer. Raises RemoteProtocolError."""
     number = r"\s*(-?[0-9]{1,9})\s*"
     shape = re.compile(rf"{pattern}\s*:{number}(?:,{number}){{{least - 1},5}}")
     for line in reply.lines:
         if shape.fullmatch(line):
             return [int(digits) for digits in re.findall(r"-?[0-9]+", line.partition(":")[2])]
-    raise RemoteProtocolError(f"{name} was answered {_shown(reply)}")
+    raise RemoteProtocolError(f"{name} was answered {_show_answer(reply)}")
 
 
-def _shown(reply: ModemReply) -> str:
+def _show_answer(reply: ModemReply) -> str:
     """Return the modem's answer, for people."""
     return " ".join(repr(line) for line in (*reply.lines, "OK" if reply.ok else "ERROR"))

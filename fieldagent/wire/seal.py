@@ -38,30 +38,30 @@ def seal(plain: bytes, key: bytes) -> bytes:
     content.
     """
     tag = _tag(plain, key)
-    return MARK + tag + _combined(plain, tag, key)
+    return MARK + tag + _combine(plain, tag, key)
 
 
 def unseal(body: bytes, keys: Sequence[bytes]) -> tuple[bytes, int] | None:
     """Return the envelope, and the index of the key that sealed it; None if no key fits."""
     tag, hidden = body[1 : 1 + TAG_BYTES], body[1 + TAG_BYTES :]
     for at, key in enumerate(keys):
-        plain = _combined(hidden, tag, key)
+        plain = _combine(hidden, tag, key)
         if hmac.compare_digest(_tag(plain, key), tag):
             return plain, at
     return None
 
 
 def _tag(plain: bytes, key: bytes) -> bytes:
-    return hmac.digest(_derived(key, b"tag"), plain, "sha256")[:TAG_BYTES]
+    return hmac.digest(_derive_key(key, b"tag"), plain, "sha256")[:TAG_BYTES]
 
 
-def _combined(content: bytes, tag: bytes, key: bytes) -> bytes:
-    of_stream, size = _derived(key, b"stream"), len(content)
+def _combine(content: bytes, tag: bytes, key: bytes) -> bytes:
+    of_stream, size = _derive_key(key, b"stream"), len(content)
     blocks = (hmac.digest(of_stream, tag + n.to_bytes(2), "sha256") for n in range(-(-size // 32)))
     stream = b"".join(blocks)[:size]
     return (int.from_bytes(content) ^ int.from_bytes(stream)).to_bytes(size)
 
 
-def _derived(key: bytes, what: bytes) -> bytes:
+def _derive_key(key: bytes, what: bytes) -> bytes:
     """Return a key derived from the key of direction AIR by HKDF-Expand (RFC 5869)."""
     return hmac.digest(key, b"fieldagent seal " + what + b"\x01", "sha256")

@@ -16,17 +16,17 @@ KEY_BYTES = 32
 
 def seal_key(key: bytes, secret: bytes) -> bytes:
     """Return the 32-byte `key` in 41 bytes. `secret` is the same as for
-    `incident_proof.proof_key`.
+    `incident_proof.derive_proof_key`.
     """
-    return seal(key, _sealing(secret))
+    return seal(key, _derive_sealing_key(secret))
 
 
 def open_key(body: bytes, secrets: Iterable[bytes]) -> bytes | None:
     """Return the key; None if no secret fits."""
-    keys = [_sealing(each) for each in secrets]
+    keys = [_derive_sealing_key(each) for each in secrets]
     result = unseal(body, keys) if is_sealed(body) else None
     return None if result is None or len(result[0]) != KEY_BYTES else result[0]
 
 
-def _sealing(secret: bytes) -> bytes:
+def _derive_sealing_key(secret: bytes) -> bytes:
     return derive_key(secret, "radio-key")

@@ -39,7 +39,7 @@ class SettingsChange:
     pairs: tuple[tuple[str, str], ...]
     """Names and values. An empty value removes the setting."""
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """Return the text of the change. Raises NotAChange."""
         head = f"{HEAD}\ndevice: {self.device}\nkit: {self.kit}\nnumber: {self.number}\n"
         text = head + "".join(f"{name}={value}\n" for name, value in self.pairs)
@@ -66,6 +66,6 @@ def read_change(text: str) -> SettingsChange:
     return SettingsChange(device, kit, int(number), pairs)
 
 
-def kit_of(token: str) -> str:
+def get_kit_id(token: str) -> str:
     """Return the id of the kit with that hub-token, for the text."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -16,7 +16,7 @@ from fieldagent.wire.minisign_text import (
     FIRST_BYTES,
     SECOND_BYTES,
     SignatureParts,
-    parts_of,
+    split_signature,
 )
 
 MAGIC = b"\0fieldagent program\x01"
@@ -28,7 +28,7 @@ class SignedDelta(NamedTuple):
     delta: bytes
     signature: SignatureParts
 
-    def payload(self) -> bytes:
+    def read_payload(self) -> bytes:
         """Return the payload as bytes. Raises ValueError if the signed text is too long."""
         first, comment, second = self.signature
         text = comment.encode()
@@ -37,9 +37,9 @@ class SignedDelta(NamedTuple):
         return MAGIC + first + second + bytes([len(text)]) + text + self.delta
 
 
-def signed_delta(delta: bytes, signature: str) -> SignedDelta:
+def make_signed_delta(delta: bytes, signature: str) -> SignedDelta:
     """Return a delta with the parts of minisign's file. Raises ValueError if that is invalid."""
-    return SignedDelta(delta, parts_of(signature))
+    return SignedDelta(delta, split_signature(signature))
 
 
 def is_signed_delta(payload: bytes) -> bool:

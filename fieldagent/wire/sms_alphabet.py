@@ -46,12 +46,12 @@ PART = {Alphabet.GSM7: 153, Alphabet.UCS2: 67}
 """Maximum septets, or 16-bit units, of each part of a longer text."""
 
 
-def alphabet_of(text: str) -> Alphabet:
+def choose_alphabet(text: str) -> Alphabet:
     """Return the smaller alphabet that contains every character of `text`."""
     return Alphabet.GSM7 if all(each in _CODES for each in text) else Alphabet.UCS2
 
 
-def length(text: str, alphabet: Alphabet) -> int:
+def count_units(text: str, alphabet: Alphabet) -> int:
     """Return the number of septets or 16-bit units. Raises KeyError if a character is not in the
     alphabet.
     """
@@ -60,19 +60,19 @@ def length(text: str, alphabet: Alphabet) -> int:
     return sum(len(_CODES[each]) for each in text)
 
 
-def parts(text: str) -> int:
+def count_parts(text: str) -> int:
     """Return the number of messages that the text needs."""
-    alphabet = alphabet_of(text)
-    size = length(text, alphabet)
+    alphabet = choose_alphabet(text)
+    size = count_units(text, alphabet)
     return 1 if size <= ONE[alphabet] else -(-size // PART[alphabet])
 
 
-def septets(text: str) -> bytes:
+def encode_septets(text: str) -> bytes:
     """Return the GSM code of each character, one a byte. Raises KeyError."""
     return b"".join(_CODES[each] for each in text)
 
 
-def text_of(codes: bytes) -> str:
+def decode_septets(codes: bytes) -> str:
     """Return the text of GSM codes, one per byte. An unknown extension code is read as the
     character of the basic table (TS 23.038, 6.2.1.1).
     """

@@ -40,34 +40,34 @@ PARTS_DOWN = 8
 _TEXT = re.compile(r"fa:([A-Za-z0-9+/]{20,})", re.ASCII)
 
 
-def _bytes_in(septets: int) -> int:
+def _count_bytes(septets: int) -> int:
     return (septets - len(MARK)) * 6 // 8
 
 
-ENVELOPE_BYTES = _bytes_in(_ONE_SMS) - _HEAD - TAG_BYTES
+ENVELOPE_BYTES = _count_bytes(_ONE_SMS) - _HEAD - TAG_BYTES
 """Maximum bytes of an envelope from a kit, so that the frame fits into one SMS."""
 
 
-def envelope_bytes_down(parts: int) -> int:
+def compute_envelope_bytes_down(parts: int) -> int:
     """Return the maximum bytes of an envelope from the hub in `parts` parts, 2 or more, with four
     acknowledgements.
     """
-    return _bytes_in(_PART * parts) - _HEAD - TAG_BYTES - TAG_BYTES * 4
+    return _count_bytes(_PART * parts) - _HEAD - TAG_BYTES - TAG_BYTES * 4
 
 
-def name_of(token_digest: bytes) -> bytes:
+def derive_name(token_digest: bytes) -> bytes:
     """Return the name by which the hub finds the kit of that token. No frame contains the rest of
     the digest, from which the keys are derived.
     """
     return token_digest[:NAME_BYTES]
 
 
-def key_up(token_digest: bytes) -> bytes:
+def derive_key_up(token_digest: bytes) -> bytes:
     """Return the key of frames from the kit."""
     return derive_key(token_digest, "SMS MO")
 
 
-def key_down(token_digest: bytes) -> bytes:
+def derive_key_down(token_digest: bytes) -> bytes:
     """Return the key of frames from the hub."""
     return derive_key(token_digest, "SMS MT")
 
@@ -81,7 +81,7 @@ class SmsFrame:
     tag: bytes = b""
     """Tag of a received frame."""
 
-    def plain(self) -> bytes:
+    def make_plain(self) -> bytes:
         """Return the bytes that the tag covers. Raises LocalProtocolError."""
         if len(self.name) != NAME_BYTES or len(self.acknowledged) > ACKNOWLEDGED_MAX:
             raise LocalProtocolError("a name has 6 bytes, and at most 15 acknowledgements fit")
@@ -90,15 +90,15 @@ class SmsFrame:
 
     def tag_by(self, key: bytes) -> bytes:
         """Return the tag, which is also used in its acknowledgement."""
-        return tag(self.plain(), key)
+        return tag(self.make_plain(), key)
 
     def is_tagged_by(self, key: bytes) -> bool:
         """Return True if the tag is valid for this key."""
         return hmac.compare_digest(self.tag_by(key), self.tag)
 
-    def text(self, key: bytes) -> str:
+    def encode_text(self, key: bytes) -> str:
         """Return the text of the SMS."""
-        return MARK + base64.b64encode(self.plain() + self.tag_by(key)).decode().rstrip("=")
+        return MARK + base64.b64encode(self.make_plain() + self.tag_by(key)).decode().rstrip("=")
 
 
 def is_frame(text: str) -> bool:
@@ -131,6 +131,6 @@ def read(text: str) -> SmsFrame:
     )
 
 
-def fits_one(acknowledged: Sequence[bytes], envelope: bytes) -> bool:
+def fits_into_one_sms(acknowledged: Sequence[bytes], envelope: bytes) -> bool:
     """Return True if a frame with both fits into one SMS."""
     return len(envelope) + TAG_BYTES * len(acknowledged) <= ENVELOPE_BYTES

@@ -56,7 +56,7 @@ class Content(NamedTuple):
     def text(self) -> str:
         """Return the text of GSM7 or UCS2. An incomplete surrogate pair is replaced."""
         if self.coding is Coding.GSM7:
-            return sms_alphabet.text_of(self.body)
+            return sms_alphabet.decode_septets(self.body)
         return self.body.decode("utf-16-be", "replace")
 
 
@@ -118,18 +118,22 @@ def split(content: str | bytes, reference: int) -> list[Content]:
     each part. Raises LocalProtocolError if more than 255 parts are needed.
     """
     if isinstance(content, bytes):
-        return _parts(Coding.DATA, [content[at : at + 1] for at in range(len(content))], reference)
-    if sms_alphabet.alphabet_of(content) is sms_alphabet.Alphabet.GSM7:
-        return _parts(Coding.GSM7, [sms_alphabet.septets(each) for each in content], reference)
+        return _split_into_parts(
+            Coding.DATA, [content[at : at + 1] for at in range(len(content))], reference
+        )
+    if sms_alphabet.choose_alphabet(content) is sms_alphabet.Alphabet.GSM7:
+        return _split_into_parts(
+            Coding.GSM7, [sms_alphabet.encode_septets(each) for each in content], reference
+        )
     units = [each.encode("utf-16-be", "replace") for each in content]
-    return _parts(Coding.UCS2, units, reference)
+    return _split_into_parts(Coding.UCS2, units, reference)
 
 
 _SIZES = {Coding.GSM7: (160, 153), Coding.DATA: (140, 134), Coding.UCS2: (140, 134)}
 """Maximum bytes of `Content.body` in one message, and in each part of several."""
 
 
-def _parts(coding: Coding, units: Sequence[bytes], reference: int) -> list[Content]:
+def _split_into_parts(coding: Coding, units: Sequence[bytes], reference: int) -> list[Content]:
     """Distribute the units over parts. No unit is split: an escape with its character, or a
     surrogate pair.
     """
@@ -157,24 +161,33 @@ def encode(message: Submit | Deliver | StatusReport) -> bytes:
     after the first byte. Raises LocalProtocolError if the message cannot be encoded.
     """
     if isinstance(message, Submit):
-        first = _SUBMIT | _RELATIVE | (_ASKS_REPORT if message.report else 0) | _header_bit(message)
-        head = bytes((0, first, message.reference)) + _address(message.number)
+        first = (
+            _SUBMIT
+            | _RELATIVE
+            | (_ASKS_REPORT if message.report else 0)
+            | _make_header_bit(message)
+        )
+        head = bytes((0, first, message.reference)) + _encode_address(message.number)
         scheme = bytes((0, message.content.coding.value, message.validity))
-        return head + scheme + _user_data(message.content)
+        return head + scheme + _encode_user_data(message.content)
     if isinstance(message, Deliver):
         # 04: no more messages wait at the centre.
-        head = bytes((0, _DELIVER | 0x04 | _header_bit(message))) + _address(message.number)
+        head = bytes((0, _DELIVER | 0x04 | _make_header_bit(message))) + _encode_address(
+            message.number
+        )
         scheme = bytes((0, message.content.coding.value))
-        return head + scheme + _moment(message.at) + _user_data(message.content)
-    head = bytes((0, _REPORT | 0x04, message.reference)) + _address(message.number)
-    return head + _moment(message.at) + _moment(message.ended) + bytes((message.status,))
+        return head + scheme + _encode_moment(message.at) + _encode_user_data(message.content)
+    head = bytes((0, _REPORT | 0x04, message.reference)) + _encode_address(message.number)
+    return (
+        head + _encode_moment(message.at) + _encode_moment(message.ended) + bytes((message.status,))
+    )
 
 
-def _header_bit(message: Submit | Deliver) -> int:
+def _make_header_bit(message: Submit | Deliver) -> int:
     return 0 if message.content.part is None else _HEADER
 
 
-def _address(number: str) -> bytes:
+def _encode_address(number: str) -> bytes:
     """Return an address: number of digits, type, and digits, two per byte, swapped (9.1.2.5)."""
     if not _NUMBER.fullmatch(number):
         raise LocalProtocolError(f"{number!r} is not a telephone number")
@@ -185,14 +198,14 @@ def _address(number: str) -> bytes:
     return bytes((len(digits), kind)) + bytes(low | high << 4 for low, high in pairs)
 
 
-def _moment(unix: float) -> bytes:
+def _encode_moment(unix: float) -> bytes:
     """Return a time in UTC, two digits per byte, swapped (9.2.3.11)."""
     at = datetime.fromtimestamp(unix, UTC)
     parts = (at.year % 100, at.month, at.day, at.hour, at.minute, at.second, 0)
     return bytes(part // 10 | part % 10 << 4 for part in parts)
 
 
-def _user_data(content: Content) -> bytes:
+def _encode_user_data(content: Content) -> bytes:
     """Return TP-UDL and TP-UD."""
     part, body = content.part, content.body
     header = b"" if part is None else bytes((5, 0, 3, part.reference, part.total, part.number))
@@ -214,34 +227,36 @@ def decode(pdu: bytes, *, sent: bool = False) -> Submit | Deliver | StatusReport
     Raises RemoteProtocolError.
     """
     reader = _Reader(pdu)
-    reader.take(reader.byte())  # SCA
-    first = reader.byte()
+    reader.take(reader.read_byte())  # SCA
+    first = reader.read_byte()
     kind = first & 0x03
     if sent or kind == _SUBMIT:
         if kind != _SUBMIT:
             raise RemoteProtocolError(f"it is not a SUBMIT: its first octet is {first:02X}")
         return _submit(reader, first)
     if kind == _DELIVER:
-        number = reader.address()
+        number = reader.read_address()
         scheme = reader.bytes_of(2)[1]
-        at = reader.moment()
-        return Deliver(number, reader.content(scheme, header=bool(first & _HEADER)), at)
+        at = reader.read_moment()
+        return Deliver(number, reader.read_content(scheme, header=bool(first & _HEADER)), at)
     if kind == _REPORT:
-        reference = reader.byte()
-        number = reader.address()
-        return StatusReport(reference, number, reader.moment(), reader.moment(), reader.byte())
+        reference = reader.read_byte()
+        number = reader.read_address()
+        return StatusReport(
+            reference, number, reader.read_moment(), reader.read_moment(), reader.read_byte()
+        )
     raise RemoteProtocolError("its type is reserved")
 
 
 def _submit(reader: _Reader, first: int) -> Submit:
-    reference, number = reader.byte(), reader.address()
+    reference, number = reader.read_byte(), reader.read_address()
     scheme = reader.bytes_of(2)[1]
     form, validity = first & 0x18, 0xFF
     if form == _RELATIVE:
-        validity = reader.byte()
+        validity = reader.read_byte()
     elif form:
         reader.take(7)
-    content = reader.content(scheme, header=bool(first & _HEADER))
+    content = reader.read_content(scheme, header=bool(first & _HEADER))
     return Submit(number, content, bool(first & _ASKS_REPORT), validity, reference)
 
 
@@ -257,28 +272,28 @@ class _Reader:
 
     bytes_of = take
 
-    def byte(self) -> int:
+    def read_byte(self) -> int:
         return self.take(1)[0]
 
-    def address(self) -> str:
-        length, kind = self.byte(), self.byte()
+    def read_address(self) -> str:
+        length, kind = self.read_byte(), self.read_byte()
         if length > 20:
             raise RemoteProtocolError(f"a number has {length} digits")
         data = self.take((length + 1) // 2)
         if kind & 0x70 == _ALPHANUMERIC & 0x70:
-            return sms_alphabet.text_of(sms_alphabet.unpack(data, length * 4 // 7))
+            return sms_alphabet.decode_septets(sms_alphabet.unpack(data, length * 4 // 7))
         nibbles = [nibble for each in data for nibble in (each & 0xF, each >> 4)][:length]
         if 0xF in nibbles:
             raise RemoteProtocolError("a number has fewer digits than its length field")
         plus = "+" if kind & 0x70 == _INTERNATIONAL & 0x70 else ""
         return plus + "".join(_DIGITS[each] for each in nibbles)
 
-    def moment(self) -> float:
+    def read_moment(self) -> float:
         """Return Unix time. The zone is in quarters of an hour, its sign in bit 3 (9.2.3.11)."""
         *fields, zone = self.take(7)
         try:
-            year, month, day, hour, minute, second = map(_decimal, fields)
-            quarters = _decimal(zone & 0xF7)
+            year, month, day, hour, minute, second = map(_read_decimal, fields)
+            quarters = _read_decimal(zone & 0xF7)
             offset = timedelta(minutes=15 * (-quarters if zone & 0x08 else quarters))
             zoned = timezone(offset)
             at = datetime(2000 + year, month, day, hour, minute, second, tzinfo=zoned)
@@ -286,9 +301,9 @@ class _Reader:
         except (ValueError, OverflowError) as error:
             raise RemoteProtocolError(f"its time is invalid: {error}") from None
 
-    def content(self, scheme: int, *, header: bool) -> Content:
-        coding = _coding(scheme)
-        length, data = self.byte(), self._rest
+    def read_content(self, scheme: int, *, header: bool) -> Content:
+        coding = _read_coding(scheme)
+        length, data = self.read_byte(), self._rest
         if coding is not Coding.GSM7:
             if length > min(OCTETS, len(data)):
                 raise RemoteProtocolError(f"{len(data)} octets follow, but {length} should")
@@ -301,7 +316,7 @@ class _Reader:
         if not data or data[0] + 1 > len(data):
             raise RemoteProtocolError("its header is longer than the message")
         size = data[0] + 1
-        part = _part(data[1:size])
+        part = _find_part(data[1:size])
         if coding is not Coding.GSM7:
             return Content(coding, data[size:], part)
         skip = -(8 * size) % 7
@@ -311,14 +326,14 @@ class _Reader:
         return Content(coding, sms_alphabet.unpack(data[size:], septets, skip), part)
 
 
-def _decimal(swapped: int) -> int:
+def _read_decimal(swapped: int) -> int:
     tens, ones = swapped & 0xF, swapped >> 4
     if tens > 9 or ones > 9:
         raise ValueError(f"{swapped:02X} are not two digits")
     return 10 * tens + ones
 
 
-def _coding(scheme: int) -> Coding:
+def _read_coding(scheme: int) -> Coding:
     """Return the coding of a data coding scheme (TS 23.038, 4). Raises RemoteProtocolError if the
     text is compressed.
     """
@@ -333,7 +348,7 @@ def _coding(scheme: int) -> Coding:
     return Coding.GSM7
 
 
-def _part(header: bytes) -> Part | None:
+def _find_part(header: bytes) -> Part | None:
     """Return the part by the first header element with that information; other elements are
     skipped.
     """

@@ -26,11 +26,11 @@ _SCALAR = {
 """Sizes of integers, and of false, true, null and floats, by initial byte."""
 
 
-def loads(data: bytes) -> Any:
+def decode_single(data: bytes) -> Any:
     """Decode the single item in `data`. Raises RemoteProtocolError, also if more bytes
     follow it.
     """
-    item, end = item_at(data, 0)
+    item, end = decode_item(data, 0)
     if end < len(data):
         raise RemoteProtocolError(
             f"not CBOR of this protocol: {len(data) - end} bytes behind the one item"
@@ -38,7 +38,7 @@ def loads(data: bytes) -> Any:
     return item
 
 
-def item_at(data: bytes, begin: int) -> tuple[Any, int]:
+def decode_item(data: bytes, begin: int) -> tuple[Any, int]:
     """Return the item at `begin`, and the index after it. Raises RemoteProtocolError."""
     end = _end(data, begin)
     try:
@@ -67,7 +67,7 @@ def _end(data: bytes, at: int) -> int:
         if size is not None:
             at += size
             continue
-        major, length, at = _head(data, at)
+        major, length, at = _read_head(data, at)
         if major in (_BYTES, _TEXT):
             at += length
         elif len(missing) > DEPTH_MAX:
@@ -79,7 +79,7 @@ def _end(data: bytes, at: int) -> int:
     return at
 
 
-def _head(data: bytes, at: int) -> tuple[int, int, int]:
+def _read_head(data: bytes, at: int) -> tuple[int, int, int]:
     """Return the major type and the length of an item, and the start of its content."""
     major, length = data[at] >> 5, data[at] & 0x1F
     if not _BYTES <= major <= _MAP or length > 27:

@@ -19,7 +19,7 @@ def tag(plain: bytes, key: bytes) -> bytes:
     return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]
 
 
-def key_of(body: bytes, keys: Sequence[bytes]) -> int | None:
+def find_key(body: bytes, keys: Sequence[bytes]) -> int | None:
     """Return the index of the key that matches the tag; None if no key does."""
     plain, suffix = body[:-TAG_BYTES], body[-TAG_BYTES:]
     matching = (at for at, key in enumerate(keys) if hmac.compare_digest(tag(plain, key), suffix))

@@ -20,7 +20,7 @@ from fieldagent.wire.text_models import (
     Block,
     Model,
     TextAlphabet,
-    table,
+    get_table,
 )
 
 PER_BYTE = 8
@@ -55,7 +55,7 @@ class CodedText:
 
     def __init__(self, coder: Coder) -> None:
         self._coder = coder
-        self._model: Model = table(_SCRIPTS[0])
+        self._model: Model = get_table(_SCRIPTS[0])
         self._own = TABLE
         """Choice of the model: BLOCK, or TABLE and up."""
         self._before = [self._model.alphabet.end]
@@ -67,19 +67,19 @@ class CodedText:
         """Return the symbols of the current model, which change with the script."""
         return self._model.alphabet
 
-    def symbol(self, symbol: int = 0) -> int:
+    def code_symbol(self, symbol: int = 0) -> int:
         """Code the next symbol of the model, and return it."""
-        next_symbol = self._model.code(self._coder, self._before, symbol)
+        next_symbol = self._model.code_symbol(self._coder, self._before, symbol)
         self._before.append(next_symbol)
         return next_symbol
 
-    def known(self, symbol: int, character: str = "\0") -> None:
+    def append_known(self, symbol: int, character: str = "\0") -> None:
         """Append the character of a symbol that is not *shift*, *other*, or the end."""
         known = self.alphabet
         if symbol == known.digit:
             self.characters.append(DIGITS[self._coder.choose(_TEN, DIGITS.find(character))])
             return
-        next_character, capital = known.characters[symbol], known.capital(symbol)
+        next_character, capital = known.characters[symbol], known.find_capital(symbol)
         if capital and self._is_capital(character == capital):
             next_character = capital
         self.characters.append(next_character)
@@ -92,7 +92,7 @@ class CodedText:
             return False
         return bool(self._coder.choose(_CAPITALS[capitals == [True, True]], int(upper)))
 
-    def other(self, chosen: int = 0) -> int:
+    def code_other(self, chosen: int = 0) -> int:
         """Code the choice after the symbol *other*, and return it: NEAR, FAR, BLOCK, or TABLE and
         up.
         """
@@ -101,7 +101,7 @@ class CodedText:
             weights[self._own] = 0
         return self._coder.choose(weights, chosen)
 
-    def alone(self, how: int, character: str = "\0") -> None:
+    def append_unknown(self, how: int, character: str = "\0") -> None:
         """Append a character that is not in the model, NEAR or FAR."""
         number = ord(character)
         if how == FAR:
@@ -115,10 +115,10 @@ class CodedText:
             self._choose_block(block)
             self._model = Block(self._block)
         else:
-            self._model = table(_SCRIPTS[to - TABLE])
+            self._model = get_table(_SCRIPTS[to - TABLE])
         self._own = to
         last = self.characters[-ORDER:]
-        self._before = [self.alphabet.end, *self.alphabet.symbols(last)]
+        self._before = [self.alphabet.end, *self.alphabet.split_into_symbols(last)]
 
     def _choose_block(self, block: int) -> None:
         plane = self._coder.choose(PLANES, block >> 8)
@@ -129,19 +129,19 @@ class CodedText:
     def write(self, text: str, at: int) -> None:
         """Code the character at that index."""
         character = text[at]
-        if self.alphabet.symbol(character) == self.alphabet.other:
-            self.symbol(self.alphabet.other)
-            how = self.other(self._how(text, at))
+        if self.alphabet.get_symbol(character) == self.alphabet.other:
+            self.code_symbol(self.alphabet.other)
+            how = self.code_other(self._code_choice(text, at))
             if how < BLOCK:
-                self.alone(how, character)
+                self.append_unknown(how, character)
                 return
             self.change(how, ord(character) >> 8)
         capitals = bool(self.characters) and self.characters[-1] in FOLDED
-        for symbol in self.alphabet.symbols(character, capitals=capitals):
-            self.symbol(symbol)
-        self.known(symbol, character)
+        for symbol in self.alphabet.split_into_symbols(character, capitals=capitals):
+            self.code_symbol(symbol)
+        self.append_known(symbol, character)
 
-    def _how(self, text: str, at: int) -> int:
+    def _code_choice(self, text: str, at: int) -> int:
         """Return the choice for a character that is not in the model. It stays single if the next
         letter is in the model, because two changes of the model cost more.
         """
@@ -149,7 +149,7 @@ class CodedText:
         script = _LETTERS.get(FOLDED.get(character, character))
         follow = (each for each in text[at + 1 : at + _AHEAD] if each not in _BETWEEN)
         following = next(follow, character)
-        if self.alphabet.symbol(following) == self.alphabet.other:
+        if self.alphabet.get_symbol(following) == self.alphabet.other:
             if script:
                 return TABLE + _SCRIPTS.index(script)
             if [ord(each) >> 8 for each in text[at + 1 : at + 2]] == [number >> 8]:
@@ -167,7 +167,7 @@ def pack(text: str) -> bytes | str:
     coded = CodedText(coder)
     for at in range(len(text)):
         coded.write(text, at)
-    coded.symbol(coded.alphabet.end)
+    coded.code_symbol(coded.alphabet.end)
     packed = coder.finish()
     worth = len(packed) < len(text.encode()) and len(text) <= PER_BYTE * len(packed)
     return packed if worth else text
@@ -178,7 +178,7 @@ def unpack(packed: bytes) -> str:
     coded = CodedText(Decoder(packed))
     owed = 0
     while len(coded.characters) <= min(LONGEST, PER_BYTE * len(packed)):
-        known, symbol = coded.alphabet, coded.symbol()
+        known, symbol = coded.alphabet, coded.code_symbol()
         if symbol == known.end:
             return "".join(coded.characters)
         makes_none = {known.other: 1, known.shift: 2}.get(symbol, 0)
@@ -188,12 +188,12 @@ def unpack(packed: bytes) -> str:
             break
         owed = makes_none
         if symbol == known.other:
-            how = coded.other()
+            how = coded.code_other()
             if how < BLOCK:
-                coded.alone(how)
+                coded.append_unknown(how)
                 owed = 0
             else:
                 coded.change(how)
         elif symbol != known.shift:
-            coded.known(symbol)
+            coded.append_known(symbol)
     raise RemoteProtocolError("packed text has no end")

@@ -89,26 +89,26 @@ class TextAlphabet:
         self._symbol = {character: symbol for symbol, character in enumerate(characters)}
         self._symbol |= dict.fromkeys(DIGITS, self.digit)
 
-    def symbol(self, character: str) -> int:
+    def get_symbol(self, character: str) -> int:
         """Return a character's symbol; for a capital, that of its letter. `other` if it
         has none.
         """
         direct = self._symbol.get(character)
         return self._symbol.get(FOLDED.get(character, ""), self.other) if direct is None else direct
 
-    def symbols(self, text: Iterable[str], *, capitals: bool = False) -> Iterator[int]:
+    def split_into_symbols(self, text: Iterable[str], *, capitals: bool = False) -> Iterator[int]:
         """Yield the symbols of a text, which may follow a capital (`capitals`). A capital after a
         capital needs no shift.
         """
         for character in text:
-            symbol = self.symbol(character)
+            symbol = self.get_symbol(character)
             upper = character in FOLDED
             if upper and not capitals and symbol != self.other and character not in self._symbol:
                 yield self.shift
             yield symbol
             capitals = upper
 
-    def capital(self, symbol: int) -> str | None:
+    def find_capital(self, symbol: int) -> str | None:
         """Return the capital with the same symbol, or None."""
         capital = CAPITAL.get(self.characters[symbol])
         return None if capital in self._symbol else capital
@@ -117,7 +117,7 @@ class TextAlphabet:
 class Model(Protocol):
     alphabet: TextAlphabet
 
-    def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
+    def code_symbol(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
         """Code the next symbol, and return it. A decoder finds it."""
 
 
@@ -141,7 +141,7 @@ class Table:
         self._below = array("H", accumulate(below, initial=0))
         self._follow = array("H", accumulate(follow, initial=0))
 
-    def contexts(self, before: list[int]) -> list[int]:
+    def find_contexts(self, before: list[int]) -> list[int]:
         """Return the known contexts before the next symbol, the longest first."""
         nodes = [0]
         for symbol in before[: -ORDER - 1 : -1]:
@@ -153,10 +153,10 @@ class Table:
             nodes.append(child + 1)
         return nodes[::-1]
 
-    def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
+    def code_symbol(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
         """Code a symbol with the longest context that contains it. Raises RemoteProtocolError."""
         excluded: set[int] = set()
-        for context in self.contexts(before):
+        for context in self.find_contexts(before):
             start, end = self._follow[context], self._follow[context + 1]
             known, weights = [], []
             for place in range(start, end):
@@ -185,7 +185,7 @@ class Block:
         self.alphabet = TextAlphabet(BETWEEN + letters)
         self._weights = [48, *[4] * (len(BETWEEN) - 1), *[1] * 256, 8, 0, 4, 4]
 
-    def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
+    def code_symbol(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
         """Code a symbol, and make it more likely."""
         choice = coder.choose(self._weights, symbol)
         self._weights[choice] += _LEARNT
@@ -193,12 +193,12 @@ class Block:
 
 
 @cache
-def alphabet(script: str) -> TextAlphabet:
+def get_alphabet(script: str) -> TextAlphabet:
     """Return the symbols of a script of SCRIPTS, which are made once."""
     return TextAlphabet(SCRIPTS[script].characters)
 
 
 @cache
-def table(script: str) -> Table:
+def get_table(script: str) -> Table:
     """Return a script's table, which is read when the first text needs it."""
-    return Table(alphabet(script), read_data("fieldagent.wire", f"text_table_{script}.bin"))
+    return Table(get_alphabet(script), read_data("fieldagent.wire", f"text_table_{script}.bin"))

@@ -48,7 +48,7 @@ class TraceRecord(NamedTuple):
 
 def write(records: Iterable[TraceRecord]) -> str:
     """Return the records as lines."""
-    return "".join(f"{each.at:.3f} {each.way} {_escaped(each.data)}\n" for each in records)
+    return "".join(f"{each.at:.3f} {each.way} {_escape(each.data)}\n" for each in records)
 
 
 def read(text: str) -> list[TraceRecord]:
@@ -62,23 +62,23 @@ def read(text: str) -> list[TraceRecord]:
         match = re.fullmatch(_LINE, line)
         if match is None:
             raise RemoteProtocolError(f"line {number} is not part of a trace: {line[:60]!r}")
-        records.append(TraceRecord(float(match[1]), match[2], _plain(match[3])))
+        records.append(TraceRecord(float(match[1]), match[2], _unescape(match[3])))
     return records
 
 
 _LINE = r"([0-9]{1,12}\.[0-9]{3}) ([<>!]) ((?:[ -\[\]-~]|\\\\|\\x[0-9a-f]{2})*)"
 
 
-def _escaped(data: bytes) -> str:
+def _escape(data: bytes) -> str:
     shown = (chr(b) if 32 <= b < 127 and b != 92 else f"\\x{b:02x}" for b in data)
     return "".join(shown).replace("\\x5c", "\\\\")
 
 
-def _plain(text: str) -> bytes:
-    def byte(match: re.Match[str]) -> str:
+def _unescape(text: str) -> bytes:
+    def format_byte(match: re.Match[str]) -> str:
         return "\\" if match[0] == "\\\\" else chr(int(match[1], 16))
 
-    return re.sub(r"\\\\|\\x([0-9a-f]{2})", byte, text).encode("latin-1")
+    return re.sub(r"\\\\|\\x([0-9a-f]{2})", format_byte, text).encode("latin-1")
 
 
 # Masks.
@@ -102,7 +102,7 @@ def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
             copies.append(each)
             known = True
         elif each.way == SENT and left and not each.data.startswith(b"AT"):
-            copies.append(each._replace(data=_zeroed(each.data)))
+            copies.append(each._replace(data=_zero_message(each.data)))
             left = 0
         elif each.way == SENT:
             written = re.fullmatch(rb"AT\+SBDWB=([0-9]{1,4})\r", each.data)
@@ -139,10 +139,10 @@ def _message_zeroed(whole: bytes) -> bytes:
     size = int.from_bytes(whole[start : start + 2])
     message = whole[start + 2 : start + 2 + size + 2]
     rest = whole[start + 2 + len(message) :]
-    return whole[: start + 2] + _zeroed(message) + rest
+    return whole[: start + 2] + _zero_message(message) + rest
 
 
-def _zeroed(message: bytes) -> bytes:
+def _zero_message(message: bytes) -> bytes:
     """Return zeros instead of the message, and a checksum that is right if the original one was."""
     body, guard = message[:-2], message[-2:]
     right = (sum(body) & 0xFFFF).to_bytes(2) == guard
@@ -157,14 +157,14 @@ def _mask_link(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 def _mask_message(record: TraceRecord) -> TraceRecord:
     message = None
     with suppress(RemoteProtocolError):
-        message = strict_cbor.loads(record.data)
+        message = strict_cbor.decode_single(record.data)
     if isinstance(message, list) and all(isinstance(each, bytes | int) for each in message):
         shown = [bytes(len(each)) if isinstance(each, bytes) else each for each in message]
         return record._replace(data=cbor2.dumps(shown))
     return _mask_frames([record])[0]
 
 
-def head(kind: str, *, masked: bool) -> str:
+def write_head(kind: str, *, masked: bool) -> str:
     """Return the first lines of a trace."""
     remark = NO_REPLAY if masked and kind == RADIO else ""
     return f"{HEAD} {kind}\n{remark}"

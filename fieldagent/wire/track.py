@@ -63,7 +63,7 @@ def write_track(fixes: Sequence[TrackFix]) -> bytes:
     altitudes, speeds, courses = (
         [each for each in column if each is not None] for column in zip(*members, strict=True)
     )
-    for order, column in zip(_ORDERS, (altitudes, speeds, _unwound(courses)), strict=True):
+    for order, column in zip(_ORDERS, (altitudes, speeds, _unwind_courses(courses)), strict=True):
         _write_members(bits, column, order)
     return bits.to_bytes()
 
@@ -85,7 +85,7 @@ def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
     )
     who_has = zip(_read_who_has(bits, count), _ORDERS, strict=True)
     altitudes, speeds, courses = (_read_members(bits, has, order) for has, order in who_has)
-    courses = [None if each is None else _centred(each) for each in courses]
+    courses = [None if each is None else _centre(each) for each in courses]
     fixes = zip(sequences, times, latitudes, longitudes, altitudes, speeds, courses, strict=True)
     return [TrackFix(*each) for each in fixes]
 
@@ -146,13 +146,13 @@ def _read_members(bits: Bits, has: Sequence[bool], order: int) -> list[int | Non
     return [next(members) if each else None for each in has]
 
 
-def _unwound(courses: Sequence[int]) -> list[int]:
+def _unwind_courses(courses: Sequence[int]) -> list[int]:
     """Return the courses without a jump from west to east: each step turns the shorter way."""
-    turns = [_centred(later - before) for before, later in pairwise(courses)]
+    turns = [_centre(later - before) for before, later in pairwise(courses)]
     return [*accumulate(turns, initial=courses[0])] if courses else []
 
 
-def _centred(angle: int) -> int:
+def _centre(angle: int) -> int:
     """Return the same direction in the range from -180 to below 180 degrees."""
     return (angle + 180) % 360 - 180
 
@@ -166,8 +166,10 @@ def _write_column(bits: Bits, column: Sequence[int], size: int = _PARAMETER_BITS
         zigzag(later - 2 * before + earlier)
         for earlier, before, later in zip(column, column[1:], column[2:], strict=False)
     ]
-    even, bent, first = _parameter(steps, size), _parameter(turns, size), steps[0]
-    bends = 2 * (first + 1).bit_length() - 1 + _size(turns, bent) < _size(steps, even)
+    even, bent, first = _find_parameter(steps, size), _find_parameter(turns, size), steps[0]
+    bends = 2 * (first + 1).bit_length() - 1 + _compute_size(turns, bent) < _compute_size(
+        steps, even
+    )
     bits.put(int(bends), 1)
     bits.put(bent if bends else even, size)
     if bends:
@@ -184,15 +186,15 @@ def _read_column(bits: Bits, first: int, count: int, size: int = _PARAMETER_BITS
     return list(accumulate(accumulate(steps) if bends else steps, initial=first))
 
 
-def _parameter(codes: Sequence[int], size: int) -> int:
+def _find_parameter(codes: Sequence[int], size: int) -> int:
     """Return the parameter of the Rice code with the shortest result, in `size` bits."""
     # The best parameter is close to the bit length of the mean.
     most = (1 << size) - 1
     guess = min((sum(codes) // max(1, len(codes))).bit_length(), most)
-    return min(range(max(0, guess - 2), guess + 1), key=lambda each: _size(codes, each))
+    return min(range(max(0, guess - 2), guess + 1), key=lambda each: _compute_size(codes, each))
 
 
-def _size(codes: Sequence[int], parameter: int) -> int:
+def _compute_size(codes: Sequence[int], parameter: int) -> int:
     return sum(code >> parameter for code in codes) + len(codes) * (1 + parameter)
 
 

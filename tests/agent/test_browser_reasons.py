@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.page.reasons import in_language
+from fieldagent.page.reasons import translate_templates
 from tests.browser import page
 from tests.page.texts import places
 from tests.processes import Agent, agent
@@ -37,7 +37,7 @@ def filled(form: str) -> str:
 def test_each_reason_is_read_back_to_its_own_form(chromium: Any, kit: Agent, locale: str) -> None:
     said = {
         filled(form): filled(own)
-        for form, own in json.loads(in_language(locale[:2])).items()
+        for form, own in json.loads(translate_templates(locale[:2])).items()
         if form != ADJACENT
     }
     with page(chromium, kit.port, locale=locale) as shown:

@@ -18,7 +18,7 @@ import pytest
 from fieldagent.agent import page
 from fieldagent.hub import console
 from fieldagent.page.files import CATALOGUES
-from fieldagent.page.language import LANGUAGES, catalogue_of
+from fieldagent.page.language import LANGUAGES, read_catalogue
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 123_000
@@ -120,7 +120,7 @@ def test_it_is_sent_once_and_only_to_its_own_origin(kit: Agent, path: str) -> No
 def test_what_is_read_before_a_script_runs_is_in_the_browsers_language(
     kit: Agent, language: str
 ) -> None:
-    texts = catalogue_of("fieldagent.agent.page", language).get("texts", {})
+    texts = read_catalogue("fieldagent.agent.page", language).get("texts", {})
     asked = {"Accept-Language": f"{language}-CH,{language};q=0.9,en;q=0.1"}
     tags = set()
     with closing(HTTPConnection("127.0.0.1", kit.port, timeout=PATIENCE)) as connection:

@@ -35,13 +35,13 @@ from fieldagent.package.package import (
     Message,
     Package,
 )
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.elapsed_time import Reading
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb, read_words
-from fieldagent.wire.command_proof import command_key, prove, text_of
+from fieldagent.wire.command_proof import derive_command_key, prove, read_text
 from fieldagent.wire.envelope import Entry, encode
-from fieldagent.wire.incident_proof import token_digest
+from fieldagent.wire.incident_proof import digest_token
 from fieldagent.wire.kit_note import ZIPAPP, ProgramOffer
 from fieldagent.wire.kit_note import decode as decode_note
 from fieldagent.wire.minisign_text import SignatureParts
@@ -52,7 +52,7 @@ from tests.wire.test_command import written
 
 NOW = 1_790_000_000
 TOKEN = "fa_token"
-KEY = command_key(token_digest(TOKEN))
+KEY = derive_command_key(digest_token(TOKEN))
 ALL = " ".join(BY_NAME)
 
 
@@ -123,7 +123,7 @@ async def test_a_command_is_done_and_answered_by_the_way_that_it_came(tmp_path: 
         await kit.hears(NOW, "status", channel="Satellite")
         (answer,) = await kit.answered(1)
         assert answer.number == NOW and answer.outcome is CommandOutcome.DONE
-        assert "1 starts of the agent" in text_of(BY_NAME["status"].number, answer)
+        assert "1 starts of the agent" in read_text(BY_NAME["status"].number, answer)
         ((channel,),) = kit.journal.read("SELECT channel FROM leg")
         assert channel == "Satellite"
 
@@ -163,7 +163,7 @@ async def test_a_recording_is_refused_where_a_restored_card_has_forgotten_its_nu
 
 async def test_a_wrong_key_is_a_dead_letter_and_costs_no_answer(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
-        await kit.hears(NOW, "status", key=command_key(bytes(32)))
+        await kit.hears(NOW, "status", key=derive_command_key(bytes(32)))
         await kit.hears_of(NOW, RemoteCommand(1), "Satellite")
         assert kit.letters() == [NOT_PROVED, NOT_PROVED]
         assert commands.listing(kit.journal, 10) == []
@@ -368,7 +368,9 @@ def test_the_newest_warnings_are_kept() -> None:
 
 
 VERSION = "fieldagent delta 9.0.0, signed 2026-11-23, expires 2027-02-21"
-PAYLOAD = SignedDelta(b"what makes it", SignatureParts(bytes(74), VERSION, bytes(64))).payload()
+PAYLOAD = SignedDelta(
+    b"what makes it", SignatureParts(bytes(74), VERSION, bytes(64))
+).read_payload()
 
 
 def update_to(payload: bytes, number: int = NOW) -> RemoteCommand:
@@ -491,7 +493,7 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         assert foremost is not None
         accepted = outbound.package(kit.journal, foremost)
         assert accepted is not None
-        return kind_of(accepted.package.item)
+        return get_kind(accepted.package.item)
 
     async def post(kit: Kit, item: Item, **how: Any) -> None:
         await kit.agent.parts.intake.accept(Package(item, channels=only, **how))

@@ -8,7 +8,7 @@ import pytest
 
 from fieldagent.agent.channels.healing import HealingStep
 from fieldagent.agent.settings import INSTALLED, KEYS, default_path, load, parse
-from fieldagent.system.directories import state_directory
+from fieldagent.system.directories import find_state_directory
 from fieldagent.system.properties import InvalidSettings
 
 PATH = Path("agent.properties")
@@ -209,7 +209,7 @@ def test_directories_follow_xdg() -> None:
     assert default_path({"XDG_CONFIG_HOME": "/c"}) == Path("/c/fieldagent/agent.properties")
     home = Path.home()
     assert default_path({"XDG_CONFIG_HOME": "relative"}).is_relative_to(home / ".config")
-    assert state_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/fieldagent")
+    assert find_state_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/fieldagent")
 
 
 def test_who_looks_at_the_unit_s_settings_looks_at_its_state() -> None:

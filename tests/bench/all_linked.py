@@ -58,7 +58,7 @@ class Kit:
 
     async def link_up(self, socket: WebSocket) -> None:
         self._socket, self._link = socket, IpLink(LinkHello())
-        await socket.send(self._link.hello())
+        await socket.send(self._link.make_hello())
         self._link.receive(await socket.receive())
 
     async def listen(self) -> None:

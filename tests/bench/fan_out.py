@@ -48,7 +48,7 @@ class Kits:
 
     async def run(self, web_socket: WebSocket) -> None:
         link = IpLink(LinkHello())
-        await web_socket.send(link.hello())
+        await web_socket.send(link.make_hello())
         link.receive(await web_socket.receive())
         while True:
             event = link.receive(await web_socket.receive())

@@ -61,13 +61,13 @@ class Talk(Silence):
         self._left = len(messages)
         self.over = trio.Event()
 
-    async def next(self, *, urgent: bool) -> Any:
+    async def wait_for_next(self, *, urgent: bool) -> Any:
         if urgent or not self._waiting:
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
         return self._waiting.pop(0)
 
-    async def stored(self, item: Any) -> None:
+    async def mark_stored(self, item: Any) -> None:
         self._left -= 1
         if not self._left:
             self.over.set()

@@ -288,7 +288,7 @@ async def _bytes_of_each(place: Card) -> tuple[int, int]:
         await journal.keep_reserve()
         await trio.sleep(WRITTEN)
         seen = [place.written()]
-        await journal.commit(partial(elapsed_base.keep, base=journal.clock.base()))
+        await journal.commit(partial(elapsed_base.keep, base=journal.clock.get_base()))
         await trio.sleep(WRITTEN)
         seen.append(place.written())
         logbook.keep()

@@ -17,7 +17,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel
 from fieldagent.package.reading import read_package
-from fieldagent.package.writing import canonical, digest
+from fieldagent.package.writing import digest, make_canonical
 from tests.bench.process import processor, resident
 from tests.bench.table import row
 from tests.processes import Agent, agent, until
@@ -50,7 +50,7 @@ def fill(journal: Path, count: int) -> None:
     def store(db: object) -> None:
         for number in range(1, count + 1):
             package = read_package({"message": {"content": f"message {number}"}})
-            body = canonical(package)
+            body = make_canonical(package)
             new = outbound.NewPackage(
                 body,
                 digest(body),

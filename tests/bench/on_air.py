@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
-from fieldagent.wire.credit import CREDIT_BYTES, credits_for
+from fieldagent.wire.credit import CREDIT_BYTES, compute_credits
 from fieldagent.wire.envelope import Entry, derive_key, encode
 from fieldagent.wire.sbd import MO_BYTES
 from fieldagent.wire.text_code import pack
@@ -46,8 +46,8 @@ def texts() -> None:
     plain = [len(e.content.content.encode()) for e in said if isinstance(e.content, Message)]
     sizes = [len(t if isinstance(t, bytes) else t.encode()) for t in written]
     row("text on air over UTF-8, held-out messages", sum(sizes) / sum(plain), "<= 0.65")
-    many = sum(credits_for(size(each, packed=False)) for each in said)
-    few = sum(credits_for(size(each)) for each in said)
+    many = sum(compute_credits(size(each, packed=False)) for each in said)
+    few = sum(compute_credits(size(each)) for each in said)
     row(f"  credits of {len(said)} of them; {many} where plain", few, "<= 43")
 
 

@@ -24,7 +24,7 @@ from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.package.package import Data, Message
 from fieldagent.wire import sbd
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.fragments import split
 from tests.bench.field_texts import FIELD_TEXTS, packed_share
@@ -56,13 +56,13 @@ def main() -> None:
             row(what, sum(sent) / size)
     texts = [text for each in FIELD_TEXTS.values() for text in each]
     sizes = message_bytes(texts)
-    row(f"sbd: credits of the {len(texts)} texts of the corpus", sum(map(credits_for, sizes)))
+    row(f"sbd: credits of the {len(texts)} texts of the corpus", sum(map(compute_credits, sizes)))
     row(f"imt: bytes of the {len(texts)} texts of the corpus", sum(sizes))
     for language, own in FIELD_TEXTS.items():
         row(f"packed text over UTF-8, {language}", packed_share(own))
         row(
             f"sbd: credits of its {len(own)} in {language}",
-            sum(map(credits_for, message_bytes(own))),
+            sum(map(compute_credits, message_bytes(own))),
         )
     for kind in LARGEST:
         processor, clock = first_byte(kind)

@@ -14,7 +14,7 @@ import pytest
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, commands
 from fieldagent.extensions import places_of
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 from tests.processes import MODULE, PATIENCE, agent
 
 
@@ -84,7 +84,7 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 )
 def test_every_command_has_a_function_and_a_help(parser: argparse.ArgumentParser) -> None:
     if parser.prog != "fieldagent help":
-        assert callable(imported(parser.get_default("carry_out")))
+        assert callable(import_own(parser.get_default("carry_out")))
     help_text = "".join(parser.format_help().split())
     for action in parser._actions:
         shown = "" if action.help in (None, argparse.SUPPRESS) else action.help.replace("%%", "%")

@@ -91,7 +91,7 @@ def test_a_wi_fi_to_join_bears_no_password_that_is_used_elsewhere(
     card.take(kit)
     joined = (kit / "etc/wpa_supplicant/wpa_supplicant-wlan0.conf").read_text()
     assert "ssid=49454545" in joined
-    assert card_format.units(card.kept(kit)) == ["wpa_supplicant@wlan0.service"]
+    assert card_format.list_units(card.read_kept_settings(kit)) == ["wpa_supplicant@wlan0.service"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_needs_an_address_is_not_passed_over(kit: Path, tmp_path: Path, opt
 
 def test_what_a_laptop_shows_tells_what_works(kit: Path) -> None:
     problems = {"address": "", "wifi": "HUT was not joined"}
-    report = card.result({"hostname": "kit-ada"}, problems, "")
+    report = card.describe_result({"hostname": "kit-ada"}, problems, "")
     assert report == "This is kit-ada.\naddress: works\nwifi: HUT was not joined\n"
 
 

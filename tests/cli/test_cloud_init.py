@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from fieldagent.kit.cloud_init import Unfit, network_config, public_keys, texts, user_data, write
+from fieldagent.kit.cloud_init import (
+    Unfit,
+    make_network_config,
+    make_user_data,
+    read_public_keys,
+    write,
+    write_texts,
+)
 from tests.processes import MODULE, administer
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA5Zb0yZ1cV3 ada@laptop"
@@ -67,7 +74,7 @@ def test_host_name_keys_and_wifi_are_written_or_no_device_is_added(
 def test_other_content_is_set_up_anew_and_what_was_first_there_stays(card: Path) -> None:
     instances = set()
     for host in ("kit-1", "kit-2"):
-        write(card, texts(user_data(host, "kit", []), None))
+        write(card, write_texts(make_user_data(host, "kit", []), None))
         instances.add(read(card, "meta-data")["instance-id"])
         assert read(card, "user-data") == {"hostname": host, "manage_etc_hosts": True}
     assert len(instances) == 2
@@ -76,8 +83,8 @@ def test_other_content_is_set_up_anew_and_what_was_first_there_stays(card: Path)
 
 
 def test_cloud_init_itself_takes_them(card: Path) -> None:
-    network = network_config(SSID, PASSWORD, "CH")
-    write(card, texts(user_data("kit-ada", "kit", [KEY]), network))
+    network = make_network_config(SSID, PASSWORD, "CH")
+    write(card, write_texts(make_user_data("kit-ada", "kit", [KEY]), network))
     if shutil.which("cloud-init") is None:
         pytest.skip("no cloud-init: it is for a machine that may be set up by it")
     inputs = ["--network-data", str(card / "network-config"), "--kind", "yaml"]
@@ -93,13 +100,13 @@ def test_cloud_init_itself_takes_them(card: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: user_data("Kit Ada", "kit", []), "is not a host name"),
-        (lambda: user_data("kit-", "kit", []), "is not a host name"),
-        (lambda: user_data("kit", "root", [KEY]), "is not a login name"),
-        (lambda: network_config("Hut", "short", "CH"), "8 to 63 characters"),
-        (lambda: network_config("Hut", "long enough", ""), "--country CH"),
-        (lambda: network_config("x" * 33, "long enough", "CH"), "1 to 32 bytes"),
-        (lambda: public_keys(Path(__file__)), "is not an SSH public key"),
+        (lambda: make_user_data("Kit Ada", "kit", []), "is not a host name"),
+        (lambda: make_user_data("kit-", "kit", []), "is not a host name"),
+        (lambda: make_user_data("kit", "root", [KEY]), "is not a login name"),
+        (lambda: make_network_config("Hut", "short", "CH"), "8 to 63 characters"),
+        (lambda: make_network_config("Hut", "long enough", ""), "--country CH"),
+        (lambda: make_network_config("x" * 33, "long enough", "CH"), "1 to 32 bytes"),
+        (lambda: read_public_keys(Path(__file__)), "is not an SSH public key"),
     ],
 )
 def test_what_no_system_would_take_is_told(make: Callable[[], object], message: str) -> None:

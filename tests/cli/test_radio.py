@@ -13,7 +13,7 @@ import pytest
 
 from fieldagent.agent.kit_part import device_parts
 from fieldagent.agent.radios.registry import RADIOS
-from fieldagent.kit.devices import all_kinds, radios
+from fieldagent.kit.devices import get_all_kinds, get_radios
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.wire import kiss, meshtastic, model, rnode
 from fieldagent.wire import meshcore_companion as companion
@@ -44,7 +44,7 @@ def told(place: str | Path) -> tuple[int, Any]:
 
 
 def test_each_radio_that_is_known_can_be_recognised() -> None:
-    assert {each.name for each in radios()} == set(KNOWN)
+    assert {each.name for each in get_radios()} == set(KNOWN)
 
 
 @pytest.mark.full
@@ -145,7 +145,7 @@ def check_harmless(asked: bytes) -> None:
     assert any(isinstance(event, NodeOpened) for event in events)
     assert all(isinstance(event, NodeOpened | Damaged) for event in events)
     commands = {each for each in asked.split(b"\r") if each.startswith((b"AT", b"GET", b"PUT"))}
-    of_modems = {each.question().strip() for each in all_kinds()}
+    of_modems = {each.question().strip() for each in get_all_kinds()}
     assert commands <= {model.QUESTION.strip(), *of_modems}
 
 
@@ -159,8 +159,8 @@ def test_a_radio_that_is_unplugged_while_it_is_asked() -> None:
 @pytest.mark.full
 def test_a_radio_that_stops_in_the_middle() -> None:
     """It sends its identity and nothing more."""
-    answered = rnode.say(rnode.RnodeCommand.DETECT, rnode.DETECTED)
-    asked = rnode.say(rnode.RnodeCommand.DETECT, rnode.DETECT)
+    answered = rnode.make_command_frame(rnode.RnodeCommand.DETECT, rnode.DETECTED)
+    asked = rnode.make_command_frame(rnode.RnodeCommand.DETECT, rnode.DETECT)
     with serial_device(lambda data: answered if asked in data else b"") as device:
         code, text = shown(device.port)
         assert code == SETTINGS
@@ -188,6 +188,6 @@ def test_no_question_is_taken_for_an_answer() -> None:
     """The exception is the node link's hello, which both ends send:
     `test_what_echoes_is_no_radio`.
     """
-    for asker in all_kinds():
-        taken = [each.name for each in all_kinds() if each.is_answer(asker.question())]
+    for asker in get_all_kinds():
+        taken = [each.name for each in get_all_kinds() if each.is_answer(asker.question())]
         assert set(taken) <= {asker.name} & {"node"}

@@ -29,7 +29,7 @@ from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import commands
 from fieldagent.extensions.fleet import trial, trial_journal
 from fieldagent.kit import root_units
-from fieldagent.system.as_owner import UnsafeFolder, as_owner, owner_of
+from fieldagent.system.as_owner import UnsafeFolder, find_owner, run_as_owner
 from fieldagent.system.folder import put_file
 from tests.other_user import ENVIRONMENT, ROOT, UID, open_place, python
 
@@ -640,7 +640,7 @@ def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "leads_to", "work"),
     [
-        ("page", "etc", lambda kit: as_owner(kit.state, partial(
+        ("page", "etc", lambda kit: run_as_owner(kit.state, partial(
             put_file, kit.state / "page" / "shadow", b"theirs"))),
         ("settings.offer", "victim/secret", lambda kit: root_units.read_left(
             kit.state / "settings.offer")),
@@ -685,14 +685,14 @@ def test_what_is_odd_is_refused_in_words(
     if kit.state.is_symlink():
         os.chown(kit.state, UID, UID, follow_symlinks=False)
     with pytest.raises(UnsafeFolder, match=message):
-        owner_of(kit.state)
+        find_owner(kit.state)
 
 
 def test_a_folder_for_everyone_is_not_to_be_closed(kit: Kit) -> None:
     """Root in /tmp: without write access for others, other programs fail."""
     kit.home.chmod(0o1777)
     with pytest.raises(UnsafeFolder, match="so root does not use it; name another one") as refused:
-        owner_of(kit.home)
+        find_owner(kit.home)
     assert "chmod" not in str(refused.value)
 
 
@@ -701,8 +701,8 @@ def test_a_link_of_roots_own_is_followed(kit: Kit) -> None:
     (kit.home / "var").symlink_to("theirs/state")
     (kit.home / "absolute").symlink_to(kit.state)
     for name in ("var", "absolute", "var/page/not-yet"):
-        assert owner_of(kit.home / name).uid == UID
-    assert owner_of(kit.victim).uid == 0
+        assert find_owner(kit.home / name).uid == UID
+    assert find_owner(kit.victim).uid == 0
 
 
 def test_who_sets_the_pass_phrase_as_root_sets_it_as_the_agents_user(kit: Kit) -> None:

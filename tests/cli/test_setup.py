@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from fieldagent.kit.serial_ports import lasting_name, serial_ports
+from fieldagent.kit.serial_ports import find_lasting_name, list_serial_ports
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
-from fieldagent.system.java_properties import pairs
+from fieldagent.system.java_properties import read_pairs
 from tests.cli.test_radio import KNOWN, check_harmless
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.gps_log import nmea
@@ -54,7 +54,7 @@ def looked(home: Path, *arguments: str | Path) -> Any:
 
 
 def settings(home: Path) -> dict[str, str]:
-    return dict(pairs((home / "agent.properties").read_text()))
+    return dict(read_pairs((home / "agent.properties").read_text()))
 
 
 def begin(home: Path, **more: str) -> None:
@@ -255,10 +255,10 @@ def test_ports_have_the_name_that_lasts(tmp_path: Path) -> None:
         (tty / name).mkdir(parents=True)
         (tty / name / "type").write_text(f"{kind}\n")
     (by_id / "usb-Heltec_1-if00").symlink_to(dev / "ttyUSB0")
-    assert serial_ports(dev, tty) == [
+    assert list_serial_ports(dev, tty) == [
         str(by_id / "usb-Heltec_1-if00"),
         *(str(dev / name) for name in ("ttyACM0", "ttyAMA0", "ttyS0")),
     ]
-    assert lasting_name(str(dev / "ttyUSB0"), dev) == str(by_id / "usb-Heltec_1-if00")
-    assert lasting_name(str(dev / "ttyACM0"), dev) == str(dev / "ttyACM0")
-    assert lasting_name("tcp://192.168.4.7", dev) == "tcp://192.168.4.7"
+    assert find_lasting_name(str(dev / "ttyUSB0"), dev) == str(by_id / "usb-Heltec_1-if00")
+    assert find_lasting_name(str(dev / "ttyACM0"), dev) == str(dev / "ttyACM0")
+    assert find_lasting_name("tcp://192.168.4.7", dev) == "tcp://192.168.4.7"

@@ -20,7 +20,7 @@ import pytest
 
 from fieldagent.package.package import Message
 from fieldagent.system.log_lines import EscapingFormatter
-from fieldagent.system.terminal import escaped, escaped_lines
+from fieldagent.system.terminal import escape_line, escape_lines
 from fieldagent.wire.envelope import Entry, encode
 from tests.processes import MODULE, PATIENCE, administer, agent, free_port, sky
 
@@ -48,11 +48,11 @@ COLOUR = re.compile(r"\x1b\[3[123]m(.*?)\x1b\[0m")
     ],
 )
 def test_what_acts_is_shown_and_what_is_written_stays(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+    assert escape_line(text) == shown
 
 
 def test_lines_of_ours_stay_lines() -> None:
-    assert escaped_lines("one\ntwo\x1b[K\n") == "one\ntwo\\x1b[K\n"
+    assert escape_lines("one\ntwo\x1b[K\n") == "one\ntwo\\x1b[K\n"
 
 
 def test_what_a_terminal_has_no_letters_for_ends_no_command(tmp_path: Path) -> None:

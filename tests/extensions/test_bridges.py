@@ -29,7 +29,7 @@ from fieldagent.extensions.tak.map_events import ToldPosition
 from fieldagent.extensions.tak.server import kind as phones_kind
 from fieldagent.package.package import Data, IncidentWord, Item, Location, Message, Said, Waypoint
 from fieldagent.package.reading import ITEMS
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/tak.md").read_text()
@@ -52,7 +52,7 @@ def types(cell: str) -> set[str]:
 
 
 ITEMS_OF_KIND: dict[str, Item] = {
-    kind_of(item): item
+    get_kind(item): item
     for item in (
         Message("word"),
         Location(46.5, 8.1),
@@ -78,7 +78,7 @@ def sent(item: Item) -> set[str]:
     """Return the event types at a TAK server for an item to all, and for one to a person there."""
     event_types = set()
     for target in (None, 9):
-        fresh = FreshItem(1, 0.0, 1, target, target is None, kind_of(item), True, False)
+        fresh = FreshItem(1, 0.0, 1, target, target is None, get_kind(item), True, False)
         person = outward.person_for(fresh, {9}, tak_kind.SHARES)
         if person is not None:
             out = OutEvent(1, 1, 1, person or None, "BRAVO", "ANDROID-1", "m", 0, item, 0.0)

@@ -27,10 +27,10 @@ from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import Wait
-from fieldagent.kit.devices import all_kinds
+from fieldagent.kit.devices import get_all_kinds
 from fieldagent.package.reading import InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
-from fieldagent.package.writing import canonical
+from fieldagent.package.writing import make_canonical
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire import (
     ax25,
@@ -95,7 +95,7 @@ def read_tagged(data: bytes) -> None:
 
 def read_cbor(data: bytes) -> None:
     with suppress(RemoteProtocolError):
-        strict_cbor.loads(data)
+        strict_cbor.decode_single(data)
 
 
 def read_text(data: bytes) -> None:
@@ -117,7 +117,7 @@ def read_link(data: bytes) -> None:
     """Decode messages, each after a byte with its length."""
     hello = link.LinkHello()
     ours = link.IpLink(hello)
-    ours.receive(ours.hello())
+    ours.receive(ours.make_hello())
     with suppress(RemoteProtocolError, LocalProtocolError):
         ours.send(b"one")
         while data:
@@ -182,7 +182,7 @@ def read_meshcore(data: bytes) -> None:
         settings = meshcore_kiss.read_settings(word.content)
         if settings is not None:
             assert meshcore_kiss.write_settings(settings) == word.content
-            assert settings.in_words()
+            assert settings.format_settings()
         signal = meshcore_kiss.read_signal(word.content)
         assert signal is None or (abs(signal.snr) <= 32 and abs(signal.rssi) <= 128)
         number = meshcore_kiss.read_number(word.content)
@@ -250,8 +250,8 @@ def read_sms_frame(data: bytes) -> None:
     """
     with suppress(RemoteProtocolError):
         frame = sms_frame.read(data.decode("utf-8", "replace"))
-        again = sms_frame.read(frame.text(bytes(32)))
-        assert again.plain() == frame.plain()
+        again = sms_frame.read(frame.encode_text(bytes(32)))
+        assert again.make_plain() == frame.make_plain()
         assert again.is_tagged_by(bytes(32))
 
 
@@ -281,11 +281,11 @@ def read_meshtastic(data: bytes) -> None:
 
 def read_rnode(data: bytes) -> None:
     """A setting that agrees with ours is equal to it, except for the step of the frequency."""
-    ours = rnode.settings_words(LoraSettings(869_525_000, 125_000, 8, 5), 14)
+    ours = rnode.make_settings_commands(LoraSettings(869_525_000, 125_000, 8, 5), 14)
     for command, content in kiss.KissDeframer().receive_data(data):
-        assert rnode.in_words(command, content)
+        assert rnode.describe_setting(command, content)
         for each in ours:
-            assert not rnode.agrees(each, content) or len(content) == len(each.content)
+            assert not rnode.is_same_value(each, content) or len(content) == len(each.content)
         rssi, snr = rnode.read_rssi(content), rnode.read_snr(content)
         assert rssi is None or -157 <= rssi <= 98
         assert snr is None or -32 <= snr <= 32
@@ -354,7 +354,7 @@ def read_package(data: bytes) -> None:
     with suppress(NotJson, InvalidPackage):
         package = parse_package(data)
         # The id is not part of the content.
-        assert parse_package(canonical(package).encode()) == replace(package, id=None)
+        assert parse_package(make_canonical(package).encode()) == replace(package, id=None)
 
 
 def read_settings(data: bytes) -> None:
@@ -379,7 +379,7 @@ def _requests(pieces: Iterable[bytes]) -> list[Request | None]:
                     seen.append(request)
                     answer = Response(204)
                     requests.protocol.respond(answer, date=b"", close=False, head_only=False)
-                    if not requests.protocol.next_cycle():
+                    if not requests.protocol.start_next_cycle():
                         return seen
         except Problem:
             seen.append(None)
@@ -389,16 +389,16 @@ def _requests(pieces: Iterable[bytes]) -> list[Request | None]:
 def read_target(data: bytes) -> None:
     text = data.decode("ascii", "ignore")
     with suppress(Problem):
-        target.segments(target.origin_form(text, "localhost", False))
+        target.split_path(target.convert_to_origin_form(text, "localhost", False))
     with suppress(Problem):
         target.query_pairs(text)
 
 
 def recognise_device(data: bytes) -> None:
     """Let each kind of device check any data from a port."""
-    for kind in all_kinds():
+    for kind in get_all_kinds():
         kind.is_answer(data)
-    nmea.satellites(nmea.sentences(data))
+    nmea.read_satellite_count(nmea.read_sentences(data))
     assert Unrecognised(data, echoes=False).in_words()
 
 

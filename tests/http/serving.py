@@ -9,9 +9,9 @@ from functools import partial
 import h11
 import trio
 
-from fieldagent.http.guard import loopback_guard, required_body
+from fieldagent.http.guard import check_loopback_caller, get_required_body
 from fieldagent.http.limits import Limits
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.message import (
     FORM,
     Admission,
@@ -20,10 +20,10 @@ from fieldagent.http.message import (
     Judge,
     Request,
     Response,
-    json_response,
+    make_json_response,
 )
 from fieldagent.http.protocol import ServerProtocol, Wait
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
 
 HOST = b"Host: localhost:PORT\r\n"
@@ -31,16 +31,16 @@ JSON = b"Content-Type: application/json\r\n"
 
 
 async def echo(request: Request) -> Response:
-    body = required_body(request).decode("latin-1")
-    return json_response({"path": request.path, "body": body})
+    body = get_required_body(request).decode("latin-1")
+    return make_json_response({"path": request.path, "body": body})
 
 
 async def hello(request: Request) -> Response:
-    return json_response({"hello": dict(request.query)})
+    return make_json_response({"hello": dict(request.query)})
 
 
 async def named(request: Request, name: str) -> Response:
-    return json_response({"name": name})
+    return make_json_response({"name": name})
 
 
 async def broken(request: Request) -> Response:
@@ -164,13 +164,13 @@ async def serving(
     guard: Guard | None = None,
 ) -> AsyncIterator[Served]:
     listeners = open_listeners(0)
-    port = port_of(listeners)
+    port = get_port(listeners)
     stopping = trio.Event()
     run = partial(
         serve,
-        judge or (router(ROUTES) if handler is None else anybody(handler)),
+        judge or (make_router(ROUTES) if handler is None else anybody(handler)),
         listeners,
-        guard=guard or (loopback_guard if guarded else None),
+        guard=guard or (check_loopback_caller if guarded else None),
         limits=limits or Limits(),
         stopping=stopping,
     )

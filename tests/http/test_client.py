@@ -18,7 +18,7 @@ import trio
 import trio.testing
 
 from fieldagent.http.client import KeptConnections, Reply, RequestFailed, request
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from tests.machine import tool
 
 DEADLINE = 15.0
@@ -113,7 +113,7 @@ async def answering(answer: bytes, *, read: bool = True) -> AsyncIterator[int]:
     trio_listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, answer_once, [trio_listener])
-        yield port_of([listener])
+        yield get_port([listener])
         nursery.cancel_scope.cancel()
 
 
@@ -249,7 +249,7 @@ async def talking(*talks: list[bytes]) -> AsyncIterator[tuple[int, list[int]]]:
     trio_listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, talk, [trio_listener])
-        yield port_of([listener]), asked
+        yield get_port([listener]), asked
         nursery.cancel_scope.cancel()
 
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from fieldagent.http.limits import Limits
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import Wait
 from tests.http.serving import HOST, JSON, Requests, Ticks, header, serving
@@ -34,7 +34,7 @@ def requests_in(requests: Requests, data: bytes) -> list[Request]:
     while isinstance(request := requests.next(), Request):
         all_requests.append(request)
         protocol.respond(Response(204), date=b"x", close=False, head_only=False)
-        assert protocol.next_cycle()
+        assert protocol.start_next_cycle()
     return all_requests
 
 
@@ -201,7 +201,7 @@ async def test_a_peer_that_hangs_up_does_not_cancel_its_handler() -> None:
         begun.set()
         await release.wait()
         finished.set()
-        return json_response({})
+        return make_json_response({})
 
     async with serving(slow) as server:
         async with server.client() as client:

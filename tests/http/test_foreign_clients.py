@@ -148,7 +148,7 @@ def read_all(pieces: list[bytes]) -> list[tuple[str, str, bytes]] | int:
             while isinstance(request := requests.next(), Request):
                 all_requests.append((request.method, request.path, request.body))
                 protocol.respond(Response(204), date=b"x", close=False, head_only=False)
-                if not protocol.next_cycle():
+                if not protocol.start_next_cycle():
                     return all_requests
     except Problem as problem:
         assert 400 <= problem.status < 600

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from fieldagent.http.guard import required_body
-from fieldagent.http.message import FORM, Request, Response, json_response
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.message import FORM, Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import OTHER_BODY_MAX_BYTES, Route, router
+from fieldagent.http.routes import OTHER_BODY_MAX_BYTES, Route, make_router
 from tests.http.serving import HOST, JSON, header, serving
 
 
@@ -25,14 +25,14 @@ async def known(head: Request) -> str:
 
 
 async def greet(request: Request, caller: str) -> Response:
-    return json_response({"caller": caller, "size": len(required_body(request))})
+    return make_json_response({"caller": caller, "size": len(get_required_body(request))})
 
 
 async def look(request: Request) -> Response:
-    return json_response({})
+    return make_json_response({})
 
 
-ROUTER = router(
+ROUTER = make_router(
     [
         Route("POST", "/greet", greet, judge=known),
         Route("POST", "/small", greet, judge=known, body=10, takes=(FORM,)),

@@ -17,9 +17,9 @@ import trio
 import trio.testing
 
 from fieldagent.http.limits import Limits
-from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.routes import router
+from fieldagent.http.listeners import get_port, open_listeners
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.http.routes import make_router
 from fieldagent.http.server import CHECK_INTERVAL_S, serve
 from tests.http.serving import (
     HOST,
@@ -49,7 +49,7 @@ class Gate:
     async def __call__(self, request: Request) -> Response:
         self.begun += 1
         await self.opened.wait()
-        return json_response({})
+        return make_json_response({})
 
     async def has_begun(self, count: int) -> None:
         while self.begun < count:
@@ -90,7 +90,7 @@ async def test_blank_lines_do_not_keep_a_connection_open(clock: trio.testing.Moc
 async def test_a_handler_may_take_its_time(clock: trio.testing.MockClock) -> None:
     async def slow(request: Request) -> Response:
         await trio.sleep(3600)
-        return json_response({})
+        return make_json_response({})
 
     async with serving(slow) as server, server.client() as client:
         await client.send(GET)
@@ -224,7 +224,7 @@ async def test_each_of_a_crowd_is_served_or_asked_to_come_again(
         nonlocal served
         await trio.lowlevel.checkpoint()
         served += 1
-        return json_response({})
+        return make_json_response({})
 
     whole = POST.replace(b"99", b"2") + b"{}"
     statuses: list[tuple[int, str | None]] = []
@@ -402,7 +402,7 @@ async def test_a_request_that_is_whole_at_its_deadline_is_answered(
 ) -> None:
     async def slow(request: Request) -> Response:
         await trio.sleep(1)
-        return json_response({})
+        return make_json_response({})
 
     async with serving(slow) as server, server.client() as client:
         await trio.testing.wait_all_tasks_blocked(0.02)
@@ -427,11 +427,11 @@ async def test_connections_that_cannot_be_accepted_do_not_end_the_server(
     clock: trio.testing.MockClock, fault: int
 ) -> None:
     (listener,) = open_listeners(0, ("127.0.0.1",))
-    port, refusing = port_of([listener]), Refusing(fileno=listener.detach())
+    port, refusing = get_port([listener]), Refusing(fileno=listener.detach())
     Refusing.faults = [fault] * 3
     stopping = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(serve, router(ROUTES), [refusing], stopping=stopping))
+        nursery.start_soon(partial(serve, make_router(ROUTES), [refusing], stopping=stopping))
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
             assert await Client(stream, port).is_served()
         stopping.set()

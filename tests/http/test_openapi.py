@@ -71,7 +71,7 @@ NOT_MEANT = "use_after_free"
 def routes(name: str) -> list[Route]:
     nothing = Mock()
     if name == "local":
-        whole = LocalApi(nothing, nothing).routes() + map_tiles.routes(CarriedMap(None))
+        whole = LocalApi(nothing, nothing).routes() + map_tiles.make_map_routes(CarriedMap(None))
         return [*whole, *canned.routes(()), *track.routes(nothing, nothing)]
     api = HubApi(nothing, nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
     read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
@@ -123,7 +123,9 @@ def test_third_parties_calls_are_added(prepared: bool, monkeypatch: pytest.Monke
     without = description("hub")
     if prepared:
         monkeypatch.setattr(routing, "read_data", lambda *place: json.dumps(without).encode())
-    whole = json.loads(routing.description("fieldagent.hub", extensions.third_party_calls()))
+    whole = json.loads(
+        routing.make_description("fieldagent.hub", extensions.get_third_party_calls())
+    )
     added = whole["paths"].pop("/contact/own")
     assert whole == without
     assert added == {

@@ -29,15 +29,15 @@ async def test_what_is_spent_at_once_is_free_and_then_a_share_of_a_core(
 ) -> None:
     account = Tab(STRANGER)
     account.spend(STRANGER.burst - 0.001)
-    assert account.may_go_on()
+    assert account.can_continue()
     account.spend(0.031)
-    assert account.owes() == pytest.approx(0.03 / STRANGER.core)
+    assert account.compute_wait() == pytest.approx(0.03 / STRANGER.core)
     begun = trio.current_time()
     await account.turn()
     assert 0.0 <= trio.current_time() - begun - 0.03 / STRANGER.core <= pace.RECHECK_AFTER_S
     await trio.sleep(3600)
     account.spend(STRANGER.burst - 0.001)
-    assert account.may_go_on()
+    assert account.can_continue()
 
 
 async def test_who_waits_comes_to_their_turn_on_a_machine_on_which_each_look_is_dear(
@@ -47,7 +47,7 @@ async def test_who_waits_comes_to_their_turn_on_a_machine_on_which_each_look_is_
     steps = itertools.count()
     monkeypatch.setattr(time, "thread_time", lambda: next(steps) * 0.001)
     everybody = paced()
-    with everybody.at_work():
+    with everybody.measure_work():
         visit = everybody.visit("192.0.2.1")
         visit.begin()
         visit.note_request(head())
@@ -85,25 +85,25 @@ async def test_turns_are_first_come_first_served_and_end(clock: trio.testing.Moc
 
 async def test_who_pays_for_what(clock: trio.testing.MockClock) -> None:
     asked = paced()
-    stranger = asked.account_of(head())
-    assert asked.account_of(head(peer="192.0.2.2")) is not stranger
-    near, far = (asked.account_of(head(peer=f"2001:db8::{n}:1:1:1:1")) for n in (0, 1))
-    assert near is asked.account_of(head(peer="2001:db8::5:5:5:5"))
+    stranger = asked.find_account(head())
+    assert asked.find_account(head(peer="192.0.2.2")) is not stranger
+    near, far = (asked.find_account(head(peer=f"2001:db8::{n}:1:1:1:1")) for n in (0, 1))
+    assert near is asked.find_account(head(peer="2001:db8::5:5:5:5"))
     assert far is not near
-    assert asked.account_of(head("/healthz")) is not stranger
+    assert asked.find_account(head("/healthz")) is not stranger
     with_key = head(x_api_key="key_1")
-    assert asked.account_of(with_key) is stranger
+    assert asked.find_account(with_key) is stranger
     asked.remember(with_key)
-    known = asked.account_of(with_key)
+    known = asked.find_account(with_key)
     assert known is not stranger
-    assert asked.account_of(head(peer="192.0.2.9", x_api_key="key_1")) is known
+    assert asked.find_account(head(peer="192.0.2.9", x_api_key="key_1")) is known
     cookie = head(cookie="session=abc")
     asked.remember(cookie)
-    assert asked.account_of(cookie) not in (stranger, known)
+    assert asked.find_account(cookie) not in (stranger, known)
     asked.forget(with_key)
-    assert asked.account_of(with_key) is stranger
+    assert asked.find_account(with_key) is stranger
     asked.remember(head())
-    assert asked.account_of(head()) is stranger
+    assert asked.find_account(head()) is stranger
 
 
 async def test_what_is_kept_of_callers_is_bounded(
@@ -112,7 +112,7 @@ async def test_what_is_kept_of_callers_is_bounded(
     monkeypatch.setattr(pace, "ACCOUNTS", 10)
     monkeypatch.setattr(pace, "KNOWN", 10)
     asked = paced()
-    busy = asked.account(DOOR, "busy")
+    busy = asked.get_account(DOOR, "busy")
     busy.spend(1.0)
     for number in range(100):
         asked.visit(f"192.0.2.{number}")
@@ -120,12 +120,12 @@ async def test_what_is_kept_of_callers_is_bounded(
         await trio.sleep(0.1)
     assert len(asked._accounts) <= 10 + 1
     assert len(asked._known) == 10
-    assert asked.account(DOOR, "busy") is busy
+    assert asked.get_account(DOOR, "busy") is busy
 
 
 async def test_steps_are_charged_to_who_made_them_necessary() -> None:
     asked = paced()
-    with asked.at_work():
+    with asked.measure_work():
 
         async def work(address: str) -> None:
             visit = asked.visit(address)
@@ -140,9 +140,9 @@ async def test_steps_are_charged_to_who_made_them_necessary() -> None:
             for address in ("192.0.2.1", "192.0.2.2", ""):
                 nursery.start_soon(work, address)
         for address in ("192.0.2.1", "192.0.2.2"):
-            account = asked.account(DOOR, address)
+            account = asked.get_account(DOOR, address)
             account.spend(DOOR.burst)
-            assert account.owes() > 0.005 / DOOR.core
+            assert account.compute_wait() > 0.005 / DOOR.core
         assert not asked._charged
 
 
@@ -161,14 +161,14 @@ async def test_who_proves_who_they_are_pays_for_their_own_way_in(
         visit.note_request(call)
         visit.note_let_in(call, "ada")
         visit.end()
-    assert asked.account(DOOR, "192.0.2.1").may_go_on()
-    known = asked.account_of(call)
+    assert asked.get_account(DOOR, "192.0.2.1").can_continue()
+    known = asked.find_account(call)
     known.spend(KNOWN_CALLER.burst - 9 * DOOR.burst)
-    assert known.owes() > 0
+    assert known.compute_wait() > 0
     stranger = asked.visit("192.0.2.1")
     stranger.begin()
     stranger.spend(1.1 * DOOR.burst)
     stranger.note_request(head())
     stranger.note_let_in(head(), None)
     stranger.end()
-    assert not asked.account(DOOR, "192.0.2.1").may_go_on()
+    assert not asked.get_account(DOOR, "192.0.2.1").can_continue()

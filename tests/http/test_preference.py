@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.routes import preferred_wait
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.http.routes import read_preferred_wait
 from tests.http.loop_lag import FREEZE, LongestStep
 from tests.http.serving import HOST, serving
 
@@ -25,11 +25,11 @@ from tests.http.serving import HOST, serving
     ],
 )
 def test_the_first_that_can_be_read_counts(said: str, seconds: int | None) -> None:
-    assert preferred_wait({"prefer": said}) == seconds
+    assert read_preferred_wait({"prefer": said}) == seconds
 
 
 async def patient(request: Request) -> Response:
-    return json_response({"wait": preferred_wait(request.headers)})
+    return make_json_response({"wait": read_preferred_wait(request.headers)})
 
 
 @pytest.mark.parametrize(

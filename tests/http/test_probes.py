@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from fieldagent.http.guard import host_guard
+from fieldagent.http.guard import check_host
 from tests.http.serving import HOST, JSON, header, serving
 
 GET = b"GET / HTTP/1.1\r\n"
@@ -336,7 +336,7 @@ HOSTS = [
 async def test_a_host_that_could_be_read_in_two_ways_is_refused_by_the_hub(
     host: str, status: int
 ) -> None:
-    async with serving(guard=host_guard) as server, server.client() as client:
+    async with serving(guard=check_host) as server, server.client() as client:
         await client.send(GET + f"Host: {host}\r\n\r\n".encode())
         assert (await client.answer())[0].status_code == status
 

@@ -7,26 +7,26 @@ import socket
 
 import pytest
 
-from fieldagent.http.listeners import ListenFailed, open_listeners, port_of
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.listeners import ListenFailed, get_port, open_listeners
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.http.target import query_pairs
 
 
 async def _package(request: Request, id: str) -> Response:  # noqa: A002 - named by the pattern
-    return json_response(["package", id])
+    return make_json_response(["package", id])
 
 
 async def _cancel(request: Request, id: str, channel: str = "") -> Response:  # noqa: A002
-    return json_response(["cancel", id, channel])
+    return make_json_response(["cancel", id, channel])
 
 
 async def _submit(request: Request) -> Response:
-    return json_response(["submit"])
+    return make_json_response(["submit"])
 
 
-ROUTE = router(
+ROUTE = make_router(
     [
         Route("GET", "/api/package/{id}", _package),
         Route("DELETE", "/api/package/{id}", _cancel),
@@ -105,7 +105,7 @@ def test_queries(query: str, pairs: tuple[tuple[str, str], ...]) -> None:
 
 def test_all_addresses_get_the_same_free_port() -> None:
     listeners = open_listeners(0)
-    assert {listener.getsockname()[1] for listener in listeners} == {port_of(listeners)}
+    assert {listener.getsockname()[1] for listener in listeners} == {get_port(listeners)}
     assert {listener.getsockname()[0] for listener in listeners} <= {"127.0.0.1", "::1"}
     for listener in listeners:
         listener.close()
@@ -114,7 +114,7 @@ def test_all_addresses_get_the_same_free_port() -> None:
 def test_a_port_in_use_is_told_with_what_to_do() -> None:
     (taken,) = open_listeners(0, ("127.0.0.1",))
     with taken, pytest.raises(ListenFailed, match=r"port \d+ on 127.0.0.1 is in use .*ss -ltnp"):
-        open_listeners(port_of([taken]), ("127.0.0.1",))
+        open_listeners(get_port([taken]), ("127.0.0.1",))
 
 
 def test_when_one_address_is_taken_the_others_are_given_back() -> None:

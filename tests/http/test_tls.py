@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from fieldagent.http import tls
-from fieldagent.http.secure import SecureStream, secured
+from fieldagent.http.secure import SecureStream, make_secure
 
 ENDED = [
     ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
@@ -27,7 +27,7 @@ ENDED = [
 @pytest.mark.parametrize("error", ENDED, ids=lambda error: type(error).__name__)
 def test_a_connection_that_ended_is_no_fault(error: Exception | None) -> None:
     """Python 3.11.2 raises SSLZeroReturnError where 3.11.7 raises SSLEOFError."""
-    assert tls.fault(error) is None
+    assert tls.describe_fault(error) is None
 
 
 def hang_up(peer: socket.socket) -> None:
@@ -68,10 +68,10 @@ async def test_a_handshake_that_fails(
     thread.start()
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
     with pytest.raises(trio.BrokenResourceError) as broken:
-        await secured(stream, ssl.create_default_context(), "hub.example.org")
+        await make_secure(stream, ssl.create_default_context(), "hub.example.org")
     thread.join()
     theirs.close()
-    fault = tls.fault(broken.value.__cause__)
+    fault = tls.describe_fault(broken.value.__cause__)
     assert fault is None if said is None else said in str(fault)
 
 

@@ -86,7 +86,7 @@ async def test_the_source_with_the_most_connections_loses_one_first(
     ended: list[str] = []
 
     async def come(address: str, name: str) -> None:
-        async with unproved.admitted(address):
+        async with unproved.admit(address):
             await trio.sleep_forever()
         ended.append(name)
 
@@ -103,27 +103,27 @@ async def test_the_source_with_the_most_connections_loses_one_first(
 
 async def test_a_source_pays_until_it_has_proved_who_it_is(clock: trio.testing.MockClock) -> None:
     unproved = Unproved(100, 20.0)
-    async with unproved.admitted(FLOOD) as visit:
+    async with unproved.admit(FLOOD) as visit:
         visit.spend(DOOR.burst * 2)
     with pytest.raises(Problem) as refused:
-        async with unproved.admitted(FLOOD):
+        async with unproved.admit(FLOOD):
             pass
     assert refused.value.status == 429
-    async with unproved.admitted(HONEST) as visit:
+    async with unproved.admit(HONEST) as visit:
         visit.spend(DOOR.burst * 2)
         visit.note_proved("certificate")
-    assert unproved.pace.account(DOOR, HONEST).owes() == 0.0
-    assert not unproved.pace.account(KNOWN_CALLER, "certificate").is_idle
+    assert unproved.pace.get_account(DOOR, HONEST).compute_wait() == 0.0
+    assert not unproved.pace.get_account(KNOWN_CALLER, "certificate").is_idle
 
 
 async def test_a_line_of_one_source_has_an_end(clock: trio.testing.MockClock) -> None:
     unproved = Unproved(1_000, 20.0)
-    unproved.pace.account(DOOR, FLOOD).spend(3_600.0)
+    unproved.pace.get_account(DOOR, FLOOD).spend(3_600.0)
     refused: list[float] = []
 
     async def come() -> None:
         with pytest.raises(Problem):
-            async with unproved.admitted(FLOOD):
+            async with unproved.admit(FLOOD):
                 raise AssertionError("it does not wait for its turn")
         refused.append(trio.current_time())
 

@@ -18,9 +18,9 @@ import trio.testing
 import trustme
 
 from fieldagent.http.limits import Limits
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.message import Handler, Request, Response
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.http.server import serve
 from tests.http.serving import HOST, ROUTES, Client, Served, anybody, header, serving
 from tests.machine import tool
@@ -185,10 +185,10 @@ async def secure(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     CERTIFICATE.configure_cert(context)
     listeners = open_listeners(0)
-    port, stopping = port_of(listeners), trio.Event()
+    port, stopping = get_port(listeners), trio.Event()
     run = partial(
         serve,
-        router(ROUTES) if handler is None else anybody(handler),
+        make_router(ROUTES) if handler is None else anybody(handler),
         listeners,
         stopping=stopping,
         limits=limits or Limits(),

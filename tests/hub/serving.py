@@ -13,8 +13,8 @@ import trio
 import trustme
 
 from fieldagent.http.limits import Limits
-from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.http.routes import router
+from fieldagent.http.listeners import get_port, open_listeners
+from fieldagent.http.routes import make_router
 from fieldagent.http.server import serve
 from fieldagent.hub.field.ip_link import Links
 from tests.hub.memory_mailbox import MemoryHub
@@ -43,7 +43,7 @@ async def hub_end(
     stopping = trio.Event()
     run = partial(
         serve,
-        router([links.route()]),
+        make_router([links.route()]),
         listeners,
         stopping=stopping,
         tls=tls,
@@ -51,7 +51,7 @@ async def hub_end(
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(run)
-        yield port_of(listeners)
+        yield get_port(listeners)
         stopping.set()
 
 

@@ -15,7 +15,7 @@ import trio
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.hub.service.access_log import REFUSED_A_MINUTE, AccessLog, call_of
 from fieldagent.hub.service.figures import Figures
 from tests.hub.test_journey import receiver
@@ -202,7 +202,7 @@ async def test_a_misspelt_address_gives_no_secret_away(path: str, method: str) -
         Route("GET", "/answer/{secret}", take),
     ]
     lines: list[dict[str, Any]] = []
-    watched = AccessLog(lines.append, Figures()).watch(router(table))
+    watched = AccessLog(lines.append, Figures()).watch(make_router(table))
     request = Request(method, path.format("s3cret-of-it"), (), {}, peer="192.0.2.1")
     with pytest.raises(Problem) as refusal:
         await (await watched(request)).handler(request)

@@ -18,7 +18,7 @@ import trio
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.http.target import query_pairs
 from fieldagent.hub.access import credentials, directory, imei_claims, imeis
 from fieldagent.hub.access.authentication import Authentication
@@ -66,10 +66,10 @@ class Office:
             proof["idempotency-key"] = key
         request = Request(method, target, query_pairs(query), proof, content)
         try:
-            admission = await router(self.routes)(request)
+            admission = await make_router(self.routes)(request)
             return await admission.handler(request)
         except Problem as problem:
-            return problem.to_response()
+            return problem.make_response()
 
     async def done(self, method: str, path: str, body: Any = None, who: str = "ben") -> Any:
         answer = await self.ask(method, path, body, who)

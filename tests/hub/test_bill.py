@@ -15,7 +15,7 @@ import trio
 from fieldagent.http.message import Request
 from fieldagent.http.pace import CpuPace, Tab
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.hub.access import credentials, directory, sessions
 from fieldagent.hub.access.caller import Purpose
 from fieldagent.hub.hub import Hub
@@ -100,8 +100,8 @@ async def test_a_right_key_pays_for_the_database_on_every_route_that_it_opens(
     judged = [route for route in program.routes if route.judge is not None]
     assert len(judged) > 50
     head = Request("GET", "/", (), store.once(_administrator), peer="192.0.2.1")
-    pace, find = CpuPace(cookie=sessions.COOKIE), router(program.routes)
-    strangers, known = pace.account_of(head), _remembered(pace, head)
+    pace, find = CpuPace(cookie=sessions.COOKIE), make_router(program.routes)
+    strangers, known = pace.find_account(head), _remembered(pace, head)
     paid: list[float] = []
     monkeypatch.setattr(known, "spend", paid.append)
     unpaid = []
@@ -140,4 +140,4 @@ def _administrator(db: Db) -> dict[str, str]:
 
 def _remembered(pace: CpuPace, head: Request) -> Tab:
     pace.remember(head)
-    return pace.account_of(head)
+    return pace.find_account(head)

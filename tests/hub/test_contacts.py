@@ -18,7 +18,7 @@ import pytest
 import trustme
 
 from fieldagent.http.message import Request
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.hub.access import directory
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.escalation import contacts, notification
@@ -285,7 +285,7 @@ def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) 
 async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
-        judge = router(AnswerPage(store, clock=alps.clock).routes())
+        judge = make_router(AnswerPage(store, clock=alps.clock).routes())
 
         async def path() -> str:
             (message,) = await store.commit(
@@ -332,7 +332,7 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
 async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
-        judge = router(AnswerPage(store, clock=alps.clock).routes())
+        judge = make_router(AnswerPage(store, clock=alps.clock).routes())
         await alps.sends(1, HELP)
         (message,) = await store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS))
         disabled = partial(directory.set_disabled, table="device", id_=1)

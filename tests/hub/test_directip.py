@@ -15,7 +15,7 @@ import trio.testing
 
 from fieldagent.extensions.lab.simulator.hub_side import HubSide
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import (
@@ -120,7 +120,7 @@ async def test_no_answer_and_a_cut_connection_are_doubtful(
 
 async def test_a_gateway_that_is_not_there_has_got_nothing() -> None:
     (listener,) = open_listeners(0, ["127.0.0.1"])
-    port = port_of([listener])
+    port = get_port([listener])
     listener.close()
     verdict = await DirectIp("127.0.0.1", port).send(IMEI, b"x", number=1, priority=True)
     assert verdict.outcome is Outcome.NOT_SENT
@@ -172,7 +172,7 @@ async def listening(store: Store, *allowed: str) -> AsyncIterator[Hub]:
     async with trio.open_nursery() as nursery:
         serving = partial(serve_directip, listeners, store.take_in, store.note_session)
         await nursery.start(partial(serving, allowed=networks))
-        yield Hub(port_of(listeners))
+        yield Hub(get_port(listeners))
         nursery.cancel_scope.cancel()
 
 

@@ -20,7 +20,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import ITEM_BYTES_MAX
-from fieldagent.wire.credit import CREDIT_BYTES, credits_for
+from fieldagent.wire.credit import CREDIT_BYTES, compute_credits
 from fieldagent.wire.envelope import (
     Contact,
     Entry,
@@ -455,7 +455,7 @@ async def test_the_name_ahead_of_a_large_item_takes_nothing_of_the_reserve(
         alps.now += GRACE
         for _ in range(8):
             await alps.satellite()
-        assert sum(credits_for(len(body)) for _, body in alps.sky.taken) == goes
+        assert sum(compute_credits(len(body)) for _, body in alps.sky.taken) == goes
 
 
 async def test_what_a_kit_relies_on_is_answered_though_a_message_waits_for_credits(
@@ -531,7 +531,7 @@ async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enou
         alps.now += GRACE
         for _ in range(8):
             await alps.satellite()
-        costs = [credits_for(len(body)) for _, body in alps.sky.taken]
+        costs = [compute_credits(len(body)) for _, body in alps.sky.taken]
         _, (_, part), *others = alps.sky.taken
         sequence = decode(part).entries[0].sequence
         first, *_ = split(encode([Entry(9, Data(bytes(700)), TIME)]), 300)

@@ -16,7 +16,7 @@ import trio
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.package.package import Message
@@ -333,7 +333,7 @@ async def test_what_is_no_handshake_is_a_problem(name: str) -> None:
     hub = MemoryHub()
     links = Links(hub.authenticate, lambda device, version: hub.mailbox, hub.connected)
     async with (
-        serving(judge=router([links.route()]), guarded=False) as server,
+        serving(judge=make_router([links.route()]), guarded=False) as server,
         server.client() as client,
     ):
         await client.send(b"GET /link HTTP/1.1\r\n" + HOST + lines + b"\r\n")
@@ -350,7 +350,7 @@ async def test_head_links_nobody() -> None:
     hub = MemoryHub()
     links = Links(hub.authenticate, lambda device, version: hub.mailbox, hub.connected)
     async with (
-        serving(judge=router([links.route()]), guarded=False) as server,
+        serving(judge=make_router([links.route()]), guarded=False) as server,
         server.client() as client,
     ):
         await client.send(b"HEAD /link HTTP/1.1\r\n" + HOST + GOOD + UPGRADE + KEY + b"\r\n")
@@ -368,7 +368,7 @@ async def test_the_mailbox_is_the_devices_own() -> None:
     hub = MemoryHub()
     hub.tokens["other"] = Device(id=8, workspace=1, member=43, name="kit 8")
     links = Links(hub.authenticate, mailbox, hub.connected)
-    async with serving(judge=router([links.route()]), guarded=False) as server:
+    async with serving(judge=make_router([links.route()]), guarded=False) as server:
         for token in (TOKEN, "other"):
             async with server.client() as client:
                 lines = GOOD.replace(TOKEN.encode(), token.encode()) + UPGRADE + KEY

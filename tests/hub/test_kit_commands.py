@@ -24,7 +24,7 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb
-from fieldagent.wire.command_proof import command_key, prove
+from fieldagent.wire.command_proof import derive_command_key, prove
 from fieldagent.wire.envelope import Entry, decode, derive_key, encode
 from fieldagent.wire.outcome import Outcome
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of
@@ -33,7 +33,7 @@ from tests.processes import PATIENCE, until
 from tests.wire.test_command import written
 
 KIT = 3
-KEY = command_key(MASTER)
+KEY = derive_command_key(MASTER)
 MO, MT = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
 STATUS = RemoteCommand(1)
 

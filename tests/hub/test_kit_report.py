@@ -31,12 +31,12 @@ from fieldagent.wire.kit_note import (
     SettingsOffer,
     UpdateReport,
 )
-from fieldagent.wire.settings_change import SettingsChange, kit_of
+from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 from tests.hub.alps import Alps
 from tests.processes import PATIENCE, administer, agent, hub, sky, until
 from tests.running import running
 
-KIT = kit_of("token")
+KIT = get_kit_id("token")
 
 
 def change(number: int) -> SettingsChange:
@@ -96,7 +96,7 @@ async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str)
             await trio.to_thread.run_sync(offer)
             while not notes:
                 await trio.sleep(0.01)
-            assert notes == [SettingsOffer(change(7).text(), "signed").encode()]
+            assert notes == [SettingsOffer(change(7).read_text(), "signed").encode()]
             # Once per link, and again over the next link until the kit reports it.
             with trio.move_on_after(0.1) as waits:
                 await link.next_note()

@@ -207,9 +207,9 @@ async def test_a_link_that_waits_is_woken_by_a_position(store: Store) -> None:
 
             async def speak() -> None:
                 while True:
-                    sent.append(await post.next(urgent=False))
+                    sent.append(await post.wait_for_next(urgent=False))
                     came.set()
-                    await post.stored(sent[-1])
+                    await post.mark_stored(sent[-1])
 
             nursery.start_soon(speak)
             await trio.testing.wait_all_tasks_blocked()

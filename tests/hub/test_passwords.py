@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
-from fieldagent.http.address import source_of
+from fieldagent.http.address import find_source
 from fieldagent.hub.access import attempts, passwords
 from fieldagent.hub.access.attempts import BY_ACCOUNT, BY_ADDRESS, DELAY_MAX_S
 from fieldagent.hub.store.contract import Store
@@ -195,4 +195,4 @@ async def test_attempts_are_forgotten_when_they_no_longer_count(store: Store) ->
     ],
 )
 def test_under_what_an_address_is_counted(address: str, source: str) -> None:
-    assert source_of(address) == source
+    assert find_source(address) == source

@@ -15,8 +15,8 @@ import pytest
 import trio
 
 from fieldagent.http.client import Reply, request
-from fieldagent.http.listeners import open_listeners, port_of
-from fieldagent.http.routes import router
+from fieldagent.http.listeners import get_port, open_listeners
+from fieldagent.http.routes import make_router
 from fieldagent.http.server import serve
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.attempts import BY_ADDRESS
@@ -115,11 +115,11 @@ async def cloud(store: Store, **how: Any) -> AsyncIterator[Cloud]:
     authentication = Authentication(store, clock=hub.clock, **how)
     api = HubApi(store, authentication, clock=hub.clock, grace=60, time_to_live=3600)
     listeners = open_listeners(0, ["127.0.0.1"])
-    hub.port = port_of(listeners)
+    hub.port = get_port(listeners)
     stopping = trio.Event()
     async with running(store), trio.open_nursery() as nursery:
         await store.commit(hub.settle_in)
-        await nursery.start(partial(serve, router(api.routes()), listeners, stopping=stopping))
+        await nursery.start(partial(serve, make_router(api.routes()), listeners, stopping=stopping))
         yield hub
         stopping.set()
         nursery.cancel_scope.cancel()

@@ -15,7 +15,7 @@ import pytest
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.http.target import query_pairs
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
@@ -50,10 +50,10 @@ class Readers:
         proof = {"x-api-key": self.key, "authorization": f"Bearer {self.tokens[who]}"}
         request = Request("GET", target, query_pairs(query), {**proof, **headers})
         try:
-            admission = await router(self.api.routes())(request)
+            admission = await make_router(self.api.routes())(request)
             return await admission.handler(request)
         except Problem as problem:
-            return problem.to_response()
+            return problem.make_response()
 
     async def look(self, path: str, who: str = "ben") -> Any:
         answer = await self.ask(path, who)

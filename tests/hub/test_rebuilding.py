@@ -25,7 +25,7 @@ from fieldagent.wire.backup_note import (
     Inventory,
     InventoryRow,
 )
-from fieldagent.wire.envelope import Entry, Source, encode, fingerprint
+from fieldagent.wire.envelope import Entry, Source, compute_fingerprint, encode
 from fieldagent.wire.kit_note import decode
 from tests.hub.field import START, Field, collect, field_of, said
 
@@ -38,7 +38,7 @@ def entries(first: int, last: int, **how: bool) -> list[Entry]:
 
 
 def row(entry: Entry, origin: int = 0, at: int = AT) -> InventoryRow:
-    return InventoryRow(entry.sequence, origin, entry.sequence, fingerprint(entry)[:4], at)
+    return InventoryRow(entry.sequence, origin, entry.sequence, compute_fingerprint(entry)[:4], at)
 
 
 def copies(items: Sequence[Entry], state: str = "") -> Copies:
@@ -46,7 +46,7 @@ def copies(items: Sequence[Entry], state: str = "") -> Copies:
 
 
 def summary(entry: Entry, hours: int = 0) -> BackupSummary:
-    return BackupSummary(Held(entry.sequence, fingerprint(entry)[:4]), hours)
+    return BackupSummary(Held(entry.sequence, compute_fingerprint(entry)[:4]), hours)
 
 
 async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
@@ -74,7 +74,9 @@ async def test_what_is_known_costs_a_few_bytes_and_no_question(store: Store) -> 
         await alps.sends(1, *sent)
         await alps.push(Message("hello"), target=1)
         (got,) = (await collect(alps.mailbox(1)))[0].entries[-1:]
-        known = BackupSummary(summary(sent[-1]).sent, 3, Held(got.sequence, fingerprint(got)[:4]))
+        known = BackupSummary(
+            summary(sent[-1]).sent, 3, Held(got.sequence, compute_fingerprint(got)[:4])
+        )
         await alps.mailbox(1).take_note(known.encode())
         assert await alps.rows("SELECT * FROM rebuild") == []
         assert len(known.encode()) <= 20
@@ -183,7 +185,7 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
         pushed = Entry(4, Message("from the desk"), AT)
         of_ada = Entry(5, Message("from Ada"), AT)
         mailbox = alps.mailbox(2)
-        held = BackupSummary(got=Held(5, fingerprint(of_ada)[:4]))
+        held = BackupSummary(got=Held(5, compute_fingerprint(of_ada)[:4]))
         assert await asks(mailbox, held) == Ask(SENT, 0)
         assert await asks(mailbox, Inventory(SENT, 0, ())) == Ask(GOT, 0)
         rows = (row(pushed, 3)._replace(place=1), row(of_ada, 1)._replace(place=2))

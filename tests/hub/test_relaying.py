@@ -132,7 +132,7 @@ async def _brings(port: int, token: str, cleo: int) -> None:
     stream = await open_stream(address.server)
     socket = await open_web_socket(address, stream)
     link = IpLink(LinkHello())
-    await socket.send(link.hello())
+    await socket.send(link.make_hello())
     link.receive(await socket.receive())
     for entry in (HELP, HELLO):
         now = Entry(entry.sequence, entry.content, int(time.time()), entry.sos)

@@ -13,9 +13,9 @@ import pytest
 import trio
 
 from fieldagent.http.client import Reply, request
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.message import Judge, Request, Response
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import Verdict
@@ -34,7 +34,7 @@ FORMS = "application/x-www-form-urlencoded"
 @asynccontextmanager
 async def serving(judge: Judge) -> AsyncIterator[str]:
     listeners = open_listeners(0, ["127.0.0.1"])
-    url = f"http://127.0.0.1:{port_of(listeners)}"
+    url = f"http://127.0.0.1:{get_port(listeners)}"
     async with trio.open_nursery() as nursery:
         stopping = trio.Event()
         await nursery.start(partial(serve, judge, listeners, stopping=stopping))
@@ -68,7 +68,7 @@ async def bring(url: str, form: dict[str, Any], *, as_json: bool = False) -> Rep
 @pytest.mark.parametrize("as_json", [False, True])
 async def test_a_signed_message_is_stored_and_answered_with_200(as_json: bool) -> None:
     store = Store()
-    async with serving(router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(make_router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         signed = {**FORM, "JWT": token(claims())}
         assert (await bring(url, signed, as_json=as_json)).status == 200
         assert store.taken == [(IMEI, b"Hello")]
@@ -76,7 +76,7 @@ async def test_a_signed_message_is_stored_and_answered_with_200(as_json: bool) -
 
 async def test_what_is_not_signed_stored_or_known() -> None:
     store = Store()
-    async with serving(router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(make_router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         signed = {**FORM, "JWT": token(claims())}
         assert (await bring(url, FORM)).status == 401
         assert (await bring(url, {**signed, "data": "00"})).status == 401
@@ -112,7 +112,7 @@ async def test_what_is_wrong_is_told_in_our_words(name: str) -> None:
     """A person who configures this at RockBLOCK reads it there."""
     body, why = UNUSABLE[name]
     kind = FORMS if b"=" in body else "application/json"
-    async with serving(router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(make_router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
         headers = (("Content-Type", kind),)
         reply = await request("POST", url + PATH, headers=headers, body=body, deadline=20)
     assert reply.status in (400, 401)
@@ -121,7 +121,7 @@ async def test_what_is_wrong_is_told_in_our_words(name: str) -> None:
 
 async def test_no_form_holds_up_the_others() -> None:
     store = Store()
-    async with serving(router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(make_router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         for kind, bodies in ((FORMS, HOSTILE_FORMS), ("application/json", BODIES)):
             for name, body in bodies.items():
                 steps = LongestStep()
@@ -138,12 +138,12 @@ async def test_a_form_is_taken_there_and_nowhere_else() -> None:
     async def anything(asked: Request) -> Response:
         return Response(200)
 
-    async with serving(router([Route("POST", "/api", anything)])) as url:
+    async with serving(make_router([Route("POST", "/api", anything)])) as url:
         headers = (("Content-Type", FORMS),)
         reply = await request("POST", f"{url}/api", headers=headers, body=b"a=1", deadline=20)
         assert reply.status == 415
         assert FORMS not in reply.headers["accept"]
-    async with serving(router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(make_router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
         headers = (("Content-Type", "text/plain"),)
         reply = await request("POST", url + PATH, headers=headers, body=b"a=1", deadline=20)
         assert reply.status == 415
@@ -192,7 +192,7 @@ async def test_an_answer_that_says_nothing_is_doubtful() -> None:
 
 async def test_where_nobody_listens_nothing_was_sent() -> None:
     (listener,) = open_listeners(0, ["127.0.0.1"])
-    port = port_of([listener])
+    port = get_port([listener])
     listener.close()
     operator = RockBlock(f"http://127.0.0.1:{port}/MT", "me", "secret")
     verdict = await operator.send(IMEI, b"Hi", number=4, priority=False)

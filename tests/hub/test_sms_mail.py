@@ -14,13 +14,17 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import IncidentWord, Message, Said
 from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.envelope import Entry, decode, encode
-from fieldagent.wire.incident_proof import token_digest
+from fieldagent.wire.incident_proof import digest_token
 from fieldagent.wire.sms_frame import SmsFrame
 from tests.hub.field import START, Field, field_of
 
 NUMBER, OTHER = "+41791234567", "+41797654321"
-DIGEST = token_digest("token of kit 1")
-NAME, UP, DOWN = sms_frame.name_of(DIGEST), sms_frame.key_up(DIGEST), sms_frame.key_down(DIGEST)
+DIGEST = digest_token("token of kit 1")
+NAME, UP, DOWN = (
+    sms_frame.derive_name(DIGEST),
+    sms_frame.derive_key_up(DIGEST),
+    sms_frame.derive_key_down(DIGEST),
+)
 
 
 class Answers:
@@ -88,7 +92,7 @@ async def test_a_frame_is_taken_in_and_acknowledged_by_its_tag(store: Store) -> 
         desk = await desk_of(alps)
         frame = frame_of(1, "here")
         for _ in range(2):
-            await desk.comes(frame.text(UP))
+            await desk.comes(frame.encode_text(UP))
             answer = await desk.told()
             assert answer is not None
             assert answer.acknowledged == (frame.tag_by(UP),), "a copy is answered too"
@@ -101,9 +105,9 @@ async def test_what_no_kit_has_tagged_counts_for_nothing(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         true = frame_of(1, "help")
-        await desk.comes(true.text(DOWN))
-        await desk.comes(SmsFrame(b"nobody", true.envelope).text(UP))
-        await desk.comes(true.text(UP)[:-3])
+        await desk.comes(true.encode_text(DOWN))
+        await desk.comes(SmsFrame(b"nobody", true.envelope).encode_text(UP))
+        await desk.comes(true.encode_text(UP)[:-3])
         await desk.comes("OK 471123")
         assert await items(alps) == 0
         assert await desk.told() is None
@@ -115,7 +119,7 @@ async def test_what_no_kit_has_tagged_counts_for_nothing(store: Store) -> None:
 async def test_a_recording_turns_no_answer_to_who_sends_it(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        text = frame_of(1, "here").text(UP)
+        text = frame_of(1, "here").encode_text(UP)
         await desk.comes(text)
         assert await desk.told()
         await desk.comes(text, OTHER)
@@ -127,7 +131,7 @@ async def test_a_recording_turns_no_answer_to_who_sends_it(store: Store) -> None
 async def test_a_service_that_refuses_is_asked_again_later(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        await desk.comes(frame_of(1, "here").text(UP))
+        await desk.comes(frame_of(1, "here").encode_text(UP))
         assert await desk.told("no credit at the service")
         assert await desk.due() is None
         alps.now += 31
@@ -140,7 +144,7 @@ async def test_what_the_service_refused_is_none_of_the_day(store: Store, untaken
     """A message that it may have accepted counts."""
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        await desk.comes(frame_of(1, "one").text(UP))
+        await desk.comes(frame_of(1, "one").encode_text(UP))
         due = await desk.due(per_day=1)
         assert due is not None
         reason = "the service answered 401"
@@ -154,7 +158,7 @@ async def test_what_the_service_refused_is_none_of_the_day(store: Store, untaken
 async def test_what_was_given_back_is_none_of_the_day(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        await desk.comes(frame_of(1, "one").text(UP))
+        await desk.comes(frame_of(1, "one").encode_text(UP))
         due = await desk.due(per_day=1)
         await alps.store.commit(lambda db: sms_mail.give_back(db, due))
         assert await alps.rows("SELECT today, copies FROM kit_sms") == [(0, 0)]
@@ -164,7 +168,7 @@ async def test_what_was_given_back_is_none_of_the_day(store: Store) -> None:
 async def test_what_is_refused_after_midnight_was_of_the_day_before(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        await desk.comes(frame_of(1, "one").text(UP))
+        await desk.comes(frame_of(1, "one").encode_text(UP))
         due = await desk.due()
         assert due is not None
         await alps.store.commit(lambda db: db.execute("UPDATE kit_sms SET day = '2999-01-01'"))
@@ -175,7 +179,7 @@ async def test_what_is_refused_after_midnight_was_of_the_day_before(store: Store
 async def test_a_day_has_so_many(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        await desk.comes(frame_of(1, "one").text(UP))
+        await desk.comes(frame_of(1, "one").encode_text(UP))
         assert await desk.due(per_day=0) is None
         assert await desk.due(per_day=100) is None, "not before the next day"
         alps.now += 86_400
@@ -185,7 +189,7 @@ async def test_a_day_has_so_many(store: Store) -> None:
 async def test_mail_goes_again_unchanged_and_then_waits_for_the_kit(store: Store) -> None:
     async with field_of(store) as alps:
         desk = await desk_of(alps)
-        await desk.comes(frame_of(1, "here").text(UP))
+        await desk.comes(frame_of(1, "here").encode_text(UP))
         assert await desk.told()
         await alps.push(Message("come back"), target=1)
         tags = set()
@@ -198,12 +202,12 @@ async def test_mail_goes_again_unchanged_and_then_waits_for_the_kit(store: Store
             alps.now += 10_000
         assert len(tags) == 1
         assert await desk.told() is None
-        await desk.comes(frame_of(2, "still here").text(UP))
+        await desk.comes(frame_of(2, "still here").encode_text(UP))
         frame = await desk.told()
         assert frame is not None
         assert frame.acknowledged
         assert frame.envelope
-        await desk.comes(SmsFrame(NAME, b"", (frame.tag,)).text(UP))
+        await desk.comes(SmsFrame(NAME, b"", (frame.tag,)).encode_text(UP))
         states = await alps.rows("SELECT state, way FROM delivery WHERE device = 1")
         assert states == [("stored", "sms")]
         assert await desk.told() is None
@@ -211,7 +215,7 @@ async def test_mail_goes_again_unchanged_and_then_waits_for_the_kit(store: Store
 
 def of_bytes(parts: int) -> Message:
     """Return a message that needs that many SMS."""
-    return Message("x" * (sms_frame.envelope_bytes_down(parts) - 40))
+    return Message("x" * (sms_frame.compute_envelope_bytes_down(parts) - 40))
 
 
 async def reasons(alps: Field) -> list[str]:
@@ -224,17 +228,17 @@ async def test_a_long_one_goes_in_several_behind_what_is_short(store: Store) -> 
         desk = await desk_of(alps)
         await alps.push(of_bytes(5), target=1)
         await alps.push(Message("short"), target=1)
-        await desk.comes(frame_of(1, "here").text(UP))
+        await desk.comes(frame_of(1, "here").encode_text(UP))
         for parts, states in ((1, ["waiting", "stored"]), (5, ["stored", "stored"])):
             due = await desk.due()
             assert due is not None
-            assert sms_alphabet.parts(due.text) == parts
+            assert sms_alphabet.count_parts(due.text) == parts
             frame = sms_frame.read(due.text)
             await desk.taken(due)
             assert frame.is_tagged_by(DOWN)
             assert await reasons(alps) == ["", ""]
             alps.now += 1
-            await desk.comes(SmsFrame(NAME, b"", (frame.tag,)).text(UP))
+            await desk.comes(SmsFrame(NAME, b"", (frame.tag,)).encode_text(UP))
             rows = await alps.rows("SELECT state FROM delivery WHERE device = 1 ORDER BY item")
             assert [state for (state,) in rows] == states
         assert await desk.told() is None
@@ -246,7 +250,7 @@ async def test_words_of_an_sos_that_fit_no_two_sms_go_in_more(store: Store) -> N
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         raised = encode([Entry(7, Message("leg broken"), int(START), sos=True)])
-        await desk.comes(SmsFrame(NAME, raised, ()).text(UP))
+        await desk.comes(SmsFrame(NAME, raised, ()).encode_text(UP))
 
         def answer(db: Db) -> None:
             incident = sos.of_kit(db, 1, 7)
@@ -265,7 +269,7 @@ async def test_what_is_too_long_says_so_and_goes_by_another_way(store: Store) ->
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await alps.push(Message("x" * 900), target=1)
-        await desk.comes(frame_of(1, "here").text(UP))
+        await desk.comes(frame_of(1, "here").encode_text(UP))
         frame = await desk.told()
         assert frame is not None
         assert not frame.envelope
@@ -283,14 +287,14 @@ async def test_what_the_day_does_not_pay_waits_for_the_next(store: Store) -> Non
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await alps.push(of_bytes(5), target=1)
-        await desk.comes(frame_of(1, "here").text(UP))
+        await desk.comes(frame_of(1, "here").encode_text(UP))
         due = await desk.due(per_day=4)
         assert due is not None
         assert not sms_frame.read(due.text).envelope
         assert await reasons(alps) == [sms_mail.SPENT]
         await desk.taken(due)
         assert await desk.due(per_day=4) is None
-        await desk.comes(frame_of(2, "still here").text(UP))
+        await desk.comes(frame_of(2, "still here").encode_text(UP))
         due = await desk.due(per_day=8)
         assert due is not None
         assert sms_frame.read(due.text).envelope

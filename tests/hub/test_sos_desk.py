@@ -14,7 +14,7 @@ import pytest
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.http.target import query_pairs
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
@@ -26,10 +26,10 @@ from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
-from fieldagent.package.package import IncidentWord, Location, Message, Said, short_number
+from fieldagent.package.package import IncidentWord, Location, Message, Said, format_short_number
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
-from fieldagent.wire.incident_proof import is_proved, proof_key, prove
+from fieldagent.wire.incident_proof import derive_proof_key, is_proved, prove
 from fieldagent.wire.sbd import MT_BYTES
 from tests.hub.claiming import claim, settle
 from tests.hub.field import MASTER, START, Field, collect, field_of
@@ -59,10 +59,10 @@ class Desk:
         }
         request = Request(method, target, query_pairs(query), headers, content)
         try:
-            admission = await router(self.api.routes())(request)
+            admission = await make_router(self.api.routes())(request)
             return await admission.handler(request)
         except Problem as problem:
-            return problem.to_response()
+            return problem.make_response()
 
     async def told(self, *call: Any, **how: Any) -> Any:
         answer = await self.call(*call, **how)
@@ -101,12 +101,12 @@ async def told_to_the_kit(alps: Field, device: int, about: int = 0) -> list[tupl
     that it is `about`.
     """
     ((digest,),) = await alps.rows(f"SELECT link_token FROM device WHERE id = {about or device}")
-    token_key = proof_key(bytes.fromhex(digest))
+    token_key = derive_proof_key(bytes.fromhex(digest))
     words = []
     for envelope in await collect(alps.mailbox(device)):
         for entry in envelope.entries:
             if isinstance(entry.content, IncidentWord):
-                keys = [proof_key(MASTER), token_key]
+                keys = [derive_proof_key(MASTER), token_key]
                 assert entry.content.incident == 7 and is_proved(entry.content, keys)
                 assert entry.content.station == about
                 words.append((entry.content.says.value, entry.content.by, entry.content.text))
@@ -291,7 +291,7 @@ async def test_called_off_by_another_kits_link_counts_with_its_proof_alone(
         await store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
         await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
         off = IncidentWord(7, Said.CALLED_OFF)
-        word = prove(off, proof_key(MASTER)) if proved else prove(off, bytes(32))
+        word = prove(off, derive_proof_key(MASTER)) if proved else prove(off, bytes(32))
         await hub.alps.sends(2, Entry(9, word, int(START)), origin=3)
         incident = await hub.told("GET", "/api/sos/1")
         assert (incident["calledOff"] is not None) == proved
@@ -697,7 +697,9 @@ async def test_a_few_steps_of_machines_are_shown_one_by_one(store: Store) -> Non
 async def test_kit_and_desk_show_the_same_short_number(store: Store) -> None:
     async with desk(store) as d:
         await d.alps.sends(1, replace(HELP, sequence=70_000_417))
-        assert (await d.told("GET", "/api/sos/1"))["short"] == short_number(70_000_417) == "417"
+        assert (
+            (await d.told("GET", "/api/sos/1"))["short"] == format_short_number(70_000_417) == "417"
+        )
 
 
 async def test_a_closed_incident_keeps_its_place(store: Store) -> None:

@@ -14,7 +14,7 @@ from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage_file import CountedDay, WrongUsageFile, read_usage
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
-from fieldagent.system.price import Price, credit_price, sum_of
+from fieldagent.system.price import Price, format_sum, read_credit_price
 from fieldagent.system.properties import WrongProperty
 from tests.hub.field import Field
 from tests.hub.field import field_of as field
@@ -81,20 +81,20 @@ def test_what_cannot_be_read_is_told_with_its_line(text: str, why: str) -> None:
 
 
 def test_a_price_becomes_money() -> None:
-    price = credit_price("0.115 EUR")
+    price = read_credit_price("0.115 EUR")
     assert [price.of(units) for units in (0, 1, 2, 12.5, 1000)] == [
         *("0.00 EUR", "0.12 EUR", "0.23 EUR", "1.44 EUR", "115.00 EUR")
     ]
-    assert credit_price("0.0004 USD").of(3) == "0.0012 USD"
+    assert read_credit_price("0.0004 USD").of(3) == "0.0012 USD"
     for wrong in ("0,12 EUR", "0.12", "EUR 0.12", "-1 EUR", "0.12 euro"):
         with pytest.raises(WrongProperty):
-            credit_price(wrong)
+            read_credit_price(wrong)
 
 
 def test_money_of_two_currencies_is_not_added() -> None:
-    euro, other, dollar = map(credit_price, ("0.115 EUR", "0.10 EUR", "0.2 USD"))
-    assert sum_of([(euro, 1), (other, 3), (dollar, 2)]) == "0.42 EUR and 0.40 USD"
-    assert sum_of([]) == ""
+    euro, other, dollar = map(read_credit_price, ("0.115 EUR", "0.10 EUR", "0.2 USD"))
+    assert format_sum([(euro, 1), (other, 3), (dollar, 2)]) == "0.42 EUR and 0.40 USD"
+    assert format_sum([]) == ""
 
 
 async def sessions(alps: Field, *counted: tuple[str, str, int]) -> None:
@@ -157,7 +157,8 @@ async def test_a_large_modem_is_compared_by_bytes(store: Store) -> None:
         theirs = [CountedDay(ONE, day, 1, 0, 5025, ("a",))]
         await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
         (row,) = [
-            usage.row_of(each, lambda _: credit_price("0.12 EUR")) for each in await listed(alps)
+            usage.row_of(each, lambda _: read_credit_price("0.12 EUR"))
+            for each in await listed(alps)
         ]
         assert (row["unit"], row["here"], row["operator"]) == ("byte", 5000, 5025)
         assert row["difference"].startswith("25 bytes more there")
@@ -168,7 +169,10 @@ async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
     """The price of the device's operator for local counts, and of the counting operator for
     imported ones.
     """
-    prices = {"rockblock": credit_price("0.10 EUR"), "cloudloop": credit_price("0.20 USD")}
+    prices = {
+        "rockblock": read_credit_price("0.10 EUR"),
+        "cloudloop": read_credit_price("0.20 USD"),
+    }
 
     def price_of(operator: str | None) -> Price | None:
         return prices.get(operator or "")

@@ -19,7 +19,7 @@ from standardwebhooks import Webhook as Verifier
 
 from fieldagent.http.address import Network
 from fieldagent.http.client import RequestFailed
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.message import Request, Response
 from fieldagent.http.server import serve
 from fieldagent.hub.access.directory import Refused
@@ -73,7 +73,7 @@ class Receiver:
 async def receiver() -> AsyncIterator[Receiver]:
     running = Receiver()
     listeners = open_listeners(0, ["127.0.0.1"])
-    running.url = f"http://127.0.0.1:{port_of(listeners)}/hook"
+    running.url = f"http://127.0.0.1:{get_port(listeners)}/hook"
     async with trio.open_nursery() as nursery:
         await nursery.start(
             partial(serve, anybody(running.handle), listeners, stopping=trio.Event())

@@ -265,7 +265,7 @@ async def test_a_link_that_rests_gets_what_came_meanwhile(store: Store) -> None:
         with trio.fail_after(60):
             for number in range(1, 6):
                 await says(alps, f"{number}", first=number)
-                outgoing = await post.next(urgent=False)
+                outgoing = await post.wait_for_next(urgent=False)
                 assert [text for _, text in said([read(outgoing)])] == [f"{number}"]
                 await mailbox.stored(outgoing)
 

@@ -23,7 +23,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.wire.envelope import Entry, derive_key, encode
-from fieldagent.wire.incident_proof import proof_key, prove
+from fieldagent.wire.incident_proof import derive_proof_key, prove
 from fieldagent.wire.outcome import Outcome
 from tests.hub.field import MASTER, START, Field, Sky, field_of
 from tests.kit import Kit, kit
@@ -112,12 +112,14 @@ class Walk:
 
     async def call_off(self, step: Step) -> None:
         k = self._kit
-        await call_off(k.journal, k.cancellation, k.intake, [proof_key(MASTER)], self._number)
+        await call_off(
+            k.journal, k.cancellation, k.intake, [derive_proof_key(MASTER)], self._number
+        )
 
     async def note_word(self, step: Step) -> None:
         """A stranger sends this news by radio, without a proof and with a false one."""
         word = IncidentWord(self._number, Said(step.how), CLEO, "Olga")
-        for said in (word, prove(word, proof_key(bytes(32)))):
+        for said in (word, prove(word, derive_proof_key(bytes(32)))):
             await self._kit.hear(encode([Entry(5, said, int(START))]), tagged=False)
 
     # Acts of the hub.
@@ -157,7 +159,7 @@ async def walk(steps: Sequence[Step], place: Path) -> None:
     async with field_of(store):
         pass
     store.close()
-    news = IncidentNews(CLEO, [proof_key(MASTER)])
+    news = IncidentNews(CLEO, [derive_proof_key(MASTER)])
     up, down = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
     async with kit(place, incidents=news, key=up, keys=[down]) as k:
         await k.post(message={"content": "help"}, priority=100)

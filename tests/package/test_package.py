@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fieldagent.package.package import Channel, Data, Location, Message, Waypoint
 from fieldagent.package.reading import InvalidPackage, parse_package, read_package
 from fieldagent.package.strict_json import NotJson
-from fieldagent.package.writing import package_json
+from fieldagent.package.writing import encode_package
 
 PLACE = {"latitude": "47.3769", "longitude": "8.5417"}
 
@@ -181,14 +181,14 @@ def test_any_document_is_read_or_refused_and_read_again_alike(document: dict[str
     except InvalidPackage as invalid:
         assert invalid.faults
     else:
-        assert read_package(package_json(package)) == replace(package, id=None)
+        assert read_package(encode_package(package)) == replace(package, id=None)
 
 
 @given(st.binary(max_size=300), st.none() | st.integers(-(2**31), 2**31 - 1))
 def test_data_survives_the_journal(payload: bytes, collapse_key: int | None) -> None:
-    package = read_package(package_json(parse({"data": {"payload": ""}})))
+    package = read_package(encode_package(parse({"data": {"payload": ""}})))
     again = read_package(
-        package_json(type(package)(Data(payload), collapse_key=collapse_key, priority=3))
+        encode_package(type(package)(Data(payload), collapse_key=collapse_key, priority=3))
     )
     assert again.item == Data(payload)
     assert again.collapse_key == collapse_key

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.package.picture import picture_type
+from fieldagent.package.picture import find_picture_type
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from fieldagent.package.picture import picture_type
     ],
 )
 def test_a_picture_is_known_by_its_first_bytes(begins: bytes, kind: str | None) -> None:
-    assert picture_type(begins) == kind
+    assert find_picture_type(begins) == kind

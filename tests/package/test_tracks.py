@@ -9,7 +9,7 @@ import pytest
 
 from fieldagent.package.package import Location
 from fieldagent.package.payload import Identity
-from fieldagent.package.tracks import Placed, kml
+from fieldagent.package.tracks import Placed, make_kml
 
 ADA = Identity("1", "Ada & Co", "User", "", "1")
 
@@ -30,5 +30,5 @@ def test_a_line_tells_heights_of_all_its_points_or_of_none(
         Placed(str(at), ADA, "kit", datetime(2026, 5, 4, 10, at, tzinfo=UTC), place)
         for at, place in enumerate(Location(46.0, 7.0, None, height) for height in heights)
     ]
-    texts = [each.text for each in ElementTree.fromstring(kml(points)).iter() if each.text]
+    texts = [each.text for each in ElementTree.fromstring(make_kml(points)).iter() if each.text]
     assert line in texts

@@ -253,7 +253,7 @@ OF_KIT = {
     "Saved": FIRST,
     # The parts of the agent, as a fault names them.
     "start_soon": SECOND,
-    "notes": FIRST,
+    "make_reporter": FIRST,
     "Settlement": Giver((), ("event",)),
 }
 NAMED = {
@@ -307,13 +307,13 @@ NAMED = {
     "hub/records/mt_copies.py": ("GOES_AGAIN",),
     "hub/records/stored_entry.py": ("DAMAGED_ROW",),
     "agent/inbound/reception.py": ("UNTAGGED_PEER", "OTHER_KEY", "_in_words"),
-    "kit/kit_health.py": ("watched", "_unfit"),
+    "kit/kit_health.py": ("start_watched", "_find_unfitness"),
     "extensions/fleet/system_trial.py": ("NEVER_STARTED",),
     "extensions/fleet/update_offer.py": ("_taken",),
     "page/map_file.py": ("why",),
     "page/pmtiles.py": ("WRONG_DIRECTORY", "WRONG_PART"),
     "store/schema.py": ("WRITTEN_LATER", "WRITTEN_EARLIER", "why"),
-    "store/trouble.py": ("_FULL", "_DISK", "_LOCKED", "_reason", "_place"),
+    "store/trouble.py": ("_FULL", "_DISK", "_LOCKED", "_describe_reason", "_describe_place"),
     "extensions/imt/messages.py": ("STATE_REASONS",),
     "extensions/imt/jspr.py": ("MEANS",),
     "wire/keepalive.py": ("note", "text"),
@@ -323,7 +323,7 @@ NAMED = {
     "wire/sbd.py": ("MT_STATUS",),
     "webhook/post.py": ("answer", "REMEDY"),
     "http/client.py": ("_BROKEN_OFF",),
-    "http/tls.py": ("text", "fault", "_distrust"),
+    "http/tls.py": ("text", "describe_fault", "_distrust"),
 }
 ROOMS = (
     *(f"hub/{each}" for each in ("access", "escalation", "field", "operator")),
@@ -377,7 +377,7 @@ NUMBERS = {
     *("credit", "credits", "{1} byte", "{1} credit", "{1} credits"),
     *("{1} payload", "{1} payloads"),
 }
-"""Texts that `counted` writes into a place."""
+"""Texts that `format_count` writes into a place."""
 
 
 @cache

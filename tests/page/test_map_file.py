@@ -144,7 +144,7 @@ def test_why_a_pmtiles_file_is_not_used_is_said(
 ) -> None:
     make(tmp_path / "alps.pmtiles")
     with pytest.raises(UnusableMap, match=re.escape(why)):
-        map_file.about(tmp_path / "alps.pmtiles")
+        map_file.read_about(tmp_path / "alps.pmtiles")
 
 
 def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: P
     lacking = list(every)[300:1000:7]
     tiles = {key: tile for key, tile in (every | same).items() if key not in lacking}
     write_pmtiles(place, tiles, bounds=(5.5, 45.0, 11.25, 48.0))
-    summary = map_file.about(place)
+    summary = map_file.read_about(place)
     assert summary == ("Alps", "us", 0, 5, (5.5, 45.0, 11.25, 48.0), False)
     for key in every:
         answer = map_file.tile(place, *key)
@@ -181,7 +181,7 @@ def test_a_damaged_pmtiles_file_is_said_to_be_one_or_is_read(tmp_path: Path) -> 
     said = set()
     for content in damaged:
         place.write_bytes(content)
-        for look in (lambda: map_file.about(place), lambda: map_file.tile(place, 3, 5, 2)):
+        for look in (lambda: map_file.read_about(place), lambda: map_file.tile(place, 3, 5, 2)):
             try:
                 look()
             except UnusableMap as unusable:
@@ -242,8 +242,8 @@ def test_a_view_without_an_end_is_given_up(tmp_path: Path, metadata: str, tiles:
         db.commit()
     if tiles:
         with pytest.raises(UnusableMap):
-            map_file.about(place)
+            map_file.read_about(place)
         with pytest.raises(UnusableMap):
             map_file.tile(place, 1, 0, 1)
     else:
-        assert map_file.about(place).name == ""
+        assert map_file.read_about(place).name == ""

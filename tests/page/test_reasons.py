@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.page.language import ENGLISH, LANGUAGES
-from fieldagent.page.reasons import in_language
+from fieldagent.page.reasons import translate_templates
 from tests.page.reasons import GIVERS, forms, reasons
 from tests.page.texts import places
 
@@ -19,7 +19,7 @@ from tests.page.texts import places
 @pytest.mark.parametrize("language", [each for each in LANGUAGES if each != ENGLISH])
 def test_each_reason_is_in_the_catalogue_and_none_is_left_over(language: str) -> None:
     wanted = reasons()
-    there: dict[str, str] = json.loads(in_language(language))
+    there: dict[str, str] = json.loads(translate_templates(language))
     assert {form: where for form, where in wanted.items() if form not in there} == {}, "is missing"
     assert there.keys() - wanted.keys() == set(), "nobody says it"
     for form, said in there.items():

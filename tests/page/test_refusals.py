@@ -17,11 +17,11 @@ import trio
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.hub.part import hub_parts
 from fieldagent.page.files import CATALOGUES
-from fieldagent.page.refusals import catalogue, in_their_language
-from fieldagent.system.sentence import listed, sentence, translated
+from fieldagent.page.refusals import read_common_catalogue, translate_problems
+from fieldagent.system.sentence import join_sentences, sentence, translate_text
 from tests.page.texts import places
 
 ROOT = Path(str(files("fieldagent")))
@@ -207,16 +207,16 @@ def test_a_sentence_keeps_what_it_is_made_of_through_errors() -> None:
     text = str(ValueError(sentence("{name} {why}", name="{high}", why=inner)))
     assert text == "{high} must be from 1 to 9"
     german = {"must be from {low} to {high}": "muss von {low} bis {high} sein"}
-    assert translated(text, german) == "{high} muss von 1 bis 9 sein"
-    assert translated(listed([inner, sentence("{a}", a="{b}")]), german) == (
+    assert translate_text(text, german) == "{high} muss von 1 bis 9 sein"
+    assert translate_text(join_sentences([inner, sentence("{a}", a="{b}")]), german) == (
         "muss von 1 bis 9 sein; {b}"
     )
-    assert translated("as it stands", german) == "as it stands"
+    assert translate_text("as it stands", german) == "as it stands"
     assert json.loads(json.dumps({"told": text})) == {"told": "{high} must be from 1 to 9"}
 
 
 def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
-    assert catalogue("xx", "fieldagent.hub.refusals") == {}
+    assert read_common_catalogue("xx", "fieldagent.hub.refusals") == {}
 
 
 async def refused(accepted: str) -> dict[str, object]:
@@ -226,13 +226,15 @@ async def refused(accepted: str) -> dict[str, object]:
         why = sentence("must be from {low} to {high} {unit}", low=1, high=9, unit="degrees")
         raise Problem(422, "nothing was changed", errors=[(why, "/latitude")])
 
-    judge = in_their_language(router([Route("GET", "/", handler)]), "fieldagent.agent.refusals")
+    judge = translate_problems(
+        make_router([Route("GET", "/", handler)]), "fieldagent.agent.refusals"
+    )
     request = Request("GET", "/", (), {"accept-language": accepted}, b"")
     admission = await judge(request)
     try:
         await admission.handler(request)
     except Problem as problem:
-        answer = problem.to_response()
+        answer = problem.make_response()
         return {**json.loads(answer.body), **dict(answer.headers)}
     raise AssertionError("it is refused")
 

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from fieldagent.hub.settings import ENVIRONMENT, load
-from fieldagent.system.environment_settings import variables
+from fieldagent.system.environment_settings import get_variables
 from tests import offline
 from tests.hub.conftest import postgres
 from tests.machine import tool, unavailable
@@ -105,7 +105,7 @@ def test_the_image_has_all_optional_libraries_of_a_hub() -> None:
 def test_the_settings_of_the_compose_file_are_known(tmp_path: Path) -> None:
     environ = hub_environment() | {"XDG_CONFIG_HOME": str(tmp_path)}
     settings = load(None, environ=environ)
-    assert len(variables(environ, ENVIRONMENT)) >= 7
+    assert len(get_variables(environ, ENVIRONMENT)) >= 7
     assert settings.database.startswith("postgresql://")
     assert settings.listen == ("0.0.0.0",)
     assert settings.port == int(last("EXPOSE"))

@@ -31,8 +31,8 @@ KEY, SETTINGS, CERTIFICATE = "ssh_host_ed25519_key", "agent.properties", "certif
 MAKE_CERTIFICATE = """
 import sys
 from pathlib import Path
-from fieldagent.system.own_certificate import own_certificate
-own_certificate(Path(sys.argv[1]))
+from fieldagent.system.own_certificate import provide_own_certificate
+provide_own_certificate(Path(sys.argv[1]))
 """
 
 

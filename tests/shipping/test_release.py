@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.system.program_delta import apply_delta, contents
+from fieldagent.system.program_delta import apply_delta, get_contents
 from tests.machine import tool
 from tests.shipping.conftest import ROOT
 
@@ -83,7 +83,7 @@ def test_all_of_it_is_made_summed_and_signed(
         assert f"fieldagent program {number}, signed" in signed
         (delta,) = [each for each in made.glob(f"{program}.from-*") if each.suffix != ".minisig"]
         assert f"fieldagent delta {number}, signed" in minisign(keys, delta)
-        assert apply_delta(delta.read_bytes(), contents(zipapp.read_bytes())) == contents(
+        assert apply_delta(delta.read_bytes(), get_contents(zipapp.read_bytes())) == get_contents(
             (made / program).read_bytes()
         )
         about = json.loads((made / f"{program}.cdx.json").read_text())

@@ -14,7 +14,7 @@ from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.kit import kit_health
 from fieldagent.wire.kit_note import SettingsOffer
-from fieldagent.wire.settings_change import SettingsChange, kit_of
+from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 from tests.file_server import file_server
 from tests.processes import PATIENCE, administer, sky, until
 from tests.shipping.update_kit import Kit, kit, linked_kit, rebuilt, version
@@ -106,8 +106,8 @@ def test_an_sos_that_memory_alone_has_is_not_left_behind(
         assert "it is a folder" in done.stderr
         place = SettingsPlace(tmp_path / "kit/state-update")
         signed_text = programs / "settings"
-        change = SettingsChange("kit", kit_of(""), 1, (("sos-repeat", "900"),))
-        signed_text.write_text(change.text())
+        change = SettingsChange("kit", get_kit_id(""), 1, (("sos-repeat", "900"),))
+        signed_text.write_text(change.read_text())
         offer = SettingsOffer(signed_text.read_text(), made.signer.sign(signed_text))
         (tmp_path / "kit/state/settings.offer").write_bytes(offer.encode())
         made.take_settings()
@@ -116,7 +116,7 @@ def test_an_sos_that_memory_alone_has_is_not_left_behind(
         assert made.version() == before
         made.call("DELETE", "/api/sos")
         until(lambda: not made.call("GET", "/api/status")["sos"]["active"])
-        assert kit_health.unsafe_to_stop(made.port) == ""
+        assert kit_health.find_stop_obstacle(made.port) == ""
 
 
 @pytest.mark.full

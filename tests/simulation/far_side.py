@@ -233,16 +233,16 @@ class HubPost:
         self.news.set()
         self.news = trio.Event()
 
-    async def next_note(self) -> bytes:
+    async def wait_for_next_note(self) -> bytes:
         await trio.sleep_forever()
 
     async def take_note(self, body: bytes) -> None:
         await trio.lowlevel.checkpoint()
 
-    async def greeted(self, journal: int) -> None:
+    async def accept_hello(self, journal: int) -> None:
         await trio.lowlevel.checkpoint()
 
-    async def next(self, *, urgent: bool) -> Any:
+    async def wait_for_next(self, *, urgent: bool) -> Any:
         await trio.lowlevel.checkpoint()
         if urgent:
             await trio.sleep_forever()
@@ -250,11 +250,11 @@ class HubPost:
             await self.news.wait()
         return self.waiting.pop(0)
 
-    async def stored(self, item: Any) -> None:
+    async def mark_stored(self, item: Any) -> None:
         await trio.lowlevel.checkpoint()
         self.stored_bodies.append(item.body)
 
-    async def returned(self, items: list[Any], reason: str) -> None:
+    async def return_unsent(self, items: list[Any], reason: str) -> None:
         self.waiting[:0] = items
 
     async def take_in(self, body: bytes) -> None:

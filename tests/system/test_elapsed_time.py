@@ -15,7 +15,7 @@ from fieldagent.system.elapsed_time import (
     ElapsedTime,
     MachineClocks,
     Reading,
-    elapsed_by,
+    compute_elapsed_time,
 )
 
 YEAR = 365 * 86_400.0
@@ -53,7 +53,7 @@ UNSET = BASE._replace(elapsed=50.0, offset=0.0, trusted=False)
     ],
 )
 def test_where_it_goes_on(base: Base | None, seen: Reading, elapsed: float) -> None:
-    assert elapsed_by(base, seen) == pytest.approx(elapsed)
+    assert compute_elapsed_time(base, seen) == pytest.approx(elapsed)
     assert ElapsedTime(base, lambda: seen).now() == pytest.approx(elapsed)
 
 
@@ -111,14 +111,16 @@ def test_a_clock_that_is_steered_changes_no_date() -> None:
 def test_it_is_written_down_now_and_then() -> None:
     machine = Machine(Reading("one", 7.0, NOW))
     time = ElapsedTime(None, machine.look)
-    first = time.due()
+    first = time.get_due_base()
     assert first is not None, "at once"
-    assert time.due() is not None, "until it is on disk"
-    time.kept(first)
+    assert time.get_due_base() is not None, "until it is on disk"
+    time.mark_kept(first)
     machine.passes(SAVE_INTERVAL_S - 1)
-    assert time.due() is None
+    assert time.get_due_base() is None
     machine.passes(1)
-    assert time.due() == Base("one", 7.0 + SAVE_INTERVAL_S, NOW + SAVE_INTERVAL_S, 0.0, False)
+    assert time.get_due_base() == Base(
+        "one", 7.0 + SAVE_INTERVAL_S, NOW + SAVE_INTERVAL_S, 0.0, False
+    )
 
 
 def test_this_machine_has_clocks() -> None:
@@ -132,22 +134,22 @@ def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted
     machine = Machine(Reading("one", 7.0, 12.0))
     time = ElapsedTime(None, machine.look)
     assert (time.source(), time.date(time.now())) == ("", 12.0)
-    time.tell("hub", NOW)
+    time.record_time("hub", NOW)
     assert (time.source(), time.date(time.now())) == ("hub", NOW)
-    time.tell("satellite", NOW + 30)
+    time.record_time("satellite", NOW + 30)
     machine.passes(60.0, by=-5.0)
     assert (time.source(), time.date(time.now())) == ("satellite", NOW + 90)
-    time.tell("hub", NOW + 1000)
+    time.record_time("hub", NOW + 1000)
     assert time.date(time.now()) == NOW + 90, "another tells it better"
-    assert time.base() == Base("one", 67.0, 72.0, NOW + 18, True)
+    assert time.get_base() == Base("one", 67.0, 72.0, NOW + 18, True)
     machine.seen = replace(machine.seen, wall=NOW + 100, source="network")
     assert (time.source(), time.date(time.now())) == ("network", NOW + 100)
 
 
 def test_who_tells_a_time_before_all_this_was_made_is_not_heard() -> None:
     time = ElapsedTime(None, lambda: Reading("one", 7.0, 12.0))
-    time.tell("satellite", EARLIEST - 1)
-    time.tell("GPS", LATEST + 1)
+    time.record_time("satellite", EARLIEST - 1)
+    time.record_time("GPS", LATEST + 1)
     assert (time.source(), time.date(time.now())) == ("", 12.0)
 
 
@@ -167,9 +169,9 @@ def test_a_source_that_another_contradicts_is_not_trusted(
     """root's unit does not set the clock from it either."""
     time = ElapsedTime(None, lambda: Reading("one", 7.0, 12.0))
     for source, wrong in sources.items():
-        time.tell(source, NOW + wrong)
+        time.record_time(source, NOW + wrong)
     assert (time.source(), time.date(time.now())) == (trusted, NOW + off)
-    better = time.better()
+    better = time.find_better_time()
     assert ("" if better is None else better.source) == trusted
 
 

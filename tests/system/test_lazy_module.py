@@ -9,15 +9,15 @@ import pytest
 
 CODE = """
 import sys
-from fieldagent.system.lazy_module import lazy_module
-lazy_module("importlib.metadata")
+from fieldagent.system.lazy_module import load_lazily
+load_lazily("importlib.metadata")
 import importlib.metadata
 assert "zipfile" not in sys.modules
 {asks}
 assert "zipfile" in sys.modules
 assert sys.modules["importlib.metadata"] is importlib.metadata
 assert importlib.metadata.__spec__.name == "importlib.metadata"
-lazy_module("importlib.metadata")
+load_lazily("importlib.metadata")
 assert importlib.metadata.version("trio")
 """
 

@@ -64,14 +64,14 @@ def test_another_s_signature_is_refused_with_both_names(
     trusted = read_keys(signer.public)
     with pytest.raises(NotSigned) as refused:
         verify(CONTENT, read_signature(other.sign(file)), trusted)
-    assert trusted[0].named() in str(refused.value)
-    assert trusted[0].named() in signer.public
-    assert read_keys(other.public)[0].named() in str(refused.value)
+    assert trusted[0].format_id() in str(refused.value)
+    assert trusted[0].format_id() in signer.public
+    assert read_keys(other.public)[0].format_id() in str(refused.value)
 
 
 def test_a_key_is_named_as_minisign_does() -> None:
     """It prints a number without leading zeros."""
-    assert TrustedKey(bytes.fromhex("d7a5fd96c8d45301"), bytes(32)).named() == "153D4C896FDA5D7"
+    assert TrustedKey(bytes.fromhex("d7a5fd96c8d45301"), bytes(32)).format_id() == "153D4C896FDA5D7"
 
 
 @pytest.mark.parametrize("text", ["", "untrusted comment: x\nAAAA\n", "-----BEGIN PUBLIC KEY-----"])

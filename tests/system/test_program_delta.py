@@ -18,11 +18,11 @@ from fieldagent.system.program_delta import (
     MAGIC,
     NoDelta,
     apply_delta,
-    contents,
-    delta_name,
+    get_contents,
     make_delta,
-    packed,
-    program_of_contents,
+    make_delta_name,
+    make_zip,
+    rebuild_program,
 )
 from tests.machine import tool
 
@@ -35,40 +35,40 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 @settings(max_examples=60)
 @given(st.dictionaries(NAMES, st.binary(max_size=80), max_size=5))
 def test_contents_are_what_was_packed_whoever_packs_it(files: dict[str, bytes]) -> None:
-    program = packed(files)
+    program = make_zip(files)
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name), content)
-    assert contents(made.getvalue()) == contents(program)
-    assert program_of_contents(contents(program)) == program
+    assert get_contents(made.getvalue()) == get_contents(program)
+    assert rebuild_program(get_contents(program)) == program
 
 
 def test_python_runs_what_is_packed(tmp_path: Path) -> None:
-    (tmp_path / "it.pyz").write_bytes(packed({"__main__.py": b"print('it runs')"}))
+    (tmp_path / "it.pyz").write_bytes(make_zip({"__main__.py": b"print('it runs')"}))
     output = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
     assert output == "it runs\n"
 
 
 def test_a_delta_makes_the_one_of_the_other() -> None:
     tool("zstd", "zstd")
-    before, after = contents(packed(FILES)), contents(packed(LATER))
+    before, after = get_contents(make_zip(FILES)), get_contents(make_zip(LATER))
     delta = make_delta(before, after)
     assert len(delta) < 200
-    assert program_of_contents(apply_delta(delta, before)) == packed(LATER)
+    assert rebuild_program(apply_delta(delta, before)) == make_zip(LATER)
 
 
 def test_its_name_is_that_of_what_it_is_for() -> None:
-    before = contents(packed(FILES))
-    named = delta_name("https://example.org/a.pyz", before)
+    before = get_contents(make_zip(FILES))
+    named = make_delta_name("https://example.org/a.pyz", before)
     assert named.startswith("https://example.org/a.pyz.from-")
-    assert named != delta_name("https://example.org/a.pyz", contents(packed(LATER)))
+    assert named != make_delta_name("https://example.org/a.pyz", get_contents(make_zip(LATER)))
 
 
 @pytest.fixture(scope="module")
 def delta() -> bytes:
     tool("zstd", "zstd")
-    return make_delta(contents(packed(FILES)), contents(packed(LATER)))
+    return make_delta(get_contents(make_zip(FILES)), get_contents(make_zip(LATER)))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_is_no_delta_of_this_program_makes_nothing(
 ) -> None:
     assert callable(spoil)
     with pytest.raises(NoDelta, match=reason):
-        apply_delta(spoil(delta), contents(packed(FILES)))
+        apply_delta(spoil(delta), get_contents(make_zip(FILES)))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_is_no_delta_of_this_program_makes_nothing(
 )
 def test_what_is_no_contents_makes_no_program(plain: bytes) -> None:
     with pytest.raises(NoDelta):
-        program_of_contents(plain)
+        rebuild_program(plain)
 
 
 def test_without_zstd_it_says_how_to_get_it(
@@ -109,9 +109,9 @@ def test_without_zstd_it_says_how_to_get_it(
     assert shutil.which("zstd")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoDelta, match="apt install zstd"):
-        apply_delta(delta, contents(packed(FILES)))
+        apply_delta(delta, get_contents(make_zip(FILES)))
 
 
 def test_what_is_no_zip_file_has_no_contents() -> None:
     with pytest.raises(NoDelta, match="not a readable zip file"):
-        program_delta.contents(b"#!/bin/sh\n")
+        program_delta.get_contents(b"#!/bin/sh\n")

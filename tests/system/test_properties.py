@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.system.properties import WrongProperty, endpoint, url
+from fieldagent.system.properties import WrongProperty, read_endpoint, read_url
 
 NAMES = ["a..b", ".example.org", "x" * 64 + ".org", "."]
 """Python cannot resolve these: it raises UnicodeError."""
@@ -12,23 +12,23 @@ NAMES = ["a..b", ".example.org", "x" * 64 + ".org", "."]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_no_host_can_have_is_refused(name: str) -> None:
-    for read, value in ((endpoint, f"{name}:2947"), (url, f"http://{name}/inbound")):
+    for read, value in ((read_endpoint, f"{name}:2947"), (read_url, f"http://{name}/inbound")):
         with pytest.raises(WrongProperty):
             read(value)
 
 
 @pytest.mark.parametrize("name", ["localhost", "example.org.", "my_broker", "münchen.example"])
 def test_a_name_that_a_host_can_have_is_taken(name: str) -> None:
-    assert endpoint(f"{name}:2947") == (name, 2947)
-    assert url(f"https://{name}/in") == f"https://{name}/in"
+    assert read_endpoint(f"{name}:2947") == (name, 2947)
+    assert read_url(f"https://{name}/in") == f"https://{name}/in"
 
 
 def test_an_address_is_taken() -> None:
-    assert endpoint("[::1]:2947") == ("::1", 2947)
-    assert endpoint("192.0.2.1:80") == ("192.0.2.1", 80)
+    assert read_endpoint("[::1]:2947") == ("::1", 2947)
+    assert read_endpoint("192.0.2.1:80") == ("192.0.2.1", 80)
 
 
 @pytest.mark.parametrize("value", ["http://hub example/", "https://hub.example.org/in bound"])
 def test_a_url_with_a_blank_is_refused(value: str) -> None:
     with pytest.raises(WrongProperty, match="blank"):
-        url(value)
+        read_url(value)

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from fieldagent.system.minisign import NotSigned
-from fieldagent.system.signed_release import Release, program_of, read_release
+from fieldagent.system.signed_release import Release, check_release, read_release
 
 TEXT = "fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21"
 NOTHING = "has no kind, version and expiry"
@@ -22,7 +22,7 @@ def test_it_says_what_was_signed_and_until_when() -> None:
     assert read_release(TEXT) == release
     # The last day is included, and a kit with an unset clock cannot check it.
     for moment in ((2026, 11, 23), (2027, 2, 21, 23, 59), (1970, 1, 1)):
-        assert program_of(TEXT, at(*moment)) == release
+        assert check_release(TEXT, at(*moment)) == release
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_it_says_what_was_signed_and_until_when() -> None:
 )
 def test_what_may_not_be_taken_says_why(text: str, moment: tuple[int, ...], reason: str) -> None:
     with pytest.raises(NotSigned, match=reason):
-        program_of(text, at(*moment))
+        check_release(text, at(*moment))

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import trio
 
-from fieldagent.system.supervisor import DOWN_AFTER_S, PAUSES, STABLE_AFTER_S, Supervisor, brief
+from fieldagent.system.supervisor import (
+    DOWN_AFTER_S,
+    PAUSES,
+    STABLE_AFTER_S,
+    Supervisor,
+    describe_error,
+)
 
 
 class Fatal(Exception):
@@ -53,11 +59,11 @@ async def test_it_is_down_while_it_does_not_recover(clock: Any) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(kept.keep, "part", part)
         await trio.sleep(DOWN_AFTER_S / 2)
-        assert kept.trouble() is None
+        assert kept.describe_trouble() is None
         await trio.sleep(DOWN_AFTER_S)
-        assert kept.trouble() == "failing repeatedly: part; see the log"
+        assert kept.describe_trouble() == "failing repeatedly: part; see the log"
         await trio.sleep(20 * PAUSES[-1] + STABLE_AFTER_S)
-        assert kept.trouble() is None
+        assert kept.describe_trouble() is None
         nursery.cancel_scope.cancel()
 
 
@@ -65,8 +71,8 @@ async def test_now_and_then_is_no_trouble(clock: Any) -> None:
     part, _ = failing(*[STABLE_AFTER_S] * 20)
     kept = supervised()
     await kept.keep("part", part)
-    assert kept.counts() == {"part": 20}
-    assert kept.trouble() is None
+    assert kept.count_faults() == {"part": 20}
+    assert kept.describe_trouble() is None
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -82,7 +88,7 @@ async def test_what_is_fatal_ends_it_all(clock: Any, wrapped: bool) -> None:
     with pytest.raises(BaseExceptionGroup) as raised:
         await kept.keep("part", part)
     assert raised.group_contains(Fatal)
-    assert kept.counts() == {"part": 0}
+    assert kept.count_faults() == {"part": 0}
 
 
 async def test_cancelled_it_ends_whatever_it_raises_meanwhile(clock: Any) -> None:
@@ -102,7 +108,7 @@ async def test_cancelled_it_ends_whatever_it_raises_meanwhile(clock: Any) -> Non
     with trio.move_on_after(1) as scope:
         await kept.keep("part", part)
     assert scope.cancelled_caught
-    assert kept.counts() == {"part": 1}
+    assert kept.count_faults() == {"part": 1}
 
 
 async def test_what_it_left_is_mended_before_the_next_run(clock: Any) -> None:
@@ -118,7 +124,7 @@ async def test_what_it_left_is_mended_before_the_next_run(clock: Any) -> None:
     await kept.keep("part", part, mend=mend)
     assert mended == [PAUSES[0], PAUSES[0] + PAUSES[1], begun[2]]
     assert len(begun) == 3
-    assert kept.counts() == {"part": 3}
+    assert kept.count_faults() == {"part": 3}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +146,7 @@ async def test_a_traceback_is_logged_once_for_each_new_fault(
     kept = supervised()
     await kept.keep("the part", part)
     assert len([record for record in caplog.records if record.exc_info]) == tracebacks
-    (fault,) = kept.faults()
+    (fault,) = kept.get_faults()
     assert (fault.part, fault.times) == ("the part", 2)
     assert str(second) in fault.error
     assert all(record.getMessage().startswith("the part failed: ") for record in caplog.records)
@@ -148,21 +154,24 @@ async def test_a_traceback_is_logged_once_for_each_new_fault(
 
 async def test_one_call_that_failed_is_no_part_that_is_down(clock: Any) -> None:
     kept = supervised()
-    note = kept.notes("HTTP")
+    note = kept.make_reporter("HTTP")
     for _ in range(9):
         note(ValueError("as a test"), "GET /")
         await trio.sleep(DOWN_AFTER_S)
-    (fault,) = kept.faults()
+    (fault,) = kept.get_faults()
     assert (fault.error, fault.times) == ("GET /: ValueError: as a test", 9)
-    assert kept.trouble() is None
+    assert kept.describe_trouble() is None
 
 
 def test_a_fault_is_told_in_a_line_with_its_place_in_our_code() -> None:
     with pytest.raises(AttributeError) as caught:
-        brief(None)  # type: ignore[arg-type]
-    assert brief(caught.value).rpartition(" at ")[2].startswith("supervisor.py:")
-    assert brief(ExceptionGroup("", [KeyError("k")])) == "KeyError: 'k'"
+        describe_error(None)  # type: ignore[arg-type]
+    assert describe_error(caught.value).rpartition(" at ")[2].startswith("supervisor.py:")
+    assert describe_error(ExceptionGroup("", [KeyError("k")])) == "KeyError: 'k'"
     several = ExceptionGroup("", [KeyError("k"), ExceptionGroup("", [OSError("o"), KeyError("k")])])
-    assert brief(several) == "KeyError: 'k' and OSError: o"
-    assert brief(ValueError("two\nlines " + "x" * 999)) == "ValueError: two lines " + "x" * 190
-    assert brief(ValueError()) == "ValueError"
+    assert describe_error(several) == "KeyError: 'k' and OSError: o"
+    assert (
+        describe_error(ValueError("two\nlines " + "x" * 999))
+        == "ValueError: two lines " + "x" * 190
+    )
+    assert describe_error(ValueError()) == "ValueError"

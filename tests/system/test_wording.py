@@ -8,7 +8,7 @@ from urllib.error import URLError
 
 import pytest
 
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
@@ -28,4 +28,4 @@ REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFU
     ],
 )
 def test_an_error_is_told_without_the_systems_number(error: Exception, text: str) -> None:
-    assert reason_of(error) == text
+    assert describe_reason(error) == text

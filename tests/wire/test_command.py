@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fieldagent.package.package import CommandAnswer, CommandOutcome, Package
 from fieldagent.package.reading import read_package
-from fieldagent.package.writing import package_json
+from fieldagent.package.writing import encode_package
 from fieldagent.wire import answer_text, kit_status
 from fieldagent.wire.command import (
     ANSWER_BYTES_MAX,
@@ -20,11 +20,11 @@ from fieldagent.wire.command import (
     NotACommand,
     RemoteCommand,
     Verb,
-    in_words,
+    format_command,
+    get_verb,
     read_words,
-    verb_of,
 )
-from fieldagent.wire.command_proof import command_key, is_proved, prove
+from fieldagent.wire.command_proof import derive_command_key, is_proved, prove
 from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import EPOCH, Entry, decode, derive_key, encode
 from fieldagent.wire.errors import RemoteProtocolError
@@ -33,7 +33,7 @@ from fieldagent.wire.sbd import MT_BYTES
 from fieldagent.wire.sealed_key import seal_key
 
 NUMBER = 1_790_000_000
-KEY, OTHER = command_key(bytes(range(32))), command_key(bytes(32))
+KEY, OTHER = derive_command_key(bytes(range(32))), derive_command_key(bytes(32))
 TAGGED = derive_key(bytes(range(32)), "MT")
 
 EXAMPLES = {
@@ -74,8 +74,8 @@ def test_a_command_is_read_as_it_was_written_and_takes_one_message(verb: Verb) -
     (entry,) = decode(body, keys=[TAGGED]).entries
     assert entry == Entry(NUMBER, command, EPOCH)
     shown = ["update", DIGEST.hex()] if verb.name == "update" else example(verb)
-    assert in_words(command).split() == shown
-    assert verb_of(command) is verb
+    assert format_command(command).split() == shown
+    assert get_verb(command) is verb
     # The operator's signature alone has more than two credits, but fits in one modem's message.
     most = {"set": MT_BYTES, "radio-key": 2 * CREDIT_BYTES}
     assert len(body) <= most.get(verb.name, CREDIT_BYTES)
@@ -136,7 +136,7 @@ def test_what_this_version_does_not_know_is_told_as_that(
     number: int, arguments: tuple[int | str, ...]
 ) -> None:
     with pytest.raises(NotACommand):
-        verb_of(RemoteCommand(number, arguments))
+        get_verb(RemoteCommand(number, arguments))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_answer_is_read_as_it_was_written_on_air_and_in_the_journal(
     (entry,) = decode(encode([Entry(7, answer, NUMBER)])).entries
     assert entry == Entry(7, answer, NUMBER)
     package = Package(answer, priority=50)
-    assert read_package(package_json(package)) == package
+    assert read_package(encode_package(package)) == package
 
 
 STATUS = KitStatus(
@@ -177,8 +177,9 @@ def test_a_status_takes_32_bytes_and_is_read_as_it_was_written() -> None:
     assert kit_status.decode(kit_status.encode(STATUS)) == STATUS
     answer = CommandAnswer(NUMBER, CommandOutcome.DONE, kit_status.encode(STATUS))
     assert len(encode([Entry(50_000_000, answer, NUMBER)], key=TAGGED)) <= 100  # two credits
-    assert "version 0.1.0+123; disk 61 % used, 12.3 GB free; 48 °C; 4.98 V" in kit_status.lines(
-        STATUS
+    assert (
+        "version 0.1.0+123; disk 61 % used, 12.3 GB free; 48 °C; 4.98 V"
+        in kit_status.format_lines(STATUS)
     )
 
 
@@ -197,7 +198,7 @@ def test_what_is_unknown_or_too_large_for_its_place_still_has_one() -> None:
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_status_or_an_error(body: bytes) -> None:
     try:
-        kit_status.lines(kit_status.decode(body))
+        kit_status.format_lines(kit_status.decode(body))
     except RemoteProtocolError:
         assert True
 

@@ -36,7 +36,7 @@ from fieldagent.package.package import (
 from fieldagent.package.payload import Identity
 from fieldagent.wire import envelope
 from fieldagent.wire.command import RemoteCommand
-from fieldagent.wire.command_proof import command_key
+from fieldagent.wire.command_proof import derive_command_key
 from fieldagent.wire.command_proof import prove as prove_command
 from fieldagent.wire.envelope import (
     EPOCH,
@@ -62,8 +62,8 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.fragments import join, lacking, split
-from fieldagent.wire.incident_proof import proof_key, prove
+from fieldagent.wire.fragments import find_missing_fragments, join, split
+from fieldagent.wire.incident_proof import derive_proof_key, prove
 from fieldagent.wire.parcel import DOWN, UP, wrap
 from fieldagent.wire.places import write_location
 
@@ -73,8 +73,8 @@ KEY, AIR_KEY = (derive_key(bytes(range(32)), direction) for direction in ("MO", 
 ADA = Identity("42", "Ada", "User", "ada@example.org", "7")
 
 DIGEST = bytes.fromhex("a1b2c3d4")
-PROOF_KEY = proof_key(bytes(range(32)))
-COMMAND_KEY = command_key(bytes(range(32)))
+PROOF_KEY = derive_proof_key(bytes(range(32)))
+COMMAND_KEY = derive_command_key(bytes(range(32)))
 CAMP = Message("Camp reached")
 NOBODY = "nobody here is called dora"
 
@@ -403,7 +403,7 @@ def test_the_canned_words_are_those_described() -> None:
 @pytest.mark.parametrize("number", range(256))
 def test_canned_words_take_a_byte_or_two_and_stay_what_they_are(number: int) -> None:
     """This includes texts of a later version, which a kit passes on."""
-    words = canned.words_of(number)
+    words = canned.get_text(number)
     entry = Entry(9, Message(words), TIME, sos=True)
     body = encode([entry])
     assert len(body) == len(encode([replace(entry, content=Message(""))])) + (number > 23)
@@ -649,7 +649,7 @@ def test_fragments_fit_and_join_in_any_order(whole: bytes, room: int, chance: ob
 def test_what_nobody_has_goes_before_what_some_lack(
     held: list[set[int]], tries: int, worth: list[int]
 ) -> None:
-    assert lacking(4, held, tries) == worth
+    assert find_missing_fragments(4, held, tries) == worth
 
 
 def test_fragments_of_two_envelopes_do_not_join() -> None:

@@ -24,7 +24,7 @@ class Path:
 
     def link(self) -> None:
         self.links += 1
-        self.keepalive.reached(self.now)
+        self.keepalive.record_reached(self.now)
         self.keepalive.begin(self.now)
 
     def live(self, seconds: float) -> None:
@@ -32,7 +32,7 @@ class Path:
         if not self.links:
             self.link()
         while self.now < until:
-            wait = self.keepalive.due() - self.now
+            wait = self.keepalive.compute_due_time() - self.now
             if wait >= self.limit and self.tells:
                 self.now += self.limit
                 self.break_off()
@@ -41,18 +41,18 @@ class Path:
             if wait > seconds:
                 return
             self.tests += 1
-            self.keepalive.said(self.now, awaits=True)
+            self.keepalive.record_sent(self.now, awaits=True)
             if wait >= self.limit:
                 self.now += 30
                 self.break_off()
             else:
-                self.keepalive.heard(self.now)
-                self.keepalive.answered(self.now)
+                self.keepalive.record_received(self.now)
+                self.keepalive.record_acknowledged(self.now)
 
     def break_off(self, *, explained: bool = False, reachable: bool = True) -> None:
         self.keepalive.end(self.now, explained=explained)
         if not reachable:
-            self.keepalive.missed()
+            self.keepalive.record_missed()
         self.now += 2
         self.link()
 
@@ -148,9 +148,9 @@ def test_what_proves_nothing(how: str) -> None:
     for number in range(20):
         path.now += 100 if how != "unequal" else 20 + 11 * number
         if how == "busy":
-            path.keepalive.said(path.now, awaits=True)
-            path.keepalive.heard(path.now)
-            path.keepalive.answered(path.now)
+            path.keepalive.record_sent(path.now, awaits=True)
+            path.keepalive.record_received(path.now)
+            path.keepalive.record_acknowledged(path.now)
             path.now += 1
         path.break_off(explained=how == "explained", reachable=how != "unreachable")
         if how == "answered":
@@ -176,5 +176,5 @@ def test_a_hello_that_never_comes_is_no_cut() -> None:
         path.keepalive.end(path.now, explained=True)
         path.now += 100
         path.keepalive.end(path.now, explained=False)
-        path.keepalive.reached(path.now)
+        path.keepalive.record_reached(path.now)
     assert path.keepalive.cut is None

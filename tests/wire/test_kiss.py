@@ -77,4 +77,4 @@ def test_garbage_never_raises_and_spoils_nothing_after_it(noise: bytes) -> None:
     [(b"TXBUF:0", 0), (b"TXBUF:123", 123), (b"TXBUF:", None), (b"TNC:", None), (b"", None)],
 )
 def test_the_answer_to_the_question(answer: bytes, waiting: int | None) -> None:
-    assert kiss.waiting_bytes(answer) == waiting
+    assert kiss.read_waiting_bytes(answer) == waiting

@@ -20,7 +20,7 @@ from fieldagent.wire.kit_condition import (
     UNDER_VOLTAGE,
     UNKNOWN,
     KitCondition,
-    throttling,
+    describe_throttling,
 )
 from fieldagent.wire.kit_note import decode
 from tests.wire.test_command import STATUS
@@ -44,8 +44,8 @@ def test_it_is_read_as_it_was_written_and_is_small() -> None:
 
 def test_what_holds_now_and_held_is_told_apart() -> None:
     assert WHOLE.throttled is not None
-    assert throttling(WHOLE.throttled) == (["under-voltage"], ["throttled"])
-    assert throttling(0) == ([], [])
+    assert describe_throttling(WHOLE.throttled) == (["under-voltage"], ["throttled"])
+    assert describe_throttling(0) == ([], [])
 
 
 def test_what_is_beyond_a_bound_is_told_as_the_bound() -> None:

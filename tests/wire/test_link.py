@@ -24,7 +24,7 @@ from fieldagent.wire.backup_note import (
     Inventory,
     InventoryRow,
 )
-from fieldagent.wire.envelope import Entry, encode, fingerprint
+from fieldagent.wire.envelope import Entry, compute_fingerprint, encode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.kit_condition import (
     POWER,
@@ -67,8 +67,8 @@ ENVELOPE = encode([Entry(7, Message("Camp reached"), 1_790_000_000)])
 def pair(ours: LinkHello = LinkHello(), theirs: LinkHello = LinkHello()) -> tuple[IpLink, IpLink]:  # noqa: B008
     """Return two ends that have exchanged hellos."""
     one, other = IpLink(ours), IpLink(theirs)
-    one.receive(other.hello())
-    other.receive(one.hello())
+    one.receive(other.make_hello())
+    other.receive(one.make_hello())
     return one, other
 
 
@@ -81,14 +81,14 @@ def third_with(link: IpLink, bodies: tuple[bytes, ...]) -> bytes:
 def numbered(link: IpLink, count: int) -> bytes:
     """Return the last of `count` messages, when all others are acknowledged."""
     for number in range(1, count):
-        link.ping()
+        link.make_ping()
         link.receive(cbor2.dumps([2, number]))
-    return link.ping()[1]
+    return link.make_ping()[1]
 
 
 def acknowledged_after(link: IpLink, peer: IpLink, count: int) -> bytes:
     for _ in range(count):
-        peer.receive(link.ping()[1])
+        peer.receive(link.make_ping()[1])
     return peer.acknowledge(count)
 
 
@@ -120,11 +120,13 @@ DIRECTORY = Directory(
     ),
 )
 LATER = Entry(70_000_002, Message("Camp reached"), 1_790_000_000)
-SUMMARY = BackupSummary(Held(70_000_002, fingerprint(LATER)[:4]), 3, Held(9, b"\x01\x02\x03\x04"))
+SUMMARY = BackupSummary(
+    Held(70_000_002, compute_fingerprint(LATER)[:4]), 3, Held(9, b"\x01\x02\x03\x04")
+)
 INVENTORY = Inventory(
     Direction.SENT,
     0,
-    (InventoryRow(70_000_002, 0, 70_000_002, fingerprint(LATER)[:4], 1_790_000_060),),
+    (InventoryRow(70_000_002, 0, 70_000_002, compute_fingerprint(LATER)[:4], 1_790_000_060),),
     (70_000_001, 70_000_002),
 )
 COPIES = Copies(Direction.SENT, (Copy(70_000_002, encode([LATER])),))
@@ -132,7 +134,7 @@ OFFER = SettingsOffer("fieldagent settings\n", "untrusted comment\n")
 VECTORS = {
     "hello of an agent that takes notes": lambda: IpLink(
         LinkHello(features=NOTES, silence=300)
-    ).hello(),
+    ).make_hello(),
     "note, a report of an update": lambda: noted(FELL_BACK.encode()),
     "note, a report of settings": lambda: noted(REFUSED.encode()),
     "note, a report of a zipapp": lambda: noted(WAITS.encode()),
@@ -150,9 +152,9 @@ VECTORS = {
     "note, an offer": lambda: noted(OFFER.encode()),
     "hello of an agent whose journal": lambda: IpLink(
         LinkHello(silence=300, journal=70_000_001)
-    ).hello(),
-    "hello of an agent": lambda: IpLink(LinkHello(silence=300)).hello(),
-    "hello of a hub": lambda: IpLink(LinkHello(features=NOTES)).hello(),
+    ).make_hello(),
+    "hello of an agent": lambda: IpLink(LinkHello(silence=300)).make_hello(),
+    "hello of a hub": lambda: IpLink(LinkHello(features=NOTES)).make_hello(),
     "message 1,": lambda: pair()[0].send(ENVELOPE)[1],
     "message 2,": lambda: numbered(pair()[0], 2),
     "message 3,": lambda: third_with(pair()[0], (ENVELOPE, ENVELOPE)),
@@ -185,7 +187,7 @@ def test_reads_the_vectors() -> None:
     assert link.receive(known["message 1,"]) == Arrived(1, (ENVELOPE,))
     assert link.receive(known["message 2,"]) == Arrived(2, ())
     assert link.receive(known["message 3,"]) == Arrived(3, (ENVELOPE, ENVELOPE))
-    link.ping(), link.send(ENVELOPE)
+    link.make_ping(), link.send(ENVELOPE)
     assert link.receive(known["acknowledgement of 2"]) == Acknowledged((1, 2))
 
 
@@ -196,7 +198,7 @@ def test_reads_the_vectors() -> None:
 def test_the_highest_version_that_both_have_is_spoken(
     ours: tuple[int, int], theirs: tuple[int, int], spoken: int
 ) -> None:
-    opened = IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).hello())
+    opened = IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).make_hello())
     assert isinstance(opened, LinkOpened)
     assert opened.version == spoken
 
@@ -204,7 +206,7 @@ def test_the_highest_version_that_both_have_is_spoken(
 @pytest.mark.parametrize(("ours", "theirs"), [((1, 1), (2, 3)), ((3, 4), (1, 2))])
 def test_no_version_in_common(ours: tuple[int, int], theirs: tuple[int, int]) -> None:
     with pytest.raises(NoCommonVersion, match="update the older one"):
-        IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).hello())
+        IpLink(LinkHello(*ours)).receive(IpLink(LinkHello(*theirs)).make_hello())
 
 
 def test_a_note_is_read_where_both_ends_take_them_and_skipped_otherwise() -> None:
@@ -213,7 +215,7 @@ def test_a_note_is_read_where_both_ends_take_them_and_skipped_otherwise() -> Non
     assert other.receive(note) == Noted(FELL_BACK.encode())
     assert decode(FELL_BACK.encode()) == FELL_BACK
     # It uses no number, and no place in the window.
-    assert one.free == WINDOW and one.ping()[0] == 1
+    assert one.free == WINDOW and one.make_ping()[0] == 1
     older, hub = pair(LinkHello(), LinkHello(features=NOTES))
     assert older.receive(note) is None
     with pytest.raises(LocalProtocolError, match="accepts no notes"):
@@ -228,7 +230,9 @@ def test_a_damaged_note_ends_the_link(members: list[Any]) -> None:
 
 
 def test_features_are_those_that_both_have() -> None:
-    opened = IpLink(LinkHello(features=0b0110)).receive(IpLink(LinkHello(features=0b1100)).hello())
+    opened = IpLink(LinkHello(features=0b0110)).receive(
+        IpLink(LinkHello(features=0b1100)).make_hello()
+    )
     assert isinstance(opened, LinkOpened)
     assert opened.features == 0b0100
 
@@ -274,7 +278,7 @@ def test_damage_is_named(name: str) -> None:
 def test_acknowledgements_go_forward_only() -> None:
     ours, theirs = pair()
     for _ in range(3):
-        theirs.receive(ours.ping()[1])
+        theirs.receive(ours.make_ping()[1])
     ours.receive(theirs.acknowledge(2))
     with pytest.raises(LocalProtocolError):
         theirs.acknowledge(2)
@@ -290,7 +294,7 @@ def test_what_a_later_version_may_add_is_skipped() -> None:
     assert isinstance(link.receive(cbor2.dumps([*HELLO, "more", [1]])), LinkOpened)
     assert link.receive(cbor2.dumps([99, 1])) is None
     assert link.receive(cbor2.dumps([1, 1, b"x", "more"])) == Arrived(1, (b"x",))
-    link.ping()
+    link.make_ping()
     assert link.receive(cbor2.dumps([2, 1, "more"])) == Acknowledged((1,))
 
 
@@ -300,7 +304,7 @@ def test_the_window_is_the_peers() -> None:
     ours.send(b"a"), ours.send(b"b")
     assert ours.free == 0
     with pytest.raises(LocalProtocolError, match="window"):
-        ours.ping()
+        ours.make_ping()
     with pytest.raises(LocalProtocolError, match="accepts 102400"):
         theirs.send(bytes(BODY_BYTES + 1))
     with pytest.raises(LocalProtocolError, match="accepts 102400"):

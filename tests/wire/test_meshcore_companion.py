@@ -132,7 +132,7 @@ def test_frames_are_found_behind_noise_however_they_come(
     noise: bytes, contents: list[bytes]
 ) -> None:
     noise = noise.replace(b">", b"")
-    stream = noise + b"".join(wire.frame(each, wire.FROM_RADIO) for each in contents)
+    stream = noise + b"".join(wire.make_frame(each, wire.FROM_RADIO) for each in contents)
     whole, single = CompanionDeframer(), CompanionDeframer()
     assert list(whole.receive_data(stream)) == contents
     each_byte = (bytes([byte]) for byte in stream)
@@ -142,7 +142,7 @@ def test_frames_are_found_behind_noise_however_they_come(
 
 def test_a_frame_that_lies_about_its_length_costs_no_other() -> None:
     deframer = CompanionDeframer()
-    good = wire.frame(b"\x83", wire.FROM_RADIO)
+    good = wire.make_frame(b"\x83", wire.FROM_RADIO)
     assert list(deframer.receive_data(b">\xff\xff" + good)) == [b"\x83"]
     assert deframer.damaged == 1
     assert list(deframer.receive_data(b">\x40\0ab")) == []
@@ -153,7 +153,7 @@ def test_a_frame_that_lies_about_its_length_costs_no_other() -> None:
 
 def test_what_is_too_long_or_too_short_is_refused() -> None:
     with pytest.raises(LocalProtocolError):
-        wire.frame(bytes(301))
+        wire.make_frame(bytes(301))
     readers = (wire.read_self, wire.read_contact, wire.read_text, wire.read_sent, wire.read_ack)
     for read in (*readers, wire.read_advert, wire.read_time, wire.read_telemetry):
         for content in (b"", b"\xff", bytes([CompanionSaid.TEXT]), bytes([CompanionSaid.SENT, 1])):

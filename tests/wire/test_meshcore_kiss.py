@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire import meshcore_kiss as wire
-from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.lora import LoraSettings, compute_air_time
 from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid, MeshcoreWord
 
 SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
@@ -62,7 +62,7 @@ def test_whatever_a_modem_says_is_read_or_passed_over(content: bytes) -> None:
     ],
 )
 def test_an_answer_is_told_from_what_comes_unasked(code: int, ends: bool) -> None:
-    assert wire.answers(MeshcoreWord(code, b""), MeshcoreCommand.PING) is ends
+    assert wire.is_answer_to(MeshcoreWord(code, b""), MeshcoreCommand.PING) is ends
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_air_times(
     spreading: int, bandwidth: int, coding: int, size: int, milliseconds: int
 ) -> None:
     settings = LoraSettings(868_100_000, bandwidth, spreading, coding)
-    assert air_time(settings, size) * 1000 == pytest.approx(milliseconds, abs=1)
+    assert compute_air_time(settings, size) * 1000 == pytest.approx(milliseconds, abs=1)

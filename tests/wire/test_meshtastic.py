@@ -206,7 +206,7 @@ def test_our_ports_errors_and_regions_are_theirs() -> None:
 
 
 def test_a_reaction_is_the_one_that_was_measured() -> None:
-    encoded = wire.DATA.encode(wire.reaction(0x12345678, "✅"))
+    encoded = wire.DATA.encode(wire.make_reaction(0x12345678, "✅"))
     assert encoded.hex() == "08011203e29c853d785634124501000000"
 
 
@@ -258,11 +258,11 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="no fixed32"):
         wire.MESH_PACKET.encode(MeshPacket(id=2**32))
     with pytest.raises(LocalProtocolError, match="a frame holds 512 bytes, not 513"):
-        wire.frame(bytes(513))
+        wire.make_frame(bytes(513))
 
 
 class TestFrames:
-    HELLO = wire.to_radio(ToRadio(want_config=5))
+    HELLO = wire.encode_to_radio(ToRadio(want_config=5))
 
     def test_what_stands_between_them_is_skipped(self) -> None:
         deframer = wire.Deframer()
@@ -271,7 +271,7 @@ class TestFrames:
         assert frames == [b"\x18\x05"] * 2
 
     def test_a_payload_may_hold_what_begins_a_frame(self) -> None:
-        inner = wire.frame(wire.MAGIC + b"\x00\x01a")
+        inner = wire.make_frame(wire.MAGIC + b"\x00\x01a")
         assert [*wire.Deframer().receive_data(inner + self.HELLO)] == [inner[4:], b"\x18\x05"]
 
     def test_a_length_that_cannot_be_one_costs_no_more_than_itself(self) -> None:
@@ -289,7 +289,7 @@ class TestFrames:
 
     @given(st.lists(st.binary(max_size=512), max_size=5), st.integers(1, 50))
     def test_frames_come_back_whole(self, messages: list[bytes], size: int) -> None:
-        stream = b"".join(map(wire.frame, messages))
+        stream = b"".join(map(wire.make_frame, messages))
         deframer = wire.Deframer()
         frames: list[bytes] = []
         for start in range(0, len(stream), size):

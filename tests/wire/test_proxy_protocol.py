@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.proxy_protocol import HEAD, SIGNATURE, client_of, length_behind
+from fieldagent.wire.proxy_protocol import HEAD, SIGNATURE, compute_remaining_length, read_client
 
 PORTS = b"\x30\x39\x24\xe3"
 
@@ -19,9 +19,9 @@ def header(command: int, family: int, behind: bytes) -> bytes:
 
 
 def read(content: bytes) -> str | None:
-    length = length_behind(content[:HEAD])
+    length = compute_remaining_length(content[:HEAD])
     assert length == len(content) - HEAD
-    return client_of(content[:HEAD], content[HEAD:])
+    return read_client(content[:HEAD], content[HEAD:])
 
 
 V4 = bytes([192, 0, 2, 7, 10, 0, 0, 1]) + PORTS
@@ -69,7 +69,7 @@ def test_what_else_is_refused(content: bytes, reason: str) -> None:
 def test_anything_is_read_or_refused(content: bytes) -> None:
     for text in (content, SIGNATURE + content[12:]):
         try:
-            length = length_behind(text[:HEAD])
-            client_of(text[:HEAD], text[HEAD:][:length])
+            length = compute_remaining_length(text[:HEAD])
+            read_client(text[:HEAD], text[HEAD:][:length])
         except RemoteProtocolError:
             pass

@@ -27,15 +27,17 @@ SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
     ],
 )
 def test_commands_are_those_of_the_list(command: RnodeCommand, content: bytes, frame: str) -> None:
-    assert wire.say(command, content).hex() == frame
+    assert wire.make_command_frame(command, content).hex() == frame
     (read,) = kiss.KissDeframer().receive_data(bytes.fromhex(frame))
     assert read == (command, content)
 
 
 def test_settings_are_said_one_by_one() -> None:
-    frames = [wire.say(*word).hex() for word in wire.settings_words(SETTINGS, 14)]
+    frames = [
+        wire.make_command_frame(*word).hex() for word in wire.make_settings_commands(SETTINGS, 14)
+    ]
     assert frames == ["c00133d3e608c0", "c0020001e848c0", "c0030ec0", "c00408c0", "c00505c0"]
-    words = [wire.in_words(*word) for word in wire.settings_words(SETTINGS, 14)]
+    words = [wire.describe_setting(*word) for word in wire.make_settings_commands(SETTINGS, 14)]
     assert words == ["869.525 MHz", "125 kHz", "14 dBm", "SF8", "4/5"]
 
 
@@ -43,14 +45,14 @@ def test_settings_are_said_one_by_one() -> None:
     ("off", "agrees"), [(0, True), (100, True), (-100, True), (101, False), (-101, False)]
 )
 def test_a_frequency_may_be_a_step_off(off: int, agrees: bool) -> None:
-    asked = wire.settings_words(SETTINGS, 14)[0]
-    assert wire.agrees(asked, (SETTINGS.frequency + off).to_bytes(4, "big")) is agrees
+    asked = wire.make_settings_commands(SETTINGS, 14)[0]
+    assert wire.is_same_value(asked, (SETTINGS.frequency + off).to_bytes(4, "big")) is agrees
 
 
 def test_all_else_is_as_it_was_set() -> None:
-    assert wire.agrees(RnodeWord(RnodeCommand.POWER, b"\x0e"), b"\x0e")
-    assert not wire.agrees(RnodeWord(RnodeCommand.POWER, b"\x0e"), b"\x0d")
-    assert not wire.agrees(RnodeWord(RnodeCommand.FREQUENCY, bytes(4)), b"")
+    assert wire.is_same_value(RnodeWord(RnodeCommand.POWER, b"\x0e"), b"\x0e")
+    assert not wire.is_same_value(RnodeWord(RnodeCommand.POWER, b"\x0e"), b"\x0d")
+    assert not wire.is_same_value(RnodeWord(RnodeCommand.FREQUENCY, bytes(4)), b"")
 
 
 def test_strength_and_battery_are_read() -> None:
@@ -65,6 +67,6 @@ def test_strength_and_battery_are_read() -> None:
 def test_what_it_reads_is_right_or_nothing(content: bytes) -> None:
     for read in (wire.read_rssi, wire.read_snr, wire.read_battery):
         assert read(content) is None or len(content) in (1, 2)
-    for word in wire.settings_words(SETTINGS, 14):
-        assert wire.in_words(word.command, content)
-        assert wire.agrees(word, content) is (content == word.content) or len(content) == 4
+    for word in wire.make_settings_commands(SETTINGS, 14):
+        assert wire.describe_setting(word.command, content)
+        assert wire.is_same_value(word, content) is (content == word.content) or len(content) == 4

@@ -24,7 +24,7 @@ from fieldagent.wire.rockblock import (
     RockBlockAnswer,
     RockBlockMo,
     check_token,
-    mobile_terminated,
+    make_mobile_terminated_form,
     read_answer,
     read_mobile_originated,
 )
@@ -174,7 +174,7 @@ def test_any_answer_is_read_or_refused(body: bytes) -> None:
 
 
 def test_writes_the_call_s_form() -> None:
-    assert mobile_terminated("300234010753370", "me", "secret", b"Hi") == {
+    assert make_mobile_terminated_form("300234010753370", "me", "secret", b"Hi") == {
         "imei": "300234010753370",
         "username": "me",
         "password": "secret",

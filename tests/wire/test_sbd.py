@@ -27,7 +27,7 @@ from fieldagent.wire.sbd import (
     SessionVerdict,
     Signal,
     WriteResult,
-    mo_status,
+    find_mo_status,
     retry_after,
 )
 
@@ -147,8 +147,8 @@ def test_a_modem_that_says_ready_twice_is_given_its_message_once() -> None:
 
 
 def test_the_sum_is_cut_to_two_bytes() -> None:
-    assert sbd.checksum(b"\xff" * 340) == (255 * 340 & 0xFFFF).to_bytes(2)
-    assert sbd.checksum(b"hello") == b"\x02\x14"
+    assert sbd.compute_checksum(b"\xff" * 340) == (255 * 340 & 0xFFFF).to_bytes(2)
+    assert sbd.compute_checksum(b"hello") == b"\x02\x14"
 
 
 def test_of_a_message_that_is_cut_is_kept_what_came() -> None:
@@ -249,7 +249,7 @@ def test_what_each_mo_status_means(number: int) -> None:
     expected = next(
         (v for v, numbers in VERDICTS.items() if number in numbers), SessionVerdict.NOT_SENT
     )
-    assert mo_status(number).verdict is expected
+    assert find_mo_status(number).verdict is expected
     assert (number in MO_STATUS) == any(number in numbers for numbers in VERDICTS.values())
 
 

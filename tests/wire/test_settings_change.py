@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fieldagent.wire.settings_change import NotAChange, SettingsChange, kit_of, read_change
+from fieldagent.wire.settings_change import NotAChange, SettingsChange, get_kit_id, read_change
 
-KIT = kit_of("x" * 40)
+KIT = get_kit_id("x" * 40)
 TEXT = f"fieldagent settings\ndevice: kit-ada\nkit: {KIT}\nnumber: 7\nsos-repeat=900\ngpsd=\n"
 NAMES = st.from_regex(re.compile(r"[a-z0-9-]{1,20}", re.ASCII), fullmatch=True)
 
@@ -20,7 +20,7 @@ NAMES = st.from_regex(re.compile(r"[a-z0-9-]{1,20}", re.ASCII), fullmatch=True)
 def test_a_text_says_what_is_to_change() -> None:
     change = SettingsChange("kit-ada", KIT, 7, (("sos-repeat", "900"), ("gpsd", "")))
     assert read_change(TEXT) == change
-    assert change.text() == TEXT
+    assert change.read_text() == TEXT
 
 
 @pytest.mark.full
@@ -30,7 +30,7 @@ def test_what_can_be_written_is_read_as_it_was(
 ) -> None:
     change = SettingsChange(device, KIT, number, tuple(pairs.items()))
     try:
-        text = change.text()
+        text = change.read_text()
     except NotAChange:
         assume(False)
     assert read_change(text) == change

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.wire.minisign_text import SignatureParts, parts_of
+from fieldagent.wire.minisign_text import SignatureParts, split_signature
 from fieldagent.wire.signed_delta import (
     DIGEST_BYTES,
     MAGIC,
     SignedDelta,
     digest_of_payload,
     is_signed_delta,
+    make_signed_delta,
     read_payload,
-    signed_delta,
 )
 
 COMMENT = "fieldagent delta 0.2.0, signed 2026-11-23, expires 2027-02-21"
@@ -28,39 +28,45 @@ def test_it_is_read_as_it_was_written(delta: bytes, comment: str) -> None:
     made = SignedDelta(delta, PARTS._replace(comment=comment))
     if len(comment.encode()) > 255:
         return
-    payload = made.payload()
+    payload = made.read_payload()
     assert is_signed_delta(payload) and read_payload(payload) == made
     assert len(digest_of_payload(payload)) == DIGEST_BYTES
 
 
 @given(st.integers(0, 2**31))
 def test_what_is_cut_short_is_none(size: int) -> None:
-    payload = SignedDelta(b"d", PARTS).payload()
+    payload = SignedDelta(b"d", PARTS).read_payload()
     with pytest.raises(ValueError, match=r".+"):
         read_payload(payload[: size % len(payload)])
 
 
 def test_minisigns_file_comes_back() -> None:
-    text = PARTS.text("of a test")
-    assert parts_of(text) == PARTS
+    text = PARTS.format_signature("of a test")
+    assert split_signature(text) == PARTS
     assert text.splitlines()[2] == f"trusted comment: {COMMENT}"
-    assert signed_delta(b"d", text).signature == PARTS
+    assert make_signed_delta(b"d", text).signature == PARTS
 
 
 SHORT = base64.b64encode(bytes(20)).decode()
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x\ny\nz\n", PARTS.text("x").replace("AAEC", "?"), f"x\n{SHORT}\nx\n{SHORT}\n"]
+    "text",
+    [
+        "",
+        "x\ny\nz\n",
+        PARTS.format_signature("x").replace("AAEC", "?"),
+        f"x\n{SHORT}\nx\n{SHORT}\n",
+    ],
 )
 def test_what_is_no_signature_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        parts_of(text)
+        split_signature(text)
 
 
 def test_a_comment_that_has_no_room_is_refused() -> None:
     with pytest.raises(ValueError, match="more than 255 bytes"):
-        SignedDelta(b"d", PARTS._replace(comment="x" * 256)).payload()
+        SignedDelta(b"d", PARTS._replace(comment="x" * 256)).read_payload()
 
 
 @pytest.mark.parametrize("payload", [b"", b"a message", MAGIC[1:], b"\0fieldagent program\x02"])

@@ -11,23 +11,28 @@ from hypothesis import strategies as some
 
 from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.incident_proof import token_digest
-from fieldagent.wire.sms_frame import ENVELOPE_BYTES, PARTS_DOWN, SmsFrame, envelope_bytes_down
+from fieldagent.wire.incident_proof import digest_token
+from fieldagent.wire.sms_frame import (
+    ENVELOPE_BYTES,
+    PARTS_DOWN,
+    SmsFrame,
+    compute_envelope_bytes_down,
+)
 
-DIGEST = token_digest("a-link-token")
-NAME = sms_frame.name_of(DIGEST)
-UP, DOWN = sms_frame.key_up(DIGEST), sms_frame.key_down(DIGEST)
+DIGEST = digest_token("a-link-token")
+NAME = sms_frame.derive_name(DIGEST)
+UP, DOWN = sms_frame.derive_key_up(DIGEST), sms_frame.derive_key_down(DIGEST)
 
 
 @given(
-    some.binary(max_size=envelope_bytes_down(PARTS_DOWN)),
+    some.binary(max_size=compute_envelope_bytes_down(PARTS_DOWN)),
     some.lists(some.binary(min_size=8, max_size=8), max_size=15),
 )
 def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> None:
     frame = SmsFrame(NAME, envelope, tuple(acknowledged))
-    text = frame.text(UP)
+    text = frame.encode_text(UP)
     assert sms_frame.is_frame(text)
-    assert sms_alphabet.alphabet_of(text) is sms_alphabet.Alphabet.GSM7
+    assert sms_alphabet.choose_alphabet(text) is sms_alphabet.Alphabet.GSM7
     result = sms_frame.read(f" {text}\n")
     assert (result.name, result.envelope, result.acknowledged) == (
         NAME,
@@ -41,7 +46,7 @@ def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> 
 def test_the_vector_of_the_page() -> None:
     """As in docs/how-to/sms.md."""
     frame = SmsFrame(NAME, bytes.fromhex("8301000081"), (bytes(range(8)),))
-    text = frame.text(UP)
+    text = frame.encode_text(UP)
     plain = bytes.fromhex("11") + DIGEST[:6] + bytes(range(8)) + bytes.fromhex("8301000081")
     assert base64.b64decode(text[3:] + "==")[:-8] == plain
     assert text == VECTOR
@@ -55,23 +60,23 @@ VECTOR = "fa:EVsOZHru3QABAgMEBQYHgwEAAIHn8S9Qr6YoIg"
     [
         (ENVELOPE_BYTES, 0, 1),
         (ENVELOPE_BYTES - 8, 1, 1),
-        *((envelope_bytes_down(parts), 4, parts) for parts in range(2, PARTS_DOWN + 1)),
+        *((compute_envelope_bytes_down(parts), 4, parts) for parts in range(2, PARTS_DOWN + 1)),
     ],
 )
 def test_a_full_one_takes_no_message_more(size: int, acknowledged: int, parts: int) -> None:
     frame = SmsFrame(NAME, bytes(size), (bytes(8),) * acknowledged)
-    assert sms_alphabet.parts(frame.text(UP)) == parts
+    assert sms_alphabet.count_parts(frame.encode_text(UP)) == parts
     longer = SmsFrame(NAME, bytes(size + 1), (bytes(8),) * acknowledged)
-    assert sms_alphabet.parts(longer.text(UP)) == parts + 1
+    assert sms_alphabet.count_parts(longer.encode_text(UP)) == parts + 1
 
 
 def test_the_hubs_word_is_not_the_kits() -> None:
     """Returning a frame to its sender proves nothing."""
-    assert not sms_frame.read(SmsFrame(NAME, b"x").text(UP)).is_tagged_by(DOWN)
+    assert not sms_frame.read(SmsFrame(NAME, b"x").encode_text(UP)).is_tagged_by(DOWN)
 
 
 def test_each_bit_counts() -> None:
-    whole = base64.b64decode(SmsFrame(NAME, b"an envelope", (bytes(8),)).text(UP)[3:] + "==")
+    whole = base64.b64decode(SmsFrame(NAME, b"an envelope", (bytes(8),)).encode_text(UP)[3:] + "==")
     for at in range(8 * len(whole)):
         bent = bytearray(whole)
         bent[at // 8] ^= 1 << at % 8
@@ -87,7 +92,7 @@ def test_each_bit_counts() -> None:
         "fa:short",
         "fa:" + "A" * 40 + " " + "A" * 8,
         "fa:" + "A" * 41,
-        SmsFrame(NAME, b"of another version").text(UP).replace("fa:E", "fa:I"),
+        SmsFrame(NAME, b"of another version").encode_text(UP).replace("fa:E", "fa:I"),
         "fa:" + base64.b64encode(b"\x1f" + bytes(40)).decode().rstrip("="),
     ],
 )
@@ -104,4 +109,4 @@ def test_what_people_write_is_no_frame() -> None:
 @pytest.mark.parametrize("frame", [SmsFrame(b"short"), SmsFrame(NAME, b"", (bytes(8),) * 16)])
 def test_what_cannot_be_told_is_refused_at_once(frame: SmsFrame) -> None:
     with pytest.raises(LocalProtocolError):
-        frame.text(UP)
+        frame.encode_text(UP)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fieldagent.wire import envelope
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import IpLink, LinkHello
-from fieldagent.wire.strict_cbor import ITEMS_MAX, loads
+from fieldagent.wire.strict_cbor import ITEMS_MAX, decode_single
 
 BIGNUM = b"\xc2" + cbor2.dumps(b"\xff" * 65_000)
 HOSTILE = {
@@ -56,7 +56,7 @@ def in_an_envelope(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("read", [loads, envelope.decode, in_an_envelope, hear])
+@pytest.mark.parametrize("read", [decode_single, envelope.decode, in_an_envelope, hear])
 def test_it_is_refused_in_words_and_in_time(name: str, read: Callable[[bytes], Any]) -> None:
     before = time.thread_time()
     with pytest.raises(RemoteProtocolError):
@@ -80,9 +80,9 @@ ours = st.recursive(
 def test_what_is_ours_is_read_as_ever_and_alone(value: Any, behind: bytes) -> None:
     data = cbor2.dumps(value)
     with pytest.raises(RemoteProtocolError):
-        loads(data + behind)
+        decode_single(data + behind)
     try:
-        assert loads(data) == cbor2.loads(data) == value
+        assert decode_single(data) == cbor2.loads(data) == value
     except RemoteProtocolError as error:
         assert "nested deeper" in str(error)
 
@@ -90,7 +90,7 @@ def test_what_is_ours_is_read_as_ever_and_alone(value: Any, behind: bytes) -> No
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        value = loads(data)
+        value = decode_single(data)
     except RemoteProtocolError:
         return
     assert cbor2.dumps(value) is not None
@@ -102,4 +102,4 @@ def test_a_full_message_of_positions_fits() -> None:
     items = [1, 2**31, 0, *entries]
     assert len(cbor2.dumps(items)) > 60_000
     assert sum(len(each) + 1 for each in entries) < ITEMS_MAX
-    assert loads(cbor2.dumps(items)) == items
+    assert decode_single(cbor2.dumps(items)) == items

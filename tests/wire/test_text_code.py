@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fieldagent.package.package import Message, Waypoint
 from fieldagent.wire import text_code
 from fieldagent.wire.arithmetic_code import Decoder, Encoder
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import PACKED_BYTES, Entry, decode, digest_of, encode
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.text_code import (
@@ -34,7 +34,7 @@ from fieldagent.wire.text_code import (
     pack,
     unpack,
 )
-from fieldagent.wire.text_models import CAPITAL, ORDER, SCRIPTS, table
+from fieldagent.wire.text_models import CAPITAL, ORDER, SCRIPTS, get_table
 from tests.bench.field_texts import BY_TRADE, FIELD_TEXTS, TRADES, packed_share
 from tests.wire.field_messages import FIELD_MESSAGES
 
@@ -120,16 +120,16 @@ def test_a_table_knows_each_letter_small_and_capital(script: str) -> None:
 
 
 def test_a_table_is_read_once_it_is_needed() -> None:
-    table.cache_clear()
+    get_table.cache_clear()
     for text, tables in [("all well", 1), ("ok 👍 שלום", 1), ("все добре", 2), ("بخير", 3)]:
         pack.__wrapped__(text)
-        assert table.cache_info().currsize == tables
+        assert get_table.cache_info().currsize == tables
 
 
 def test_nearly_all_of_them_are_a_credit() -> None:
     spent = {
         packed: sum(
-            credits_for(len(encode([Entry(NUMBER, Message(text), TIME)], packed=packed)))
+            compute_credits(len(encode([Entry(NUMBER, Message(text), TIME)], packed=packed)))
             for text in SAID
         )
         for packed in (False, True)
@@ -247,15 +247,15 @@ def test_models_that_change_without_end_are_refused() -> None:
         for turn in range(100):
             if "change" in what:
                 to = (CYRILLIC, LATIN)[turn % 2]
-                coded.symbol(coded.alphabet.other)
-                coded.other(to)
+                coded.code_symbol(coded.alphabet.other)
+                coded.code_other(to)
                 coded.change(to)
             if "shift" in what:
-                coded.symbol(coded.alphabet.shift)
+                coded.code_symbol(coded.alphabet.shift)
         for character in range(3):
-            coded.symbol(character)
-            coded.known(character, coded.alphabet.characters[character])
-        coded.symbol(coded.alphabet.end)
+            coded.code_symbol(character)
+            coded.append_known(character, coded.alphabet.characters[character])
+        coded.code_symbol(coded.alphabet.end)
         with pytest.raises(RemoteProtocolError, match="no end"):
             unpack(coder.finish())
 
@@ -264,8 +264,8 @@ def test_models_that_change_without_end_are_refused() -> None:
 def test_half_of_a_surrogate_pair_is_refused(how: int) -> None:
     coder = Encoder()
     coded = CodedText(coder)
-    coded.symbol(coded.alphabet.other)
-    coded.other(how)
+    coded.code_symbol(coded.alphabet.other)
+    coded.code_other(how)
     for weights, chosen in ((PLANES, 0), (BYTE, 0xD8), (BYTE, 0)):
         coder.choose(weights, chosen)
     with pytest.raises(RemoteProtocolError, match="surrogate"):

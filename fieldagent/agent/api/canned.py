@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 
@@ -17,4 +17,4 @@ def routes(messages: Sequence[str]) -> list[Route]:
 
 async def _listed(messages: Sequence[str], request: Request) -> Response:
     refuse_others(request, ())
-    return json_response({"messages": list(messages)})
+    return make_json_response({"messages": list(messages)})

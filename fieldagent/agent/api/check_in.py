@@ -7,7 +7,7 @@ from __future__ import annotations
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.outbound.check_in import to_ask
 from fieldagent.agent.outbound.standing import Standing
-from fieldagent.http.guard import required_body
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.package.reading import (
@@ -23,7 +23,7 @@ async def begin(parts: Parts, request: Request) -> Standing:
     """Ask the hub to raise the alarm after the number of silent seconds in the body. Raises
     Problem.
     """
-    return await _ask(parts, _within(required_body(request)))
+    return await _ask(parts, _within(get_required_body(request)))
 
 
 async def end(parts: Parts) -> Standing:

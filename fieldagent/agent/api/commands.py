@@ -7,8 +7,8 @@ from typing import Any
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.commands import KnownCommand
-from fieldagent.wire.command import in_words
-from fieldagent.wire.command_proof import text_of
+from fieldagent.wire.command import format_command
+from fieldagent.wire.command_proof import read_text
 
 LISTED = 50
 
@@ -22,7 +22,7 @@ def listing(parts: Parts) -> dict[str, Any]:
         "commands": [
             {
                 "number": each.number,
-                "command": in_words(each.command),
+                "command": format_command(each.command),
                 "channel": each.channel,
                 "came": date(each.came),
                 "state": each.state,
@@ -39,5 +39,5 @@ def _answer(known: KnownCommand) -> dict[str, str | None]:
         return {"outcome": None, "answer": None}
     return {
         "outcome": known.answer.outcome.name.lower(),
-        "answer": text_of(known.command.verb, known.answer),
+        "answer": read_text(known.command.verb, known.answer),
     }

@@ -16,8 +16,8 @@ from fieldagent.package.package import (
     ToHub,
     Waypoint,
 )
-from fieldagent.package.payload import incident_text
-from fieldagent.package.writing import kind_of, minutes_in_words
+from fieldagent.package.payload import describe_incident_update
+from fieldagent.package.writing import format_minutes, get_kind
 
 TEXT_MAX = 500
 """Most characters of a text in a list; `GET /api/package/{id}` shows all of it."""
@@ -42,7 +42,7 @@ def content(package: Package, most: int | None = None) -> dict[str, Any]:
     text = _text(package.item)
     place = package.item if isinstance(package.item, Location | Waypoint) else None
     return {
-        "kind": kind_of(package.item),
+        "kind": get_kind(package.item),
         "sos": package.sos,
         "priority": package.priority,
         "text": text if text is None or most is None or len(text) <= most else text[:most] + "…",
@@ -67,11 +67,11 @@ def _text(item: Item | ToHub) -> str | None:
     if isinstance(item, Waypoint):
         return item.name if item.notes is None else f"{item.name}: {item.notes}"
     if isinstance(item, IncidentWord):
-        return incident_text(item)
+        return describe_incident_update(item)
     if isinstance(item, Parcel):
         return f"from the hub for station {item.station}" if item.station else "for the hub"
     if isinstance(item, CheckIn):
-        return "done" if item.within is None else f"check-in every {minutes_in_words(item.within)}"
+        return "done" if item.within is None else f"check-in every {format_minutes(item.within)}"
     if isinstance(item, CommandAnswer):
         return f"to command {item.number}: {item.outcome.name.lower()}"
     return None

@@ -8,8 +8,14 @@ from typing import Any
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import listing
-from fieldagent.http.message import Request, Response, json_response
-from fieldagent.package.forecast import PAST, Forecast, PastDelivery, forecast, kept
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.package.forecast import (
+    PAST,
+    Forecast,
+    PastDelivery,
+    compare_forecasts,
+    make_forecast,
+)
 from fieldagent.package.package import Channel
 
 
@@ -19,15 +25,15 @@ async def forecasts(parts: Parts, request: Request) -> Response:
     for channel in parts.outboxes:
         deliveries, now = _past(parts, channel)
         channels[channel] = {
-            "expected": _in_json(forecast(deliveries, now)),
-            "kept": kept(deliveries, now)._asdict(),
+            "expected": _in_json(make_forecast(deliveries, now)),
+            "kept": compare_forecasts(deliveries, now)._asdict(),
         }
-    return json_response({"channels": channels})
+    return make_json_response({"channels": channels})
 
 
 def expected(parts: Parts, channel: Channel) -> dict[str, Any] | None:
     """Return the forecast for a Package that is accepted now."""
-    return _in_json(forecast(*_past(parts, channel)))
+    return _in_json(make_forecast(*_past(parts, channel)))
 
 
 def _past(parts: Parts, channel: Channel) -> tuple[list[PastDelivery], float]:

@@ -15,7 +15,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.kit_part import kit_parts
 from fieldagent.http import openmetrics
 from fieldagent.http.openmetrics import Family, Sample
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 
 
 def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
@@ -25,8 +25,8 @@ def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal)
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
     for name, part in kit_parts().items():
         if part.metrics and status[name] is not None:
-            families += imported(part.metrics)(status[name])
-    return openmetrics.text("fieldagent", families)
+            families += import_own(part.metrics)(status[name])
+    return openmetrics.write_metrics("fieldagent", families)
 
 
 def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Family]:

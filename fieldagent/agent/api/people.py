@@ -11,7 +11,7 @@ from fieldagent.agent.journal import directory
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Known
 from fieldagent.agent.outbound.reach import reached
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.package.package import Package
@@ -34,7 +34,7 @@ async def people(parts: Parts, request: Request) -> Response:
         for each in directory.people(journal)
     ]
     whole = bool(directory.version(journal))
-    return json_response(
+    return make_json_response(
         {"owner": directory.owner(journal) or None, "complete": whole, "people": listed}
     )
 
@@ -57,7 +57,7 @@ async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A0
     by = " ".join(said.get("by", "").split())
     if not await mark(parts.journal, parts.inbox, id, by):
         raise Problem(404, detail=sentence("no inbound payload has the requestId {id}", id=id))
-    return json_response({"requestId": id, "readBy": by})
+    return make_json_response({"requestId": id, "readBy": by})
 
 
 def told(journal: Journal, package: Package) -> dict[str, Any]:

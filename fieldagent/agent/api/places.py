@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import places
-from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.query import number, one_of, refuse_others
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.http.query import number, read_one_of, refuse_others
 from fieldagent.package import tracks
 
 NEWEST, NEWEST_MAX = 500, 5_000
@@ -14,8 +14,8 @@ NEWEST, NEWEST_MAX = 500, 5_000
 async def positions(parts: Parts, request: Request) -> Response:
     """Answer with the newest own and others' positions. `of` limits them to one of the two."""
     refuse_others(request, ("format", "limit", "of"))
-    named = one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
-    of = one_of(request, "of", ("own", "others"))
+    named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
+    of = read_one_of(request, "of", ("own", "others"))
     limit = number(request, "limit", NEWEST, range(1, NEWEST_MAX + 1))
     own, others = await places.newest(parts.journal, limit)
     entries = [*(own if of != "others" else ()), *(others if of != "own" else ())]
@@ -23,5 +23,5 @@ async def positions(parts: Parts, request: Request) -> Response:
     if named in tracks.DOCUMENTS:
         body = tracks.DOCUMENTS[named](entries).encode("utf-8", "replace")
         return Response(200, body, tracks.CONTENT_TYPES[named], (saved,))
-    response = json_response(tracks.geojson(entries), headers=(saved,))
+    response = make_json_response(tracks.make_geojson(entries), headers=(saved,))
     return response._replace(content_type=tracks.CONTENT_TYPES[named])

@@ -40,13 +40,13 @@ from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.agent.refusals import told_as_problems, unread_member
 from fieldagent.http import openmetrics, server_sent
-from fieldagent.http.guard import required_body
-from fieldagent.http.idempotency import idempotency_key
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.idempotency import read_idempotency_key
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import number, one_of, page, refuse_others
-from fieldagent.http.routes import Route, described_in, preferred_wait
-from fieldagent.package.delivery import deliveries_json
+from fieldagent.http.query import make_page, number, read_one_of, refuse_others
+from fieldagent.http.routes import Route, make_description_route, read_preferred_wait
+from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import INT32, KINDS, Fault, parse_package
 from fieldagent.system import waits
@@ -115,7 +115,7 @@ class LocalApi:
             Route("GET", "/api/status", _guarded(self.status)),
             Route("GET", "/api/events", _guarded(self.listen)),
             Route("GET", "/metrics", _guarded(self.metrics)),
-            described_in("fieldagent.agent"),
+            make_description_route("fieldagent.agent"),
             *web_page.routes(),
             *handbook.routes(),
         ]
@@ -135,35 +135,35 @@ class LocalApi:
         seconds; the Package continues after that.
         """
         standing, unread = await self._accept(request)
-        seconds = preferred_wait(request.headers)
+        seconds = read_preferred_wait(request.headers)
         outcome = self._parts.endings.outcome
         if seconds is None:
             ended = await outcome(standing.sequence)
-            return json_response(_kept(self._journal, _answer(ended) | unread))
+            return make_json_response(_kept(self._journal, _answer(ended) | unread))
         applied = ("Preference-Applied", f"wait={seconds}")
         with waits.move_on_after(seconds):
             standing = await outcome(standing.sequence)
         if standing.status is not None:
             answer = _kept(self._journal, _answer(standing) | unread)
-            return json_response(answer, headers=(applied,))
+            return make_json_response(answer, headers=(applied,))
         answer = _kept(self._journal, _progress(standing) | unread)
-        return json_response(answer, 202, (_location(standing), applied))
+        return make_json_response(answer, 202, (_location(standing), applied))
 
     async def enqueue(self, request: Request) -> Response:
         """Accept a Package and answer 202 at once, with the address of its status."""
         standing, unread = await self._accept(request)
         answer = _kept(self._journal, _progress(standing) | unread)
-        return json_response(answer, 202, (_location(standing),))
+        return make_json_response(answer, 202, (_location(standing),))
 
     async def cost(self, request: Request) -> Response:
         """Answer with the Package's cost on each channel; it is not queued. A Package that would be
         refused is refused here, too."""
-        package = parse_package(required_body(request))
+        package = parse_package(get_required_body(request))
         require_known(self._journal, package.to)
         clock = self._journal.clock
         estimates = costs(package, self._parts.outboxes, clock.date(clock.now()))
         begins = self._parts.intake.begins_of(package)
-        return json_response(
+        return make_json_response(
             {
                 "channels": {
                     channel: {
@@ -193,9 +193,9 @@ class LocalApi:
 
     async def _accept(self, request: Request) -> tuple[Standing, dict[str, Any]]:
         """Accept a Package. Also return the answer's member with the faults of an SOS."""
-        key = idempotency_key(request.headers)
+        key = read_idempotency_key(request.headers)
         unread: list[Fault] = []
-        package = parse_package(required_body(request), unread)
+        package = parse_package(get_required_body(request), unread)
         return await self._parts.intake.accept(package, key), unread_member(unread)
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
@@ -215,7 +215,7 @@ class LocalApi:
             said = {} if accepted is None else people.told(self._journal, accepted.package)
         # A final status never changes; later facts are shown beside it.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
-        return json_response(
+        return make_json_response(
             {
                 **_kept(self._journal, _progress(standing)),
                 **said,
@@ -253,8 +253,8 @@ class LocalApi:
                 members={"package": _answer(standing)},
             )
         if standing.status is None:
-            return json_response(_progress(standing), 202)
-        return json_response(_answer(standing))
+            return make_json_response(_progress(standing), 202)
+        return make_json_response(_answer(standing))
 
     async def queue(self, request: Request) -> Response:
         """Answer with a page of the waiting Packages, oldest first, and their total number.
@@ -268,15 +268,15 @@ class LocalApi:
         listed, last = await queue_listing.page(
             self._journal, _waiting(self._parts), channels, after, limit
         )
-        return page(request, {"queued": queued, "packages": listed}, "after", last)
+        return make_page(request, {"queued": queued, "packages": listed}, "after", last)
 
     async def packages(self, request: Request) -> Response:
         """Answer with a page of the sent Packages, newest first; `?before=` is the place before
         which it starts. Raises Problem 400.
         """
         refuse_others(request, ("state", "kind", "before", "limit"))
-        state = one_of(request, "state", package_listing.STATES)
-        kind = one_of(request, "kind", tuple(KINDS))
+        state = read_one_of(request, "state", package_listing.STATES)
+        kind = read_one_of(request, "kind", tuple(KINDS))
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, PAGE_END))
         rows, last = await package_listing.page(
@@ -284,20 +284,22 @@ class LocalApi:
         )
         for row in rows:
             row["money"] = self._money(row["credits"])
-        return page(request, {"packages": rows}, "before", last)
+        return make_page(request, {"packages": rows}, "before", last)
 
     async def clear(self, request: Request) -> Response:
         """Cancel all waiting Packages except an open SOS, on one channel or on all; answer with
         their number.
         """
-        return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
+        return make_json_response(
+            {"deleted": await self._parts.cancellation.clear(_channel(request))}
+        )
 
     async def inbound(self, request: Request) -> Response:
         """Answer with a page of the received payloads, newest first. The first page also contains
         all dead letters, unless `?state=` asks for another state. Raises Problem 400.
         """
         refuse_others(request, ("state", "before", "limit"))
-        state = one_of(request, "state", inbound.STATES)
+        state = read_one_of(request, "state", inbound.STATES)
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED_MAX, range(1, PAGE_END))
         listed = inbound.listing(self._journal, limit + 1, state, before)
@@ -305,7 +307,7 @@ class LocalApi:
         # Dead letters are few and have their own list, so the first page contains all.
         has_letters = before == END and state in (None, "dead")
         letters = dead_letters.listing(self._journal) if has_letters else []
-        return page(
+        return make_page(
             request,
             {
                 "payloads": [*_payloads(listed[:limit])],
@@ -328,18 +330,18 @@ class LocalApi:
         if not await self._journal.commit(inbound.replay(id, hooks)):
             raise Problem(404, detail=sentence("no inbound payload has the requestId {id}", id=id))
         self._parts.inbox.wake()
-        return json_response({"requestId": id, "hooks": list(hooks)}, 202)
+        return make_json_response({"requestId": id, "hooks": list(hooks)}, 202)
 
     async def neighbours(self, request: Request) -> Response:
         """Answer with the kits that were heard by radio."""
-        return json_response(neighbour_listing.listing(self._journal, self._parts.station))
+        return make_json_response(neighbour_listing.listing(self._journal, self._parts.station))
 
     async def mesh(self, request: Request) -> Response:
         """Answer with the people whose radios are in range; empty if the kit has no radio for
         them.
         """
         found = [each for part in self._parts.services.values() for each in part.people()]
-        return json_response({"people": found})
+        return make_json_response({"people": found})
 
     async def health(self, request: Request) -> Response:
         """Answer 200 with UP, or with DEGRADED if a channel has been away for an hour. Answer 503
@@ -347,17 +349,17 @@ class LocalApi:
         """
         trouble = self._condition.healthy()
         if trouble is None and (gone := self._condition.channels_gone()):
-            return json_response({"status": "DEGRADED", "reason": "; ".join(gone)})
+            return make_json_response({"status": "DEGRADED", "reason": "; ".join(gone)})
         if trouble is None:
-            return json_response({"status": "UP"})
-        return json_response({"status": "DOWN", "reason": trouble}, 503)
+            return make_json_response({"status": "UP"})
+        return make_json_response({"status": "DOWN", "reason": trouble}, 503)
 
     async def status(self, request: Request) -> Response:
-        return json_response(self._condition.status())
+        return make_json_response(self._condition.status())
 
     async def listen(self, request: Request) -> Response:
         """Answer with the stream of events (text/event-stream)."""
-        asked = server_sent.asked(request, TOPICS)
+        asked = server_sent.read_request(request, TOPICS)
         return server_sent.answer(partial(self._parts.events.listen, asked))
 
     async def metrics(self, request: Request) -> Response:
@@ -387,7 +389,7 @@ def _guarded(handler: Handler) -> Handler:
 
 async def _begin_check_in(parts: Parts, request: Request) -> Response:
     standing = await check_in.begin(parts, request)
-    return json_response(_progress(standing), 202, (_location(standing),))
+    return make_json_response(_progress(standing), 202, (_location(standing),))
 
 
 async def _retry_satellite(parts: Parts, request: Request) -> Response:
@@ -396,11 +398,11 @@ async def _retry_satellite(parts: Parts, request: Request) -> Response:
     if outbox is None:
         raise Problem(409, detail="no satellite modem is configured: set satellite-port")
     outbox.link.ask()
-    return json_response({"queued": len(outbox)}, 202)
+    return make_json_response({"queued": len(outbox)}, 202)
 
 
 async def _commands(parts: Parts, request: Request) -> Response:
-    return json_response(commands.listing(parts))
+    return make_json_response(commands.listing(parts))
 
 
 async def _trace(parts: Parts, request: Request) -> Response:
@@ -408,19 +410,19 @@ async def _trace(parts: Parts, request: Request) -> Response:
     and the part in memory.
     """
     refuse_others(request, ("channel", "payloads"))
-    channel = Channel(one_of(request, "channel", tuple(Channel)) or Channel.SATELLITE)
-    payloads = one_of(request, "payloads", ("0", "1")) == "1"
+    channel = Channel(read_one_of(request, "channel", tuple(Channel)) or Channel.SATELLITE)
+    payloads = read_one_of(request, "payloads", ("0", "1")) == "1"
     if (outbox := parts.outboxes.get(channel)) is None:
         raise Problem(409, detail=sentence("{channel} is not configured", channel=channel))
     recorder = outbox.link.recorder
-    return json_response(
+    return make_json_response(
         {"kept": await recorder.kept(), "memory": recorder.text(payloads=payloads)}
     )
 
 
 async def _end_check_in(parts: Parts, request: Request) -> Response:
     standing = await check_in.end(parts)
-    return json_response(_progress(standing), 202, (_location(standing),))
+    return make_json_response(_progress(standing), 202, (_location(standing),))
 
 
 def _id(text: str) -> int:
@@ -437,7 +439,7 @@ def _channel(request: Request, *others: str) -> Channel | None:
     parameters.
     """
     refuse_others(request, ("channel", *others))
-    value = one_of(request, "channel", tuple(Channel))
+    value = read_one_of(request, "channel", tuple(Channel))
     return None if value is None else Channel(value)
 
 
@@ -452,7 +454,7 @@ def _answer(standing: Standing) -> dict[str, Any]:
         "id": standing.id,
         "status": standing.status,
         "data": {"payload": ""},
-        "channels": deliveries_json(standing.deliveries),
+        "channels": encode_deliveries(standing.deliveries),
         **({} if standing.deliveries else {"reason": NO_CHANNEL}),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from fieldagent.agent.assembly import Parts
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 
 
 async def signals(parts: Parts, request: Request) -> Response:
@@ -15,7 +15,7 @@ async def signals(parts: Parts, request: Request) -> Response:
     clock = parts.journal.clock
     # Difference of Unix time to trio's clock.
     ahead = clock.date(clock.now()) - trio.current_time()
-    return json_response(
+    return make_json_response(
         {
             channel: [{"at": at + ahead, "signal": bars} for at, bars in outbox.link.signals]
             for channel, outbox in parts.outboxes.items()

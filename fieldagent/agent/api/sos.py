@@ -21,9 +21,9 @@ from fieldagent.agent.outbound import incident_status
 from fieldagent.agent.outbound.incident_end import call_off, has_own_words, may_be_known
 from fieldagent.agent.outbound.intake import KeyReused
 from fieldagent.agent.refusals import unread_member
-from fieldagent.http.guard import required_body
-from fieldagent.http.idempotency import idempotency_key
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.idempotency import read_idempotency_key
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, refuse_others
 from fieldagent.package import canned
@@ -48,7 +48,7 @@ from fieldagent.package.reading import (
     read_text,
 )
 from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.sentence import sentence
 
 
@@ -81,12 +81,14 @@ class IncidentApi:
             with suppress(IncidentOver):
                 joins = None
                 for item in said:
-                    joins = await self._add(item, joins, key and f"{key}/{kind_of(item)}")
+                    joins = await self._add(item, joins, key and f"{key}/{get_kind(item)}")
                 if last is not None:
                     await self._add(replace(last, source=PositionSource.LAST), joins)
         current = incident.open_one(self._journal) or incident.last(self._journal)
         assert current is not None, "something was accepted, or one was open"
-        return json_response(self._told(current) | unread_member(unread), 201 if raised else 200)
+        return make_json_response(
+            self._told(current) | unread_member(unread), 201 if raised else 200
+        )
 
     async def _add(self, item: Item, joins: int | None, key: str | None = None) -> int | None:
         """Add an item to the open incident, to a new one, or to `joins`, and return the incident's
@@ -105,7 +107,7 @@ class IncidentApi:
     async def words(self, request: Request) -> Response:
         """Answer with the canned messages, which take one or two bytes on the air."""
         refuse_others(request, ())
-        return json_response(
+        return make_json_response(
             {
                 "raised": canned.RAISED,
                 "fromKit": canned.FROM_KIT,
@@ -115,7 +117,7 @@ class IncidentApi:
 
     async def look(self, request: Request) -> Response:
         refuse_others(request, ())
-        return json_response(self._status())
+        return make_json_response(self._status())
 
     async def call_off(self, request: Request) -> Response:
         """End the open incident, or only the incident with that number, so that a repeated request
@@ -127,23 +129,23 @@ class IncidentApi:
         journal = self._journal
         current = incident.named(journal, wanted) if wanted else incident.open_one(journal)
         if current is None:
-            return json_response({"incident": None, "othersNotified": False})
+            return make_json_response({"incident": None, "othersNotified": False})
         if current.ended is not None:
             is_known = may_be_known(journal, current.number)
-            return json_response({"incident": self._told(current), "othersNotified": is_known})
+            return make_json_response({"incident": self._told(current), "othersNotified": is_known})
         parts = self._parts
         is_known = await call_off(
             journal, parts.cancellation, parts.intake, parts.proof_keys, current.number
         )
         over = incident.named(journal, current.number)
         assert over is not None, "an incident stays"
-        return json_response({"incident": self._told(over), "othersNotified": is_known})
+        return make_json_response({"incident": self._told(over), "othersNotified": is_known})
 
     async def take(self, request: Request, station: str, number: str) -> Response:
         """Record that a person here has another kit's incident, and notify that kit and all
         stations in range. An unknown incident is answered with 404.
         """
-        by, text = _name_and_text(required_body(request))
+        by, text = _name_and_text(get_required_body(request))
         wanted = _number(station), _number(number)
         heard = incident_status.heard_json(self._journal, wanted[1])
         if wanted[0] not in [each["station"] for each in heard]:
@@ -164,7 +166,7 @@ class IncidentApi:
         )
         if not is_here:
             await self._say_once(word)
-        return json_response(self._status(), 202)
+        return make_json_response(self._status(), 202)
 
     async def _say_once(self, word: IncidentWord) -> None:
         """Send the update. A repeated request sends it again only if the first was not
@@ -231,7 +233,7 @@ def _in_brief(where: Any) -> str:
 def _key(request: Request, unread: list[Fault]) -> str | None:
     """Return the Idempotency-Key; None if it cannot be read."""
     try:
-        return idempotency_key(request.headers)
+        return read_idempotency_key(request.headers)
     except Problem as fault:
         unread.append(Fault(fault.detail, ""))
         return None

@@ -16,8 +16,8 @@ from fieldagent.agent.journal import places
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.refusals import told_as_problems
 from fieldagent.agent.tracking import LONGEST, SHORTEST, TrackerPace, Tracking
-from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, refuse_others
 from fieldagent.http.routes import Route
@@ -54,7 +54,7 @@ async def _day(parts: Parts, tracking: Tracking, request: Request) -> Response:
     pause = tracking.pause()
     end = begin + timedelta(days=1)
     pace = tracking.tracker
-    return json_response(
+    return make_json_response(
         {
             "day": f"{begin:%Y-%m-%d}",
             "days": sorted({f"{each.moment:%Y-%m-%d}" for each in track}),
@@ -162,7 +162,7 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
         channel: {"rest": of(channel, interval), "motion": of(channel, moving)}
         for channel in estimates
     }
-    return json_response({"interval": interval, "channels": day})
+    return make_json_response({"interval": interval, "channels": day})
 
 
 async def _choose(tracking: Tracking, request: Request) -> Response:
@@ -184,12 +184,12 @@ async def _choose(tracking: Tracking, request: Request) -> Response:
         raise Problem(422, detail="nothing was changed", errors=faults)
     interval = int(interval)
     await _put(tracking, interval)
-    return json_response({"chosenInterval": interval})
+    return make_json_response({"chosenInterval": interval})
 
 
 async def _leave_it(tracking: Tracking, request: Request) -> Response:
     await _put(tracking, None)
-    return json_response({"chosenInterval": None})
+    return make_json_response({"chosenInterval": None})
 
 
 async def _put(tracking: Tracking, interval: int | None) -> None:
@@ -223,7 +223,7 @@ async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
         body.get("due"),
         clock.date(clock.now()),
     )
-    return json_response({"chosenInterval": tracking.chosen})
+    return make_json_response({"chosenInterval": tracking.chosen})
 
 
 def _positive(value: Any) -> bool:
@@ -253,7 +253,7 @@ MEMBERS = {
 def _object(request: Request) -> dict[str, Any]:
     """Return the JSON object in the body. Raises Problem."""
     with told_as_problems():
-        document = load_document(required_body(request))
+        document = load_document(get_required_body(request))
     if not isinstance(document, dict):
         raise Problem(422, detail="must be an object", errors=[("must be an object", "")])
     return document

@@ -73,10 +73,10 @@ class _OutboxPost:
     again: deque[Transmission] = field(default_factory=deque)
     """Transmissions that the last link left unacknowledged, SOS first."""
 
-    async def greeted(self, journal: int) -> None:
+    async def accept_hello(self, journal: int) -> None:
         self.notes.begin()
 
-    async def next(self, *, urgent: bool) -> Transmission:
+    async def wait_for_next(self, *, urgent: bool) -> Transmission:
         if self.again and (self.again[0].urgent or not (urgent or await self._urgent_waits())):
             return self.again.popleft()
         while True:
@@ -92,10 +92,10 @@ class _OutboxPost:
             await self.outbox.ready(urgent=True)
         return not at_once.cancelled_caught
 
-    async def stored(self, item: Transmission) -> None:
+    async def mark_stored(self, item: Transmission) -> None:
         await self.outbox.settle(item, Outcome.SENT)
 
-    async def returned(self, items: list[Transmission], reason: str) -> None:
+    async def return_unsent(self, items: list[Transmission], reason: str) -> None:
         waiting = sorted([*items, *self.again], key=lambda item: not item.urgent)
         self.again.clear()
         self.again.extend(waiting)
@@ -103,7 +103,7 @@ class _OutboxPost:
     async def take_in(self, body: bytes) -> None:
         await self.reception.receive(body)
 
-    async def next_note(self) -> bytes:
+    async def wait_for_next_note(self) -> bytes:
         return await self.notes.next()
 
     async def take_note(self, body: bytes) -> None:
@@ -197,7 +197,7 @@ class CellularDriver:
                 if ended.code not in _IN_ORDER:
                     await self.link.recorder.fault(self.link.reason)
             except Unreachable as trouble:
-                self.keepalive.missed()
+                self.keepalive.record_missed()
                 self._show(trouble.state, trouble.reason)
                 self._note_wish(trouble.again)
             self.progress()
@@ -245,7 +245,7 @@ class CellularDriver:
         self.post.outbox.fit(IP_MESSAGE_LIMITS)
         self.turn.note(linked=True)
         before = self.keepalive.cut
-        self.keepalive.reached(trio.current_time())
+        self.keepalive.record_reached(trio.current_time())
         if self.keepalive.cut not in (None, before):
             log.warning("%s", self.keepalive.note())
         self._show(LinkState.READY, self.keepalive.note())

@@ -17,7 +17,7 @@ import trio
 
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.http import tls
-from fieldagent.http.secure import secured
+from fieldagent.http.secure import make_secure
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ADDRESS_TIMEOUT_S = 15.0
@@ -73,9 +73,9 @@ async def open_stream(
         return await _connect(server)
     plain = await _connect(server)
     try:
-        return await secured(plain, context, server.host)
+        return await make_secure(plain, context, server.host)
     except trio.BrokenResourceError as error:
-        if (fault := tls.fault(error.__cause__, server.ca_setting)) is not None:
+        if (fault := tls.describe_fault(error.__cause__, server.ca_setting)) is not None:
             raise Unreachable(LinkState.FAULT, fault) from error
         text = "the connection was broken off during the TLS handshake"
         raise Unreachable(LinkState.NO_SERVICE, text) from error

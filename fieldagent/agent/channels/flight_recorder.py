@@ -17,7 +17,7 @@ import trio
 
 from fieldagent.extensions import places_of
 from fieldagent.system.folder import put_file
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 from fieldagent.wire import trace
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 
@@ -76,7 +76,7 @@ class FlightRecorder:
         """Return the records in memory as a trace."""
         records = list(self._records)
         shown = records if payloads else mask(records, self.kind)
-        return trace.head(self.kind, masked=not payloads) + trace.write(shown)
+        return trace.write_head(self.kind, masked=not payloads) + trace.write(shown)
 
     async def fault(self, text: str) -> None:
         """Record a fault, and append the new records to the ring on disk, at most every
@@ -109,7 +109,7 @@ def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
     place = places_of("traces").get(kind)
     if place is None:
         return trace.mask(records, kind)
-    shown: list[TraceRecord] = imported(place)(records)
+    shown: list[TraceRecord] = import_own(place)(records)
     return shown
 
 
@@ -122,7 +122,7 @@ def _append(ring: Path, text: str, kind: str) -> None:
     never a mixture.
     """
     before = _read(ring) if ring.exists() else ""
-    whole = before + trace.head(kind, masked=True) + text
+    whole = before + trace.write_head(kind, masked=True) + text
     if len(whole) > RING_BYTES:
         whole = whole[-RING_BYTES:]
         whole = whole[whole.index("\n") + 1 :]

@@ -9,7 +9,7 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.system import waits
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 
 REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds between attempts to open the device; the last value repeats."""
@@ -44,7 +44,7 @@ async def keep_open(
         try:
             await work()
         except* lost as trouble:
-            error = first_error(trouble)
+            error = get_first_error(trouble)
             tell(error)
             failed = f"{type(error).__name__}: {error}"
         else:

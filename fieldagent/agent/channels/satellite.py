@@ -56,13 +56,13 @@ from fieldagent.agent.channels.satellite_waits import (
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire import sbd
-from fieldagent.wire.credit import CREDITS, credits_for
+from fieldagent.wire.credit import CREDITS, compute_credits
 from fieldagent.wire.envelope import Unreadable
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sbd import MT_STATUS, MoStatus, SessionVerdict, mo_status
+from fieldagent.wire.sbd import MT_STATUS, MoStatus, SessionVerdict, find_mo_status
 
 PAUSES = (1.0, 5.0, 30.0)
 """Seconds before a garbled message is read again. An SOS ends the pauses."""
@@ -290,7 +290,7 @@ class SatelliteDriver:
         waiting = self.pace.mailbox.queued
         if not (self.modem.rang or waiting) or self.outbox.allowance(mailbox=True) != 0:
             return ""
-        what = counted(waiting, "message") if waiting else "a message"
+        what = format_count(waiting, "message") if waiting else "a message"
         return (
             f"{what} at the gateway, but no credits are left today to fetch more: half of them"
             " are reserved for messages from the kit"
@@ -419,7 +419,7 @@ class SatelliteDriver:
         finally:
             self.pace.last_session = trio.current_time()
         self.pace.mailbox.begun = None
-        status = mo_status(result.mo_status)
+        status = find_mo_status(result.mo_status)
         text = status.means if transmission is not None else _asked_in_words(result, status)
         log.info("session %d ended: %s", result.momsn, text)
         verdict = status.verdict
@@ -502,7 +502,7 @@ class SatelliteDriver:
             self.modem.rang = self.modem.rang or rang
         if result.mt_status == 1 and result.mt_length > 0:
             if await self.mail.read(size=result.mt_length) is MailRead.NOTHING:
-                await self.outbox.spend(credits_for(result.mt_length))
+                await self.outbox.spend(compute_credits(result.mt_length))
         elif alone and reached:
             await self.outbox.spend(1)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import inf
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire.sbd import URGENT_WAIT_MAX, MoStatus, SessionResult, retry_after, retry_at_once
 
 FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
@@ -118,6 +118,6 @@ class GatewayMailbox:
         if not self.fruitless:
             return ""
         return (
-            f"{counted(max(1, self.queued), 'message')} at the gateway did not arrive when"
+            f"{format_count(max(1, self.queued), 'message')} at the gateway did not arrive when"
             f" requested ({self.fruitless} times); trying less often"
         )

@@ -195,7 +195,7 @@ class Modem:
         probe = await self.ask(sbd.AT)
         self.echo_shows_reset = not probe.echoed
         for command in (
-            sbd.session_timeout(MODEM_SESSION_TIMEOUT_S),
+            sbd.make_session_timeout(MODEM_SESSION_TIMEOUT_S),
             *(setting.command for setting in self.settings),
         ):
             reply = await self.ask(command)
@@ -277,7 +277,7 @@ class Modem:
         if its reply is damaged.
         """
         limit = await self.ask(
-            sbd.session_timeout(SOS_SESSION_TIME if urgent else MODEM_SESSION_TIMEOUT_S)
+            sbd.make_session_timeout(SOS_SESSION_TIME if urgent else MODEM_SESSION_TIMEOUT_S)
         )
         # A modem that does not know the limit needs all the time.
         seconds = SOS_SESSION_MAX if urgent and limit.ok else HOST_SESSION_TIMEOUT_S

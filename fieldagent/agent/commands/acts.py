@@ -35,15 +35,15 @@ from fieldagent.agent.outcomes import (
     SOS_IN_MEMORY,
 )
 from fieldagent.package.package import Channel
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.folder import put_file
 from fieldagent.system.minisign import NotSigned
 from fieldagent.system.signed_release import read_release
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire.command_settings import offer_of
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer, SettingsOffer
 from fieldagent.wire.sealed_key import open_key
-from fieldagent.wire.settings_change import NotAChange, kit_of
+from fieldagent.wire.settings_change import NotAChange, get_kit_id
 from fieldagent.wire.signed_delta import read_payload
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ async def retry(hands: Hands, known: KnownCommand) -> str:
     """Let the modem try now. Raises CannotBeDone."""
     outbox = _satellite(hands)
     outbox.link.ask()
-    return f"the modem tries now, with {counted(len(outbox), 'Package')} to send"
+    return f"the modem tries now, with {format_count(len(outbox), 'Package')} to send"
 
 
 def may_heal(hands: Hands) -> None:
@@ -121,7 +121,7 @@ async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
     """Leave the order for root's unit. Raises Failed if no unit takes it, and CannotBeDone."""
     _keep_sos(hands)
     place = hands.settings.state_directory / REBOOT
-    boot = hands.parts.journal.clock.base().boot
+    boot = hands.parts.journal.clock.get_base().boot
     try:
         await trio.to_thread.run_sync(partial(put_file, place, boot.encode()))
     except OSError as error:
@@ -249,7 +249,7 @@ async def hold(hands: Hands, known: KnownCommand) -> str:
     # Include Packages that were posted meanwhile.
     there = _of_kind(hands, queue, kind)
     hold_back(queue, kind, there)
-    return f"{kind} waits: {counted(len(there), 'Package')} now"
+    return f"{kind} waits: {format_count(len(there), 'Package')} now"
 
 
 async def resume(hands: Hands, known: KnownCommand) -> str:
@@ -258,7 +258,7 @@ async def resume(hands: Hands, known: KnownCommand) -> str:
     await hands.parts.journal.persist(commands.note_held(kind, held=False))
     there = _of_kind(hands, queue, kind)
     let_go(queue, kind, there)
-    return f"{kind} goes again: {counted(len(there), 'Package')} now"
+    return f"{kind} goes again: {format_count(len(there), 'Package')} now"
 
 
 def _kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue]:
@@ -274,12 +274,12 @@ def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
     return [
         sequence
         for sequence, package in packages.items()
-        if not package.urgent and kind_of(package.item) == kind
+        if not package.urgent and get_kind(package.item) == kind
     ]
 
 
 async def _leave(hands: Hands, known: KnownCommand) -> None:
-    kit = kit_of(hands.settings.hub_token or "")
+    kit = get_kit_id(hands.settings.hub_token or "")
     try:
         text, signature = offer_of(known.number, kit, known.command.arguments)
         by_satellite = known.channel == Channel.SATELLITE

@@ -6,9 +6,9 @@ from fieldagent.agent.commands.hands import CannotBeDone, Hands
 from fieldagent.agent.condition.reading import status_of
 from fieldagent.agent.journal import history, outbound
 from fieldagent.package.package import Channel
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.wire import answer_text, kit_status
-from fieldagent.wire.command import Argument, size_of
+from fieldagent.wire.command import Argument, get_answer_size
 
 
 def status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
@@ -20,7 +20,7 @@ def status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
 def log(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return the newest warnings."""
     lines = hands.log.lines() or ["no warning since the agent began"]
-    return answer_text.pack_lines(lines, size_of(arguments))
+    return answer_text.pack_lines(lines, get_answer_size(arguments))
 
 
 def show(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
@@ -33,9 +33,9 @@ def show(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     lines = [f"status {known.status or 'waiting'}"]
     for each in reversed(history.lines(journal, known, receipts)):
         often = f"x{each.times}" if each.times > 1 else ""
-        words = (clock_time(each.at), each.channel or "", each.event, each.detail, often)
+        words = (format_clock_time(each.at), each.channel or "", each.event, each.detail, often)
         lines.append(" ".join(filter(None, words)))
-    return answer_text.pack_lines(lines, size_of(arguments[1:]))
+    return answer_text.pack_lines(lines, get_answer_size(arguments[1:]))
 
 
 def trace(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
@@ -43,7 +43,7 @@ def trace(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     if (outbox := hands.parts.outboxes.get(Channel.SATELLITE)) is None:
         raise CannotBeDone("no satellite modem is configured")
     lines = outbox.link.recorder.text().splitlines()
-    return answer_text.pack_last(lines, size_of(arguments))
+    return answer_text.pack_last(lines, get_answer_size(arguments))
 
 
 READS = {"status": status, "log": log, "show": show, "trace": trace}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 
 KEPT = 100
 LINE_MAX = 300
@@ -29,5 +29,5 @@ class RecentLog(logging.Handler):
 
 
 def _line(record: logging.LogRecord) -> str:
-    text = f"{clock_time(record.created)} {record.levelname} {record.getMessage()}"
+    text = f"{format_clock_time(record.created)} {record.levelname} {record.getMessage()}"
     return text if len(text) <= LINE_MAX else f"{text[:LINE_MAX]}…"

@@ -28,9 +28,9 @@ from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome, P
 from fieldagent.package.reading import KINDS
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
-from fieldagent.system.supervisor import brief
+from fieldagent.system.supervisor import describe_error
 from fieldagent.wire import answer_text
-from fieldagent.wire.command import in_words, verb_of
+from fieldagent.wire.command import format_command, get_verb
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def _lacks(hands: Hands, known: KnownCommand) -> bool:
     """Return True if the command needs something that has not arrived."""
     if not known.is_readable:
         return False
-    is_here = WAITS.get(verb_of(known.command).name)
+    is_here = WAITS.get(get_verb(known.command).name)
     return is_here is not None and not is_here(hands, known)
 
 
@@ -90,13 +90,13 @@ def _kept_log(hands: Hands) -> Iterator[None]:
 
 
 async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
-    words = in_words(known.command)
+    words = format_command(known.command)
     if not known.is_readable:
         return _told(known, CommandOutcome.FAILED, UNREADABLE)
     if _lacks(hands, known):
         return _told(known, CommandOutcome.REFUSED, NOT_HERE)
     log.info("the hub's command %d: %s", known.number, words)
-    name = verb_of(known.command).name
+    name = get_verb(known.command).name
     try:
         if name in READS:
             body = READS[name](hands, known.command.arguments)
@@ -109,7 +109,7 @@ async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
         return _told(known, CommandOutcome.REFUSED, str(why))
     except Exception as error:
         return _mistake(known, error)
-    boot = hands.parts.journal.clock.base().boot
+    boot = hands.parts.journal.clock.get_base().boot
     await hands.parts.journal.persist(commands.begin(known.number, boot))
     log.warning("the hub's command %d is carried out: %s", known.number, words)
     return await _done(hands, known, name)
@@ -133,17 +133,17 @@ def _mistake(known: KnownCommand, error: Exception) -> CommandAnswer:
     if isinstance(error, StoreFailed | StoreFull):
         raise error
     log.exception("command %d failed because of a bug", known.number)
-    return _told(known, CommandOutcome.FAILED, f"the agent failed: {brief(error)}")
+    return _told(known, CommandOutcome.FAILED, f"the agent failed: {describe_error(error)}")
 
 
 async def _after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
     """Return the answer to a command that was begun before the agent's start."""
     if not known.is_readable:
         return _told(known, CommandOutcome.FAILED, CUT_OFF)
-    name = verb_of(known.command).name
+    name = get_verb(known.command).name
     if name == "restart":
         return _told(known, CommandOutcome.DONE, "the agent has restarted")
-    if name == "reboot" and known.boot != hands.parts.journal.clock.base().boot:
+    if name == "reboot" and known.boot != hands.parts.journal.clock.get_base().boot:
         return _told(known, CommandOutcome.DONE, "the machine has restarted")
     if name in AGAIN:
         return await _done(hands, known, name)

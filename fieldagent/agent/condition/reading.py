@@ -15,7 +15,7 @@ from fieldagent.agent.condition.logbook import Logbook
 from fieldagent.agent.settings import Settings
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.wire.kit_condition import CHANNELS, KitCondition
-from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, numbers_of
+from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, read_version_numbers
 
 
 def status_of(
@@ -31,7 +31,7 @@ def status_of(
     space = channels["satellite"]
     budget, spent = space.get("creditsPerDay"), space["creditsToday"]
     free, used = machine.disk(settings.state_directory)
-    version, since = numbers_of(__version__)
+    version, since = read_version_numbers(__version__)
     satellite, radio, cellular = (each["state"] or STATES[0] for each in links)
     bars = [each["signal"] for each in links]
     clock = answer["clock"]["source"] or CLOCKS[0]

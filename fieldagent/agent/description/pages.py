@@ -132,7 +132,7 @@ CALLS = (
             limit("Most items of each kind", NEWEST, NEWEST_MAX),
         ],
     ),
-    *map_description.calls("Return the map of the kit (map-file)"),
+    *map_description.describe_calls("Return the map of the kit (map-file)"),
     call(
         "GET /api/track",
         "track: Return the track of a day, its gaps, and the time of the next position",

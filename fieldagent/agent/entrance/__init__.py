@@ -11,13 +11,13 @@ from typing import Any
 
 import trio
 
-from fieldagent.http.address import source_of
-from fieldagent.http.cookie import cookie_of, set_cookie
-from fieldagent.http.guard import required_body
+from fieldagent.http.address import find_source
+from fieldagent.http.cookie import read_cookie, set_cookie
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.pace import check_in_thread
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, leads_to, router
+from fieldagent.http.routes import Route, make_redirect, make_router
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files
 from fieldagent.system.rate import Rate, retry_after
@@ -60,7 +60,7 @@ class Entrance:
 
     def before(self, judge: Judge) -> Judge:
         """Return a judge that admits signed-in people to `judge`, and lets others only sign in."""
-        outside = router(self.routes())
+        outside = make_router(self.routes())
 
         async def at_the_door(head: Request) -> Admission:
             if head.path == "/enter" or head.path.startswith("/enter/"):
@@ -68,7 +68,7 @@ class Entrance:
             if self._knows(head):
                 return (await judge(head))._replace(caller=COOKIE)
             if head.method == "GET" and head.path in ("/", "/track"):
-                return Admission(leads_to("/enter"))
+                return Admission(make_redirect("/enter"))
             raise Problem(401, "sign in first, at /enter")
 
         return at_the_door
@@ -76,7 +76,7 @@ class Entrance:
     def routes(self) -> list[Route]:
         """Return the routes for signing in and out."""
         return [
-            *files.routes(("/enter",), "/enter/file", __name__, NAMES),
+            *files.make_page_routes(("/enter",), "/enter/file", __name__, NAMES),
             Route("POST", "/enter/session", self._enter, body=2_048),
             Route("DELETE", "/enter/session", self._leave),
         ]
@@ -90,7 +90,7 @@ class Entrance:
         version = _version(self._pass_phrase)
         if version is None:
             raise Problem(403, "this kit has no passphrase yet: run `fieldagent page --set` on it")
-        accounts = self._count(source_of(request.peer))
+        accounts = self._count(find_source(request.peer))
         stored = await trio.to_thread.run_sync(self._pass_phrase.read_text)
         matches = partial(check_password, pass_phrase, stored.strip())
         if not await check_in_thread(matches, self._limiter, SCRYPT_SECONDS):
@@ -152,7 +152,7 @@ def _version(path: Path) -> Version | None:
 
 def _pass_phrase_of(request: Request) -> str:
     try:
-        body: Any = load_document(required_body(request))
+        body: Any = load_document(get_required_body(request))
     except NotJson as error:
         raise Problem(400, str(error)) from None
     pass_phrase = body.get("passPhrase") if isinstance(body, dict) and len(body) == 1 else None
@@ -167,4 +167,4 @@ def _digest(cookie: str) -> bytes:
 
 
 def _cookie_digest(request: Request) -> bytes:
-    return _digest(cookie_of(request, COOKIE) or "")
+    return _digest(read_cookie(request, COOKIE) or "")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from fieldagent.http.languages import preferred
+from fieldagent.http.languages import choose_language
 from fieldagent.http.message import Request, Response
 from fieldagent.http.routes import Route
 from fieldagent.page import files
@@ -16,11 +16,11 @@ NAMES = (*(f"{language}.html" for language in LANGUAGES), "handbook.css")
 
 def routes() -> list[Route]:
     """Return `GET /help`, which redirects to the page in the browser's language, and the pages."""
-    return [Route("GET", "/help", _help), files.shelf("/help", __name__, NAMES)]
+    return [Route("GET", "/help", _help), files.make_folder_route("/help", __name__, NAMES)]
 
 
 async def _help(request: Request) -> Response:
-    wanted = preferred(request.headers.get("accept-language", ""), LANGUAGES)
+    wanted = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
     return Response(
         303, headers=(("Location", f"/help/{wanted}.html"), ("Vary", "Accept-Language"))
     )

@@ -12,7 +12,7 @@ from fieldagent.agent.journal import commands
 from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.wire import answer_text
-from fieldagent.wire.command import NotACommand, RemoteCommand, verb_of
+from fieldagent.wire.command import NotACommand, RemoteCommand, get_verb
 from fieldagent.wire.command_proof import is_proved
 
 AGE_MAX_S = 5 * 86_400
@@ -90,7 +90,7 @@ class CommandGate:
         if clock.source() and clock.date(now) - number > AGE_MAX_S:
             return "it is more than 5 days old, send it again"
         try:
-            verb = verb_of(command)
+            verb = get_verb(command)
         except NotACommand as wrong:
             return str(wrong)
         if verb.name not in self.allowed:

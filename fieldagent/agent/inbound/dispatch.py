@@ -24,7 +24,13 @@ import trio
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall, Spool
-from fieldagent.webhook.schedule import RETRY_AFTER_MAX_S, SCHEDULE, SOS_SCHEDULE, delay, wait
+from fieldagent.webhook.schedule import (
+    RETRY_AFTER_MAX_S,
+    SCHEDULE,
+    SOS_SCHEDULE,
+    compute_delay,
+    wait,
+)
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +120,7 @@ class _Dispatch:
         async with trio.open_nursery() as nursery:
             while self.gone is None:
                 # Take the event before the spool is read, so that changes in between are noticed.
-                news = self.spool.news()
+                news = self.spool.get_news()
                 pause = self.start_due(nursery)
                 with waits.move_on_after(pause) as self.pause:
                     await news.wait()
@@ -124,7 +130,7 @@ class _Dispatch:
         """Start the deliveries that are due. Return the seconds until the next one is due."""
         now = self.clock()
         # Deliveries in progress are due too, so they come first and take up to `at_once` places.
-        for delivery in self.spool.heads(2 * self.at_once):
+        for delivery in self.spool.get_heads(2 * self.at_once):
             if delivery.lane in self.busy:
                 continue
             # Slow deliveries do not delay an SOS: it gets one more place. Other deliveries wait
@@ -151,7 +157,7 @@ class _Dispatch:
         """Hand a payload to the hook. A running hook may finish when the agent stops, so that it is
         not called twice.
         """
-        await waits.let_finish(partial(self.hand_over, delivery, early))
+        await waits.run_to_the_end(partial(self.hand_over, delivery, early))
         self.busy.remove(delivery.lane)
         self.urgent -= delivery.sos
         self.pause.cancel()
@@ -171,7 +177,7 @@ class _Dispatch:
         """
         if result.outcome is HandoverOutcome.HANDED:
             up_again = self.reach is not None and self.reach.handed()
-            await self.spool.handed(delivery.request_id)
+            await self.spool.mark_handed_over(delivery.request_id)
             if up_again:
                 await self.spool.hasten()
         elif result.outcome is HandoverOutcome.REFUSED:
@@ -181,16 +187,16 @@ class _Dispatch:
                 self.reach.failed(result.retry_after)
             if early:
                 at, why = delivery.not_before, result.reason
-                await self.spool.postponed(delivery.request_id, at, why, tries=0)
+                await self.spool.postpone(delivery.request_id, at, why, tries=0)
             else:
                 await self.postpone(delivery, result)
         else:
             self.gone = result.reason
-            await self.spool.postponed(delivery.request_id, self.clock(), result.reason)
+            await self.spool.postpone(delivery.request_id, self.clock(), result.reason)
 
     async def postpone(self, delivery: Delivery, result: HandoverResult) -> None:
         schedule = SOS_SCHEDULE if delivery.sos else self.schedule
-        seconds = delay(
+        seconds = compute_delay(
             delivery.attempts + 1,
             schedule=schedule,
             retry_after=result.retry_after,
@@ -206,7 +212,7 @@ class _Dispatch:
             result.reason,
             seconds,
         )
-        await self.spool.postponed(delivery.request_id, self.clock() + seconds, result.reason)
+        await self.spool.postpone(delivery.request_id, self.clock() + seconds, result.reason)
 
     async def bury(self, delivery: Delivery, reason: str) -> None:
         log.error(
@@ -216,4 +222,4 @@ class _Dispatch:
             reason,
             delivery.request_id,
         )
-        await self.spool.dead(delivery.request_id, reason)
+        await self.spool.bury(delivery.request_id, reason)

@@ -17,8 +17,8 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import Settings
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.supervisor import Note, brief, log_fault
-from fieldagent.system.wording import counted
+from fieldagent.system.supervisor import Note, describe_error, log_fault
+from fieldagent.system.wording import format_count
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult, HookCall
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterat
     for each in left_overs:
         if each.hook not in configured:
             continue
-        payloads = counted(each.payloads, "payload")
+        payloads = format_count(each.payloads, "payload")
         if each.state == "dead":
             remedy = (
                 "`fieldagent inbound list --state dead` shows them, `fieldagent inbound replay"
@@ -98,7 +98,7 @@ async def run_hook(
             return await hook.call(delivery)
         except Exception as error:
             note_fault(error, delivery.request_id)
-            reason = f"the call failed in the agent; see its log: {brief(error)}"
+            reason = f"the call failed in the agent; see its log: {describe_error(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)
 
     spool = JournalSpool(hook.name, journal, lambda: inbox.news, inbox.report_stages)
@@ -116,26 +116,24 @@ class JournalSpool:
 
     hook: str
     journal: Journal
-    news: Callable[[], trio.Event]
+    get_news: Callable[[], trio.Event]
     tell: Callable[[], None] = lambda: None
     """Called when a sender must receive a receipt."""
 
-    def heads(self, limit: int) -> list[Delivery]:
+    def get_heads(self, limit: int) -> list[Delivery]:
         return [Delivery(*row) for row in inbound.heads(self.journal, self.hook, limit)]
 
-    async def handed(self, request_id: str) -> None:
+    async def mark_handed_over(self, request_id: str) -> None:
         at = self.journal.clock.date(self.journal.clock.now())
         if await self.journal.persist(inbound.handed(self.hook, request_id, at)):
             self.tell()
 
-    async def postponed(
-        self, request_id: str, until: float, reason: str, *, tries: int = 1
-    ) -> None:
+    async def postpone(self, request_id: str, until: float, reason: str, *, tries: int = 1) -> None:
         put_off = inbound.postponed(self.hook, request_id, until, reason, tries=tries)
         await self.journal.persist(put_off)
 
     async def hasten(self) -> None:
         await self.journal.persist(inbound.hasten(self.hook))
 
-    async def dead(self, request_id: str, reason: str) -> None:
+    async def bury(self, request_id: str, reason: str) -> None:
         await self.journal.persist(inbound.dead(self.hook, request_id, reason))

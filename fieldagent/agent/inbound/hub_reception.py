@@ -20,7 +20,7 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback
 from fieldagent.agent.outbound.repeat import repeat
 from fieldagent.store.group import StoreFailed, StoreFull
-from fieldagent.system.supervisor import brief
+from fieldagent.system.supervisor import describe_error
 from fieldagent.wire.envelope import Unreadable
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class HubReception:
                 body,
                 lambda db: None,
                 channel=self._queue.channel,
-                reason=f"the agent failed to process it, twice: {brief(error)}",
+                reason=f"the agent failed to process it, twice: {describe_error(error)}",
             )
         self._failed = None
 

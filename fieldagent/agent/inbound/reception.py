@@ -24,13 +24,13 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.item_identity import is_about
 from fieldagent.package.delivery import Stage
-from fieldagent.package.package import Data, IncidentWord, Item, Parcel, ToHub, dated
+from fieldagent.package.package import Data, IncidentWord, Item, Parcel, ToHub, get_date
 from fieldagent.package.payload import (
     SOS_MARK,
     Identity,
-    estimated_position,
-    payload_json,
-    stranger,
+    encode_payload,
+    make_estimated_position,
+    make_unknown_identity,
 )
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
@@ -54,10 +54,10 @@ from fieldagent.wire.envelope import (
     Unauthenticated,
     Unproved,
     Unreadable,
+    compute_fingerprint,
     decode,
     digest_of,
     encode,
-    fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import reassemble
@@ -364,7 +364,7 @@ class Inbox:
         """Store a report of missing fragments. A replayed report has no effect, because each report
         causes transmissions that cost.
         """
-        if inbound.mark_arrived(db, THE_HUB, entry.sequence, fingerprint(entry), taken.now):
+        if inbound.mark_arrived(db, THE_HUB, entry.sequence, compute_fingerprint(entry), taken.now):
             taken.reports.append((entry.sequence, report))
         else:
             taken.duplicates += 1
@@ -372,13 +372,18 @@ class Inbox:
     def store_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
         """Spool an item that is new under each number by which it is known."""
         is_new = inbound.mark_arrived(
-            db, origin, entry.sequence, fingerprint(entry), taken.now, sos=entry.sos
+            db, origin, entry.sequence, compute_fingerprint(entry), taken.now, sos=entry.sos
         )
         source = taken.sources.get(entry.sequence)
         if source is not None:
             twin = replace(entry, sequence=source.sequence)
             other_is_new = inbound.mark_arrived(
-                db, -source.station, twin.sequence, fingerprint(twin), taken.now, sos=twin.sos
+                db,
+                -source.station,
+                twin.sequence,
+                compute_fingerprint(twin),
+                taken.now,
+                sos=twin.sos,
             )
             if is_new and not other_is_new:
                 # It came by radio before, and now the hub has it too.
@@ -415,7 +420,7 @@ class Inbox:
         """Store a fragment. If it was the last one, return the entries of the complete item,
         otherwise None.
         """
-        if inbound.was_seen(db, origin, sequence, fingerprint(Entry(sequence, part))):
+        if inbound.was_seen(db, origin, sequence, compute_fingerprint(Entry(sequence, part))):
             taken.duplicates += 1
             return None
         item = inbound.FragmentedItem(origin, sequence, part.count)
@@ -433,7 +438,7 @@ class Inbox:
         digest = next(map(digest_of, items), None)
         for fragment in whole.fragments:
             inbound.mark_arrived(
-                db, origin, sequence, fingerprint(fragment), taken.now, whole=digest
+                db, origin, sequence, compute_fingerprint(fragment), taken.now, whole=digest
             )
         if whole.not_understood:
             taken.troubles += whole.not_understood
@@ -453,7 +458,7 @@ class Inbox:
         extra: Mapping[str, Any],
     ) -> Received:
         sender = inbound.identity(db, origin) or _by_number(origin)
-        moment = dated(item, entry.time)
+        moment = get_date(item, entry.time)
         plain = _payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
         came = None
         if entry.sequence and not isinstance(item, IncidentWord):
@@ -486,7 +491,7 @@ def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) 
     contact = taken.contacts.get(sequence, Contact())
     members: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
     if (seen := taken.seen_at.get(sequence)) is not None:
-        members["estimatedPosition"] = estimated_position(*astuple(seen))
+        members["estimatedPosition"] = make_estimated_position(*astuple(seen))
     if entry.sos:
         members["incident"] = {"number": incident_number(entry, source)}
     if age is not None:
@@ -507,7 +512,7 @@ def _address(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
 
 def _by_number(origin: int) -> Identity:
     """Return an identity for a sender whose name is unknown."""
-    unknown = stranger(origin)
+    unknown = make_unknown_identity(origin)
     kind = "station" if origin < 0 else "user"
     return unknown if origin == 0 else replace(unknown, name=f"{kind} {unknown.id}")
 
@@ -518,7 +523,7 @@ def _payload(sender: Identity, item: Item, moment: datetime, now: float, **how: 
 
     request_id = str(uuid.uuid4())
     return Received(
-        request_id, sender.id, payload_json(request_id, sender, item, moment, **how), now
+        request_id, sender.id, encode_payload(request_id, sender, item, moment, **how), now
     )
 
 

@@ -21,7 +21,7 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import answer_text, strict_cbor
-from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, read_command, verb_of
+from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, get_verb, read_command
 from fieldagent.wire.errors import RemoteProtocolError
 
 KEPT = 200
@@ -188,8 +188,8 @@ def _of_row(
 def _command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:
     """Return the command, and True if it is complete and known."""
     try:
-        command = read_command(verb, b"", *strict_cbor.loads(bytes(arguments)))
-        verb_of(command)
+        command = read_command(verb, b"", *strict_cbor.decode_single(bytes(arguments)))
+        get_verb(command)
     except (RemoteProtocolError, ValueError, TypeError, NotACommand):
         return RemoteCommand(verb), False
     return command, True

@@ -16,7 +16,7 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import crc_of
 from fieldagent.package.package import Channel, Location, Package, Waypoint
 from fieldagent.package.reading import read_package
-from fieldagent.package.writing import canonical
+from fieldagent.package.writing import make_canonical
 from fieldagent.system.elapsed_time import CLOCK_SET_FROM_S
 
 
@@ -64,7 +64,7 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
         package = read_package(json.loads(body))
     except ValueError:
         return
-    body = canonical(_restamped(package, dated, date))
+    body = make_canonical(_restamped(package, dated, date))
     crc = crc_of(sequence, id_, body, digest, key, accepted, expires, date)
     db.execute(
         "UPDATE package SET body = ?, dated = ?, crc = ? WHERE sequence = ?",
@@ -78,5 +78,5 @@ def _restamped(package: Package, was: float, now: float) -> Package:
     """
     item = package.item
     if isinstance(item, Location | Waypoint) and item.timestamp == datetime.fromtimestamp(was, UTC):
-        return replace(package, item=replace(item, timestamp=None)).stamped(now)
+        return replace(package, item=replace(item, timestamp=None)).with_time(now)
     return package

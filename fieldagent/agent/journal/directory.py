@@ -14,7 +14,7 @@ from fieldagent.package.package import Person as Named
 from fieldagent.package.reading import Fault, InvalidPackage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 
 if TYPE_CHECKING:
     # Import only for type checks: a kit without a link to the hub saves the memory of notes.
@@ -234,4 +234,4 @@ async def keep(journal: Journal, directory: Directory) -> None:
         )
 
     await journal.persist(store)
-    log.info("the hub's directory has come: %s", counted(len(directory.people), "name"))
+    log.info("the hub's directory has come: %s", format_count(len(directory.people), "name"))

@@ -20,7 +20,7 @@ from pathlib import Path
 from fieldagent.agent.journal.opening import Opened, open_journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import Order, StoreFailed, StoreFull
-from fieldagent.store.sqlite import close_keeping_log, connect, copy_whole, reader, transact
+from fieldagent.store.sqlite import close_keeping_log, connect, copy_whole, open_reader, transact
 from fieldagent.store.trouble import Unusable
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class JournalFiles:
                 raise
             opened = self._open_in_memory(trouble)
         self.writer, self.mark, self.as_left = opened
-        self.reader = reader(self.path)
+        self.reader = open_reader(self.path)
         # Keep the cache small: the system also has the file in memory.
         self.reader.execute("PRAGMA cache_size=-512")
 
@@ -120,7 +120,7 @@ class JournalFiles:
             _remove(copy)
             raise
         self._others = [self.writer, self.reader]
-        self.writer, self.reader, self.path = writer, reader(copy), copy
+        self.writer, self.reader, self.path = writer, open_reader(copy), copy
         self._tell(why)
 
     def give_up_disk(self, why: str) -> None:
@@ -140,7 +140,7 @@ class JournalFiles:
             opened = open_journal(self._home)
             self.mark.close()
             self.mark = opened.mark
-            self._others = [opened.connection, reader(self._home)]
+            self._others = [opened.connection, open_reader(self._home)]
         self.reader.backup(self._others[0])
         self._others, (self.writer, self.reader) = [self.writer, self.reader], self._others
         self.path, self.not_on_disk = self._home, ""

@@ -20,7 +20,7 @@ from fieldagent.agent.journal import elapsed_base, high_water, untouched
 from fieldagent.agent.journal.files import ROOM_BYTES, JournalFiles
 from fieldagent.agent.journal.opening import damage
 from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, StoreFull
-from fieldagent.store.sqlite import reader, transact
+from fieldagent.store.sqlite import open_reader, transact
 from fieldagent.store.trouble import Unusable, is_damage
 from fieldagent.system.elapsed_time import ElapsedTime, MachineClocks, Reading
 from fieldagent.system.sentence import sentence
@@ -121,7 +121,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         """Run a slow query without delaying other readers."""
 
         def ask() -> list[Any]:
-            with closing(reader(self.path)) as aside:
+            with closing(open_reader(self.path)) as aside:
                 return aside.execute(sql).fetchall()
 
         return await trio.to_thread.run_sync(ask)
@@ -202,7 +202,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             if not self.not_on_disk:
                 self._files.forget(copy)
         elif idle():
-            writing = partial(elapsed_base.keep, base=self.clock.base())
+            writing = partial(elapsed_base.keep, base=self.clock.get_base())
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
             # An SOS may have arrived meanwhile, or be about to: then try later.
             if takes and not self.is_busy and idle():
@@ -273,7 +273,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
         self._carry_out_move()
-        base = self.clock.due()
+        base = self.clock.get_due_base()
         if base is not None:
             orders = [*orders, Order(partial(elapsed_base.keep, base=base))]
         try:
@@ -281,7 +281,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         except StoreFailed as failed:
             self._give_up_disk(failed)
         if base is not None:
-            self.clock.kept(base)
+            self.clock.mark_kept(base)
         self.commits += 1
         if not self.not_on_disk:
             self._files.mark.follow(high_water.of(self._files.writer))
@@ -306,7 +306,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
             # the next start has less log to check.
             with suppress(StoreFailed, StoreFull, sqlite3.Error):
                 files.writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                transact(files.writer, [Order(partial(elapsed_base.keep, base=self.clock.base()))])
+                transact(
+                    files.writer, [Order(partial(elapsed_base.keep, base=self.clock.get_base()))]
+                )
         files.close(failed=self.failed is not None)
         files.forget(copy)
         if self.failed is None and not self.not_on_disk:

@@ -17,8 +17,8 @@ from fieldagent.agent.journal import elapsed_base, high_water, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL, UNSOUND
 from fieldagent.agent.journal.untouched import use_note
-from fieldagent.store.sqlite import connect, reader
-from fieldagent.store.trouble import is_damage, unusable
+from fieldagent.store.sqlite import connect, open_reader
+from fieldagent.store.trouble import is_damage, make_unusable
 from fieldagent.system.folder import sync_folder
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.private import make_private_folder
@@ -63,14 +63,14 @@ def open_journal(path: Path) -> Opened:
             mark.close()
             raise
     except (sqlite3.Error, OSError) as error:
-        raise unusable(path, error) from error
+        raise make_unusable(path, error) from error
     return Opened(connection, mark, as_left)
 
 
 def damage(path: Path) -> str:
     """Return the first damage found in the whole journal; empty if it is intact. Does not write."""
     try:
-        with closing(reader(path)) as looker:
+        with closing(open_reader(path)) as looker:
             _look_through(looker)
             _see_that_all_is_sound(looker)
     except sqlite3.DatabaseError as error:
@@ -130,9 +130,9 @@ def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
         head = journal.read(24)
     if (tuple(head[16:18]), tuple(head[20:24])) != SETTLED or not {*head[18:20]} <= {1, 2}:
         raise DamageFound("its head is damaged")
-    with closing(reader(path)) as looker:
+    with closing(open_reader(path)) as looker:
         ((version,),) = looker.execute("PRAGMA user_version")
-        if version and JOURNAL.knows(file.version) and not JOURNAL.knows(version):
+        if version and JOURNAL.can_use(file.version) and not JOURNAL.can_use(version):
             raise DamageFound(f"no program has given it the version {version}")
         JOURNAL.judge(version)
         if not as_left:

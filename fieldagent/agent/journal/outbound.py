@@ -26,9 +26,9 @@ from fieldagent.agent.journal.records import (
     ask_anew,
     crc_of,
 )
-from fieldagent.package.delivery import ChannelDelivery, Stage, terminal_status
+from fieldagent.package.delivery import ChannelDelivery, Stage, get_terminal_status
 from fieldagent.package.package import Channel, CheckIn, Status
-from fieldagent.package.payload import Identity, stranger
+from fieldagent.package.payload import Identity, make_unknown_identity
 from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -278,7 +278,7 @@ def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Rea
 def _who(by: int, row: Sequence[Any]) -> Identity:
     if by == 0:
         return THE_HUB
-    return stranger(by) if row[0] is None else Identity(*row)
+    return make_unknown_identity(by) if row[0] is None else Identity(*row)
 
 
 Place = tuple[int, int]
@@ -406,7 +406,7 @@ def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
                 (delivery.status, delivery.reason, now, json.dumps(sequences), channel),
             )
         for statuses, listed in db.execute(_ALIKE, (concerned,)).fetchall():
-            status = terminal_status(
+            status = get_terminal_status(
                 ChannelDelivery(read_status(each)) for each in json.loads(statuses)
             )
             if status is not None:

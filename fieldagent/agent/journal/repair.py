@@ -18,9 +18,9 @@ from fieldagent.agent.journal import elapsed_base, losses
 from fieldagent.agent.journal.high_water import HighWater, raise_to
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.extensions import places_of
-from fieldagent.store.sqlite import connect, reader
+from fieldagent.store.sqlite import connect, open_reader
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
     `bad` the name under which it will be kept. Raises sqlite3.Error, OSError.
     """
     log.error("the journal %s is damaged (%s): saving its intact entries", path, why)
-    salvage: Salvage = next(map(imported, places_of("salvage").values()), _save_nothing)
+    salvage: Salvage = next(map(import_own, places_of("salvage").values()), _save_nothing)
     now = time.time() - _ahead(path)
     with closing(connect(new, JOURNAL, checked=True)) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
@@ -82,7 +82,7 @@ def _ahead(path: Path) -> float:
     """Return the seconds by which the wall clock is ahead of the time in the damaged journal; 0 if
     that cannot be read.
     """
-    with suppress(sqlite3.Error, UnicodeDecodeError), closing(reader(path)) as damaged:
+    with suppress(sqlite3.Error, UnicodeDecodeError), closing(open_reader(path)) as damaged:
         base = elapsed_base.known(damaged)
         return 0.0 if base is None else base.offset
     return 0.0

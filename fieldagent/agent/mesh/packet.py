@@ -43,11 +43,11 @@ from fieldagent.wire.envelope import (
     Source,
     Unauthenticated,
     Unreadable,
+    compute_fingerprint,
     decode,
     digest_of,
     digest_of_slices,
     encode,
-    fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.seal import is_sealed, unseal
@@ -352,7 +352,7 @@ class PacketReception:
             # The sender repeats its request to the hub by itself.
             route = Entry(0, SentBy(packet.station, packet.hops), entry.time)
             kept = encode([route, entry], origin=packet.station)
-            on_air.keep(db, packet.station, entry.sequence, fingerprint(entry), kept)
+            on_air.keep(db, packet.station, entry.sequence, compute_fingerprint(entry), kept)
         if came_again:
             packet.repeated.add(entry.sequence)
         content = entry.content
@@ -432,7 +432,7 @@ def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part:
     if slices:
         digest = digest_of_slices(slices.values())
         return Ack(station, part.count, frozenset(slices), digest=digest)
-    digest = inbound.whole_of(db, -station, sequence, fingerprint(Entry(sequence, part)))
+    digest = inbound.whole_of(db, -station, sequence, compute_fingerprint(Entry(sequence, part)))
     return Ack(station, part.count, frozenset(range(part.count)), digest=digest)
 
 
@@ -483,7 +483,7 @@ def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own: int) -> bo
     if origin == own:
         return not items or not all(_is_ours(db, entry) for entry in items)
     return not all(
-        inbound.was_seen(db, -origin, entry.sequence, fingerprint(entry)) for entry in items
+        inbound.was_seen(db, -origin, entry.sequence, compute_fingerprint(entry)) for entry in items
     )
 
 

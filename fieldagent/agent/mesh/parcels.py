@@ -14,8 +14,8 @@ from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.mesh.relay import enter
 from fieldagent.package.package import Channel, CommandAnswer, Item, Package, Parcel
 from fieldagent.package.reading import KINDS
-from fieldagent.package.writing import kind_of
-from fieldagent.wire.envelope import Entry, Receipt, digest_of, fingerprint
+from fieldagent.package.writing import get_kind
+from fieldagent.wire.envelope import Entry, Receipt, compute_fingerprint, digest_of
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
 
@@ -86,8 +86,13 @@ class Parcels:
         self, db: sqlite3.Connection, said: Sequence[Entry], now: float, at: int
     ) -> Accepted:
         parcel = Parcel(wrap(said, self._secrets[0], UP))
-        priority = KINDS[kind_of(parcel)].priority
+        priority = KINDS[get_kind(parcel)].priority
         package = Package(parcel, channels=frozenset({Channel.RADIO}), priority=priority)
         return enter(
-            db, package, fingerprint(Entry(0, parcel, at)), now, now + ANSWER_RETENTION_S, at
+            db,
+            package,
+            compute_fingerprint(Entry(0, parcel, at)),
+            now,
+            now + ANSWER_RETENTION_S,
+            at,
         )

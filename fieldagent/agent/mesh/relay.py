@@ -28,12 +28,12 @@ from fieldagent.package.package import (
     Parcel,
 )
 from fieldagent.package.reading import KINDS
-from fieldagent.package.writing import canonical, kind_of, sound
+from fieldagent.package.writing import get_kind, make_canonical, sound
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Seldom
-from fieldagent.wire.credit import credits_for
-from fieldagent.wire.envelope import Entry, encode, fingerprint
+from fieldagent.wire.credit import compute_credits
+from fieldagent.wire.envelope import Entry, compute_fingerprint, encode
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Relay:
             # A confirmation is not worth a credit.
             return None
         # Use the entry's fingerprint, because a neighbour that lost its journal reuses its numbers.
-        identity = fingerprint(entry)
+        identity = compute_fingerprint(entry)
         request = RELAYED + identity
         if inbound.was_seen(db, -station, entry.sequence, request):
             return None
@@ -151,7 +151,7 @@ class Relay:
         # Remember the request longer than the Package, so that a replayed recording costs no
         # credits.
         inbound.mark_arrived(db, -station, entry.sequence, request, now, sos=entry.sos)
-        priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)].priority
+        priority = SOS_PRIORITY if entry.sos else KINDS[get_kind(item)].priority
         package = Package(
             item=sound(item) if isinstance(item, Location) else item,
             channels=frozenset(channels),
@@ -222,7 +222,7 @@ def _is_urgent(entry: Entry) -> bool:
 
 def _cost(entry: Entry) -> int:
     """Return the credits of an item that is sent alone."""
-    return credits_for(len(encode([entry], packed=True)))
+    return compute_credits(len(encode([entry], packed=True)))
 
 
 def enter(
@@ -238,7 +238,7 @@ def enter(
     """
     assert package.channels is not None
     new = outbound.NewPackage(
-        canonical(package),
+        make_canonical(package),
         digest,
         accepted=now,
         expires=expires,

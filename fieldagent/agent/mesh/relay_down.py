@@ -19,9 +19,9 @@ from fieldagent.agent.outbound.budget import day_at
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Package, Parcel
 from fieldagent.package.reading import KINDS
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.elapsed_time import ElapsedTime
-from fieldagent.wire.envelope import Entry, decode, fingerprint
+from fieldagent.wire.envelope import Entry, compute_fingerprint, decode
 from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ class RelayDown:
                 seconds = min(seconds, said.minutes * 60.0)
             said = Parcel(said.body, said.station)
             if not _is_urgent(said):
-                priority = KINDS[kind_of(said)].priority
-        identity = fingerprint(Entry(0, said, down.at))
+                priority = KINDS[get_kind(said)].priority
+        identity = compute_fingerprint(Entry(0, said, down.at))
         if isinstance(said, Parcel):
             if outbound.was_accepted(db, identity, since=now - RETENTION_S):
                 return None

@@ -36,8 +36,8 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     SentBy,
     Source,
+    compute_fingerprint,
     decode,
-    fingerprint,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -246,7 +246,7 @@ def _whole(envelope: bytes, identity: bytes) -> tuple[SentBy, Entry] | None:
     """Return the mark and the item of a stored envelope; None if the disk has damaged it."""
     try:
         match decode(envelope).entries:
-            case (Entry(content=SentBy() as mark), entry) if fingerprint(entry) == identity:
+            case (Entry(content=SentBy() as mark), entry) if compute_fingerprint(entry) == identity:
                 return mark, entry
     except RemoteProtocolError:
         pass

@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import Enum
 from math import inf
 
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.rate import Seldom
 
@@ -106,7 +106,8 @@ class AirTroubles:
         Unix time.
         """
         return [
-            f"{in_words(trouble, seen.count, seen.detail)} (last {clock_time(date(seen.at))})"
+            f"{in_words(trouble, seen.count, seen.detail)} (last"
+            f" {format_clock_time(date(seen.at))})"
             for trouble, seen in self._seen.items()
             if self.is_lately(trouble)
         ]

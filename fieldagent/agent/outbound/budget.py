@@ -135,7 +135,11 @@ class Budget:
     def affordable(self, capacity: int, *, urgent: bool = False, half: bool = False) -> int:
         """Return the part of `capacity`, in bytes, that the budget can pay."""
         left = self.left(urgent=urgent, half=half)
-        return capacity if left is None else min(capacity, self._tariff().affordable(left))
+        return (
+            capacity
+            if left is None
+            else min(capacity, self._tariff().compute_affordable_size(left))
+        )
 
     def in_words(self) -> str:
         """Return a sentence for people: today's budget is spent, how much of it, and when it

@@ -12,7 +12,7 @@ import cbor2
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Fragment, encode
 from fieldagent.wire.errors import LocalProtocolError
-from fieldagent.wire.fragments import COUNT_MAX, cut, guarded, split
+from fieldagent.wire.fragments import COUNT_MAX, add_checksum, cut, split
 from fieldagent.wire.tag import TAG_BYTES
 
 ACK_BYTES = 28
@@ -69,7 +69,7 @@ class Capacity:
                 return split(whole, self._free)
             except LocalProtocolError as error:
                 raise TooLarge(str(error)) from error
-        needed = len(guarded(whole))
+        needed = len(add_checksum(whole))
         for most in (SHORT_COUNT, self._count_max()):
             head = encode([Entry(entry.sequence, Fragment(most - 1, most, b""))], origin=origin)
             size = self._free - self._kept(origin) - len(head)

@@ -47,5 +47,5 @@ def price(tariff: Tariff, size: int) -> Spent:
     if not tariff.booked:
         return Spent(size)
     if tariff.unit == "byte":
-        return Spent(tariff.units(size))
-    return Spent(size, tariff.units(size))
+        return Spent(tariff.compute_units(size))
+    return Spent(size, tariff.compute_units(size))

@@ -21,7 +21,7 @@ from fieldagent.agent.outbound.channel_limits import LIMITS
 from fieldagent.agent.outbound.queue import Queue
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 SLICE = 200
@@ -107,7 +107,7 @@ class ChannelQueue:
         package, sequence = accepted.package, accepted.sequence
         now = trio.current_time()
         expires = inf if life is None else now + life
-        if self.held_kinds and not package.urgent and kind_of(package.item) in self.held_kinds:
+        if self.held_kinds and not package.urgent and get_kind(package.item) in self.held_kinds:
             self.held.add(sequence)
             delay = inf
         gathers = package.gather is not None and not package.urgent

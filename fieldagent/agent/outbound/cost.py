@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fieldagent.agent.outbound.capacity import TooLarge
 from fieldagent.agent.outbound.channel_limits import price
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.package.delivery import deliveries_of
+from fieldagent.package.delivery import make_deliveries
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -34,8 +34,8 @@ def costs(
     """Return the cost of a Package on each configured channel that it does not exclude. `now` is
     Unix time.
     """
-    deliveries = deliveries_of(package.channels, frozenset(outboxes))
-    stamped = package.stamped(now)
+    deliveries = make_deliveries(package.channels, frozenset(outboxes))
+    stamped = package.with_time(now)
     estimates = {}
     for channel, delivery in deliveries.items():
         if delivery.status is None:

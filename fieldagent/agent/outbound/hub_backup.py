@@ -35,7 +35,7 @@ from fieldagent.wire.backup_note import (
     Inventory,
     InventoryRow,
 )
-from fieldagent.wire.envelope import Entry, Envelope, Source, decode, encode, fingerprint
+from fieldagent.wire.envelope import Entry, Envelope, Source, compute_fingerprint, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import BODY_BYTES
 
@@ -129,7 +129,7 @@ def _is_kept(known: Accepted) -> bool:
 
 
 def _digest(entry: Entry) -> bytes:
-    return fingerprint(entry)[:DIGEST_BYTES]
+    return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
 def _sent(journal: Journal, after: int) -> Inventory:

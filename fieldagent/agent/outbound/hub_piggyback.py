@@ -77,7 +77,7 @@ class HubPiggyback:
     def is_worth_sending(self) -> bool:
         at_once = self._at_once or any(entry.sos for entry in self._owed.values())
         owes = bool(self._owed) and at_once
-        free = bool(self._stages) and not self._tariff.units(1)
+        free = bool(self._stages) and not self._tariff.compute_units(1)
         lacks = bool(self._reports or self._unreadable)
         return lacks or owes or free or self._names_incident()
 
@@ -85,7 +85,7 @@ class HubPiggyback:
         """Return True if the open incident must be named in a transmission of its own, which is
         done only if it is free.
         """
-        if self._tariff.units(1) or incident.open_one(self._journal) is None:
+        if self._tariff.compute_units(1) or incident.open_one(self._journal) is None:
             return False
         return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_INTERVAL_S
 
@@ -102,7 +102,7 @@ class HubPiggyback:
         self._fill_receipts(draft, capacity, words)
         if self._asks and draft.entries:
             # Use only bytes that are already paid for.
-            free = min(capacity, self._tariff.paid_with(len(draft)))
+            free = min(capacity, self._tariff.compute_paid_size(len(draft)))
             number = outbound.journal_number(self._journal)
             words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
         self._fill_incident(draft, capacity, words)
@@ -116,7 +116,9 @@ class HubPiggyback:
         if open_incident is None or any(entry.sos for entry in draft.entries):
             return
         free = (
-            min(capacity, self._tariff.paid_with(len(draft))) if self._tariff.units(1) else capacity
+            min(capacity, self._tariff.compute_paid_size(len(draft)))
+            if self._tariff.compute_units(1)
+            else capacity
         )
         if draft.entries or self._names_incident():
             clock = self._journal.clock
@@ -131,7 +133,7 @@ class HubPiggyback:
         other entries, add them only if they are worth a transmission.
         """
         if draft.entries and self._tariff.step > 1:
-            capacity = min(capacity, self._tariff.paid_with(len(draft)))
+            capacity = min(capacity, self._tariff.compute_paid_size(len(draft)))
         elif draft.entries:
             capacity = min(capacity, max(len(draft) + RECEIPTS_BYTES, self._tariff.minimum))
         elif not self.is_worth_sending():

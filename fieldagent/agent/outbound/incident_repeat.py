@@ -94,5 +94,5 @@ async def keep_going(
                 queue.wake()
         else:
             # No change is possible until the next commit.
-            await journal.news()
+            await journal.wait_for_commit()
         await trio.sleep(CHECK_INTERVAL_S)

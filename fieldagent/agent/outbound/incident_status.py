@@ -25,8 +25,8 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.incident_repeat import repeated
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.waiting import WaitReasons
-from fieldagent.package.package import Channel, Location, Message, Said, short_number
-from fieldagent.package.writing import item_json, kind_of
+from fieldagent.package.package import Channel, Location, Message, Said, format_short_number
+from fieldagent.package.writing import encode_item, get_kind
 
 OVER_SHOWN_S = 86_400.0
 """Seconds for which an incident is still shown after its end."""
@@ -96,7 +96,7 @@ def _as_json(journal: Journal, own: Incident, sequences: Sequence[int]) -> dict[
     date = journal.clock.date
     return {
         "number": own.number,
-        "short": short_number(own.number),
+        "short": format_short_number(own.number),
         "state": own.state,
         "raised": date(own.raised),
         "ended": None if own.ended is None else date(own.ended),
@@ -163,11 +163,11 @@ def _item(journal: Journal, sequence: int) -> dict[str, Any]:
     if not isinstance(known, Accepted):
         return {"id": known.id, "damaged": True}
     item = known.package.item
-    members = {"id": known.id, "at": journal.clock.date(known.accepted), "kind": kind_of(item)}
+    members = {"id": known.id, "at": journal.clock.date(known.accepted), "kind": get_kind(item)}
     if isinstance(item, Message):
         members["text"] = item.content
     elif isinstance(item, Location):
-        members["position"] = item_json(item)
+        members["position"] = encode_item(item)
     return members
 
 
@@ -208,7 +208,7 @@ def _of_handheld(journal: Journal, its: Incident, handle: str) -> dict[str, Any]
         "station": incident.OWN,
         "name": handhelds.handheld(journal, handle).name or handle,
         "number": its.number,
-        "short": short_number(its.number),
+        "short": format_short_number(its.number),
         "state": its.state,
         "raised": raised,
         "came": raised,
@@ -224,7 +224,7 @@ def _heard(journal: Journal, heard: HeardIncident, names: Mapping[int, str]) -> 
         "station": heard.station,
         "name": names.get(heard.station, f"kit {heard.station}"),
         "number": heard.number,
-        "short": short_number(heard.number),
+        "short": format_short_number(heard.number),
         "state": heard.state,
         "raised": heard.since,
         "came": heard.at,

@@ -21,12 +21,17 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.head_start import GATHERS, Begin, head_starts
 from fieldagent.agent.outbound.standing import Standing, standing_of
-from fieldagent.package.delivery import ChannelDelivery, FanOut, deliveries_of, terminal_status
-from fieldagent.package.forecast import PAST, Steps, steps_of
+from fieldagent.package.delivery import (
+    ChannelDelivery,
+    FanOut,
+    get_terminal_status,
+    make_deliveries,
+)
+from fieldagent.package.forecast import PAST, Steps, compute_steps
 from fieldagent.package.package import Channel, CheckIn, IncidentWord, Package, Said, Status
-from fieldagent.package.writing import canonical, digest
+from fieldagent.package.writing import digest, make_canonical
 from fieldagent.system.sentence import sentence
-from fieldagent.system.wording import lasting
+from fieldagent.system.wording import format_duration
 
 
 class Conflict(Exception):
@@ -109,7 +114,7 @@ class Intake:
 
     def _earlier(self, package: Package, key: str | None) -> Known | None:
         if key is not None and (known := outbound.by_idempotency_key(self._journal, key)):
-            if known.digest != digest(canonical(package)):
+            if known.digest != digest(make_canonical(package)):
                 raise KeyReused(
                     sentence("Idempotency-Key {key} was used for another body", key=repr(key))
                 )
@@ -119,7 +124,7 @@ class Intake:
         known = outbound.by_id(self._journal, package.id)
         if known is None or known.status is not None:
             return None
-        if known.digest != digest(canonical(package)):
+        if known.digest != digest(make_canonical(package)):
             raise Conflict(
                 sentence(
                     "Package {id} is pending with another body; cancel it, wait for it, or"
@@ -139,15 +144,15 @@ class Intake:
         life = self._life_of(package)
         begins = self.begins_of(package)
         deliveries = self._deliveries_of(package, begins)
-        status = terminal_status(deliveries.values())
+        status = get_terminal_status(deliveries.values())
         id_ = self._id_for(package)
         dated = self._journal.clock.date(now)
-        stamped = self._with_numbers(package.stamped(dated))
+        stamped = self._with_numbers(package.with_time(dated))
         expires = None if life is None else now + life
-        body = canonical(package)
+        body = make_canonical(package)
         identity = digest(body)
         new = outbound.NewPackage(
-            body if stamped is package else canonical(stamped),
+            body if stamped is package else make_canonical(stamped),
             identity,
             accepted=now,
             expires=expires,
@@ -242,7 +247,7 @@ class Intake:
         """Return the state of a newly accepted Package on each channel, with the time when it may
         start there.
         """
-        deliveries = deliveries_of(package.channels, self._configured)
+        deliveries = make_deliveries(package.channels, self._configured)
         if not any(each.after for each in begins.values()):
             return deliveries
         return {
@@ -252,7 +257,7 @@ class Intake:
 
     def begins_of(self, package: Package) -> Mapping[Channel, Begin]:
         """Return the start of a newly accepted Package on each of its channels."""
-        deliveries = deliveries_of(package.channels, self._configured)
+        deliveries = make_deliveries(package.channels, self._configured)
         fan_out = self._endings.fan_out_of(package, relayed=False)
         life = self._life_of(package)
         if package.by is not None and life is not None:
@@ -268,7 +273,7 @@ class Intake:
         clock = self._journal.clock
         now = clock.date(clock.now())
         past = {each: listing.past_deliveries(self._journal, each, PAST) for each in deliveries}
-        by_channel = {each: steps_of(its, now) for each, its in past.items()}
+        by_channel = {each: compute_steps(its, now) for each, its in past.items()}
         return {each: steps for each, steps in by_channel.items() if steps is not None}
 
     def _life_of(self, package: Package) -> int | None:
@@ -336,7 +341,7 @@ def _with_reasons(
     def both(db: sqlite3.Connection) -> int:
         sequence = store(db)
         for channel, begin in waits.items():
-            detail = f"{lasting(begin.after)}: {begin.why}"
+            detail = f"{format_duration(begin.after)}: {begin.why}"
             history.note(db, [sequence], channel, history.WAITS, detail, now)
         return sequence
 

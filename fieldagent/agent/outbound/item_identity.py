@@ -7,7 +7,7 @@ another kit with our station number, or in a hub's restored database.
 from __future__ import annotations
 
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.package.package import Package, recorded
+from fieldagent.package.package import Package, get_position_time
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
@@ -31,7 +31,7 @@ def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entr
     """Return the entry of a Package under a number. `dated` (Unix time) is used if the item has no
     time of its own; `back` applies only to an SOS.
     """
-    moment = recorded(package.item)
+    moment = get_position_time(package.item)
     time = int(dated if moment is None else moment.timestamp())
     return Entry(
         number,

@@ -46,7 +46,7 @@ async def track(
     """
     while True:
         if not every or incident.open_one(journal) is None:
-            await journal.news()
+            await journal.wait_for_commit()
             continue
         paid_at = trio.current_time()
         await _add(journal, intake, source, None)
@@ -66,7 +66,9 @@ async def track(
 
 def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
     """Return the channels over which a message is free now."""
-    return frozenset(channel for channel in queues if not queues[channel].limits.tariff.units(1))
+    return frozenset(
+        channel for channel in queues if not queues[channel].limits.tariff.compute_units(1)
+    )
 
 
 async def _add(

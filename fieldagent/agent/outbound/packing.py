@@ -33,7 +33,7 @@ from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Package, Status
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Ack, Entry, RelayRequest, SentBy, Source, encode
-from fieldagent.wire.fragments import lacking
+from fieldagent.wire.fragments import find_missing_fragments
 
 LISTENING_AFTER_HEARD_S = 60.0
 """Seconds after a station was heard for which a station counts as listening."""
@@ -186,7 +186,7 @@ class Packing:
     def costs(self, sequence: int) -> int:
         """Return the cost of its next transmission alone, in the tariff's units."""
         try:
-            return self._limits.tariff.units(len(self._next(sequence).body))
+            return self._limits.tariff.compute_units(len(self._next(sequence).body))
         except (DamagedPackage, TooLarge):
             # `pack` reports this error.
             return 0
@@ -291,7 +291,7 @@ class Packing:
         """Return True if an SOS is sent alone because bytes cost: a short message is more likely to
         get through.
         """
-        return self._limits.tariff.units(1) > 0 and tries < SOS_ALONE
+        return self._limits.tariff.compute_units(1) > 0 and tries < SOS_ALONE
 
     def _tell_end(self, draft: Draft, capacity: int, follow: int) -> None:
         """Add the number of fragments that follow, after which we listen and receivers answer. The
@@ -406,7 +406,7 @@ class Packing:
         turn = tries if self._limits.shared else 0
         # If no fragment is missing, its end was not stored: a station that has all confirms it
         # again.
-        return lacking(segment.count, held.values(), turn)[:together] or [0]
+        return find_missing_fragments(segment.count, held.values(), turn)[:together] or [0]
 
     def alone(self, entry: Entry) -> bytes:
         """Return a packet that contains only this entry, unencrypted."""
@@ -437,4 +437,4 @@ class Packing:
 
     def _beside(self, draft: Draft, capacity: int, ordinary: int) -> int:
         """Return the bytes up to which entries that are not an SOS may fill the draft."""
-        return min(capacity, max(ordinary, self._limits.tariff.paid_with(len(draft))))
+        return min(capacity, max(ordinary, self._limits.tariff.compute_paid_size(len(draft))))

@@ -21,7 +21,7 @@ from fieldagent.agent.journal import directory, on_air, outbound
 from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
-from fieldagent.package.delivery import LADDER, Stage, in_words
+from fieldagent.package.delivery import LADDER, Stage, describe_stage
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -75,7 +75,7 @@ def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, 
         for each in sorted(stages[known.sequence], key=lambda each: LADDER.index(each.stage)):
             named = each.by != outbound.THE_HUB
             who = _at_kit(each.by) if named else _addressee(journal, known)
-            words = in_words(each.stage, who or "the addressee", each.text)
+            words = describe_stage(each.stage, who or "the addressee", each.text)
             steps.append(Step(each.at, each.stage.name.lower(), who, words, each.text))
     return ladders
 
@@ -95,7 +95,7 @@ def _of_receipt(by: Identity, at: float, *, is_station: bool) -> Step:
     who = _name(by)
     if by.type == "Device":
         return Step(at, "heard", who, f"heard by {who}")
-    return Step(at, Stage.STORED.name.lower(), who, in_words(Stage.STORED, who))
+    return Step(at, Stage.STORED.name.lower(), who, describe_stage(Stage.STORED, who))
 
 
 def _name(who: Identity) -> str:

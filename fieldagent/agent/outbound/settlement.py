@@ -29,7 +29,7 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire.outcome import Outcome
 
 MAY_HAVE_LEFT = "may have left"
@@ -164,9 +164,9 @@ def note_copy(
     sequences = [segment.sequence for segment in segments]
     detail = "unknown whether the earlier copy was sent"
     if spent.doubtful:
-        detail += f"; it may have cost {counted(spent.doubtful, 'credit')}"
+        detail += f"; it may have cost {format_count(spent.doubtful, 'credit')}"
     elif spent.bytes:
-        detail += f"; it may have cost {counted(spent.bytes, 'byte')}"
+        detail += f"; it may have cost {format_count(spent.bytes, 'byte')}"
     return lambda db: history.note(db, sequences, channel, "goes again", detail, now)
 
 

@@ -15,7 +15,7 @@ from fieldagent.agent.outbound.budget import utc_day
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, due
 from fieldagent.agent.outbound.head_start import CHEAPER, GATHERS
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.package.delivery import ChannelDelivery, deliveries_json
+from fieldagent.package.delivery import ChannelDelivery, encode_deliveries
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -68,10 +68,10 @@ class WaitReasons:
     def deliveries_json(
         self, sequence: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[str, dict[str, Any]]:
-        """Return the channel deliveries as `delivery.deliveries_json` does,
+        """Return the channel deliveries as `delivery.encode_deliveries` does,
         with the reason of those that wait.
         """
-        document: dict[str, dict[str, Any]] = {**deliveries_json(deliveries)}
+        document: dict[str, dict[str, Any]] = {**encode_deliveries(deliveries)}
         for channel, delivery in deliveries.items():
             if delivery.status is None and channel not in self._hindrances:
                 # Its settings were removed while this waited.

@@ -37,6 +37,6 @@ def routes() -> list[Route]:
     them.
     """
     return [
-        *files.routes(("/", "/track"), "/page", __name__, NAMES, early=EARLY),
-        files.alone("/worker.js", __name__, "worker.js"),
+        *files.make_page_routes(("/", "/track"), "/page", __name__, NAMES, early=EARLY),
+        files.make_file_route("/worker.js", __name__, "worker.js"),
     ]

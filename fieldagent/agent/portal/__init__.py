@@ -18,7 +18,7 @@ from functools import cache
 from html import escape
 from string import Template
 
-from fieldagent.http.languages import preferred
+from fieldagent.http.languages import choose_language
 from fieldagent.http.message import FORM, Admission, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.page.language import LANGUAGES
@@ -105,7 +105,7 @@ class Portal:
         return Response(302, headers=(("Location", PAGE), *NOT_KEPT))
 
     def _page(self, request: Request, *, stays: bool) -> Response:
-        language = preferred(request.headers.get("accept-language", ""), LANGUAGES)
+        language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
         texts = {name: escape(text) for name, text in _words()[language].items()}
         page = Template(read_data(__name__, "portal.html").decode()).substitute(
             texts,

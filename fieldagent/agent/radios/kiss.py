@@ -29,7 +29,7 @@ from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system import waits
 from fieldagent.system.finding import Finding
 from fieldagent.system.rate import Seldom
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 from fieldagent.wire import ax25, kiss
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -141,7 +141,7 @@ class TncModem:
         """
         while True:
             data = await self._read()
-            if self._commands.hears(data):
+            if self._commands.hears_prompt(data):
                 await self._leave_commands()
             for kind, content in self._deframer.receive_data(data):
                 if content == kiss.QUERY and kind == kiss.SET_HARDWARE:
@@ -151,7 +151,7 @@ class TncModem:
                 elif kind == kiss.DATA:
                     self._take(content)
                 elif kind == kiss.SET_HARDWARE:
-                    self._learn(kiss.waiting_bytes(content))
+                    self._learn(kiss.read_waiting_bytes(content))
                 else:
                     self._ignored += 1
             self._link.facts["ignoredFrames"] = self._ignored
@@ -254,7 +254,7 @@ def check_tnc(place: RadioPlace) -> Finding:
             (where.hostname or "", where.port or 8001), CHECK_TIMEOUT_S
         ).close()
     except (OSError, ValueError) as error:
-        why = reason_of(error)
+        why = describe_reason(error)
         return Finding(False, f"{place.port} cannot be reached ({why}): does the KISS modem run?")
     return Finding(True, f"{place.port} can be reached")
 

@@ -14,7 +14,7 @@ from fieldagent.agent.channels.air_time import AirLimit
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import TransmitResult
 from fieldagent.system import waits
-from fieldagent.system.properties import Key, WrongProperty, whole
+from fieldagent.system.properties import Key, WrongProperty, make_integer_reader
 from fieldagent.system.rate import Seldom
 from fieldagent.wire.lora import LoraSettings
 
@@ -49,13 +49,18 @@ def keys(name: str) -> tuple[Key, ...]:
         Key(f"{name}-bandwidth", _bandwidth, 125_000, "kHz, the same for each kit (125)"),
         Key(
             f"{name}-spreading",
-            whole(5, 12, "spreading factor"),
+            make_integer_reader(5, 12, "spreading factor"),
             9,
             "spreading factor, 5 to 12, the same for each kit: each step reaches further and"
             " takes twice as long (9)",
         ),
-        Key(f"{name}-coding", whole(5, 8, "of coding rate 4/5 to 4/8"), 5, "of 4/5 to 4/8 (5)"),
-        Key(f"{name}-power", whole(0, 30, "dBm"), 14, "dBm at the antenna (14)"),
+        Key(
+            f"{name}-coding",
+            make_integer_reader(5, 8, "of coding rate 4/5 to 4/8"),
+            5,
+            "of 4/5 to 4/8 (5)",
+        ),
+        Key(f"{name}-power", make_integer_reader(0, 30, "dBm"), 14, "dBm at the antenna (14)"),
     )
 
 

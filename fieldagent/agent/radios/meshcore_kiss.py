@@ -67,7 +67,7 @@ class MeshcoreModem:
         """Set when the modem sends bytes that are not a frame, as it does when it starts, and then
         replaced."""
         self._air_times: dict[int, float] = {}
-        link.facts["lora"] = self._wanted.in_words()
+        link.facts["lora"] = self._wanted.format_settings()
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._turn.lock:
@@ -141,17 +141,19 @@ class MeshcoreModem:
     async def _see_settings(self) -> None:
         settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
         if settings != self._wanted:
-            had = "nothing" if settings is None else settings.in_words()
+            had = "nothing" if settings is None else settings.format_settings()
             log.warning("the radio has lost its settings (it reports %s): set again", had)
             await self._set_up()
 
     async def _set_up(self) -> None:
         wanted = self._wanted
-        await self._set(MeshcoreCommand.SET_RADIO, wire.write_settings(wanted), wanted.in_words())
+        await self._set(
+            MeshcoreCommand.SET_RADIO, wire.write_settings(wanted), wanted.format_settings()
+        )
         settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
         if settings != wanted:
-            had = "nothing" if settings is None else settings.in_words()
-            raise RadioLost(f"the radio was set to {wanted.in_words()}, but reports {had}")
+            had = "nothing" if settings is None else settings.format_settings()
+            raise RadioLost(f"the radio was set to {wanted.format_settings()}, but reports {had}")
         await self._set(MeshcoreCommand.SET_POWER, bytes([self._power]), f"{self._power} dBm")
         await self._port.write(kiss.encode(TX_DELAY, kiss.TX_DELAY))
         # Without this, no signal is reported; earlier firmware always reports it.
@@ -182,7 +184,7 @@ class MeshcoreModem:
         while (word := await self._words.next(until)) is not None:
             if word.code == MeshcoreSaid.TX_DONE:
                 self._turn.untold = None
-            elif wire.answers(word, command):
+            elif wire.is_answer_to(word, command):
                 break
         return word
 

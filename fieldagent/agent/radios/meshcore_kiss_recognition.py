@@ -63,7 +63,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
     }
     lines = ["not set since its start: the agent sets it"]
     if lora is not None and is_set:
-        lines = [f"set to {lora.in_words()}, {power} dBm"]
+        lines = [f"set to {lora.format_settings()}, {power} dBm"]
     trouble = []
     if lora is None:
         lines = []

@@ -39,7 +39,7 @@ from fieldagent.system import waits
 from fieldagent.system.finding import Finding
 from fieldagent.system.properties import Key, WrongProperty
 from fieldagent.wire import meshtastic as wire
-from fieldagent.wire.lora import air_time
+from fieldagent.wire.lora import compute_air_time
 from fieldagent.wire.meshtastic import MeshData, MeshPacket, Port, Queued, Role, RoutingError
 
 log = logging.getLogger(__name__)
@@ -66,11 +66,11 @@ class MeshtasticModem:
         if trouble := host.facts.trouble():
             raise RadioLost(trouble)
         link.facts["firmware"] = host.facts.firmware
-        link.facts["node"] = wire.node_id(host.facts.number)
-        link.facts["lora"] = self._lora.in_words().partition(", ")[2]
+        link.facts["node"] = wire.format_node_id(host.facts.number)
+        link.facts["lora"] = self._lora.format_settings().partition(", ")[2]
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
-        seconds = air_time(self._lora, len(packet) + HEADER_BYTES)
+        seconds = compute_air_time(self._lora, len(packet) + HEADER_BYTES)
         async with self._sending:
             if not self._air.allows(seconds, urgent=urgent):
                 return TransmitResult.SPENT

@@ -309,7 +309,7 @@ class MeshtasticHost:
                 self._nonce = random.getrandbits(31) | 1
             self._whole, self._rebooted = trio.Event(), trio.Event()
             self.facts.number = 0
-            await self._line.write(wire.to_radio(ToRadio(want_config=self._nonce)))
+            await self._line.write(wire.encode_to_radio(ToRadio(want_config=self._nonce)))
             with waits.move_on_after(HANDSHAKE_MAX):
                 await self._whole.wait()
                 if self.facts.number:
@@ -332,7 +332,7 @@ class MeshtasticHost:
     async def beat(self) -> None:
         """Send a heartbeat and wait for an answer. Raises RadioLost if none comes."""
         answered = self._answers.told
-        await self._line.write(wire.to_radio(ToRadio(heartbeat=Heartbeat())))
+        await self._line.write(wire.encode_to_radio(ToRadio(heartbeat=Heartbeat())))
         with waits.move_on_after(ANSWER_TIMEOUT_S) as limit:
             await answered.wait()
         if limit.cancelled_caught and not self._rebooted.is_set():
@@ -351,7 +351,7 @@ class MeshtasticHost:
         try:
             async with self._giving:
                 await self._wait_for_room(urgent=urgent)
-                await self._line.write(wire.to_radio(ToRadio(packet=packet)))
+                await self._line.write(wire.encode_to_radio(ToRadio(packet=packet)))
                 await answers.until(lambda: packet.id in answers.statuses, ANSWER_TIMEOUT_S)
             queued = answers.statuses.get(packet.id)
             if queued or not packet.want_ack:

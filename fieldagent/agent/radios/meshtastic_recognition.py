@@ -21,7 +21,7 @@ CONFIG_TIMEOUT_S = 30.0
 
 
 def _question() -> bytes:
-    return wire.WAKE + wire.to_radio(ToRadio(want_config=wire.EVERYTHING_BUT_NODES))
+    return wire.WAKE + wire.encode_to_radio(ToRadio(want_config=wire.EVERYTHING_BUT_NODES))
 
 
 def _is_answer(said: bytes) -> bool:
@@ -66,10 +66,10 @@ def _report(facts: RadioFacts) -> DeviceReport:
         if each.settings is not None and each.role != Role.OFF
     ]
     details: dict[str, Any] = {
-        "node": wire.node_id(facts.number),
+        "node": wire.format_node_id(facts.number),
         "firmware": facts.firmware,
         "region": lora.region,
-        "preset": None if preset is None else preset.in_words().partition(", ")[2],
+        "preset": None if preset is None else preset.format_settings().partition(", ")[2],
         "hops": lora.hop_limit,
         "power": lora.power or None,
         "channels": channels,

@@ -62,7 +62,7 @@ class NodeModem:
         try:
             while self._node.free < 1:
                 await self._news.wait()
-            if not self._node.holds(self._in_hand):
+            if not self._node.is_waiting_for(self._in_hand):
                 self._node.send(self._in_hand, trio.current_time())
                 await self._flush()
             while self._result is None:
@@ -149,7 +149,12 @@ class NodeModem:
             log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
             self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
         in_hand = self._in_hand
-        if opened.anew and in_hand and self._result is None and not self._node.holds(in_hand):
+        if (
+            opened.anew
+            and in_hand
+            and self._result is None
+            and not self._node.is_waiting_for(in_hand)
+        ):
             # The node had the packet and lost it in a restart.
             self._node.send(in_hand, trio.current_time())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fieldagent.system.java_properties import NoProperties, pairs
-from fieldagent.system.named_object import known_object
+from fieldagent.system.java_properties import NoProperties, read_pairs
+from fieldagent.system.named_object import import_known_object
 from fieldagent.system.properties import WrongProperty
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def radio(name: str) -> Radio:
     # Imported here, so that a kit without a radio saves this memory.
     from fieldagent.agent.radios.contract import Radio
 
-    return known_object(name, RADIOS, Radio)
+    return import_known_object(name, RADIOS, Radio)
 
 
 def own_keys(text: str) -> Sequence[Key]:
@@ -40,7 +40,7 @@ def own_keys(text: str) -> Sequence[Key]:
     loaded, because the error of its own key explains that.
     """
     try:
-        named = dict(pairs(text)).get("radio-protocol")
+        named = dict(read_pairs(text)).get("radio-protocol")
         return () if named is None else radio(named).keys
     except (NoProperties, WrongProperty):
         return ()

@@ -30,7 +30,7 @@ from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system import waits
 from fieldagent.wire import kiss
 from fieldagent.wire import rnode as wire
-from fieldagent.wire.lora import air_time
+from fieldagent.wire.lora import compute_air_time
 from fieldagent.wire.rnode import RnodeCommand, RnodeError, RnodeWord
 
 log = logging.getLogger(__name__)
@@ -79,14 +79,14 @@ class RnodeModem:
         it."""
         self._rssi: int | None = None
         self._snr: int | None = None
-        link.facts["lora"] = self._wanted.in_words()
+        link.facts["lora"] = self._wanted.format_settings()
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._turn.lock:
             await self._turn.outlast()
             await self._see_it_is_on()
-            seconds = air_time(self._wanted, len(packet) + wire.HEADER_BYTES)
-            write = partial(self._port.write, wire.say(RnodeCommand.DATA, packet))
+            seconds = compute_air_time(self._wanted, len(packet) + wire.HEADER_BYTES)
+            write = partial(self._port.write, wire.make_command_frame(RnodeCommand.DATA, packet))
             patience = READY_TIMES * seconds + READY_AFTER
             if not self._says_ready:
                 patience = UNREADY_TIMES * seconds + UNREADY_AFTER
@@ -133,8 +133,8 @@ class RnodeModem:
         """Switch the radio off, because its received packets are no longer read."""
         try:
             with trio.CancelScope(shield=True), waits.move_on_after(CLOSE_MAX):
-                await self._port.write(wire.say(RnodeCommand.STATE, wire.OFF))
-                await self._port.write(wire.say(RnodeCommand.LEAVE, wire.LEAVE))
+                await self._port.write(wire.make_command_frame(RnodeCommand.STATE, wire.OFF))
+                await self._port.write(wire.make_command_frame(RnodeCommand.LEAVE, wire.LEAVE))
         except PortLost:
             log.debug("the radio disappeared while it was closed")
 
@@ -159,17 +159,19 @@ class RnodeModem:
     async def _set_up(self) -> None:
         self._has_forgotten = False
         await self._ask(RnodeCommand.STATE, wire.OFF)
-        for word in wire.settings_words(self._wanted, self._power):
+        for word in wire.make_settings_commands(self._wanted, self._power):
             command = RnodeCommand(word.command)
             answer = await self._ask(command, word.content)
-            if not wire.agrees(word, answer):
-                wanted, reply = (wire.in_words(command, each) for each in (word.content, answer))
+            if not wire.is_same_value(word, answer):
+                wanted, reply = (
+                    wire.describe_setting(command, each) for each in (word.content, answer)
+                )
                 raise RadioLost(
                     f"the radio was set to {wanted}, but reports {reply}; see {NAME}-… in the"
                     " settings"
                 )
         most = wire.write_share(self._link.air_time.limit.percent * URGENT_SHARE)
-        await self._port.write(wire.say(RnodeCommand.SHARE_OF_HOUR, most))
+        await self._port.write(wire.make_command_frame(RnodeCommand.SHARE_OF_HOUR, most))
         if await self._ask(RnodeCommand.STATE, wire.ON) != wire.ON:
             raise RadioLost("the radio stays off")
 
@@ -190,7 +192,7 @@ class RnodeModem:
         return answer
 
     async def _answer(self, command: RnodeCommand, content: bytes) -> bytes | None:
-        await self._port.write(wire.say(command, content))
+        await self._port.write(wire.make_command_frame(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
         while (word := await self._words.next(until)) is not None:
             if word.command == command:

@@ -38,7 +38,7 @@ async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes
     """Return the answer; empty if there is none, because older firmware does not know every
     command.
     """
-    said = wire.say(command, content)
+    said = wire.make_command_frame(command, content)
     return await answer_to(line, said, lambda output: _last(output, command)) or b""
 
 
@@ -65,8 +65,8 @@ async def tell(line: DeviceLine) -> DeviceReport:
     lines = [state]
     if frequency:
         lora = LoraSettings(frequency, bandwidth, spreading, coding)
-        lines.append(f"set to {lora.in_words()}, {power} dBm")
-    if wire.starts_by_itself(memory):
+        lines.append(f"set to {lora.format_settings()}, {power} dBm")
+    if wire.can_start_by_itself(memory):
         lines.append("it starts with its stored settings until an agent changes them")
     return DeviceReport(
         f"RNode {firmware or 'of unknown firmware'}",
@@ -94,7 +94,7 @@ RECOGNITION = Recognition(
     NAME,
     1,
     BAUD,
-    lambda: wire.say(RnodeCommand.DETECT, wire.DETECT),
+    lambda: wire.make_command_frame(RnodeCommand.DETECT, wire.DETECT),
     _is_answer,
     tell,
 )

@@ -22,8 +22,8 @@ from fieldagent.agent.channels.radio_modem import HeardPacket, RadioLost, Transm
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system import waits
 from fieldagent.system.finding import Finding
-from fieldagent.system.properties import Key, WrongProperty, whole
-from fieldagent.system.wording import reason_of
+from fieldagent.system.properties import Key, WrongProperty, make_integer_reader
+from fieldagent.system.wording import describe_reason
 
 LOOPBACK = IPv4Address("127.255.255.255")
 """Address that reaches every socket of this machine on that port, and no other machine."""
@@ -46,7 +46,9 @@ class UdpModem:
         try:
             await self._mouth.sendto(packet, self._group)
         except OSError as error:
-            raise RadioLost(f"the network does not accept packets: {reason_of(error)}") from None
+            raise RadioLost(
+                f"the network does not accept packets: {describe_reason(error)}"
+            ) from None
         await waits.sleep(len(packet) * self._seconds_a_byte)
         # A sent datagram does not show who heard it; other kits confirm that.
         return TransmitResult.TRANSMITTED
@@ -56,7 +58,9 @@ class UdpModem:
             try:
                 packet, sender = await self._ear.recvfrom(DATAGRAM)
             except OSError as error:
-                raise RadioLost(f"the network delivers no packets: {reason_of(error)}") from None
+                raise RadioLost(
+                    f"the network delivers no packets: {describe_reason(error)}"
+                ) from None
             is_own = sender == self._mouth.getsockname()
             if not is_own and random.random() >= self._loss:
                 return HeardPacket(packet)
@@ -81,7 +85,7 @@ async def open_udp(place: RadioPlace, link: ChannelLink) -> AsyncIterator[UdpMod
                 mouth.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             await mouth.bind((interface, 0))
         except OSError as error:
-            raise RadioLost(f"{place.port} cannot be used: {reason_of(error)}") from None
+            raise RadioLost(f"{place.port} cannot be used: {describe_reason(error)}") from None
         yield UdpModem(mouth, ear, place)
 
 
@@ -135,11 +139,16 @@ RADIO = Radio(
         ),
         Key(
             "udp-bitrate",
-            whole(50, 1_000_000, "bits a second"),
+            make_integer_reader(50, 1_000_000, "bits a second"),
             9600,
             "bits a second: how long a packet is on the air (9600)",
         ),
-        Key("udp-loss", whole(0, 99, "per cent"), 0, "per cent of packets that are not heard (0)"),
+        Key(
+            "udp-loss",
+            make_integer_reader(0, 99, "per cent"),
+            0,
+            "per cent of packets that are not heard (0)",
+        ),
     ),
     facts={"group": "address and port at which the kits hear each other"},
 )

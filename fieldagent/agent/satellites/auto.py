@@ -16,7 +16,7 @@ from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
 from fieldagent.agent.satellites.registry import AUTO, modem, modems
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.finding import Finding
 from fieldagent.system.signals import run_breakable
 
@@ -107,7 +107,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     try:
         run_breakable(ask)
     except* (PortLost, NobodyAnswers) as trouble:
-        findings = [Finding(False, f"{port}: {first_error(trouble)}")]
+        findings = [Finding(False, f"{port}: {get_first_error(trouble)}")]
     else:
         findings = [
             Finding(True, f"{port}: a modem of kind {kind}, at {speed} baud"),

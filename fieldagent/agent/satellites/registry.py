@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fieldagent.extensions import places_of
-from fieldagent.system.named_object import known_object
+from fieldagent.system.named_object import import_known_object
 from fieldagent.system.properties import WrongProperty
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def modem(name: str) -> SatelliteModem:
     # Imported here, so that a kit without a satellite modem saves this memory.
     from fieldagent.agent.satellites.contract import SatelliteModem
 
-    return known_object(name, modems(), SatelliteModem)
+    return import_known_object(name, modems(), SatelliteModem)
 
 
 def own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:

@@ -16,7 +16,7 @@ from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.finding import Finding
 from fieldagent.system.signals import run_breakable
 from fieldagent.wire import sbd
@@ -81,7 +81,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     try:
         findings = run_breakable(ask)
     except* (PortLost, ModemSilent, RemoteProtocolError) as trouble:
-        findings = [Finding(False, f"{port}: {first_error(trouble)}")]
+        findings = [Finding(False, f"{port}: {get_first_error(trouble)}")]
     return findings
 
 

@@ -16,7 +16,7 @@ from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned, read_keys
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 from fieldagent.system.text_files import read_text_file
 
 OF_AN_IMAGE = {
@@ -49,7 +49,7 @@ def wanted(arguments: argparse.Namespace) -> CardFiles:
         settings.append(("hub-ca-file", f"/etc/fieldagent/{AUTHORITY}"))
     if arguments.update_key:
         files[UPDATE_KEY] = _update_key(arguments.update_key)
-    keys = [key for file in arguments.ssh_key for key in cloud_init.public_keys(file)]
+    keys = [key for file in arguments.ssh_key for key in cloud_init.read_public_keys(file)]
     if not (arguments.card / card_format.MARK).exists():
         return CardFiles({**files, **_for_cloud_init(arguments, keys)}, settings, True)
     if keys:
@@ -70,12 +70,12 @@ def _for_cloud_init(arguments: argparse.Namespace, keys: list[str]) -> Mapping[s
             )
     if not (arguments.hostname or keys or arguments.wifi):
         return {}
-    user = cloud_init.user_data(arguments.hostname or arguments.name, arguments.login, keys)
+    user = cloud_init.make_user_data(arguments.hostname or arguments.name, arguments.login, keys)
     network = None
     if arguments.wifi:
         password = _password(arguments.wifi, ", empty for an open Wi-Fi")
-        network = cloud_init.network_config(arguments.wifi, password, arguments.country)
-    return cloud_init.texts(user, network)
+        network = cloud_init.make_network_config(arguments.wifi, password, arguments.country)
+    return cloud_init.write_texts(user, network)
 
 
 def _properties(arguments: argparse.Namespace) -> str:
@@ -91,7 +91,7 @@ def _properties(arguments: argparse.Namespace) -> str:
     }
     if arguments.wifi and (secret := _password(arguments.wifi, ", empty for an open Wi-Fi")):
         _check({"country": "CH", "wifi": arguments.wifi, "wifi-password": secret})
-        properties["wifi-password"] = card_format.pre_shared_key(arguments.wifi, secret)
+        properties["wifi-password"] = card_format.derive_pre_shared_key(arguments.wifi, secret)
     if arguments.access_point:
         # In plain text, because the kit shows it to phones.
         properties["access-point-password"] = _password(arguments.access_point, "")
@@ -101,7 +101,7 @@ def _properties(arguments: argparse.Namespace) -> str:
 
 
 def _password(name: str, more: str) -> str:
-    return ask_password(f"Password of {escaped(name)}{more}")
+    return ask_password(f"Password of {escape_line(name)}{more}")
 
 
 def _text(said: Mapping[str, str]) -> str:

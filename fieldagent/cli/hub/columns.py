@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldagent.package.writing import clock_time
-from fieldagent.system.terminal import escaped, state_word
+from fieldagent.package.writing import format_clock_time
+from fieldagent.system.terminal import escape_line, format_state
 
 GAP = 2
 """Blanks between two columns."""
@@ -42,7 +42,9 @@ def table_lines(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> l
     lines = [gap.join(name.ljust(widths[name]) for name in columns)]
     for row in cells:
         shown = (
-            state_word(row[name], widths[name]) if name in STATES else row[name].ljust(widths[name])
+            format_state(row[name], widths[name])
+            if name in STATES
+            else row[name].ljust(widths[name])
             for name in columns
         )
         lines.append(gap.join(shown))
@@ -53,5 +55,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return clock_time(value)
-    return "-" if value in (None, "") else escaped(str(value))
+        return format_clock_time(value)
+    return "-" if value in (None, "") else escape_line(str(value))

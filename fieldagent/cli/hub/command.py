@@ -24,18 +24,18 @@ from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned
 from fieldagent.system.program_delta import NoDelta, read_delta
-from fieldagent.system.signed_release import DELTA, taken_as
-from fieldagent.system.terminal import escaped_lines
-from fieldagent.system.wording import counted, reason_of
+from fieldagent.system.signed_release import DELTA, check_release_as
+from fieldagent.system.terminal import escape_lines
+from fieldagent.system.wording import describe_reason, format_count
 from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
 from fieldagent.wire.command_proof import prove
-from fieldagent.wire.command_settings import arguments_of
-from fieldagent.wire.signed_delta import signed_delta
+from fieldagent.wire.command_settings import make_arguments
+from fieldagent.wire.signed_delta import make_signed_delta
 
 LOOK = 0.5
 """Seconds between two checks for the answer."""
@@ -110,7 +110,7 @@ def _signed(arguments: argparse.Namespace, store: Store, number: int) -> tuple[i
         settings.write(file, change)
         settings.sign(file, arguments.secret_key, "-t", SET.name)
         signature = file.with_name(f"{file.name}.minisig").read_text()
-    return change.number, RemoteCommand(SET.number, arguments_of(change, signature))
+    return change.number, RemoteCommand(SET.number, make_arguments(change, signature))
 
 
 class _Bringing(NamedTuple):
@@ -125,14 +125,14 @@ def _delta(arguments: argparse.Namespace) -> bytes:
     try:
         delta = file.read_bytes()
         read_delta(delta)
-        signed = signed_delta(delta, signature.read_text())
-        release = taken_as(DELTA, signed.signature.comment, time.time())
+        signed = make_signed_delta(delta, signature.read_text())
+        release = check_release_as(DELTA, signed.signature.comment, time.time())
     except OSError as error:
-        raise Refused(f"{error.filename} cannot be read: {reason_of(error)}") from None
+        raise Refused(f"{error.filename} cannot be read: {describe_reason(error)}") from None
     except (ValueError, NoDelta, NotSigned) as wrong:
         raise Refused(f"{file}: {wrong}; `build/delta` makes and signs one") from None
     print(f"{file.name} makes {release.version}", file=sys.stderr)
-    return signed.payload()
+    return signed.read_payload()
 
 
 def _bringing(db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes) -> _Bringing:
@@ -160,14 +160,14 @@ def _price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> 
     down = estimate.down + (0 if delta is None else delta.bytes)
     size = f"{down} bytes there, at most {estimate.up} back"
     if delta is not None:
-        size = f"{counted(delta.parts + 1, 'message')} of {size}"
+        size = f"{format_count(delta.parts + 1, 'message')} of {size}"
     if not estimate.credits:
         return f"over satellite {size}"
     all_of_it = estimate.credits + (0 if delta is None else delta.credits)
     price = price_of(hub, estimate.operator)
     money = "" if price is None else f" ({price.of(all_of_it)})"
     left = "" if estimate.credits_left is None else f"; {estimate.credits_left} left here today"
-    return f"over satellite {counted(all_of_it, 'credit')}{money}: {size}{left}"
+    return f"over satellite {format_count(all_of_it, 'credit')}{money}: {size}{left}"
 
 
 def _agree(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
@@ -214,10 +214,10 @@ def _shown(arguments: argparse.Namespace, rows: list[dict[str, Any]], row: dict[
 
 def _lines(row: dict[str, Any]) -> list[str]:
     state = row["outcome"] or row["state"]
-    head = f"{row['number']}  {row['command']}  {clock_time(row['given'])}  {state}"
+    head = f"{row['number']}  {row['command']}  {format_clock_time(row['given'])}  {state}"
     why = f": {row['reason']}" if row["reason"] else ""
     by = f" by {row['answeredBy']}" if row["answeredBy"] else ""
-    answer = escaped_lines(row["answer"] or "").splitlines()
+    answer = escape_lines(row["answer"] or "").splitlines()
     return [f"{head}{by}{why}", *(f"    {line}" for line in answer)]
 
 

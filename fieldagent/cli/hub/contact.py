@@ -27,7 +27,7 @@ from fieldagent.hub.webhook.reach import open_public
 from fieldagent.system.exit_codes import OK, REFUSED
 from fieldagent.system.log_lines import complain
 from fieldagent.system.signals import run_breakable
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 T = TypeVar("T")
@@ -185,7 +185,7 @@ def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     reason = "" if taken else result.reason
     store.once(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
     if not taken:
-        print(f"fieldagent: {contact.name}: {escaped(reason)}", file=sys.stderr)
+        print(f"fieldagent: {contact.name}: {escape_line(reason)}", file=sys.stderr)
         return REFUSED
     print(f"{contact.name}: the service accepted the test message", file=sys.stderr)
     return OK

@@ -21,8 +21,8 @@ from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED
 from fieldagent.system.log_lines import complain
 from fieldagent.system.progress import Progress
-from fieldagent.system.terminal import escaped
-from fieldagent.system.wording import reason_of
+from fieldagent.system.terminal import escape_line
+from fieldagent.system.wording import describe_reason
 
 POSTGRES = """fieldagent: PostgreSQL makes its own copies. With its address in DATABASE this does:
   pg_dump --format=custom --file={file} --dbname="$DATABASE"
@@ -83,9 +83,9 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     except NotMoved as error:
         raise Refused(str(error)) from error
     except OSError as error:
-        complain(f"{escaped(target)} cannot be written: {reason_of(error)}")
+        complain(f"{escape_line(target)} cannot be written: {describe_reason(error)}")
         return IO_FAILED
-    print(MOVED.format(*map(escaped, names)), end="", file=sys.stderr)
+    print(MOVED.format(*map(escape_line, names)), end="", file=sys.stderr)
     return moved._asdict()
 
 

@@ -22,11 +22,11 @@ from fieldagent.hub.operator.registry import operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
 from fieldagent.kit.cloud_init import Unfit
-from fieldagent.kit.provision import card_text, write_card
+from fieldagent.kit.provision import read_card_text, write_card
 from fieldagent.system.exit_codes import OK, REFUSED
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 REASON_SHOWN = 60
 """Maximum characters of a reason in the table; --json has all of it."""
@@ -40,7 +40,7 @@ def device_add(arguments: argparse.Namespace) -> int:
         beside = card_files.wanted(arguments)
         _check_operator(arguments)
     except (Unfit, OSError) as wrong:
-        complain(f"no device was added: {reason_of(wrong)}")
+        complain(f"no device was added: {describe_reason(wrong)}")
         return REFUSED
 
     @taking_dead_letters
@@ -91,7 +91,7 @@ def _settings(address: str | None, row: Row, more: list[tuple[str, str]]) -> str
         raise Refused("--address is missing: the https:// address that the kit calls")
     secrets = [(name, str(row[name])) for name in ("hub-token", "satellite-key") if name in row]
     try:
-        return card_text([("hub-address", address), *more, *secrets])
+        return read_card_text([("hub-address", address), *more, *secrets])
     except InvalidSettings as wrong:
         raise Refused("; ".join(wrong.faults)) from None
 
@@ -102,7 +102,7 @@ def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
         card_files.write(folder, beside)
         return str(write_card(folder, settings))
     except OSError as error:
-        raise Refused(f"the card cannot be written: {reason_of(error)}") from None
+        raise Refused(f"the card cannot be written: {describe_reason(error)}") from None
 
 
 @transaction

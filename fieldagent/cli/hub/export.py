@@ -24,7 +24,7 @@ from fieldagent.system.folder import sync_folder
 from fieldagent.system.log_lines import complain
 from fieldagent.system.private import make_private_folder
 from fieldagent.system.progress import Progress
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 
 @opened
@@ -46,7 +46,7 @@ def write(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result
         made.rename(target)
         sync_folder(target.absolute().parent)
     except OSError as error:
-        complain(f"the export stopped: {reason_of(error)}; remove {made}, and try again")
+        complain(f"the export stopped: {describe_reason(error)}; remove {made}, and try again")
         return IO_FAILED
     return {"folder": str(target), "id": data_subject.id, "name": data_subject.name, **counts}
 

@@ -9,8 +9,8 @@ from fieldagent.cli.hub.opened_store import Call, Result, show_list, transaction
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.fleet import view
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escaped
-from fieldagent.wire.kit_status import span
+from fieldagent.system.terminal import escape_line
+from fieldagent.wire.kit_status import format_span
 
 BARS = "▁▂▃▅▆█"
 """Characters for signal bars, 0 to 5."""
@@ -26,7 +26,7 @@ def fleet(call: Call) -> Result:
         return answer
     for kit in answer["kits"]:
         if kit["unlike"]:
-            print(f"{escaped(kit['name'])}: {'; '.join(map(_sentence, kit['unlike']))}")
+            print(f"{escape_line(kit['name'])}: {'; '.join(map(_sentence, kit['unlike']))}")
     if any(kit["unlike"] for kit in answer["kits"]):
         print()
     show_list(call.arguments, [_row(kit, call.now) for kit in answer["kits"]])
@@ -36,7 +36,7 @@ def fleet(call: Call) -> Result:
 
 
 def _sentence(difference: Mapping[str, Any]) -> str:
-    text = escaped(difference["text"])
+    text = escape_line(difference["text"])
     return f"{text} (!)" if difference["bad"] else text
 
 
@@ -70,7 +70,7 @@ def _heard(kit: Mapping[str, Any], now: float) -> str:
 
 
 def _ago(unix: float, now: float) -> str:
-    return span(max(0, int(now - unix)))
+    return format_span(max(0, int(now - unix)))
 
 
 def _unit(value: float | None, unit: str) -> str | None:

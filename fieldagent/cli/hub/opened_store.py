@@ -29,8 +29,8 @@ from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped, printed, terminal_width
-from fieldagent.system.wording import reason_of
+from fieldagent.system.terminal import escape_line, format_lines, get_terminal_width
+from fieldagent.system.wording import describe_reason
 
 SECRETS = ("apiKey", "token", "hub-token", "satellite-key", "secret")
 """Names of members that the hub shows only once."""
@@ -57,7 +57,8 @@ def with_store(
             if not create and not Path(settings.database).exists():
                 see_that_none_was_lost(Path(settings.database))
                 complain(
-                    f"there is no database at {escaped(settings.database)}: check --database, or"
+                    f"there is no database at {escape_line(settings.database)}: check --database,"
+                    " or"
                     " create one with `fieldagent hub init`"
                 )
                 return UNAVAILABLE
@@ -69,12 +70,12 @@ def with_store(
         complain(str(error))
         return IO_FAILED if isinstance(error, StoreFailed) else UNAVAILABLE
     except OSError as error:
-        complain(reason_of(error))
+        complain(describe_reason(error))
         return IO_FAILED
     try:
         return use(settings, store)
     except Refused as refused:
-        complain(escaped(str(refused)))
+        complain(escape_line(str(refused)))
         return REFUSED
     except UnicodeEncodeError:
         # Python represents invalid UTF-8 in arguments by lone surrogates.
@@ -183,7 +184,7 @@ def show(
         print(json.dumps(members))
         return OK
     for name, value in members.items():
-        print(f"{name}: {escaped(str(value))}")
+        print(f"{name}: {escape_line(str(value))}")
     if any(name in members for name in secret_names):
         print("Save these values now. They are not shown again.", file=sys.stderr)
     return OK
@@ -201,8 +202,8 @@ def show_list(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
         return OK
     cells = as_cells(rows)
     is_wide = getattr(arguments, "wide", False)
-    columns = fitting_columns(cells, None if is_wide else terminal_width())
-    print(printed("\n".join(table_lines(cells, columns))))
+    columns = fitting_columns(cells, None if is_wide else get_terminal_width())
+    print(format_lines("\n".join(table_lines(cells, columns))))
     if left_out := [name for name in cells[0] if name not in columns]:
         print(
             f"Columns that do not fit: {', '.join(left_out)}. --wide shows them.", file=sys.stderr

@@ -22,9 +22,9 @@ from fieldagent.http.date import read_delay
 from fieldagent.http.exchange import RawAnswer, exchange
 from fieldagent.kit.local_http import CallFailed, explain
 from fieldagent.system.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
-from fieldagent.system.properties import WrongProperty, url
-from fieldagent.system.terminal import escaped, escaped_lines
-from fieldagent.system.wording import counted, reason_of
+from fieldagent.system.properties import WrongProperty, read_url
+from fieldagent.system.terminal import escape_line, escape_lines
+from fieldagent.system.wording import describe_reason, format_count
 
 TIMEOUT = 30.0
 """Timeout of one attempt in seconds."""
@@ -65,10 +65,10 @@ def push(arguments: argparse.Namespace) -> int:
 
 def _check_address(hub: str) -> None:
     try:
-        url(hub)
+        read_url(hub)
     except WrongProperty:
         must_be = "must be https://HOST or https://HOST:PORT"
-        raise CallFailed(escaped(f"--hub {must_be}, not {hub!r}"), USAGE) from None
+        raise CallFailed(escape_line(f"--hub {must_be}, not {hub!r}"), USAGE) from None
 
 
 def _headers(arguments: argparse.Namespace) -> dict[str, str]:
@@ -130,13 +130,13 @@ def _send_until_accepted(
                 patience = PATIENCE if reached else PATIENCE_UNREACHED
             if time.monotonic() + wait > began + patience:
                 raise CallFailed(
-                    f"{why}; stopped after {counted(attempts, 'attempt')}: push again later,"
+                    f"{why}; stopped after {format_count(attempts, 'attempt')}: push again later,"
                     " or wait longer with --patience",
                     UNAVAILABLE,
                 )
             if why != announced:
                 announced = why
-                _tell(f"fieldagent: {escaped_lines(why)}; trying again in {wait:.0f} s\n")
+                _tell(f"fieldagent: {escape_lines(why)}; trying again in {wait:.0f} s\n")
             elif sys.stderr.isatty():
                 _tell(f"{attempts} attempts failed; the next in {wait:.0f} s")
             time.sleep(wait)
@@ -154,7 +154,7 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
     try:
         answer = _post(arguments, body, headers)
     except (OSError, HTTPException) as error:
-        reason = tls.fault(error, "--ca-file") or reason_of(error)
+        reason = tls.describe_fault(error, "--ca-file") or describe_reason(error)
         raise _Trouble(
             f"no hub answers at {arguments.hub} ({reason}): check that it runs, and check --hub",
             unreached=True,

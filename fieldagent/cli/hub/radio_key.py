@@ -19,10 +19,10 @@ from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.radio_key import LAST, KeyPrice
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escaped
-from fieldagent.system.wording import counted
+from fieldagent.system.terminal import escape_line
+from fieldagent.system.wording import format_count
 
 
 def change(arguments: argparse.Namespace) -> int:
@@ -78,7 +78,7 @@ def _price(estimate: KeyPrice, hub: HubSettings) -> str:
         else "",
         f"{waiting} once linked, or by a neighbour" if waiting > 0 else "",
     ]
-    return f"{counted(estimate.kits, 'kit')}: {', '.join(filter(None, parts))}"
+    return f"{format_count(estimate.kits, 'kit')}: {', '.join(filter(None, parts))}"
 
 
 def _credits(estimate: KeyPrice, hub: HubSettings) -> str:
@@ -87,7 +87,7 @@ def _credits(estimate: KeyPrice, hub: HubSettings) -> str:
     prices = {price_of(hub, each) for each in estimate.operators}
     price = prices.pop() if len(prices) == 1 else None
     money = "" if price is None else f", {price.of(estimate.credits)}"
-    return f" ({counted(estimate.credits, 'credit')}{money} at most, with all answers)"
+    return f" ({format_count(estimate.credits, 'credit')}{money} at most, with all answers)"
 
 
 def _agreed(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
@@ -140,15 +140,17 @@ def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
         head = f"the change of radio-key is at step {short['step']}"
     behind = short["pending"]
     who = (
-        f"{counted(behind, 'kit')} of {short['kits']} behind" if behind else "all kits are present"
+        f"{format_count(behind, 'kit')} of {short['kits']} behind"
+        if behind
+        else "all kits are present"
     )
     return [f"{head}; {who}", *map(_line, kits)]
 
 
 def _line(kit: Row) -> str:
-    at = "" if kit["answered"] is None else f"  {clock_time(kit['answered'])}"
+    at = "" if kit["answered"] is None else f"  {format_clock_time(kit['answered'])}"
     said = f"  {kit['said']}" if kit["said"] else ""
-    return escaped(f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}")
+    return escape_line(f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}")
 
 
 @transaction

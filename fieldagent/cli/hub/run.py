@@ -13,8 +13,8 @@ from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.hub.settings import ENVIRONMENT, HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.store.group import StoreFailed
-from fieldagent.system.environment_settings import variables
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.environment_settings import get_variables
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import IO_FAILED, OK, TAKEN, UNAVAILABLE
 from fieldagent.system.log_lines import complain, emit, start_logging
 from fieldagent.wire.errors import LocalProtocolError
@@ -30,14 +30,14 @@ def run(arguments: argparse.Namespace) -> int:
     from fieldagent.system.signals import run_heeding
 
     start_logging(arguments.verbose)
-    if names := variables(os.environ, ENVIRONMENT).values():
+    if names := get_variables(os.environ, ENVIRONMENT).values():
         log.info("these variables replace settings of the file: %s", ", ".join(names))
 
     def serve(settings: HubSettings, store: Store) -> int:
         try:
             run_heeding(partial(hub.run, settings, store, emit), signal.SIGHUP)
         except* (ListenFailed, LocalProtocolError, OSError, StoreFailed) as group:
-            error = first_error(group)
+            error = get_first_error(group)
             complain(str(error))
             return_code.append(CODES.get(type(error), UNAVAILABLE))
         return return_code[0] if return_code else OK

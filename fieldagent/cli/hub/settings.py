@@ -23,8 +23,8 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned, read_signature
-from fieldagent.system.properties import WrongProperty, no_setting
-from fieldagent.system.wording import reason_of
+from fieldagent.system.properties import WrongProperty, describe_unknown_setting
+from fieldagent.system.wording import describe_reason
 from fieldagent.wire.kit_note import OFFER_MAX
 from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
 
@@ -87,7 +87,7 @@ def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsC
         if not between:
             raise Refused(f"{each!r} is not a setting: use NAME=VALUE, or NAME= to remove it")
         if name not in known:
-            raise Refused(no_setting(name, known))
+            raise Refused(describe_unknown_setting(name, known))
         if name in NEVER:
             raise Refused(f"{name} can only be set on the kit: {NEVER[name]}")
         try:
@@ -101,14 +101,14 @@ def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsC
 def write(file: Path, change: SettingsChange) -> None:
     """Write the text to a file, for signing. Raises Refused."""
     try:
-        text = change.text()
+        text = change.read_text()
         if len(text) > OFFER_MAX:
             raise Refused(f"that is more than {OFFER_MAX} characters: send them in two")
         file.write_text(text)
     except NotAChange as wrong:
         raise Refused(str(wrong)) from None
     except OSError as error:
-        raise Refused(f"{file} cannot be written: {reason_of(error)}") from None
+        raise Refused(f"{file} cannot be written: {describe_reason(error)}") from None
 
 
 def _to_be_signed(file: Path, device: str) -> dict[str, str]:
@@ -137,7 +137,7 @@ def _offer(db: Db, kit: SignedFor, file: Path, now: float) -> SettingsChange:
         change = read_change(text)
     except OSError as error:
         raise Refused(
-            f"nothing was sent: {reason_of(error)}; `minisign -Sm {file}` signs it"
+            f"nothing was sent: {describe_reason(error)}; `minisign -Sm {file}` signs it"
         ) from None
     except (NotSigned, NotAChange, UnicodeDecodeError) as wrong:
         raise Refused(f"nothing was sent: {file} or its signature: {wrong}") from None

@@ -18,8 +18,8 @@ from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import REFUSED, USAGE
 from fieldagent.system.log_lines import complain
-from fieldagent.system.terminal import escaped
-from fieldagent.system.wording import counted, reason_of
+from fieldagent.system.terminal import escape_line
+from fieldagent.system.wording import describe_reason, format_count
 
 
 def usage_import(arguments: argparse.Namespace) -> int:
@@ -28,8 +28,8 @@ def usage_import(arguments: argparse.Namespace) -> int:
         days = _read(arguments)
     except (WrongUsageFile, OSError, UnicodeDecodeError) as wrong:
         why = "it is not UTF-8 text" if isinstance(wrong, UnicodeDecodeError) else wrong
-        text = reason_of(why) if isinstance(why, OSError) else f"{arguments.file}: {why}"
-        complain(escaped(f"nothing was imported: {text}"))
+        text = describe_reason(why) if isinstance(why, OSError) else f"{arguments.file}: {why}"
+        complain(escape_line(f"nothing was imported: {text}"))
         return REFUSED
 
     def take(settings: HubSettings, store: Store) -> int:
@@ -78,7 +78,9 @@ def usage_list(arguments: argparse.Namespace, settings: HubSettings, store: Stor
 
 def _in_words(total: usage.Total, days: Sequence[usage.UsageDay]) -> str:
     """Return the sum of the credits as text."""
-    text = f"{counted(total.ours, 'credit')} here" + (f", {total.money}" if total.money else "")
+    text = f"{format_count(total.ours, 'credit')} here" + (
+        f", {total.money}" if total.money else ""
+    )
     if any(each.theirs is not None and each.unit == "credit" for each in days):
         money = f", {total.their_money}" if total.their_money else ""
         text += f"; on the imported days, {total.compared} here"

@@ -19,7 +19,7 @@ from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.system.exit_codes import OK, REFUSED, USAGE
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.signals import run_breakable
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 from fieldagent.webhook.delivery import HandoverOutcome
 
 
@@ -81,7 +81,7 @@ def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) 
         if result.outcome is HandoverOutcome.HANDED:
             print(f"{webhook.url} took the test message", file=sys.stderr)
             return True
-        print(f"fieldagent: {webhook.url}: {escaped(result.reason)}", file=sys.stderr)
+        print(f"fieldagent: {webhook.url}: {escape_line(result.reason)}", file=sys.stderr)
         return False
 
     return run_breakable(call)

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from fieldagent.kit.local_http import CallFailed
-from fieldagent.system.terminal import escaped_lines, printed
+from fieldagent.system.terminal import escape_lines, format_lines
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -30,10 +30,10 @@ def calls(command: Command) -> Command:
 
 def report(failed: CallFailed) -> int:
     """Print the reason of a failed call, and return the exit code."""
-    print(f"fieldagent: {escaped_lines(str(failed))}", file=sys.stderr)
+    print(f"fieldagent: {escape_lines(str(failed))}", file=sys.stderr)
     return failed.code
 
 
 def show(arguments: argparse.Namespace, value: Any, text: str) -> None:
     """Print `value` with --json, otherwise `text`, whose words of state may have a colour."""
-    print(json.dumps(value) if arguments.json else printed(text))
+    print(json.dumps(value) if arguments.json else format_lines(text))

@@ -31,15 +31,15 @@ from fieldagent.page import map_file
 from fieldagent.page.tiles import UnusableMap
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.directories import is_held
-from fieldagent.system.environment_settings import variables
+from fieldagent.system.environment_settings import get_variables
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signals import run_breakable
-from fieldagent.system.terminal import printed, state_word
-from fieldagent.system.wording import counted, reason_of
+from fieldagent.system.terminal import format_lines, format_state
+from fieldagent.system.wording import describe_reason, format_count
 
 HUB_MAX = 30.0
 """Seconds within which the hub must answer."""
@@ -59,7 +59,7 @@ def check(arguments: argparse.Namespace) -> int:
     except FileNotFoundError as error:
         findings, code = [Finding(False, str(error))], MISSING
     except OSError as error:
-        findings = [Finding(False, f"the settings cannot be read: {reason_of(error)}")]
+        findings = [Finding(False, f"the settings cannot be read: {describe_reason(error)}")]
     else:
         findings = [Finding(True, _understood()), *_as_the_agent(settings)]
     good = all(finding.good for finding in findings)
@@ -67,14 +67,14 @@ def check(arguments: argparse.Namespace) -> int:
         print(json.dumps({"good": good, "findings": [f._asdict() for f in findings]}))
     else:
         for finding in findings:
-            mark = state_word("ok" if finding.good else "BAD", 3)
+            mark = format_state("ok" if finding.good else "BAD", 3)
             stream = sys.stdout if finding.good else sys.stderr
-            print(printed(f"{mark} {finding.text}", 1 if finding.good else 2), file=stream)
+            print(format_lines(f"{mark} {finding.text}", 1 if finding.good else 2), file=stream)
     return OK if good else code
 
 
 def _understood() -> str:
-    names = variables(os.environ, ENVIRONMENT).values()
+    names = get_variables(os.environ, ENVIRONMENT).values()
     more = f"; these variables replace settings of the file: {', '.join(names)}" if names else ""
     return f"the settings are understood{more}"
 
@@ -86,14 +86,14 @@ def _as_the_agent(settings: Settings) -> Iterator[Finding]:
     try:
         become_owner_of(settings.state_directory)
     except OSError as error:
-        yield Finding(False, reason_of(error))
+        yield Finding(False, describe_reason(error))
     else:
         yield from _findings(settings)
 
 
 def _reserve(limit: int, wanted: int | None) -> Finding:
     kept = sos_reserve(limit, wanted)
-    text = f"satellite: {kept} of {counted(limit, 'credit')} a day are reserved for an SOS"
+    text = f"satellite: {kept} of {format_count(limit, 'credit')} a day are reserved for an SOS"
     if not kept:
         text += (
             ", which is sent once and not repeated when they are spent: set satellite-sos-reserve"
@@ -142,7 +142,7 @@ def _parts(settings: Settings, running: Running) -> Iterator[Finding]:
     for name, part in parts_on(settings.parts).items():
         if part.check and not part.devices:
             status = None if running.status is None else running.status.get(name)
-            yield from imported(part.check)(settings.parts[name], status)
+            yield from import_own(part.check)(settings.parts[name], status)
 
 
 def _devices(settings: Settings, running: Running, moved: Container[str]) -> Iterator[Finding]:
@@ -154,7 +154,7 @@ def _devices(settings: Settings, running: Running, moved: Container[str]) -> Ite
         status = running.status
         if status is not None:
             status = status["channels"]["Cellular"] if part.bearer else status.get(part.name)
-        yield from imported(part.check)(settings.parts[part.name], status)
+        yield from import_own(part.check)(settings.parts[part.name], status)
 
 
 def _has_hook(settings: Settings) -> bool:
@@ -230,7 +230,7 @@ def _running(settings: Settings) -> Running:
 
 def _map(path: Path) -> Finding:
     try:
-        description = map_file.about(path)
+        description = map_file.read_about(path)
     except UnusableMap as unusable:
         return Finding(False, str(unusable))
     return Finding(True, f"{path} has a map, zoom {description.lowest} to {description.highest}")
@@ -241,7 +241,9 @@ def _page(settings: Settings) -> Finding:
     try:
         is_set = pass_phrase.exists()
     except OSError as error:
-        return Finding(False, f"{reason_of(error)}: it is the agent's, and so is all around it")
+        return Finding(
+            False, f"{describe_reason(error)}: it is the agent's, and so is all around it"
+        )
     if not is_set:
         text = "page-listen is set without a passphrase: set one with `fieldagent page --set`"
         return Finding(False, text)

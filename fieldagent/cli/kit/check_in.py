@@ -8,7 +8,7 @@ from typing import Any
 from fieldagent.cli.kit.answer import calls
 from fieldagent.cli.kit.send import finish
 from fieldagent.kit.local_http import call
-from fieldagent.package.writing import clock_time, minutes_in_words
+from fieldagent.package.writing import format_clock_time, format_minutes
 
 
 @calls
@@ -27,12 +27,12 @@ def check_in_line(record: dict[str, Any] | None) -> list[str]:
     if record["within"] is None:
         what = "the hub is notified of its end"
     else:
-        within = minutes_in_words(record["within"])
+        within = format_minutes(record["within"])
         what = f"the hub raises an alarm if it hears nothing for {within}"
     if record["confirmed"] is None:
         how = "THE HUB HAS NOT CONFIRMED IT YET"
         if record["status"] not in (None, "Delivered"):
             how = "NOT RECEIVED BY THE HUB: send it again with `fieldagent checkin`"
     else:
-        how = f"received by the hub; the next check-in is due by {clock_time(record['due'])}"
-    return [f"check-in of {clock_time(record['since'])}: {what}; {how}"]
+        how = f"received by the hub; the next check-in is due by {format_clock_time(record['due'])}"
+    return [f"check-in of {format_clock_time(record['since'])}: {what}; {how}"]

@@ -8,16 +8,16 @@ from typing import Any
 
 from fieldagent.cli.kit.answer import calls, show
 from fieldagent.kit.local_http import call
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.terminal import escape_lines
 
 
 @calls
 def commands(arguments: argparse.Namespace) -> int:
     """Print the commands that this kit allows, and those from the hub with their answers."""
     answer = call(arguments.port, "GET", "/api/commands").body
-    show(arguments, answer, escaped_lines("\n".join(_lines(answer))))
+    show(arguments, answer, escape_lines("\n".join(_lines(answer))))
     return OK
 
 
@@ -25,7 +25,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     yield f"this kit allows {', '.join(answer['allowed']) or 'none'} (remote-commands)"
     for each in answer["commands"]:
         state = each["outcome"] or each["state"]
-        head = f"{each['number']}  {each['command']}  {clock_time(each['came'])}"
+        head = f"{each['number']}  {each['command']}  {format_clock_time(each['came'])}"
         yield f"{head}  by {each['channel']}  {state}"
         for line in (each["answer"] or "").splitlines():
             yield f"    {line}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.system.wording import counted, lasting
+from fieldagent.system.wording import format_count, format_duration
 
 
 def begin_in_words(cost: dict[str, Any]) -> list[str]:
@@ -12,7 +12,7 @@ def begin_in_words(cost: dict[str, Any]) -> list[str]:
     otherwise.
     """
     after = cost.get("begins", 0)
-    return [f"  begins after {lasting(after)}: {cost['why']}"] if after else []
+    return [f"  begins after {format_duration(after)}: {cost['why']}"] if after else []
 
 
 def in_turn_in_words(channels: dict[str, dict[str, Any]]) -> list[str]:
@@ -30,10 +30,10 @@ def _turn(name: str, cost: dict[str, Any]) -> str:
     text, after = f"by {name}", cost.get("begins", 0)
     if expectation := cost["expected"]:
         of_ten, within = _most(expectation)
-        text += f" within {lasting(after + within)} ({of_ten:.0f} of 10)"
+        text += f" within {format_duration(after + within)} ({of_ten:.0f} of 10)"
     elif after:
-        text += f" after {lasting(after)}"
-    return f"{text} for {counted(cost['credits'], 'credit')}" if cost["credits"] else text
+        text += f" after {format_duration(after)}"
+    return f"{text} for {format_count(cost['credits'], 'credit')}" if cost["credits"] else text
 
 
 def _most(expectation: dict[str, Any]) -> tuple[float, float]:
@@ -49,9 +49,9 @@ def expected_in_words(expectation: dict[str, Any] | None) -> list[str]:
         return []
     times = []
     if expectation["half"] is not None:
-        times.append(f"half within {lasting(expectation['half'])}")
+        times.append(f"half within {format_duration(expectation['half'])}")
     of_ten, within = _most(expectation)
-    times.append(f"{of_ten:.0f} of 10 within {lasting(within)}")
+    times.append(f"{of_ten:.0f} of 10 within {format_duration(within)}")
     return [f"  expected: {', '.join(times)} (by the last {expectation['of']})"]
 
 
@@ -60,7 +60,7 @@ def forecast_lines(forecast: dict[str, Any]) -> list[str]:
     lines, kept = expected_in_words(forecast["expected"]), forecast["kept"]
     if kept["of"]:
         lines.append(
-            f"  of the last {counted(kept['of'], 'Package')} with such a time for 9 of 10,"
+            f"  of the last {format_count(kept['of'], 'Package')} with such a time for 9 of 10,"
             f" {kept['within']} were delivered within it"
         )
     return lines

@@ -7,9 +7,9 @@ from typing import Any
 
 from fieldagent.cli.kit.answer import calls, show
 from fieldagent.kit.local_http import call
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 
 
 @calls
@@ -28,7 +28,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     heard = [_line(each) for each in answer["neighbours"]]
     nobody = "no kit was heard since the agent started; `fieldagent status` shows the radio"
     beyond = [
-        escaped(f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}  over others,")
+        escape_line(f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}  over others,")
         + f" {_away(each['hops'])}"
         for each in answer["remoteStations"]
     ]
@@ -40,7 +40,7 @@ def _line(each: dict[str, Any]) -> str:
         f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}",
         each["callsign"] or "",
         f"version {each['version']}" if each["version"] else "",
-        f"heard {clock_time(each['lastHeard'])}",
+        f"heard {format_clock_time(each['lastHeard'])}",
         "" if each["inRange"] else "not for an hour",
         "" if each["hops"] is None else _away(each["hops"]),
         "" if each["rssi"] is None else f"{each['rssi']} dBm",
@@ -49,7 +49,7 @@ def _line(each: dict[str, Any]) -> str:
         f"missing: {', '.join(map(str, each['missing']))}" if each["missing"] else "",
         f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
     ]
-    return escaped("  ".join(part for part in parts if part))
+    return escape_line("  ".join(part for part in parts if part))
 
 
 def _away(hops: int) -> str:

@@ -14,13 +14,17 @@ from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
 from fieldagent.system.folder import put_file
 from fieldagent.system.log_lines import complain
-from fieldagent.system.own_certificate import NoCertificate, fingerprint, own_certificate
+from fieldagent.system.own_certificate import (
+    NoCertificate,
+    compute_fingerprint,
+    provide_own_certificate,
+)
 from fieldagent.system.private import make_private_folder
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.scrypt import hash_password
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 from fieldagent.system.text_files import read_text_file
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 SHORTEST = 12
 """Minimum characters, because a user of the network may guess for weeks."""
@@ -43,10 +47,10 @@ def page(arguments: argparse.Namespace) -> int:
         complain(str(invalid))
         return SETTINGS
     except FileNotFoundError as error:
-        complain(reason_of(error))
+        complain(describe_reason(error))
         return MISSING
     except (OSError, NoCertificate) as error:
-        complain(reason_of(error))
+        complain(describe_reason(error))
         return IO_FAILED
 
 
@@ -70,7 +74,7 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
         return SETTINGS
     there = files_of(settings)
     make_private_folder(there.certificate.parent)
-    own_certificate(there.certificate)
+    provide_own_certificate(there.certificate)
     addresses = [
         address_of(own, settings.page_port)
         for own in map(own_address_in, settings.page_listen)
@@ -78,7 +82,7 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     ]
     facts = {
         "addresses": addresses,
-        "fingerprint": fingerprint(there.certificate),
+        "fingerprint": compute_fingerprint(there.certificate),
         "passPhrase": there.pass_phrase.exists(),
     }
     if arguments.json:
@@ -102,12 +106,12 @@ def _show_network(arguments: argparse.Namespace) -> int:
     try:
         network = network_of(read_text_file(arguments.wifi))
     except (OSError, UnicodeDecodeError, NoNetwork) as error:
-        complain(f"{arguments.wifi}: {reason_of(error)}")
+        complain(f"{arguments.wifi}: {describe_reason(error)}")
         return MISSING
     if arguments.json:
         print(json.dumps({**network._asdict(), "code": network.code()}))
         return OK
     secret = "without a pass phrase" if network.secret is None else f"pass phrase {network.secret}"
-    print(f"network {escaped(network.name)}, {escaped(secret)}", flush=True)
+    print(f"network {escape_line(network.name)}, {escape_line(secret)}", flush=True)
     show_qr_code(network.code())
     return OK

@@ -8,7 +8,7 @@ from typing import Any
 from fieldagent.cli.kit.answer import calls, show
 from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 
 NOBODY = (
     "no people from the hub yet: the directory arrives over the link; `send --to NAME` works"
@@ -35,4 +35,4 @@ def _lines(answer: dict[str, Any]) -> list[str]:
 def _line(each: dict[str, Any], owner: int | None) -> str:
     mine = "  (this kit's)" if each["kind"] == "user" and each["to"] == owner else ""
     radios = f"  {', '.join(each['radios'])}" if each["radios"] else ""
-    return escaped(f"{each['kind']:<8}{each['name']}{mine}{radios}")
+    return escape_line(f"{each['kind']:<8}{each['name']}{mine}{radios}")

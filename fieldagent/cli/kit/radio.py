@@ -7,24 +7,24 @@ import json
 import sys
 from typing import Any
 
-from fieldagent.kit.devices import FoundDevice, look_at, radios
+from fieldagent.kit.devices import FoundDevice, get_radios, look_at
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.signals import run_breakable
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 
 
 def radio(arguments: argparse.Namespace) -> int:
     """Query the device at the port, without changes. Returns MISSING if no radio is recognized,
     SETTINGS if it has a problem.
     """
-    device = run_breakable(look_at, arguments.place, radios())
+    device = run_breakable(look_at, arguments.place, get_radios())
     if arguments.json:
         print(json.dumps(as_json(device)))
     elif device.report is None:
-        print(f"fieldagent: {escaped(device.why)}", file=sys.stderr)
+        print(f"fieldagent: {escape_line(device.why)}", file=sys.stderr)
     else:
         for line in in_lines(device):
-            print(escaped(line))
+            print(escape_line(line))
     if device.report is None:
         return MISSING
     return SETTINGS if device.trouble else OK

@@ -15,7 +15,7 @@ from fieldagent.cli.kit.plain_run import RunArguments
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.store.group import StoreFailed
 from fieldagent.store.trouble import OfOtherVersion, Unusable
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
 from fieldagent.system.log_lines import complain, emit, refuse_settings, start_logging
 from fieldagent.system.properties import InvalidSettings
@@ -55,7 +55,7 @@ def ended(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
             become_owner_of(state)
         run_heeding(program)
     except* (AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
-        error = first_error(group)
+        error = get_first_error(group)
         complain(str(error))
         code = _code_of(error)
     else:

@@ -9,7 +9,7 @@ import argparse
 from fieldagent.cli.kit.answer import calls, show
 from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 
 
 @calls
@@ -18,7 +18,7 @@ def retry(arguments: argparse.Namespace) -> int:
     results.
     """
     answer = call(arguments.port, "POST", "/api/satellite/retry", {}).body
-    waits = counted(answer["queued"], "Package")
+    waits = format_count(answer["queued"], "Package")
     show(arguments, answer, f"the satellite modem tries now: {waits} to send")
     return OK
 

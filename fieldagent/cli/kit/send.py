@@ -13,8 +13,8 @@ from fieldagent.cli.kit.answer import calls, show
 from fieldagent.cli.kit.expected import begin_in_words, expected_in_words, in_turn_in_words
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import NO_PERSON, OF_STATUS, OK
-from fieldagent.system.terminal import escaped, state_word
-from fieldagent.system.wording import counted
+from fieldagent.system.terminal import escape_line, format_state
+from fieldagent.system.wording import format_count
 
 
 @calls
@@ -63,9 +63,9 @@ def _estimate(arguments: argparse.Namespace, body: dict[str, Any]) -> int:
     lines = []
     for channel, cost in costs["channels"].items():
         if cost.get("reason"):
-            lines.append(f"{channel}: {escaped(cost['reason'])}")
+            lines.append(f"{channel}: {escape_line(cost['reason'])}")
             continue
-        lines.append(f"{channel}: {counted(cost['parts'], 'part')}, {_cost_in_words(cost)}")
+        lines.append(f"{channel}: {format_count(cost['parts'], 'part')}, {_cost_in_words(cost)}")
         lines += begin_in_words(cost)
         lines += expected_in_words(cost.get("expected"))
     lines += in_turn_in_words(costs["channels"])
@@ -75,8 +75,8 @@ def _estimate(arguments: argparse.Namespace, body: dict[str, Any]) -> int:
 
 def _cost_in_words(cost: dict[str, Any]) -> str:
     by_bytes = cost.get("byBytes", False)
-    spent = counted(cost["bytes"], "byte")
-    spent += " paid for" if by_bytes else f", {counted(cost['credits'], 'credit')}"
+    spent = format_count(cost["bytes"], "byte")
+    spent += " paid for" if by_bytes else f", {format_count(cost['credits'], 'credit')}"
     left = cost["bytesLeft"] if by_bytes else cost["creditsLeft"]
     spent = spent if left is None else f"{spent} of {left} left today"
     return f"{spent}: {cost['money']}" if cost.get("money") else spent
@@ -103,11 +103,11 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
             known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` tells"
             raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
     status = package["status"]
-    became = state_word(status or "queued")
+    became = format_state(status or "queued")
     show(arguments, package, f"Package {package['id']}: {became}{_reasons(package)}")
     named = getattr(arguments, "to", None)
     if status == "Delivered" and named and (why := addressee.unreached(arguments.port, package)):
-        print(f"fieldagent: received by the hub, but {escaped(why)}", file=sys.stderr)
+        print(f"fieldagent: received by the hub, but {escape_line(why)}", file=sys.stderr)
         return NO_PERSON
     return OF_STATUS[status] if status else OK
 
@@ -121,7 +121,7 @@ def _reasons(package: dict[str, Any]) -> str:
         if delivery.get("reason")
     ]
     if why := package.get("notOnDisk"):
-        text.append(f"not on the disk, and lost if power fails: {escaped(why)}")
+        text.append(f"not on the disk, and lost if power fails: {escape_line(why)}")
     return f" ({'; '.join(text)})" if text else ""
 
 
@@ -143,7 +143,7 @@ def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
             if telling:
                 waited = int(time.monotonic() - began)
                 print(
-                    f"\r\x1b[K{waited} s: {escaped(_doing(port))}",
+                    f"\r\x1b[K{waited} s: {escape_line(_doing(port))}",
                     end="",
                     file=sys.stderr,
                     flush=True,

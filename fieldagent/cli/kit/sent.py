@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from fieldagent.cli.kit.answer import calls, show
 from fieldagent.kit.local_http import call
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escaped, state_word
+from fieldagent.system.terminal import escape_line, format_state
 
 PAGE = 100
 TEXT_SHOWN = 60
@@ -42,13 +42,13 @@ def package_lines(package: dict[str, Any]) -> list[str]:
     """Return the lines of one Package, escaped for a terminal: the item, and its delivery."""
     alarm = "SOS " if package["sos"] else ""
     relayed = " (a neighbour's)" if package["relayed"] else ""
-    status = state_word(package["status"] or "waits", 9)
+    status = format_state(package["status"] or "waits", 9)
     lines = [
-        f"{package['id']:>10}  {clock_time(package['accepted'])}  {status}"
+        f"{package['id']:>10}  {format_clock_time(package['accepted'])}  {status}"
         f"  {alarm}{package['kind']}{relayed}  {said(package)[:TEXT_SHOWN]}".rstrip()
     ]
     ways = [
-        f"{name} {state_word(delivery['status'] or 'waits')}"
+        f"{name} {format_state(delivery['status'] or 'waits')}"
         + (f" ({delivery['reason']})" if delivery.get("reason") else "")
         for name, delivery in package["channels"].items()
     ]
@@ -59,7 +59,7 @@ def package_lines(package: dict[str, Any]) -> list[str]:
     if package["receipts"]:
         ways.append(f"received by {holders(package['receipts'])}")
     lines.append(f"{'':>10}  {'; '.join(ways)}")
-    return [escaped(line) for line in lines]
+    return [escape_line(line) for line in lines]
 
 
 def said(package: dict[str, Any]) -> str:
@@ -71,7 +71,7 @@ def said(package: dict[str, Any]) -> str:
 
 def holders(receipts: list[dict[str, Any]]) -> str:
     """Return the holders of the Package, and since when."""
-    return ", ".join(f"{holder(each)} at {clock_time(each['at'])}" for each in receipts)
+    return ", ".join(f"{holder(each)} at {format_clock_time(each['at'])}" for each in receipts)
 
 
 def holder(receipt: dict[str, Any]) -> str:

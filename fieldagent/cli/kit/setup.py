@@ -13,18 +13,18 @@ from typing import Any
 from fieldagent.agent.settings import INSTALLED, default_path
 from fieldagent.cli.kit.radio import as_json, in_lines
 from fieldagent.kit import proposal
-from fieldagent.kit.devices import FoundDevice, all_kinds, look
+from fieldagent.kit.devices import FoundDevice, get_all_kinds, look
 from fieldagent.kit.proposal import SEATS, Proposal, propose
 from fieldagent.kit.provision import put_settings
-from fieldagent.kit.serial_ports import is_same_port, lasting_name, serial_ports
+from fieldagent.kit.serial_ports import find_lasting_name, is_same_port, list_serial_ports
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
 from fieldagent.system.java_properties import NoProperties
-from fieldagent.system.java_properties import pairs as pairs_in
+from fieldagent.system.java_properties import read_pairs as pairs_in
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings, read_file
 from fieldagent.system.signals import run_breakable
-from fieldagent.system.terminal import escaped
-from fieldagent.system.wording import counted, reason_of
+from fieldagent.system.terminal import escape_line
+from fieldagent.system.wording import describe_reason, format_count
 
 LASTS = "a port without an answer takes about 20 seconds"
 
@@ -43,7 +43,7 @@ def setup(arguments: argparse.Namespace) -> int:
     except NoProperties as wrong:
         return refuse_settings(InvalidSettings(path, [str(wrong)]))
     except OSError as error:
-        complain(f"the settings cannot be read: {reason_of(error)}")
+        complain(f"the settings cannot be read: {describe_reason(error)}")
         return IO_FAILED
     devices = _look(arguments, before)
     more = dict(arguments.set)
@@ -52,7 +52,7 @@ def setup(arguments: argparse.Namespace) -> int:
     if is_asked:
         plan, more = _ask_for(plan, devices, text, more)
     try:
-        changed = proposal.after(text, plan.settings, path)
+        changed = proposal.change_text(text, plan.settings, path)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     if arguments.json:
@@ -67,17 +67,19 @@ def setup(arguments: argparse.Namespace) -> int:
     try:
         put_settings(changed, path)
     except OSError as error:
-        complain(f"the settings were not written: {reason_of(error)}")
+        complain(f"the settings were not written: {describe_reason(error)}")
         return IO_FAILED
     if not arguments.json:
-        print(escaped(f"{path} is written; `fieldagent check --config {path}` looks at all of it"))
+        print(
+            escape_line(f"{path} is written; `fieldagent check --config {path}` looks at all of it")
+        )
         print("a running agent uses it after a restart: `sudo systemctl restart fieldagent`")
     return _end(devices, plan)
 
 
 def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
     """Check the named ports, or all ports; and those in the settings."""
-    places = [lasting_name(each) for each in arguments.places] or serial_ports()
+    places = [find_lasting_name(each) for each in arguments.places] or list_serial_ports()
     for seat in SEATS:
         port = before.get(seat.port, "")
         if port and not port.startswith("udp://"):
@@ -85,15 +87,15 @@ def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[Foun
             places = [port, *(each for each in places if not is_same_port(each, port))]
     places = list(dict.fromkeys(places))
     if not arguments.json and places:
-        print(f"asking {counted(len(places), 'port')}; {LASTS}", flush=True)
-    devices = run_breakable(look, places, all_kinds())
+        print(f"asking {format_count(len(places), 'port')}; {LASTS}", flush=True)
+    devices = run_breakable(look, places, get_all_kinds())
     if not arguments.json:
         for each in devices:
             first, *rest = in_lines(each)
             head = first if each.report is None else f"{each.place}: {first}"
-            print(escaped(head))
+            print(escape_line(head))
             for line in rest:
-                print(escaped(f"    {line}"))
+                print(escape_line(f"    {line}"))
     return devices
 
 
@@ -103,9 +105,9 @@ def _ask_for(
     """Ask for settings that no device can report. An empty answer leaves the device out."""
     answers = dict(more)
     for port, names in plan.needed.items():
-        print(escaped(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
+        print(escape_line(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
         for name in names:
-            meant = proposal.meaning(name, {**dict(pairs_in(text)), **plan.by_port[port]})
+            meant = proposal.describe_setting(name, {**dict(pairs_in(text)), **plan.by_port[port]})
             value = _asked(f"{name} ({meant}): ")
             if not value:
                 break
@@ -116,7 +118,7 @@ def _ask_for(
 def _asked(question: str) -> str:
     """Return the typed answer; empty at the end of input."""
     try:
-        return input(escaped(question)).strip()
+        return input(escape_line(question)).strip()
     except EOFError:
         return ""
 
@@ -127,13 +129,13 @@ def _agrees(path: Path) -> bool:
 
 def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
     for port in plan.kept:
-        print(escaped(f"{port}={before[port]} stays"))
+        print(escape_line(f"{port}={before[port]} stays"))
     for port, names in plan.needed.items():
         text = f"{port} is left out, as it needs {', '.join(names)}"
-        print(escaped(f"{text}: name each with --set {names[0]}=… or in {path}"))
+        print(escape_line(f"{text}: name each with --set {names[0]}=… or in {path}"))
     for name, value in plan.settings.items():
         was = f"  (was {before[name]})" if name in before else ""
-        print(escaped(f"+ {name}={proposal.covered(name, value)}{was}"))
+        print(escape_line(f"+ {name}={proposal.mask_value(name, value)}{was}"))
     if not plan.settings:
         print("nothing to set")
 
@@ -143,7 +145,9 @@ def _as_json(devices: list[FoundDevice], plan: Proposal, path: Path) -> dict[str
         "ports": [as_json(each) for each in devices],
         "file": str(path),
         "kept": list(plan.kept),
-        "settings": {name: proposal.covered(name, value) for name, value in plan.settings.items()},
+        "settings": {
+            name: proposal.mask_value(name, value) for name, value in plan.settings.items()
+        },
         "needed": {port: list(names) for port, names in plan.needed.items()},
     }
 

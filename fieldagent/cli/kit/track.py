@@ -19,12 +19,12 @@ from typing import Any, NoReturn
 
 from fieldagent.cli.kit.track_policy import Policy, Track
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.clock_bounds import EARLIEST
 from fieldagent.system.exit_codes import OK, UNAVAILABLE, USAGE
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.terminal import escaped_lines
-from fieldagent.system.wording import reason_of
+from fieldagent.system.terminal import escape_lines
+from fieldagent.system.wording import describe_reason
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
 
@@ -118,7 +118,7 @@ class _Tracker:
             ) from None
         except (OSError, UnicodeError) as error:
             raise Away(
-                f"{where} cannot be reached ({reason_of(error)}): start it; trying again"
+                f"{where} cannot be reached ({describe_reason(error)}): start it; trying again"
             ) from None
         raise Away(f"{where} ended the connection; trying again")
 
@@ -164,13 +164,13 @@ class _Tracker:
             self.track.posted()
             return
         at = fix.time if fix.time >= EARLIEST else time.time()
-        position = f"{clock_time(at)}  {fix.latitude:.6f} {fix.longitude:.6f}"
+        position = f"{format_clock_time(at)}  {fix.latitude:.6f} {fix.longitude:.6f}"
         text = f"{position}  Package {_member(answer, 'id')}"
         self.track.posted()
         self._told = -math.inf
         self._said.pop("agent", None)
         shown = {**answer, "location": body["location"]}
-        print(json.dumps(shown) if self.arguments.json else escaped_lines(text), flush=True)
+        print(json.dumps(shown) if self.arguments.json else escape_lines(text), flush=True)
 
     def _tell_pace(self) -> None:
         """Report the interval to the agent, which shows it on its page, and use the interval that
@@ -249,7 +249,7 @@ class _Tracker:
     def _say(self, whom: str, what: str) -> None:
         if self._said.get(whom) != what:
             self._said[whom] = what
-            print(f"fieldagent: {escaped_lines(what)}", file=sys.stderr, flush=True)
+            print(f"fieldagent: {escape_lines(what)}", file=sys.stderr, flush=True)
 
 
 def _member(answer: Any, name: str) -> Any:

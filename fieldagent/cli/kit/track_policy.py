@@ -112,4 +112,4 @@ class Track:
 
 def distance(a: Fix, b: Fix) -> float:
     """Return the distance in metres along a great circle."""
-    return great_circle.distance(a.latitude, a.longitude, b.latitude, b.longitude)
+    return great_circle.compute_distance(a.latitude, a.longitude, b.latitude, b.longitude)

@@ -15,10 +15,10 @@ from fieldagent.cli.kit.expected import forecast_lines
 from fieldagent.cli.kit.sent import TEXT_SHOWN, holders, said
 from fieldagent.cli.kit.sos import heard_text, incident_text
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK, USAGE
-from fieldagent.system.terminal import escaped, state_word
-from fieldagent.system.wording import counted, lasting
+from fieldagent.system.terminal import escape_line, format_state
+from fieldagent.system.wording import format_count, format_duration
 
 LETTER_SHOWN = 160
 """Maximum characters of an unreadable message; --json shows all."""
@@ -44,22 +44,22 @@ def show_package(arguments: argparse.Namespace) -> int:
     history.
     """
     package = call(arguments.port, "GET", f"/api/package/{arguments.id}").body
-    status = state_word(package["status"] or "queued")
+    status = format_state(package["status"] or "queued")
     late = ", but reached its addressee" if package["late"] else ""
     lines = [f"Package {package['id']}: {status}{late}"]
     if "kind" in package:
         alarm = "SOS " if package["sos"] else ""
         whom = f"  to {package['toName']}" if package["toName"] else ""
-        lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}{whom}".rstrip()))
+        lines.append(escape_line(f"{alarm}{package['kind']}  {said(package)}{whom}".rstrip()))
     if package["receipts"]:
-        lines.append(escaped(f"received by {holders(package['receipts'])}"))
+        lines.append(escape_line(f"received by {holders(package['receipts'])}"))
     if package["unconfirmed"]:
         lines.append(f"heard within the hour, and has not: {_stations(package['unconfirmed'])}")
     lines += _waits(package)
     lines += [package["reason"]] if "reason" in package else []
     lines += [_story_line(line) for line in package["history"]]
     lines += [
-        escaped(f"{clock_time(step['at'])}  {step['text']}")
+        escape_line(f"{format_clock_time(step['at'])}  {step['text']}")
         for step in package["reached"]
         if step["stage"] in BEYOND
     ]
@@ -72,14 +72,14 @@ BEYOND = ("programs", "read", "handed_over", "nobody", "radio")
 
 
 def _stations(listed: list[dict[str, Any]]) -> str:
-    return escaped(", ".join(each["name"] or f"station {each['station']}" for each in listed))
+    return escape_line(", ".join(each["name"] or f"station {each['station']}" for each in listed))
 
 
 def _story_line(line: dict[str, Any]) -> str:
     what = " ".join(filter(None, [line["channel"], line["event"]]))
     detail = f": {line['detail']}" if line["detail"] else ""
     times = f" ({line['times']} times, the last then)" if line["times"] > 1 else ""
-    return escaped(f"{clock_time(line['at'])}  {what}{detail}{times}")
+    return escape_line(f"{format_clock_time(line['at'])}  {what}{detail}{times}")
 
 
 @calls
@@ -107,8 +107,10 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
         priority = "?" if package["priority"] is None else package["priority"]
         lines.append(
             f"{package['id']:>10}  {package['kind']:<8}  {priority:>8}"
-            f"  {clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
-            + escaped(f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip())
+            f"  {format_clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
+            + escape_line(
+                f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip()
+            )
         )
         lines += _waits(package)
     return lines
@@ -117,7 +119,7 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
 def _waits(package: dict[str, Any]) -> list[str]:
     """Return the reasons why it waits, and the times of the next attempts."""
     return [
-        escaped(f"{'':>10}  {name} waits: {delivery['reason']}")
+        escape_line(f"{'':>10}  {name} waits: {delivery['reason']}")
         for name, delivery in package["channels"].items()
         if delivery["status"] is None and delivery.get("reason")
     ]
@@ -126,10 +128,12 @@ def _waits(package: dict[str, Any]) -> list[str]:
 def _track_lines(track: dict[str, Any]) -> list[str]:
     lines = []
     if track["chosenInterval"] is not None:
-        lasts = lasting(track["chosenInterval"])
+        lasts = format_duration(track["chosenInterval"])
         lines.append(f"track: a position each {lasts} at rest, as was chosen on the page")
     if track["due"] is not None:
-        lines.append(f"track: the next position is due at {clock_time(track['due'])} at the latest")
+        lines.append(
+            f"track: the next position is due at {format_clock_time(track['due'])} at the latest"
+        )
     return lines
 
 
@@ -143,11 +147,13 @@ def status(arguments: argparse.Namespace) -> int:
     if answer["journal"]["full"]:
         lines.append("the disk is full: the agent waits until you free space")
     lines += [
-        escaped(f"{clock_time(loss['at'])}: {loss['text']}") for loss in answer["journal"]["losses"]
+        escape_line(f"{format_clock_time(loss['at'])}: {loss['text']}")
+        for loss in answer["journal"]["losses"]
     ]
     if not answer["clock"]["trusted"]:
         lines.append(
-            f"the clock shows {clock_time(answer['clock']['time'])} and is not confirmed since"
+            f"the clock shows {format_clock_time(answer['clock']['time'])} and is not confirmed"
+            " since"
             " the start: connect a network or a GPS receiver (gpsd), or set the clock"
         )
     lines += _track_lines(answer["track"])
@@ -156,7 +162,7 @@ def status(arguments: argparse.Namespace) -> int:
         lines += _channel_lines(name, channel)
         if name in forecasts and channel["configured"]:
             lines += forecast_lines(forecasts[name])
-    lines += [escaped(notice) for notice in answer["notices"]]
+    lines += [escape_line(notice) for notice in answer["notices"]]
     lines += _dead_letter_summary(answer["deadLetters"])
     lines += [_fault_line(fault) for fault in answer["faults"]]
     show(arguments, answer, "\n".join(lines))
@@ -177,7 +183,7 @@ def _forecasts(port: int) -> dict[str, Any]:
 def _sos_lines(sos: dict[str, Any]) -> list[str]:
     """Return the lines about SOS: this kit's, then those of others."""
     own = [] if sos["incident"] is None else [incident_text(sos["incident"])]
-    return [escaped(each) for each in (*own, *map(heard_text, sos["heard"]))]
+    return [escape_line(each) for each in (*own, *map(heard_text, sos["heard"]))]
 
 
 def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
@@ -187,10 +193,10 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
     last = channel["lastSuccess"]
     reason = f": {channel['reason']}" if channel["reason"] else ""
     return [
-        escaped(f"{name}: {state_word(channel['state'])}{reason}"),
+        escape_line(f"{name}: {format_state(channel['state'])}{reason}"),
         f"  signal {signal}, {channel['queued']} queued, last success"
-        f" {clock_time(last) if last else 'none yet'}",
-        f"  today {counted(channel['bytesToday'], 'byte')}, {_cost(channel)}",
+        f" {format_clock_time(last) if last else 'none yet'}",
+        f"  today {format_count(channel['bytesToday'], 'byte')}, {_cost(channel)}",
     ]
 
 
@@ -203,9 +209,11 @@ def _credits(channel: dict[str, Any]) -> str:
     limit, kept = channel.get("creditsPerDay"), channel.get("creditsForSos")
     today, doubtful = channel["creditsToday"], channel["creditsInDoubtToday"]
     if limit is None:
-        return f"{today} to {today + doubtful} credits" if doubtful else counted(today, "credit")
+        return (
+            f"{today} to {today + doubtful} credits" if doubtful else format_count(today, "credit")
+        )
     known = f"{today} to {today + doubtful}" if doubtful else str(today)
-    spent = f"{known} of {counted(limit, 'credit')}"
+    spent = f"{known} of {format_count(limit, 'credit')}"
     return f"{spent}, {kept} of them reserved for an SOS" if kept else spent
 
 
@@ -215,9 +223,10 @@ def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
         return []
     dropped = f", {letters['dropped']} older ones were dropped" if letters["dropped"] else ""
     return [
-        escaped(
-            f"{counted(letters['kept'], 'received message')} could not be used{dropped}; last"
-            f" over {latest['channel']}, {clock_time(latest['received'])}: {latest['reason']}."
+        escape_line(
+            f"{format_count(letters['kept'], 'received message')} could not be used{dropped}; last"
+            f" over {latest['channel']}, {format_clock_time(latest['received'])}:"
+            f" {latest['reason']}."
             " See `fieldagent inbound list`"
         )
     ]
@@ -225,9 +234,10 @@ def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
 
 def _fault_line(fault: dict[str, Any]) -> str:
     then = "and does not recover" if fault["down"] else "and was started again"
-    return escaped(
-        f"{fault['part']} failed {counted(fault['times'], 'time')} {then}; last"
-        f" {clock_time(fault['at'])}: {fault['error']}. Please report it with the lines of the log"
+    return escape_line(
+        f"{fault['part']} failed {format_count(fault['times'], 'time')} {then}; last"
+        f" {format_clock_time(fault['at'])}: {fault['error']}. Please report it with the lines of"
+        " the log"
     )
 
 
@@ -258,10 +268,11 @@ def _whole_inbound(port: int, path: str) -> dict[str, Any]:
 
 def _dead_letter_lines(letters: list[dict[str, Any]]) -> list[str]:
     return [
-        escaped(line)
+        escape_line(line)
         for letter in letters
         for line in (
-            f"{'dead letter':<36}  {clock_time(letter['received'])}  over {letter['channel']}: "
+            f"{'dead letter':<36}  {format_clock_time(letter['received'])}  over"
+            f" {letter['channel']}: "
             + (letter["text"] or f"base64 {letter['payload']}")[:LETTER_SHOWN],
             f"    {letter['reason']}",
         )
@@ -280,15 +291,17 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
         sos += "(unauthenticated) "
     what = event.get("content") or event.get("name") or event.get("latitude") or ""
     lines = [
-        f"{payload['requestId']}  {clock_time(payload['received'])}  {sos}{event['type']} from"
+        f"{payload['requestId']}  {format_clock_time(payload['received'])}  {sos}{event['type']}"
+        " from"
         f" {sender['name'] or sender['id']}  {what[:60]}"
     ]
     lines += [
-        f"    {hook}: {state_word(hand['state'])} after {counted(hand['attempts'], 'attempt')}"
+        f"    {hook}: {format_state(hand['state'])} after"
+        f" {format_count(hand['attempts'], 'attempt')}"
         f" {hand['reason']}".rstrip()
         for hook, hand in payload["hooks"].items()
     ]
-    return [escaped(line) for line in lines]
+    return [escape_line(line) for line in lines]
 
 
 def _in_path(request_id: str) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fieldagent.system.folder import put_file
-from fieldagent.system.program_delta import packed
+from fieldagent.system.program_delta import make_zip
 
 NAMES = ("fieldagent-common", "fieldagent")
 HUB = "fieldagent-hub"
@@ -142,7 +142,7 @@ def content(folder: Path, version: str) -> dict[str, bytes]:
 
 def as_zipapp(contents: dict[str, bytes]) -> bytes:
     """Pack the program among the files into one file that Python can run."""
-    return packed(
+    return make_zip(
         {
             name.removeprefix(PROGRAM): file
             for name, file in contents.items()

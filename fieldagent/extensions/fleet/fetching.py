@@ -13,7 +13,7 @@ from typing import Any
 
 from fieldagent.system.exit_codes import REFUSED
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 MOST_BYTES = 20_000_000
 TIMEOUT_S = 60.0
@@ -65,7 +65,7 @@ def fetched(
     except (FileNotFoundError, ValueError) as error:
         raise NotTaken(f"{what} cannot be read: {_why(error)}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise ServerAway(f"{what} cannot be read: {reason_of(error)}") from None
+        raise ServerAway(f"{what} cannot be read: {describe_reason(error)}") from None
 
 
 def is_served(what: str) -> bool:
@@ -80,7 +80,7 @@ def is_served(what: str) -> bool:
 
 
 def _why(error: Exception) -> str:
-    return reason_of(error) if isinstance(error, OSError) else str(error)
+    return describe_reason(error) if isinstance(error, OSError) else str(error)
 
 
 def _check_size(what: str, size: int) -> None:

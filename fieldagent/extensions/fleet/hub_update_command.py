@@ -25,7 +25,7 @@ from fieldagent.hub.field.update_offers import Candidate, Planned
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.minisign import NotSigned, read_signature
-from fieldagent.system.signed_release import program_of
+from fieldagent.system.signed_release import check_release
 from fieldagent.wire.kit_note import is_address
 
 REASONS = 5
@@ -68,7 +68,7 @@ def _check(version: str, url: str, now: float) -> None:
     try:
         program_version = _version_in(fetched(url).content)
         signature = read_signature(fetched(f"{url}.minisig").content.decode())
-        release = program_of(signature.comment, now)
+        release = check_release(signature.comment, now)
     except (NotTaken, NotSigned, UnicodeDecodeError) as wrong:
         text = f"nothing was offered: {wrong}; `build/sign FILE` signs it, serve both"
         raise Refused(text) from None

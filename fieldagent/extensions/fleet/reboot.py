@@ -16,7 +16,7 @@ from fieldagent.system.elapsed_time import BOOT
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 
 def take(settings: Path) -> int:
@@ -34,10 +34,10 @@ def take(settings: Path) -> int:
                 "the machine does not restart, because it has already restarted since the request"
             )
             return REFUSED
-        kit_health.systemctl("reboot")
+        kit_health.call_systemctl("reboot")
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"the machine stays up: {reason_of(error)}")
+        complain(f"the machine stays up: {describe_reason(error)}")
         return IO_FAILED
     return OK

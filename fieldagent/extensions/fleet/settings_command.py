@@ -13,8 +13,8 @@ from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, OK
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped_lines
-from fieldagent.system.wording import reason_of
+from fieldagent.system.terminal import escape_lines
+from fieldagent.system.wording import describe_reason
 from fieldagent.wire.kit_note import OfferReport
 
 IN_WORDS = {
@@ -43,7 +43,7 @@ def settings(arguments: argparse.Namespace) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"settings from the hub wait: {reason_of(error)}")
+        complain(f"settings from the hub wait: {describe_reason(error)}")
         return IO_FAILED
 
 
@@ -57,5 +57,5 @@ def _last(report: OfferReport | None, as_json: bool) -> int:
         print("no settings from the hub yet")
     else:
         why = f": {report.why}" if report.why else ""
-        print(escaped_lines(f"settings {report.number} {IN_WORDS[report.state]}{why}"))
+        print(escape_lines(f"settings {report.number} {IN_WORDS[report.state]}{why}"))
     return ERROR if report is not None and report.why else OK

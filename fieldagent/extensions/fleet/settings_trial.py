@@ -24,7 +24,7 @@ from fieldagent.agent.settings import Settings, load
 from fieldagent.kit import kit_health
 from fieldagent.kit.kit_health import Wanted
 from fieldagent.kit.provision import GROUP
-from fieldagent.kit.root_units import alone, read_left, read_trial, remove_left
+from fieldagent.kit.root_units import read_left, read_trial, remove_left, wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
@@ -69,7 +69,7 @@ def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, st
     """Complete a trial, then process the agent's offer. Raises OSError: the next start repeats the
     steps, and the agent continues meanwhile.
     """
-    with alone(place.folder):
+    with wait_until_alone(place.folder):
         try:
             ended = _take_steps(place)
             _clean(place)
@@ -105,7 +105,7 @@ def _begin(
             return again
         if change.number < last:
             raise NotForThisKit(f"later settings were already processed, number {last}")
-        if why := kit_health.unsafe_to_stop(load(settings).api_port):
+        if why := kit_health.find_stop_obstacle(load(settings).api_port):
             raise NotForThisKit(why)
         before = read_text_file(settings)
         after, meant = changed(before, change, settings)
@@ -154,7 +154,7 @@ def _to_work_again(meant: Settings, *, by_satellite: bool) -> dict[str, str]:
     except after a command over satellite to a kit whose link does not work: then the modem is.
     """
     configured = {"Satellite": meant.satellite_port, "Radio": meant.radio_port}
-    now = kit_health.working_channels(meant.api_port) or {}
+    now = kit_health.fetch_working_channels(meant.api_port) or {}
     again = {name: now[name] for name in now if configured.get(name)}
     if by_satellite and "Cellular" not in now:
         return {"Satellite": "no service"} | again
@@ -194,7 +194,7 @@ def _switch(place: SettingsPlace, trial: SettingsTrial) -> None:
         group=GROUP,
     )
     put_file(settings, place.new.read_bytes(), mode=0o640, group=GROUP)
-    kit_health.systemctl("stop", kit_health.AGENT)
+    kit_health.call_systemctl("stop", kit_health.AGENT)
 
 
 def _watched(trial: SettingsTrial) -> str:
@@ -202,7 +202,7 @@ def _watched(trial: SettingsTrial) -> str:
         Path(trial.settings), trial.channels, minutes=trial.minutes, steady=trial.steady
     )
     try:
-        return kit_health.watched(wanted, trial.boots)
+        return kit_health.start_watched(wanted, trial.boots)
     except InvalidSettings as wrong:
         return str(wrong)
 
@@ -213,8 +213,8 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
         put_file(settings, place.before.read_bytes(), mode=0o640, group=GROUP)
     else:
         complain(f"{settings} was changed in the meantime, and is kept")
-    kit_health.systemctl("stop", kit_health.AGENT)
-    kit_health.systemctl("start", "--no-block", kit_health.AGENT)
+    kit_health.call_systemctl("stop", kit_health.AGENT)
+    kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
 
 
 def _end(place: SettingsPlace, trial: SettingsTrial) -> None:

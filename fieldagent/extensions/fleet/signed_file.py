@@ -19,7 +19,7 @@ from fieldagent.system.minisign import (
     verify,
 )
 from fieldagent.system.progress import Progress
-from fieldagent.system.signed_release import Release, taken_as
+from fieldagent.system.signed_release import Release, check_release_as
 from fieldagent.system.text_files import read_text_file
 
 
@@ -69,7 +69,7 @@ def release_of(content: bytes, signature: str, kind: str, keys: Sequence[Trusted
             "openssl is missing, which verifies signatures: apt install openssl"
         ) from None
     now = time.time()
-    release = taken_as(kind, comment, now)
+    release = check_release_as(kind, comment, now)
     tell(f"signed: {comment}")
     if now < EARLIEST:
         tell("this kit's clock is not set, so the expiry cannot be checked")

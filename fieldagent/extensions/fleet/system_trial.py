@@ -29,7 +29,7 @@ from fieldagent.extensions.fleet.system_slots import Slots
 from fieldagent.extensions.fleet.trial import Place, end_of_trial, tell_the_hub
 from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import Wanted
-from fieldagent.kit.root_units import alone
+from fieldagent.kit.root_units import wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
@@ -42,13 +42,13 @@ from fieldagent.system.system_image import (
     SystemImage,
     SystemPiece,
     UnreadableImage,
-    around,
     digest,
-    pieces_folder,
+    make_pieces_folder,
+    make_reader,
+    read_around,
     read_image,
-    reader,
 )
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 from fieldagent.system.zstd import ZstdFailed, unpack
 
 UNIT = "fieldagent-system.service"
@@ -109,7 +109,7 @@ def go_on(place: Place, slots: Slots) -> int:
     if place.system.exists() and (trial := read(place)).phase == "boot" and not trial.starts:
         # It was also checked before the first piece.
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
-    with alone(place.folder):
+    with wait_until_alone(place.folder):
         try:
             return _take_steps(place, slots)
         except (OSError, NotTaken, InvalidSettings):
@@ -134,7 +134,7 @@ def _take_steps(place: Place, slots: Slots) -> int:
             case "back", True:
                 # The old system restores the journal.
                 slots.clear(trial.slot)
-                kit_health.systemctl("stop", kit_health.AGENT)
+                kit_health.call_systemctl("stop", kit_health.AGENT)
                 return _start_anew()
             case "back", False:
                 _go_back(slots, trial)
@@ -147,7 +147,7 @@ def _take_steps(place: Place, slots: Slots) -> int:
 
 
 def _start_anew() -> int:
-    kit_health.systemctl("reboot")
+    kit_health.call_systemctl("reboot")
     return OK
 
 
@@ -157,13 +157,13 @@ def _booted(slots: Slots, trial: SystemTrial) -> SystemTrial:
     if state == "spent" or trial.starts >= STARTS:
         return replace(trial, phase="back", why=NEVER_STARTED)
     try:
-        kit_health.systemctl("stop", kit_health.AGENT)
+        kit_health.call_systemctl("stop", kit_health.AGENT)
         trial_journal.keep(_state(trial), trial.journal_version)
         if state == "absent":
             slots.arm(trial.slot)
     except OSError as failed:
         # A full disk stays full, so do not stop the agent for this at each start.
-        return replace(trial, phase="back", why=reason_of(failed))
+        return replace(trial, phase="back", why=describe_reason(failed))
     return replace(trial, starts=trial.starts + 1)
 
 
@@ -172,7 +172,7 @@ def _watched(slots: Slots, trial: SystemTrial) -> SystemTrial:
         Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady
     )
     kit_health.wait_for_start()
-    why = kit_health.watched(wanted, boots=1)
+    why = kit_health.start_watched(wanted, boots=1)
     if why:
         complain(f"system {trial.version} does not work: {why}")
         return replace(trial, phase="back", why=why)
@@ -181,12 +181,12 @@ def _watched(slots: Slots, trial: SystemTrial) -> SystemTrial:
 
 
 def _go_back(slots: Slots, trial: SystemTrial) -> None:
-    kit_health.systemctl("stop", kit_health.AGENT)
+    kit_health.call_systemctl("stop", kit_health.AGENT)
     slots.clear(trial.slot)
     lost = trial_journal.put_back(_state(trial), trial.journal_version, trial.version)
     if lost:
         complain(lost)
-    kit_health.systemctl("start", "--no-block", kit_health.AGENT)
+    kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
     text = f"system {trial.version} did not work here, {trial.previous_version} runs again:"
     tell_the_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
 
@@ -211,7 +211,7 @@ def _written(place: Place, slots: Slots) -> SystemTrial:
         _write_pieces(place, slots, trial)
         slots.put_kernel(trial.slot)
     except (NotTaken, OSError) as refused:
-        why = reason_of(refused)
+        why = describe_reason(refused)
         complain(f"system {trial.version} is not taken: {why}")
         return replace(read(place), phase="end", why=why)
     return replace(read(place), phase="boot")
@@ -228,10 +228,10 @@ def _write_pieces(place: Place, slots: Slots, trial: SystemTrial) -> None:
         opened(slots.device(slots.running()), os.O_RDONLY) as here,
         opened(slots.device(trial.slot), os.O_RDWR) as there,
     ):
-        read_here, fetched_bytes = reader(here), 0
+        read_here, fetched_bytes = make_reader(here), 0
         for number, piece in enumerate(image.pieces):
-            length = image.length(number)
-            if digest(reader(there)(number * PIECE, length)) != piece.content:
+            length = image.compute_length(number)
+            if digest(make_reader(there)(number * PIECE, length)) != piece.content:
                 content = read_here(number * PIECE, length)
                 if digest(content) != piece.content:
                     content, packed = _piece(place, trial, image, number, read_here)
@@ -247,7 +247,7 @@ def _piece(
     place: Place, trial: SystemTrial, image: SystemImage, number: int, here: Read
 ) -> tuple[bytes, int]:
     """Return a piece, and the number of downloaded bytes. Raises NotTaken."""
-    piece, before = image.pieces[number], around(here, image.before_size, number)
+    piece, before = image.pieces[number], read_around(here, image.before_size, number)
     for differs in (piece.differs, False):
         if differs != piece.differs:
             piece = _whole(place, trial, number)
@@ -273,7 +273,7 @@ def _whole(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
 
 def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
     """Fetch a piece, and wait for the server without a limit. Raises NotTaken."""
-    name = f"{pieces_folder(trial.what)}/{piece.file}"
+    name = f"{make_pieces_folder(trial.what)}/{piece.file}"
     away = 0
     while True:
         try:

@@ -34,7 +34,7 @@ from fieldagent.system.system_image import (
     SystemImage,
     SystemName,
     UnreadableImage,
-    delta_name,
+    make_delta_name,
     read_image,
     write_image,
 )
@@ -52,7 +52,7 @@ def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
     under_way = place.system.exists()
     if under_way:
         # Stop the other download, because both use the same file.
-        kit_health.systemctl("stop", system_trial.UNIT)
+        kit_health.call_systemctl("stop", system_trial.UNIT)
     try:
         # It may have advanced meanwhile.
         _check_nothing_else(place)
@@ -105,7 +105,7 @@ def _may_be_taken(
         settings = load(order.settings)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
-    if why := kit_health.unsafe_to_stop(settings.api_port):
+    if why := kit_health.find_stop_obstacle(settings.api_port):
         raise NotTaken(why)
     return image, SystemTrial(
         version=image.name.version,
@@ -114,7 +114,7 @@ def _may_be_taken(
         slot=slot,
         settings=str(order.settings),
         key=str(order.key),
-        channels=kit_health.working_channels(settings.api_port) or {},
+        channels=kit_health.fetch_working_channels(settings.api_port) or {},
         journal_version=trial_journal.version(settings.state_directory),
         minutes=order.minutes,
         steady=order.steady,
@@ -141,7 +141,7 @@ def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemI
     """Return the image, as a difference from the running system if there is one. Raises
     NotTaken.
     """
-    delta = delta_name(what, now)
+    delta = make_delta_name(what, now)
     name = delta if is_served(f"{delta}.minisig") else what
     content, release = signed_file(name, SYSTEM, keys, place.part)
     try:

@@ -27,7 +27,7 @@ from fieldagent.extensions.fleet.debian_packages import NotInstalled
 from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import Wanted
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.kit.root_units import alone
+from fieldagent.kit.root_units import wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
@@ -117,7 +117,7 @@ def go_on(place: Place) -> int:
     """Take the remaining steps. Raises OSError, InvalidSettings: the next start repeats them, and
     the agent continues meanwhile with the current program.
     """
-    with alone(place.folder):
+    with wait_until_alone(place.folder):
         try:
             return _take_steps(place)
         except (OSError, InvalidSettings):
@@ -135,7 +135,7 @@ def _take_steps(place: Place) -> int:
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
                 write(place, trial)
-                why = kit_health.watched(_wanted(trial), trial.boots)
+                why = kit_health.start_watched(_wanted(trial), trial.boots)
                 if why:
                     complain(f"{trial.version} does not work: {why}")
                 write(place, replace(trial, phase="back" if why else "end", why=why))
@@ -153,7 +153,7 @@ def _wanted(trial: Trial) -> Wanted:
 
 
 def _switched(place: Place, trial: Trial) -> Trial:
-    kit_health.systemctl("stop", kit_health.AGENT)
+    kit_health.call_systemctl("stop", kit_health.AGENT)
     trial_journal.keep(_state(trial), trial.journal_version)
     try:
         _put(place, trial, place.new, trial.package)
@@ -170,12 +170,12 @@ def _put(place: Place, trial: Trial, program: Path, package: str) -> None:
 
 
 def _go_back(place: Place, trial: Trial) -> None:
-    kit_health.systemctl("stop", kit_health.AGENT)
+    kit_health.call_systemctl("stop", kit_health.AGENT)
     _put(place, trial, place.previous, trial.previous_package)
     lost = trial_journal.put_back(_state(trial), trial.journal_version, trial.version)
     if lost:
         complain(lost)
-    kit_health.systemctl("start", "--no-block", kit_health.AGENT)
+    kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
     text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
     tell_the_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
 
@@ -183,7 +183,7 @@ def _go_back(place: Place, trial: Trial) -> None:
 def tell_the_hub(settings: Path, text: str) -> None:
     """Send the hub a message of this kit, only over IP. It waits in the queue like any other."""
     began = time.monotonic()
-    while (status := kit_health.status(settings)) is None:
+    while (status := kit_health.fetch_status(settings)) is None:
         if time.monotonic() - began > kit_health.SILENCE_S:
             complain(f"no agent answers: `journalctl -u {kit_health.AGENT}`")
             return

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from fieldagent.agent.journal.carry_over import carry_over
 from fieldagent.store.sqlite import copy_whole
-from fieldagent.system.as_owner import as_owner
+from fieldagent.system.as_owner import run_as_owner
 from fieldagent.system.folder import rename_file, sync_folder
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def _there(work: Callable[[Path], T], state: Path) -> T:
         except sqlite3.Error as error:
             raise OSError(f"{state / NAME}: {error}") from None
 
-    return as_owner(state, do)
+    return run_as_owner(state, do)
 
 
 def _version(state: Path) -> int:

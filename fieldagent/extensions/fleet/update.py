@@ -33,13 +33,13 @@ from fieldagent.system.minisign import NotSigned, TrustedKey
 from fieldagent.system.program_delta import (
     NoDelta,
     apply_delta,
-    contents,
-    delta_name,
-    program_of_contents,
+    get_contents,
+    make_delta_name,
+    rebuild_program,
 )
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signed_release import DELTA, PROGRAM, Release
-from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.terminal import escape_lines
 from fieldagent.wire.kit_note import ProgramOffer
 from fieldagent.wire.signed_delta import SignedDelta
 
@@ -86,7 +86,7 @@ def begin(
         settings = load(order.settings)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
-    if why := kit_health.unsafe_to_stop(settings.api_port):
+    if why := kit_health.find_stop_obstacle(settings.api_port):
         raise NotTaken(why)
     offered = Trial(
         version=next_,
@@ -199,10 +199,10 @@ def _brought(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
     """Return the program that a received delta makes from `now`, and its version. Raises
     NotTaken.
     """
-    signature = brought.signature.text("by a command")
+    signature = brought.signature.format_signature("by a command")
     try:
         release = release_of(brought.delta, signature, DELTA, keys_in(key))
-        return program_of_contents(apply_delta(brought.delta, contents(now))), release.version
+        return rebuild_program(apply_delta(brought.delta, get_contents(now))), release.version
     except (NotSigned, NoDelta) as wrong:
         raise NotTaken(f"the delta from the hub: {wrong}") from None
 
@@ -214,12 +214,12 @@ def _by_delta(
     the whole is available, too.
     """
     try:
-        here = contents(now)
-        named = delta_name(what, here)
+        here = get_contents(now)
+        named = make_delta_name(what, here)
         if not is_served(f"{named}.minisig"):
             return None
         delta, release = signed_file(named, DELTA, keys, place.part)
-        program = program_of_contents(apply_delta(delta, here))
+        program = rebuild_program(apply_delta(delta, here))
     except ServerAway:
         raise
     except (NoDelta, NotTaken) as why:
@@ -265,7 +265,7 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _channels(port: int) -> dict[str, str]:
     """Return the state of each working channel; empty if no agent runs."""
-    channels = kit_health.working_channels(port)
+    channels = kit_health.fetch_working_channels(port)
     if channels is None:
         tell("no agent runs: the test shows whether the new one does")
     return channels or {}
@@ -313,7 +313,7 @@ def last(place: Place, *, as_json: bool) -> int:
     what = f"did not work, and {result['previous_version']} runs again"
     if not result.get("starts", 1):
         what = f"was not started, and {result['previous_version']} continues"
-    complain(f"{result['version']} {what}: {escaped_lines(result['why'])}")
+    complain(f"{result['version']} {what}: {escape_lines(result['why'])}")
     return ERROR
 
 

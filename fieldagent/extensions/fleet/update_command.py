@@ -14,8 +14,8 @@ from fieldagent.system import system_image
 from fieldagent.system.exit_codes import IO_FAILED
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped_lines
-from fieldagent.system.wording import reason_of
+from fieldagent.system.terminal import escape_lines
+from fieldagent.system.wording import describe_reason
 
 
 def update(arguments: argparse.Namespace) -> int:
@@ -38,13 +38,13 @@ def update(arguments: argparse.Namespace) -> int:
             return programs.last(place, as_json=arguments.json)
         offered = programs.begin(order, place)
     except NotTaken as refused:
-        complain(f"nothing was changed: {escaped_lines(str(refused))}")
+        complain(f"nothing was changed: {escape_lines(str(refused))}")
         return refused.code
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
         as_root = "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
-        complain(f"the update stopped: {reason_of(error)}{as_root}")
+        complain(f"the update stopped: {describe_reason(error)}{as_root}")
         return IO_FAILED
     return programs.follow(place, offered, as_json=arguments.json)
 

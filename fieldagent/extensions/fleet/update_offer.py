@@ -20,12 +20,12 @@ from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
-from fieldagent.kit.root_units import alone, read_left, remove_left
+from fieldagent.kit.root_units import read_left, remove_left, wait_until_alone
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped_lines
-from fieldagent.system.wording import reason_of
+from fieldagent.system.terminal import escape_lines
+from fieldagent.system.wording import describe_reason
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import ProgramOffer, decode
 from fieldagent.wire.signed_delta import SignedDelta, read_payload
@@ -43,7 +43,7 @@ def take(order: UpdateOrder, place: Place) -> int:
     others = (place.trial, place.system, SettingsPlace(place.folder).trial)
     try:
         while True:
-            with alone(place.folder):
+            with wait_until_alone(place.folder):
                 # After a power failure, the other units continue these first.
                 if not any(each.exists() for each in others):
                     return _take_left(order, place)
@@ -51,7 +51,7 @@ def take(order: UpdateOrder, place: Place) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"the program that the hub offered waits: {reason_of(error)}")
+        complain(f"the program that the hub offered waits: {describe_reason(error)}")
         return IO_FAILED
 
 
@@ -62,7 +62,7 @@ def _take_left(order: UpdateOrder, place: Place) -> int:
         return OK
     number, refused = _taken(order, place, body, state)
     if refused:
-        complain(f"nothing was changed: {escaped_lines(refused)}")
+        complain(f"nothing was changed: {escape_lines(refused)}")
         outcomes.leave(place.offered, number, "refused", refused)
     remove_left(state / PROGRAM_DELTA)
     remove_left(left)

@@ -27,7 +27,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.log_lines import start_logging
 from fieldagent.system.scrypt import hash_password
 from fieldagent.system.signals import Asks
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 
 if TYPE_CHECKING:
     from fieldagent.hub.console.guest_link import Guest
@@ -133,7 +133,7 @@ def _set_up_hub(home: Path, port: int) -> DemoHub:
 
 
 def _emit(line: str) -> None:
-    print(f"[kit] {escaped(line)}", flush=True)
+    print(f"[kit] {escape_line(line)}", flush=True)
 
 
 async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks) -> None:

@@ -21,7 +21,7 @@ from fieldagent.cli.kit.run import ended
 from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.log_lines import complain, start_logging
 from fieldagent.system.signals import Asks
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 
 NAMES = ("Ada", "Ben", "Cleo", "Dora", "Eli", "Fay", "Gus", "Hana")
 WELCOME = """
@@ -96,6 +96,6 @@ async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
 
 async def _run_one(kit: Settings, asks: Asks, task_status: trio.TaskStatus[int]) -> None:
     def emit(line: str) -> None:
-        print(f"[{kit.radio_name}] {escaped(line)}", flush=True)
+        print(f"[{kit.radio_name}] {escape_line(line)}", flush=True)
 
     await agent.run(kit, emit, asks, task_status=task_status)

@@ -18,9 +18,9 @@ from fieldagent.extensions.lab.drill.world import drill as let_pass
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, MISSING, OK, USAGE
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 from fieldagent.system.text_files import read_text_file
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 MEMORY = Path("/dev/shm")
 """Folder in memory for journals during the run, because a drill does not simulate disk failures."""
@@ -41,9 +41,9 @@ def drill(arguments: argparse.Namespace) -> int:
         runs = [(name, _runs(name, plans, arguments)) for name, plans in drills]
         _tell(arguments, runs)
     except _NotRun as none:
-        complain(escaped(str(none).partition("\n")[0]))
+        complain(escape_line(str(none).partition("\n")[0]))
         for line in str(none).splitlines()[1:]:
-            print(escaped(line), file=sys.stderr)
+            print(escape_line(line), file=sys.stderr)
         return none.code
     return OK
 
@@ -55,7 +55,7 @@ def _plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, DrillPl
         if arguments.against:
             plans.append((arguments.against, read_plan(changed(values, arguments.against))))
     except OSError as error:
-        raise _NotRun(reason_of(error), MISSING) from None
+        raise _NotRun(describe_reason(error), MISSING) from None
     except UnicodeDecodeError:
         raise _NotRun(f"{path}: it is not text", USAGE) from None
     except BadPlan as bad:
@@ -79,7 +79,7 @@ def _runs(
 
 def _run(name: str, label: str, plan: DrillPlan, seed: int) -> Run:
     def tell(line: str) -> None:
-        about = escaped(f"{name}, {label}, seed {seed}: {line}")
+        about = escape_line(f"{name}, {label}, seed {seed}: {line}")
         print(f"[drill] {about}", file=sys.stderr, flush=True)
 
     began = time.monotonic()
@@ -103,9 +103,9 @@ def _tell(arguments: argparse.Namespace, drills: list[tuple[str, list[Run]]]) ->
     else:
         text = report.page([report.markdown(name, runs) for name, runs in drills])
     if arguments.out is None:
-        print("\n".join(map(escaped, text.splitlines())))
+        print("\n".join(map(escape_line, text.splitlines())))
         return
     try:
         arguments.out.write_text(text)
     except OSError as error:
-        raise _NotRun(f"--out {reason_of(error)}", IO_FAILED) from None
+        raise _NotRun(f"--out {describe_reason(error)}", IO_FAILED) from None

@@ -27,19 +27,19 @@ from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.extensions.lab.simulator.pty_port import NoLine, PtyPort
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.http.listeners import ListenFailed, PortTaken
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import OK, TAKEN, USAGE
 from fieldagent.system.log_lines import complain
-from fieldagent.system.properties import WrongProperty, endpoint
+from fieldagent.system.properties import WrongProperty, read_endpoint
 from fieldagent.system.signals import Asks, run_heeding
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 from fieldagent.wire.credit import by_bytes
 from fieldagent.wire.envelope import derive_key
 
 
 def say(line: str) -> None:
     """Print a line of the simulation at once, with control characters escaped."""
-    print(f"[sky] {escaped(line)}", flush=True)
+    print(f"[sky] {escape_line(line)}", flush=True)
 
 
 def satellite(arguments: argparse.Namespace) -> int:
@@ -95,8 +95,8 @@ def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
     try:
         run_heeding(run)
     except* (NoLine, ListenFailed) as group:
-        error = first_error(group)
-        complain(escaped(str(error)))
+        error = get_first_error(group)
+        complain(escape_line(str(error)))
         code = TAKEN if isinstance(error, PortTaken) else USAGE
     else:
         code = OK
@@ -105,9 +105,9 @@ def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
 
 def _endpoint(text: str) -> tuple[str, int]:
     try:
-        return endpoint(text)
+        return read_endpoint(text)
     except WrongProperty as wrong:
-        complain(escaped(f"--hub {wrong}"))
+        complain(escape_line(f"--hub {wrong}"))
         raise SystemExit(USAGE) from None
 
 

@@ -30,8 +30,8 @@ from fieldagent.system.exit_codes import ERROR, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.signals import Asks, run_heeding
-from fieldagent.system.terminal import escaped
-from fieldagent.system.wording import counted, reason_of
+from fieldagent.system.terminal import escape_line
+from fieldagent.system.wording import describe_reason, format_count
 
 FILES_BESIDE = 64
 """Number of this program's open files that are no links."""
@@ -61,13 +61,13 @@ def fleet(arguments: argparse.Namespace) -> int:
         run = _Run(arguments, hub, tokens)
         run_heeding(run.run)
     except _NotBegun as none:
-        complain(escaped(str(none)))
+        complain(escape_line(str(none)))
         return none.code
     figures = run.report
     if arguments.json:
         print(json.dumps(figures))
     else:
-        print("\n".join(escaped(line) for line in lines(figures)))
+        print("\n".join(escape_line(line) for line in lines(figures)))
     return OK if as_expected(figures) else ERROR
 
 
@@ -84,14 +84,15 @@ def _tokens(arguments: argparse.Namespace) -> list[str]:
         tokens = read_tokens(arguments.tokens.read_text())
     except (NoTokens, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError):
-            raise _NotBegun(f"--tokens {reason_of(error)}", USAGE) from None
+            raise _NotBegun(f"--tokens {describe_reason(error)}", USAGE) from None
         why = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
         raise _NotBegun(f"--tokens {arguments.tokens}: {why}", USAGE) from None
     wanted = len(tokens) - arguments.first + 1 if arguments.kits is None else arguments.kits
     chosen = tokens[arguments.first - 1 :][: max(0, wanted)]
     if not chosen or len(chosen) < wanted:
         raise _NotBegun(
-            f"{arguments.tokens} has {counted(len(tokens), 'token')}: from {arguments.first} on"
+            f"{arguments.tokens} has {format_count(len(tokens), 'token')}: from {arguments.first}"
+            " on"
             f" there are not {max(1, wanted)}; `fieldagent hub device make` makes more",
             USAGE,
         )
@@ -175,7 +176,8 @@ class _Run:
                 raise _NotBegun(f"no kit was emulated: {text}", code) from None
         raise _NotBegun(
             f"no kit was emulated: the hub at {self._hub.address} refuses"
-            f" {counted(len(some), 'token')} of the file: it is another hub, or these test kits"
+            f" {format_count(len(some), 'token')} of the file: it is another hub, or these test"
+            " kits"
             " were deleted there. Make some at your hub by `fieldagent hub device make`",
             REFUSED,
         )
@@ -212,7 +214,8 @@ class _Run:
             )
         if links["givenUp"]:
             advice.append(
-                f"{counted(links['givenUp'], 'kit')} gave up, for the reasons above: their tokens"
+                f"{format_count(links['givenUp'], 'kit')} gave up, for the reasons above: their"
+                " tokens"
                 " are not of this hub any more, or somebody else uses them."
             )
         return advice

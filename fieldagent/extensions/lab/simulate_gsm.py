@@ -15,7 +15,7 @@ from fieldagent.extensions.lab.simulate import link_to, typed, until_stopped
 from fieldagent.extensions.lab.simulator.commands import BadCommand, number_in
 from fieldagent.extensions.lab.simulator.gsm_modem import DS, SimulatedGsmModem, shown
 from fieldagent.extensions.lab.simulator.pty_port import open_pty
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.sms_pdu import Part
 
@@ -48,7 +48,7 @@ FULL = "the SIM is full: nothing is stored"
 
 def say(line: str) -> None:
     """Print a line of the simulation at once, with control characters escaped."""
-    print(f"[gsm] {escaped(line)}", flush=True)
+    print(f"[gsm] {escape_line(line)}", flush=True)
 
 
 def gsm(arguments: argparse.Namespace) -> int:

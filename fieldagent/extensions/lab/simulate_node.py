@@ -31,14 +31,14 @@ from fieldagent.extensions.lab.simulator.node import SimulatedNode
 from fieldagent.extensions.lab.simulator.nodes import Nodes, RadioKind, SimulatedRadio, Socket
 from fieldagent.extensions.lab.simulator.rnode import SimulatedRnode
 from fieldagent.system.exit_codes import USAGE
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escape_line
 
 Kind: TypeAlias = "tuple[RadioKind, SharedAir]"
 
 
 def say(line: str) -> None:
     """Print a line of the simulation at once, with control characters escaped."""
-    print(f"[air] {escaped(line)}", flush=True)
+    print(f"[air] {escape_line(line)}", flush=True)
 
 
 def _nodes(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
@@ -95,7 +95,7 @@ def node(arguments: argparse.Namespace) -> int:
         try:
             air.losses = read_topology(arguments.topology.read_text(), arguments.nodes)
         except (BadTopology, OSError, UnicodeDecodeError) as error:
-            print(f"fieldagent: {escaped(f'{arguments.topology}: {error}')}", file=sys.stderr)
+            print(f"fieldagent: {escape_line(f'{arguments.topology}: {error}')}", file=sys.stderr)
             return USAGE
     with link_to(arguments.link, "") as folder:
         nodes = Nodes(air, _links(folder, arguments.nodes, arguments.tcp_port), say, kind)

@@ -13,7 +13,7 @@ from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.folder import put_file
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 OWNER = "test kits"
 
@@ -49,7 +49,7 @@ def _make(db: Db, name: str, kits: int, target: Path) -> Row:
     try:
         put_file(target, write_tokens(name, tokens).encode())
     except OSError as error:
-        raise Refused(f"{target} cannot be written: {reason_of(error)}") from None
+        raise Refused(f"{target} cannot be written: {describe_reason(error)}") from None
     return {
         "workspace": workspace,
         "name": name,

@@ -32,7 +32,7 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate, Seldom
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Commands:
             except trio.WouldBlock:
                 why = self._gate.drop("too many")
         if count := self._dropped.note():
-            log.warning("MQTT: %s dropped, the last as %s", counted(count, "command"), why)
+            log.warning("MQTT: %s dropped, the last as %s", format_count(count, "command"), why)
         return False
 
     async def run(self, session: MqttSession) -> None:
@@ -143,7 +143,7 @@ class Commands:
                 if command.came.number is not None:
                     self._handled.append(command.identity)
 
-            await waits.let_finish(take)
+            await waits.run_to_the_end(take)
             if command.came.number is not None:
                 await session.acknowledge(command.came.number)
             await session.publish(self._result_topic(command.sender), compact(result))

@@ -16,7 +16,7 @@ import trio
 
 from fieldagent.extensions.mqtt import packets as mqtt
 from fieldagent.extensions.mqtt.packets import ConnectCode, FromBroker, Published, Will
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -193,7 +193,7 @@ class MqttSession:
                 await self._ended.wait()
                 nursery.cancel_scope.cancel()
         except* BrokerLost as lost:
-            self._lose(first_error(lost))
+            self._lose(get_first_error(lost))
         finally:
             self._lose(BrokerLost("the program disconnects"))
         assert self._lost is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from fieldagent.system.properties import Key, WrongProperty, absolute_path, url_parts
+from fieldagent.system.properties import Key, WrongProperty, read_absolute_path, split_url
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 """Ports by scheme, as registered with IANA."""
@@ -13,7 +13,7 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 def broker_address(value: str) -> str:
     """Return the address without a slash at its end. Raises WrongProperty."""
-    parts = url_parts(value, *PORTS)
+    parts = split_url(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise WrongProperty(
             "must be mqtts:// and a host, or mqtt:// without TLS, with an optional port, not"
@@ -66,7 +66,7 @@ def senders(value: str) -> frozenset[str]:
 
 CA_FILE = Key(
     "mqtt-ca-file",
-    absolute_path,
+    read_absolute_path,
     None,
     "PEM file of a private broker's certificate authority, instead of the system's authorities",
 )

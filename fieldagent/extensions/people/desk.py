@@ -440,7 +440,9 @@ class Desk:
 
     def in_their_language(self, heard: FromHandheld, text: str, **values: object) -> str:
         """Return a text of the kit in the language of the person's words, or of the kit."""
-        own = distress.language_of(heard.what.text) if isinstance(heard.what, Spoken) else None
+        own = (
+            distress.find_help_language(heard.what.text) if isinstance(heard.what, Spoken) else None
+        )
         return say(own or self.settings.language, text, **values)
 
 

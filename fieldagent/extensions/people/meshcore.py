@@ -154,10 +154,10 @@ class MeshcorePeople:
         """Send the kit's advert, so that people can write to it: first to the radios in range, and
         later regularly to the whole mesh. Raises RadioLost.
         """
-        await self._host.ask(wire.plain(CompanionCommand.SEND_ADVERT), CompanionSaid.OK)
+        await self._host.ask(wire.make_command(CompanionCommand.SEND_ADVERT), CompanionSaid.OK)
         await waits.sleep(ADVERT_AFTER)
         while True:
-            flood = wire.plain(CompanionCommand.SEND_ADVERT, b"\1")
+            flood = wire.make_command(CompanionCommand.SEND_ADVERT, b"\1")
             await self._host.ask(flood, CompanionSaid.OK)
             await waits.sleep(ADVERT_EVERY)
 
@@ -197,7 +197,7 @@ class MeshcorePeople:
         """Request the next message. Raises RadioLost."""
         kinds = (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT, CompanionSaid.CHANNEL_DATA)
         old = (CompanionSaid.OLD_TEXT, CompanionSaid.OLD_CHANNEL_TEXT, CompanionSaid.NO_MESSAGE)
-        asked = wire.plain(CompanionCommand.NEXT_MESSAGE)
+        asked = wire.make_command(CompanionCommand.NEXT_MESSAGE)
         answer = await self._host.ask(asked, *kinds, *old)
         self._may_wait = answer[0] not in (CompanionSaid.NO_MESSAGE, CompanionSaid.ERROR)
         if self._may_wait and answer[0] != CompanionSaid.CHANNEL_DATA:
@@ -370,7 +370,7 @@ class MeshcorePeople:
             if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait + ACK_SPARE_S)):
                 break
             if not floods:
-                reset = wire.plain(CompanionCommand.RESET_PATH, key)
+                reset = wire.make_command(CompanionCommand.RESET_PATH, key)
                 refused = await self._host.ask(reset, CompanionSaid.OK)
                 floods = refused[0] != CompanionSaid.OK
         if self._host.was_acknowledged(codes):

@@ -117,7 +117,7 @@ class CompanionHost:
 
     async def _ask(self, command: bytes, expected: set[CompanionSaid]) -> bytes:
         self._answers.clear()
-        await self._line.write(wire.frame(command))
+        await self._line.write(wire.make_frame(command))
         return await self._answer(expected)
 
     async def _answer(self, expected: set[CompanionSaid]) -> bytes:
@@ -147,7 +147,7 @@ class CompanionHost:
 
     async def greet(self) -> None:
         """Request the radio's identity and configuration. Raises RadioLost."""
-        hello = wire.app_start(HOST_NAME)
+        hello = wire.make_app_start(HOST_NAME)
         for tries_left in reversed(range(GREETINGS)):
             try:
                 answer = await self.ask(hello, CompanionSaid.SELF_INFO)
@@ -165,7 +165,7 @@ class CompanionHost:
 
     async def _learn_channels(self) -> None:
         for place in range(self.device.channels_max):
-            asked = wire.plain(CompanionCommand.GET_CHANNEL, bytes([place]))
+            asked = wire.make_command(CompanionCommand.GET_CHANNEL, bytes([place]))
             try:
                 channel = wire.read_channel(await self.ask(asked, CompanionSaid.CHANNEL))
             except RemoteProtocolError:
@@ -178,7 +178,8 @@ class CompanionHost:
         parts = {CompanionSaid.CONTACT, CompanionSaid.CONTACTS_END, CompanionSaid.ERROR}
         async with self._asking:
             answer = await self._ask(
-                wire.plain(CompanionCommand.GET_CONTACTS), {CompanionSaid.CONTACTS_BEGIN, *parts}
+                wire.make_command(CompanionCommand.GET_CONTACTS),
+                {CompanionSaid.CONTACTS_BEGIN, *parts},
             )
             while answer[0] not in (CompanionSaid.CONTACTS_END, CompanionSaid.ERROR):
                 _add_if_whole(known, answer)
@@ -187,7 +188,7 @@ class CompanionHost:
 
     async def contact(self, key: bytes) -> CompanionContact | None:
         """Return a contact of the radio; None if the radio has forgotten it. Raises RadioLost."""
-        asked = wire.plain(CompanionCommand.GET_CONTACT, key)
+        asked = wire.make_command(CompanionCommand.GET_CONTACT, key)
         known: list[CompanionContact] = []
         _add_if_whole(known, await self.ask(asked, CompanionSaid.CONTACT))
         return known[0] if known else None
@@ -198,7 +199,7 @@ class CompanionHost:
         """
         try:
             shown = wire.read_time(
-                await self.ask(wire.plain(CompanionCommand.GET_TIME), CompanionSaid.TIME)
+                await self.ask(wire.make_command(CompanionCommand.GET_TIME), CompanionSaid.TIME)
             )
         except RemoteProtocolError:
             return False

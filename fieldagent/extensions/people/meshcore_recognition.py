@@ -42,7 +42,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
         nursery.start_soon(host.listen)
         with trio.move_on_after(CONFIG_TIMEOUT_S):
             await host.greet()
-            asked = wire.plain(CompanionCommand.GET_BATTERY)
+            asked = wire.make_command(CompanionCommand.GET_BATTERY)
             battery = wire.read_battery(await host.ask(asked, CompanionSaid.BATTERY))
             report = _report(host, battery, len(await host.contacts()))
         nursery.cancel_scope.cancel()
@@ -74,7 +74,7 @@ def _report(host: CompanionHost, millivolts: int | None, contacts: int) -> Devic
         "contactsMax": device.contacts_max,
         "channels": channels,
     }
-    lines = [f"set to {lora.in_words()}, {own.power} dBm"]
+    lines = [f"set to {lora.format_settings()}, {own.power} dBm"]
     for each in channels:
         key = "a key of its own" if each["private"] else "a key that everyone has"
         lines.append(f"channel {each['index']} {each['name'] or '(without a name)'}: {key}")
@@ -91,7 +91,7 @@ RECOGNITION = Recognition(
     NAME,
     3,
     wire.BAUD,
-    lambda: wire.frame(wire.app_start(HOST_NAME)),
+    lambda: wire.make_frame(wire.make_app_start(HOST_NAME)),
     _is_answer,
     tell,
     tcp_port=wire.TCP_PORT,

@@ -79,7 +79,7 @@ class MeshtasticPeople:
             await self.say(heard.handle, why, self.new_number(), heard.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        return await self._send(handle, wire.reaction(number, sign), self.new_number())
+        return await self._send(handle, wire.make_reaction(number, sign), self.new_number())
 
     async def _send(self, handle: str, data: MeshData, number: int) -> TextOutcome:
         if not is_handle(handle):
@@ -109,7 +109,9 @@ class MeshtasticPeople:
             except RemoteProtocolError:
                 # A packet that cannot be read only shows that its sender is in range.
                 what = None
-        return FromHandheld(wire.node_id(packet.source), packet.id, what, signal, by_internet)
+        return FromHandheld(
+            wire.format_node_id(packet.source), packet.id, what, signal, by_internet
+        )
 
     def _what(self, packet: MeshPacket, data: MeshData) -> Any:
         """Return the content of a packet; None if it is not for the kit. Raises
@@ -146,7 +148,7 @@ def _known_before(node: NodeInfo) -> FromHandheld | None:
     if node.user is None:
         return None
     return FromHandheld(
-        wire.node_id(node.number), 0, _named(node.user), over_internet=node.via_mqtt
+        wire.format_node_id(node.number), 0, _named(node.user), over_internet=node.via_mqtt
     )
 
 
@@ -197,7 +199,7 @@ async def open_meshtastic(
     in groups.
     """
     async with attended(place.port, wire.BAUD) as host:
-        link.facts["node"] = wire.node_id(host.facts.number)
+        link.facts["node"] = wire.format_node_id(host.facts.number)
         link.facts["firmware"] = host.facts.firmware
         link.reason = host.facts.trouble()
         yield MeshtasticPeople(host, clock)

@@ -135,7 +135,7 @@ class Postman:
 
     async def _pass_news_on(self) -> NoReturn:
         while True:
-            await self.journal.news()
+            await self.journal.wait_for_commit()
             self._wake()
 
     def _wake(self) -> None:

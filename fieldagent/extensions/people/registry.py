@@ -6,7 +6,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.extensions.people.contract import PeoplesRadio
 from fieldagent.extensions.people.settings import RADIOS
-from fieldagent.system.named_object import known_object
+from fieldagent.system.named_object import import_known_object
 from fieldagent.system.properties import WrongProperty
 
 
@@ -15,7 +15,7 @@ def peoples_radio(name: str) -> PeoplesRadio:
 
     Raises WrongProperty, in words that follow `mesh-protocol`.
     """
-    return known_object(name, RADIOS, PeoplesRadio)
+    return import_known_object(name, RADIOS, PeoplesRadio)
 
 
 def caveat_of(name: str) -> str:

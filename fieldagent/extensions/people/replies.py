@@ -4,7 +4,7 @@ module.
 
 from __future__ import annotations
 
-from fieldagent.page.language import catalogue_of, filled
+from fieldagent.page.language import fill_in, read_catalogue
 
 RAISED = "This kit has stored your SOS and sends it on all its channels. SOS CANCEL cancels it."
 WITHHELD = (
@@ -40,4 +40,4 @@ FULL = "This kit's disk is full: your text was not accepted."
 
 def say(language: str, text: str, **values: object) -> str:
     """Return the text in that language, with `values` in its placeholders such as {name}."""
-    return filled(catalogue_of(__package__, language).get(text, text), values)
+    return fill_in(read_catalogue(__package__, language).get(text, text), values)

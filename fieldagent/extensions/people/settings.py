@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from fieldagent.agent.kit_part import KitPart
 from fieldagent.page.language import ENGLISH, LANGUAGES
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.properties import Key, WrongProperty, text, whole
+from fieldagent.system.properties import Key, WrongProperty, make_integer_reader, read_text
 
 RADIOS = {
     "meshtastic": "fieldagent.extensions.people.meshtastic:RADIO",
@@ -123,7 +123,7 @@ def _protocol(value: str) -> str:
 KEYS = (
     Key(
         "mesh-port",
-        text,
+        read_text,
         None,
         "radio for messages from people with handhelds: a serial port, or tcp://host"
         " (docs/how-to/handhelds.md)",
@@ -157,14 +157,14 @@ KEYS = (
     ),
     Key(
         "mesh-credits-per-day",
-        whole(0, 1_000_000, "credits"),
+        make_integer_reader(0, 1_000_000, "credits"),
         None,
         "most satellite credits per UTC day for the messages of one person, except an SOS (20);"
         " with aprs, for all people together, SMS included (0)",
     ),
     Key(
         "mesh-positions",
-        whole(0, 86_400, "seconds; 0 for never"),
+        make_integer_reader(0, 86_400, "seconds; 0 for never"),
         0,
         "seconds between two positions of a known person that are sent to the hub; positions"
         " with an SOS are always sent (0: never). With aprs, the person is a tracker there"
@@ -177,7 +177,10 @@ KEYS = (
         "with aprs, this kit's call sign, such as HB9ABC-7; without it the kit only listens",
     ),
     Key(
-        "mesh-baud", whole(300, 921_600, "baud"), 9600, "with aprs, speed of the serial port (9600)"
+        "mesh-baud",
+        make_integer_reader(300, 921_600, "baud"),
+        9600,
+        "with aprs, speed of the serial port (9600)",
     ),
     Key(
         "mesh-calls",

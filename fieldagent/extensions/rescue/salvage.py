@@ -19,7 +19,7 @@ from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, c
 from fieldagent.agent.journal.repair import Saved
 from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.extensions.rescue.pages import Pages, Row, Value
-from fieldagent.package.delivery import ChannelDelivery, terminal_status
+from fieldagent.package.delivery import ChannelDelivery, get_terminal_status
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
 from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_dataclass import dataclass
@@ -288,7 +288,7 @@ class _Salvage:
         ).fetchall()
         for (sequence,) in over:
             rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
-            status = terminal_status(ChannelDelivery(each and Status(each)) for (each,) in rows)
+            status = get_terminal_status(ChannelDelivery(each and Status(each)) for (each,) in rows)
             db.execute(
                 "UPDATE package SET status = ?, ended = coalesce(ended, ?) WHERE sequence = ?",
                 (status, None if status is None else self._now, sequence),

@@ -20,7 +20,7 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.folder import put_file
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 ENROLL = "tak://com.atakmap.app/enroll"
 """Address that ATAK accepts as a link and as a QR code."""
@@ -160,7 +160,7 @@ def _put(file: Path, content: bytes) -> None:
     try:
         put_file(file, content)
     except OSError as error:
-        raise Refused(f"{file} cannot be written: {reason_of(error)}") from None
+        raise Refused(f"{file} cannot be written: {describe_reason(error)}") from None
 
 
 def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict[str, object]:

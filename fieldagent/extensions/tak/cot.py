@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from xml.parsers import expat
 
 from fieldagent.package.coordinates import is_nowhere
-from fieldagent.package.package import bounded_date
+from fieldagent.package.package import limit_date
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -192,7 +192,7 @@ def _moment(text: str, name: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-        return bounded_date(moment).astimezone(UTC)
+        return limit_date(moment).astimezone(UTC)
     except (ValueError, OverflowError):
         raise RemoteProtocolError(f"an event whose {name} is {text[:40]!r}") from None
 

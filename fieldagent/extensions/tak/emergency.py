@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fieldagent.package import distress
 from fieldagent.package.distress import Call
-from fieldagent.page.language import ENGLISH, catalogue_of
+from fieldagent.page.language import ENGLISH, read_catalogue
 
 QUESTION = "Is this an emergency? Send the 911 alert of your TAK app: it raises an SOS."
 
@@ -18,6 +18,6 @@ def question(text: str, *, direct: bool) -> str:
     """
     if distress.read(text, direct=direct).call not in (Call.SOS, Call.MAYBE):
         return ""
-    language = distress.language_of(text) or ENGLISH
-    asked: str = catalogue_of(__package__, language).get(QUESTION, QUESTION)
+    language = distress.find_help_language(text) or ENGLISH
+    asked: str = read_catalogue(__package__, language).get(QUESTION, QUESTION)
     return asked

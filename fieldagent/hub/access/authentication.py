@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in, source_of
+from fieldagent.http.address import LOOPBACK_NETWORKS, Network, find_source, is_in
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access import attempts, sessions
@@ -57,7 +57,7 @@ class Authentication:
     async def caller(self, head: Request, purpose: Purpose) -> Caller:
         """Return the caller. Raises Problem if the caller is anonymous or not allowed."""
         now = self._clock()
-        source = source_of(address_of(head, self._trusted))
+        source = find_source(address_of(head, self._trusted))
         self._look_for_proxy(head)
         token = sessions.token_of(head)
         keyless = "x-api-key" not in head.headers
@@ -88,7 +88,7 @@ class Authentication:
 
     async def password_owner(self, head: Request, username: str, password: str) -> int:
         """Return the member with this name and password, who signs in. Raises Problem 401, 429."""
-        source = source_of(address_of(head, self._trusted))
+        source = find_source(address_of(head, self._trusted))
         await self.devices.load()
         member = await self._passwords.owner(
             username,
@@ -113,7 +113,7 @@ class Authentication:
         """Count a failed attempt of the caller, by the kind of secret. Return the refusal, or that
         of too many attempts.
         """
-        source, now = f"{what} {source_of(address_of(head, self._trusted))}", self._clock()
+        source, now = f"{what} {find_source(address_of(head, self._trusted))}", self._clock()
         if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
             return problem
         await self._store.commit(lambda db: attempts.note_failure(db, source, now))

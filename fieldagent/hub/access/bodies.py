@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from fieldagent.http.guard import required_body
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.directory import IMEI, NAME_BYTES_MAX
@@ -35,7 +35,7 @@ def read_body(
     Problem.
     """
     try:
-        document = load(required_body(request))
+        document = load(get_required_body(request))
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(document, dict):

@@ -19,7 +19,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.envelope import derive_key
-from fieldagent.wire.incident_proof import proof_key
+from fieldagent.wire.incident_proof import derive_proof_key
 
 TYPES = ("User", "Device", "Integration", "Resource")
 
@@ -629,7 +629,7 @@ def mo_keys_of(db: Db, device: int) -> list[bytes]:
 
 def proof_keys_of(db: Db, device: int) -> list[bytes]:
     """Return the keys that authenticate incident updates, in the order of `secrets_of`."""
-    return [proof_key(secret) for secret in secrets_of(db, device)]
+    return [derive_proof_key(secret) for secret in secrets_of(db, device)]
 
 
 def secrets_of(db: Db, device: int) -> list[bytes]:

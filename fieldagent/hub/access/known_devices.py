@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import trio
 
-from fieldagent.http.cookie import cookie_of, set_cookie
+from fieldagent.http.cookie import read_cookie, set_cookie
 from fieldagent.http.message import Request
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import RETRY_AFTER_S, told_once
@@ -58,7 +58,7 @@ class KnownDevices:
         devices: dict[int, str] = {}
         if self._key is None:
             return devices
-        for mark in (cookie_of(head, COOKIE) or "").split("~")[:MARKS_MAX]:
+        for mark in (read_cookie(head, COOKIE) or "").split("~")[:MARKS_MAX]:
             parts = _MARK.fullmatch(mark)
             if parts is None:
                 continue

@@ -30,7 +30,7 @@ from fieldagent.package.reading import (
     read_timestamp,
 )
 from fieldagent.package.strict_json import load_document
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.sentence import sentence
 
@@ -57,7 +57,7 @@ class Push:
     @property
     def kind(self) -> str:
         """Return the kind: message, location, waypoint or data."""
-        return kind_of(self.item)
+        return get_kind(self.item)
 
     @property
     def sos(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 
-from fieldagent.http.idempotency import idempotency_key
+from fieldagent.http.idempotency import read_idempotency_key
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.caller import Caller
@@ -37,7 +37,7 @@ def repeatable(request: Request, caller: Caller) -> Repeatable | None:
     """Return the name and digest of a request with an Idempotency-Key; None without one. Raises
     Problem 400 for an invalid key.
     """
-    key = idempotency_key(request.headers)
+    key = read_idempotency_key(request.headers)
     if key is None:
         return None
     name = caller.key, caller.member, key

@@ -19,7 +19,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.records import lease
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.store.contract import Db, one_of
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.sentence import sentence
 
 WHY_MAX = 200
@@ -71,7 +71,7 @@ def doubt_of(db: Db, carrier: Device | None, device: Device) -> tuple[float | No
     for each in (carrier, device):
         if each is not None and (at := since(db, each.id)) is not None:
             return at, (
-                f"{each.name} is revoked since {clock_time(at)}: this may be from a thief;"
+                f"{each.name} is revoked since {format_clock_time(at)}: this may be from a thief;"
                 f" accept it with `fieldagent hub device restore {each.id}`"
             )
     return None, ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.http.cookie import cookie_of
+from fieldagent.http.cookie import read_cookie
 from fieldagent.http.message import Request
 from fieldagent.hub.access import secret
 from fieldagent.hub.access.caller import Caller, Purpose
@@ -83,7 +83,7 @@ def workspaces_of(db: Db, member: int) -> list[int]:
 
 def token_of(request: Request) -> str | None:
     """Return the token of the console's cookie; None if the request has none."""
-    return cookie_of(request, COOKIE)
+    return read_cookie(request, COOKIE)
 
 
 def is_same_site(request: Request) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.query import page, refuse_others
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.http.query import make_page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import choice, line, read_body, unknown, whole, wrong
 from fieldagent.hub.access.caller import Caller
@@ -67,7 +67,7 @@ class CommandsApi:
 
         rows = await self._acts.store.read(find)
         following = rows[limit - 1]["number"] if len(rows) > limit else None
-        return page(request, {"commands": rows[:limit]}, "before", following)
+        return make_page(request, {"commands": rows[:limit]}, "before", following)
 
     async def cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the cost of a command and its answer, without sending the command."""
@@ -81,7 +81,7 @@ class CommandsApi:
             return cost(db, device, at, prove(at, asked, b""), now)
 
         quote = await self._acts.store.read(find)
-        return json_response(
+        return make_json_response(
             {
                 "linked": quote.linked,
                 "reached": quote.reached,
@@ -122,7 +122,7 @@ class CommandsApi:
             remember(db, repeat, str(at), now)
             return {**_row(db, device, at, now), "credits": quote.credits}
 
-        return json_response(await self._acts.carry_out(caller, act), 202)
+        return make_json_response(await self._acts.carry_out(caller, act), 202)
 
 
 def _row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
@@ -124,7 +124,7 @@ class ContactsApi:
         rows = await self._acts.store.read(
             lambda db: contacts.listing(db, caller.workspace, kinds, own)
         )
-        return json_response({"contacts": rows})
+        return make_json_response({"contacts": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a contact and return its id, with 201. Raises Problem 422 if the address has no known
@@ -146,7 +146,7 @@ class ContactsApi:
         def act(db: Db, now: float) -> int:
             return contacts.add(db, caller.workspace, new, now=now, by=str(caller.member))
 
-        return json_response({"id": await self._acts.carry_out(caller, act)}, 201)
+        return make_json_response({"id": await self._acts.carry_out(caller, act)}, 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set a contact's quiet hours: its own, none, or those of its workspace."""
@@ -167,7 +167,7 @@ class ContactsApi:
         """Return the workspace's quiet hours."""
         refuse_others(request, ())
         hours = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
-        return json_response({"quiet": hours or NEVER})
+        return make_json_response({"quiet": hours or NEVER})
 
     async def change_quiet(self, request: Request, caller: Caller) -> Response:
         """Change the quiet hours of all contacts without their own."""
@@ -180,7 +180,7 @@ class ContactsApi:
             quiet.set_of_workspace(db, caller.workspace, hours, now, by=str(caller.member))
             return hours or NEVER
 
-        return json_response({"quiet": await self._acts.carry_out(caller, act)})
+        return make_json_response({"quiet": await self._acts.carry_out(caller, act)})
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a contact, and answer 204. Raises Problem 404 for a contact of another
@@ -230,7 +230,7 @@ class ContactsApi:
         steps = await self._acts.store.read(
             lambda db: chain.steps(db, caller.workspace, kinds, own)
         )
-        return json_response({"steps": steps})
+        return make_json_response({"steps": steps})
 
     async def test_chain(self, request: Request, caller: Caller) -> Response:
         """Send each contact a message now that is marked as a test. The response contains each
@@ -245,7 +245,7 @@ class ContactsApi:
 
         recipients = await self._acts.carry_out(caller, act)
         results = await chain.test(recipients, self._reach, self._note_end)
-        return json_response({"results": results})
+        return make_json_response({"results": results})
 
     async def _note_end(self, contact: AlarmContact, reason: str) -> None:
         """Record the result without counting another call, because the test is part of the call."""

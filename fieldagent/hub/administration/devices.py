@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
@@ -123,7 +123,7 @@ class DevicesApi:
                 answer["contested"] = imei_claims.CLAIMS
             return {**answer, "deadLettersTaken": self._take(db, id_)}
 
-        return json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Change all members in the body, or nothing. Return the device with the number of dead
@@ -154,7 +154,7 @@ class DevicesApi:
             (shown,), _ = reading.devices(db, caller, device + 1, 1, now)
             return {**shown, "deadLettersTaken": taken}
 
-        return json_response(await self._acts.carry_out(caller, act))
+        return make_json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Delete a device permanently, with everything that waits for it. The items that it sent
@@ -178,7 +178,7 @@ class DevicesApi:
             device = device_of(db, caller, id)
             return directory.new_link_token(db, device, now=now, by=str(caller.member))
 
-        return json_response({"hubToken": await self._acts.carry_out(caller, act)})
+        return make_json_response({"hubToken": await self._acts.carry_out(caller, act)})
 
     async def new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set a satellite key: the kit's own if the body contains one, else a new one."""
@@ -187,7 +187,7 @@ class DevicesApi:
         key = secret.new_air_key() if text is None else bytes.fromhex(text)
         taken = await self._set_key(caller, id, key)
         shown = {"satelliteKey": key.hex()} if text is None else {}
-        return json_response({**shown, "deadLettersTaken": taken})
+        return make_json_response({**shown, "deadLettersTaken": taken})
 
     async def remove_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a device's satellite key, so that its messages are accepted without a tag."""

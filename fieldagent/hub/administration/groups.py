@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import people
@@ -77,7 +77,7 @@ class GroupsApi:
                 people.change_group(db, workspace, group, join=join, now=now, by=by)
             return _shown(db, workspace, group)
 
-        return json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Add or remove members of a group, or change its satellite rule, and return the group.
@@ -92,7 +92,7 @@ class GroupsApi:
             people.change_group(db, workspace, group, **body, now=now, by=by)
             return _shown(db, workspace, group)
 
-        return json_response(await self._acts.carry_out(caller, act))
+        return make_json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a group. Items sent to it remain."""

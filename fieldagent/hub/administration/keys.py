@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import credentials, directory
@@ -70,7 +70,7 @@ class KeysApi:
         rows = await self._acts.store.read(
             lambda db: credentials.listing(db, kind, caller.workspace)
         )
-        return json_response({f"{kind}s": [_shown(kind, row) for row in rows]})
+        return make_json_response({f"{kind}s": [_shown(kind, row) for row in rows]})
 
     async def add_key(self, request: Request, caller: Caller) -> Response:
         """Create an API key, and return it with 201, because the hub keeps only its digest. Without
@@ -87,7 +87,7 @@ class KeysApi:
             )
             return {"id": id_, "apiKey": key}
 
-        return json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, act), 201)
 
     async def add_token(self, request: Request, caller: Caller) -> Response:
         """Add a token for the caller or for a member that is not a person. People have passwords,
@@ -111,7 +111,7 @@ class KeysApi:
             )
             return {"id": id_, "token": token}
 
-        return json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change_rate(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set the rate of a key; missing members keep their values. Raises Problem 404, or 409 if
@@ -124,7 +124,7 @@ class KeysApi:
             key, by = _credential(db, "key", caller, id)["id"], str(caller.member)
             return credentials.set_rate(db, caller.workspace, key, **rate, now=now, by=by)
 
-        return json_response(await self._acts.carry_out(caller, act))
+        return make_json_response(await self._acts.carry_out(caller, act))
 
     async def revoke(self, kind: str, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Revoke a key or token. A repeat changes nothing."""

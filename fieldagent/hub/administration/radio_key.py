@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import choice, read_body, unknown, whole
@@ -75,7 +75,7 @@ class RadioKeyApi:
                 },
             }
 
-        return json_response(await self._acts.store.read(find))
+        return make_json_response(await self._acts.store.read(find))
 
     async def change(self, request: Request, caller: Caller) -> Response:
         """Begin a change to a new key if its cost is accepted, once per Idempotency-Key."""
@@ -108,7 +108,7 @@ class RadioKeyApi:
             remember(db, asked, "", now)
             return radio_key.standing(db, workspace, now)
 
-        return json_response({"change": await self._acts.carry_out(caller, act)}, 202)
+        return make_json_response({"change": await self._acts.carry_out(caller, act)}, 202)
 
     async def leave_out(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Continue the change without one kit, and return its state. Raises Problem 404, or 409 if
@@ -121,7 +121,7 @@ class RadioKeyApi:
             radio_key.leave_out(db, device, by=str(caller.member), now=now)
             return radio_key.standing(db, caller.workspace, now)
 
-        return json_response({"change": await self._acts.carry_out(caller, act)})
+        return make_json_response({"change": await self._acts.carry_out(caller, act)})
 
     async def ask(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Ask a kit again, over its link or through a neighbour."""
@@ -131,4 +131,4 @@ class RadioKeyApi:
             radio_key.ask_again(db, device_of(db, caller, id), "ip", now=now)
             return radio_key.standing(db, caller.workspace, now)
 
-        return json_response({"change": await self._acts.carry_out(caller, act)})
+        return make_json_response({"change": await self._acts.carry_out(caller, act)})

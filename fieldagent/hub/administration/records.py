@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.query import number, page, refuse_others
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.http.query import make_page, number, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import identity, unknown
 from fieldagent.hub.access.caller import Caller
@@ -38,7 +38,7 @@ class RecordsApi:
         lines, following = await self._acts.store.read(
             lambda db: audit.listing(db, caller.workspace, before, limit)
         )
-        return page(request, {"audit": lines}, "before", following)
+        return make_page(request, {"audit": lines}, "before", following)
 
     async def letters(self, request: Request, caller: Caller) -> Response:
         """Return a page of dead letters. Those of an IMEI without a device belong to the operator,
@@ -51,7 +51,7 @@ class RecordsApi:
             lambda db: dead_letters.of_workspace(db, caller.workspace, before, limit + 1)
         )
         following = rows[limit - 1]["id"] if len(rows) > limit else None
-        return page(request, {"deadLetters": rows[:limit]}, "before", following)
+        return make_page(request, {"deadLetters": rows[:limit]}, "before", following)
 
     async def discard(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Delete a dead letter permanently, and answer 204. Raises Problem 404 for one of another
@@ -81,4 +81,4 @@ class RecordsApi:
             )
             return taken
 
-        return json_response({"deadLettersTaken": await self._acts.carry_out(caller, act)})
+        return make_json_response({"deadLettersTaken": await self._acts.carry_out(caller, act)})

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
@@ -44,7 +44,7 @@ class UsageApi:
 
         days = await self._acts.store.read(find)
         total = usage.total_of(days, self._prices)
-        return json_response(
+        return make_json_response(
             {
                 "since": since,
                 "until": until,

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import directory, people, secret
@@ -91,7 +91,7 @@ class UsersApi:
             shown = {"password": password, "until": until} if password else {}
             return {"id": str(id_), **shown}
 
-        return json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Change all members in the body, or nothing, and return the user. Raises Problem 404, 409:
@@ -124,7 +124,7 @@ class UsersApi:
             (shown,), _ = reading.users(db, caller, member + 1, 1)
             return {**shown, "deadLettersTaken": taken}
 
-        return json_response(await self._acts.carry_out(caller, act))
+        return make_json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Delete a user permanently, with their devices, the items that they sent, and the items
@@ -156,7 +156,7 @@ class UsersApi:
             return until
 
         until = await self._acts.carry_out(caller, act)
-        return json_response({"password": password, "until": until})
+        return make_json_response({"password": password, "until": until})
 
 
 async def _hashed(password: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fieldagent.http.client import Opener
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import page, refuse_others
+from fieldagent.http.query import make_page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
     identity,
@@ -86,7 +86,7 @@ class WebhooksApi:
         rows = await self._acts.store.read(
             lambda db: webhook_directory.listing(db, caller.workspace)
         )
-        return json_response({"webhooks": rows})
+        return make_json_response({"webhooks": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a webhook, after a test. A webhook that does not accept the test message is not
@@ -115,7 +115,7 @@ class WebhooksApi:
             )
             return {"id": id_, "secret": " ".join(webhook.secrets)}
 
-        return json_response(await self._acts.carry_out(caller, act), 201)
+        return make_json_response(await self._acts.carry_out(caller, act), 201)
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a webhook with everything that waits for it, and answer 204. Raises Problem
@@ -175,7 +175,7 @@ class WebhooksApi:
             return signing
 
         newest = await self._acts.carry_out(caller, act)
-        return json_response({"id": int(id), "secret": " ".join(newest)})
+        return make_json_response({"id": int(id), "secret": " ".join(newest)})
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Post a test message to a webhook. Raises Problem if it is not accepted."""
@@ -206,7 +206,7 @@ class WebhooksApi:
         rows, following = await self._acts.store.read(
             lambda db: webhook_directory.dead_letters(db, caller.workspace, before, limit)
         )
-        return page(request, {"failures": rows}, "before", following)
+        return make_page(request, {"failures": rows}, "before", following)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
         """Post dead letters again: those of the item in the body, or all."""
@@ -219,7 +219,7 @@ class WebhooksApi:
                 db, caller.workspace, request_id, now=now, by=str(caller.member)
             )
 
-        return json_response({"replayed": await self._acts.carry_out(caller, act)})
+        return make_json_response({"replayed": await self._acts.carry_out(caller, act)})
 
 
 def _fault(error: WrongProperty) -> Problem:

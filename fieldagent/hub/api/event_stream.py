@@ -21,7 +21,7 @@ from fieldagent.http import server_sent
 from fieldagent.http.message import Request, Response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.http.server_sent import LISTENING, StreamAsked, event
+from fieldagent.http.server_sent import LISTENING, StreamAsked, encode_event
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading, sos_desk
@@ -108,7 +108,7 @@ class EventStreams:
     async def listen(self, request: Request, caller: Caller) -> Response:
         """Return the stream of events (text/event-stream)."""
         refuse_others(request, server_sent.QUERY)
-        asked = server_sent.asked(request, TOPICS)
+        asked = server_sent.read_request(request, TOPICS)
         return server_sent.answer(partial(self.stream, caller, asked))
 
     async def stream(self, caller: Caller, asked: StreamAsked) -> AsyncIterator[bytes]:
@@ -294,4 +294,4 @@ def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
 
 
 def _event(item: int, happened: int, topic: str, text: str) -> bytes:
-    return event(f"{item}.{happened}", topic, text)
+    return encode_event(f"{item}.{happened}", topic, text)

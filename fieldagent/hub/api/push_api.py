@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from fieldagent.extensions import third_party_calls
-from fieldagent.http.guard import required_body
-from fieldagent.http.idempotency import idempotency_key
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.extensions import get_third_party_calls
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.idempotency import read_idempotency_key
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, described_in
+from fieldagent.http.routes import Route, make_description_route
 from fieldagent.hub.access import people
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import (
@@ -38,7 +38,7 @@ from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.unavailable import not_now
-from fieldagent.package.package import recorded
+from fieldagent.package.package import get_position_time
 from fieldagent.package.reading import InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
@@ -100,7 +100,7 @@ class HubApi:
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("POST", "/api/package/cost", self.cost, judge=self.judge),
             Route("GET", "/api/push/{id}", self.look, judge=self.judge),
-            described_in("fieldagent.hub", third_party_calls),
+            make_description_route("fieldagent.hub", get_third_party_calls),
         ]
 
     async def judge(self, head: Request) -> Caller:
@@ -131,14 +131,14 @@ class HubApi:
         answer = await self._store.read(look)
         if isinstance(answer, Problem):
             raise answer
-        return json_response({"devices": answer})
+        return make_json_response({"devices": answer})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the state of a push for each device."""
         standing = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
         if standing is None:
             raise Problem(404, "you have no push with this id, or it ended and was deleted")
-        return json_response(standing)
+        return make_json_response(standing)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -150,7 +150,7 @@ class HubApi:
 
     async def _push(self, request: Request, caller: Caller) -> str:
         """Enter a push and return its requestId, or that of the earlier push with the same key."""
-        key = idempotency_key(request.headers)
+        key = read_idempotency_key(request.headers)
         parsed = _parsed(request)
         try:
             decided = await self._store.commit_together(
@@ -272,7 +272,7 @@ def posting_of(
 
 
 def _plain_posting(push: Push, now: float, time_to_live: float) -> ledger.Posting:
-    timestamp = push.timestamp or recorded(push.item)
+    timestamp = push.timestamp or get_position_time(push.item)
     life = push.time_to_live or time_to_live
     return ledger.Posting(
         push.workspace,
@@ -292,7 +292,7 @@ def _plain_posting(push: Push, now: float, time_to_live: float) -> ledger.Postin
 def _parsed(request: Request) -> Push | Problem:
     """Return the push, or the Problem of its body, which only callers who may push at all see."""
     try:
-        return parse_push(required_body(request))
+        return parse_push(get_required_body(request))
     except Problem as problem:
         return problem
     except NotJson as error:

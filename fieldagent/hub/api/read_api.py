@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import number, one_of, page, refuse_others
+from fieldagent.http.query import make_page, number, read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import people
 from fieldagent.hub.access.authentication import Authentication
@@ -72,17 +72,17 @@ class ReadApi:
         """
         names = ("text", "sender", "device", "kind", "sos", "since", "until", "before", "limit")
         refuse_others(request, names)
-        sos = one_of(request, "sos", ("true", "false"))
+        sos = read_one_of(request, "sos", ("true", "false"))
         wanted = _wanted(
             request,
             device=number(request, "device", 0, range(1, END + 1)) or None,
-            kind=one_of(request, "kind", tuple(ITEMS)),
+            kind=read_one_of(request, "kind", tuple(ITEMS)),
             sos=None if sos is None else sos == "true",
             text=dict(request.query).get("text", ""),
         )
         matches, following = await self._page(request, caller, wanted)
         listed = {"items": [each.as_json() for each in matches]}
-        return page(request, listed, "before", following)
+        return make_page(request, listed, "before", following)
 
     async def pushes(self, request: Request, caller: Caller) -> Response:
         """Return a page of pushes, newest first, each with the path of its state. A User sees only
@@ -96,7 +96,7 @@ class ReadApi:
         listed = [
             {**each.as_json(), "standing": f"/api/push/{each.request_id}"} for each in matches
         ]
-        return page(request, {"pushes": listed}, "before", following)
+        return make_page(request, {"pushes": listed}, "before", following)
 
     async def positions(self, request: Request, caller: Caller) -> Response:
         """Return a page of positions as GeoJSON, GPX or KML, chosen by `?format=` or Accept. The
@@ -105,13 +105,13 @@ class ReadApi:
         refuse_others(request, ("sender", "since", "until", "before", "limit", "format"))
         accepts = request.headers.get("accept", "")
         accepted = [name for name in tracks.DOCUMENTS if tracks.CONTENT_TYPES[name] in accepts]
-        named = one_of(request, "format", tuple(tracks.CONTENT_TYPES))
+        named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES))
         named = named or (accepted[0] if accepted else "geojson")
         matches, following = await self._page(request, caller, _wanted(request, kind="location"))
         placed = [place for each in matches if (place := each.as_placed()) is not None]
         # GPX and KML have no place for the next page, so the header Link contains it in all
         # formats.
-        response = page(request, tracks.geojson(placed), "before", following)
+        response = make_page(request, tracks.make_geojson(placed), "before", following)
         if named in tracks.DOCUMENTS:
             response = response._replace(
                 body=tracks.DOCUMENTS[named](placed).encode("utf-8", "replace")
@@ -137,13 +137,13 @@ class ReadApi:
         answer = await self._store.read(look) if is_request_id(id) else None
         if answer is None:
             raise Problem(404, "no item with this id is visible to you, or it was deleted")
-        return json_response(answer)
+        return make_json_response(answer)
 
     async def groups(self, request: Request, caller: Caller) -> Response:
         """Return the workspace's groups and their members."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: people.listed(db, caller.workspace))
-        return json_response({"groups": rows})
+        return make_json_response({"groups": rows})
 
     async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Record that a person has read an item. Its sender gets a read receipt with their name."""
@@ -172,7 +172,7 @@ class ReadApi:
             raise not_now("the hub may not have stored the note: send it again") from None
         if steps is None:
             raise Problem(404, "no item with this id is visible to you, or it was deleted")
-        return json_response({"id": id, "reached": steps})
+        return make_json_response({"id": id, "reached": steps})
 
     async def deliveries(self, request: Request, caller: Caller) -> Response:
         """Return a page of deliveries to one device. Raises Problem 400 without `?device=`, 404 for
@@ -182,7 +182,7 @@ class ReadApi:
         device = number(request, "device", 0, range(1, END + 1))
         if not device:
             raise Problem(400, "?device= names the device by its number, as /api/devices has it")
-        state = one_of(request, "state", DELIVERY_STATES)
+        state = read_one_of(request, "state", DELIVERY_STATES)
         before, limit = _place(request)
 
         def look(db: Db) -> tuple[list[dict[str, Any]], int | None] | None:
@@ -195,7 +195,7 @@ class ReadApi:
             raise Problem(
                 404, sentence("no device of this workspace has the number {device}", device=device)
             )
-        return page(request, {"deliveries": result[0]}, "before", result[1])
+        return make_page(request, {"deliveries": result[0]}, "before", result[1])
 
     async def devices(self, request: Request, caller: Caller) -> Response:
         """Return a page of the workspace's devices, newest first."""
@@ -204,7 +204,7 @@ class ReadApi:
         rows, following = await self._store.read(
             lambda db: reading.devices(db, caller, before, limit, self._clock())
         )
-        return page(request, {"devices": rows}, "before", following)
+        return make_page(request, {"devices": rows}, "before", following)
 
     async def users(self, request: Request, caller: Caller) -> Response:
         """Return a page of the workspace's users, newest first."""
@@ -213,7 +213,7 @@ class ReadApi:
         rows, following = await self._store.read(
             lambda db: reading.users(db, caller, before, limit)
         )
-        return page(request, {"users": rows}, "before", following)
+        return make_page(request, {"users": rows}, "before", following)
 
     async def _page(
         self, request: Request, caller: Caller, wanted: ItemFilter

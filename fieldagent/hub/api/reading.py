@@ -20,8 +20,8 @@ from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, marks, select
-from fieldagent.package.package import Item, Location, dated
-from fieldagent.package.payload import Identity, estimated_position, event
+from fieldagent.package.package import Item, Location, get_date
+from fieldagent.package.payload import Identity, make_estimated_position, make_event
 from fieldagent.package.tracks import Placed
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -273,11 +273,11 @@ class ReadItem(NamedTuple):
         return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the item in the form of the read API. `accepted` is Unix time; `event` is the item
-        as in payloads.
+        """Return the item in the form of the read API. `accepted` is Unix time; `make_event` is the
+        item as in payloads.
         """
-        said = event(self.item, self.moment)
-        if (seen := stored_beside(self.estimate, estimated_position)) is not None:
+        said = make_event(self.item, self.moment)
+        if (seen := stored_beside(self.estimate, make_estimated_position)) is not None:
             said["estimatedPosition"] = seen
         return {
             "id": self.request_id,
@@ -333,7 +333,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
             restored is not None,
             alarm=sos == alarm.ITEM,
         ),
-        dated(content, entry.time),
+        get_date(content, entry.time),
         content,
         estimate,
         addressee,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import number, one_of, page, refuse_others
+from fieldagent.http.query import make_page, number, read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.bodies import matching, read_body
@@ -75,7 +75,10 @@ class SosApi:
     async def list(self, request: Request, caller: Caller) -> Response:
         """Return the SOS and alarms of the workspace, which all its readers may see."""
         refuse_others(request, ("kind", "state", "text", "before", "limit"))
-        state, kind = one_of(request, "state", tuple(SosState)), one_of(request, "kind", KINDS)
+        state, kind = (
+            read_one_of(request, "state", tuple(SosState)),
+            read_one_of(request, "kind", KINDS),
+        )
         text = _searched(request)
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
@@ -87,15 +90,18 @@ class SosApi:
             return [sos_desk.shown(db, each) for each in incidents[:limit]], last
 
         listed, last = await self._store.read(look)
-        return page(request, {"sos": listed}, "before", last)
+        return make_page(request, {"sos": listed}, "before", last)
 
     async def export(self, request: Request, caller: Caller) -> Response:
         """Return the whole history, the newest `EXPORTED_MAX`, as JSON with threads and timelines,
         or as a table for spreadsheets.
         """
         refuse_others(request, ("kind", "state", "text", "format"))
-        state, kind = one_of(request, "state", tuple(SosState)), one_of(request, "kind", KINDS)
-        form = one_of(request, "format", ("csv", "json")) or "json"
+        state, kind = (
+            read_one_of(request, "state", tuple(SosState)),
+            read_one_of(request, "kind", KINDS),
+        )
+        form = read_one_of(request, "format", ("csv", "json")) or "json"
         text, before = _searched(request), END
         history: list[dict[str, Any]] = []
         while len(history) < EXPORTED_MAX:
@@ -113,12 +119,12 @@ class SosApi:
         name = ("Content-Disposition", f'attachment; filename="sos.{form}"')
         if form == "csv":
             return Response(200, sos_table.write(history), "text/csv; charset=utf-8", (name,))
-        return json_response({"sos": history}, headers=(name,))
+        return make_json_response({"sos": history}, headers=(name,))
 
     async def words(self, request: Request, caller: Caller) -> Response:
         """Return the canned texts of a dispatcher, which take one or two bytes on the air."""
         refuse_others(request, ())
-        return json_response({"fromDesk": canned.FROM_DESK})
+        return make_json_response({"fromDesk": canned.FROM_DESK})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return one SOS with its timeline. Raises Problem 404 for an SOS of another workspace."""
@@ -132,7 +138,7 @@ class SosApi:
         answer = await self._store.read(read)
         if answer is None:
             raise _unknown(id)
-        return json_response(answer, headers=_marks(answer))
+        return make_json_response(answer, headers=_marks(answer))
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Record that the caller has seen an SOS, with an optional note."""
@@ -208,7 +214,7 @@ class SosApi:
             raise _unknown(id_)
         if isinstance(answer, Problem):
             raise answer
-        return json_response(answer, headers=_marks(answer))
+        return make_json_response(answer, headers=_marks(answer))
 
 
 def _marks(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -252,7 +258,7 @@ def _unknown(id_: str) -> Problem:
 def _text(request: Request, member: str, *, required: bool) -> str:
     """Return the only member of the body."""
     try:
-        body = load_document(required_body(request) if required else request.body or b"{}")
+        body = load_document(get_required_body(request) if required else request.body or b"{}")
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or not body.keys() <= {member}:

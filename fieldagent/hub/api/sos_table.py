@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 
 COLUMNS = (
     *("id", "kind", "state", "device", "number", "user", "raised", "seen", "seen by"),
@@ -45,11 +45,11 @@ def row(incident: dict[str, Any]) -> list[Any]:
             incident["number"],
         ),
         item and item["sender"]["name"],
-        incident["raised"] and clock_time(incident["raised"]),
-        seen and clock_time(seen["at"]),
+        incident["raised"] and format_clock_time(incident["raised"]),
+        seen and format_clock_time(seen["at"]),
         seen and seen["by"]["name"],
-        incident["calledOff"] and clock_time(incident["calledOff"]),
-        incident["closed"] and clock_time(incident["closed"]),
+        incident["calledOff"] and format_clock_time(incident["calledOff"]),
+        incident["closed"] and format_clock_time(incident["closed"]),
         end and end["by"] and end["by"]["name"],
         end and end["detail"],
         " | ".join(filter(None, said)),

@@ -11,7 +11,7 @@ from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import WHY
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_beside
 from fieldagent.hub.store.contract import Db, marks
-from fieldagent.package.delivery import LADDER, Stage, in_words
+from fieldagent.package.delivery import LADDER, Stage, describe_stage
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -87,7 +87,7 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     for item, at, stage, name, member, text in sorted(rows, key=_height):
         who = name or (f"user {member}" if member else "")
         step = Stage(stage)
-        words = in_words(step, who or "the addressee", text)
+        words = describe_stage(step, who or "the addressee", text)
         steps[item].append(
             {
                 "at": float(at or 0),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
@@ -54,7 +54,7 @@ class WatchApi:
         answer = await self._store.read(
             lambda db: shifts.standing(db, caller.workspace, self._clock())
         )
-        return json_response(answer)
+        return make_json_response(answer)
 
     async def act(
         self, members: dict[str, Field], deed: Deed, request: Request, caller: Caller
@@ -74,7 +74,7 @@ class WatchApi:
         answer = await self._store.commit(carry_out)
         if isinstance(answer, Problem):
             raise answer
-        return json_response(answer)
+        return make_json_response(answer)
 
 
 def _take(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:

@@ -9,8 +9,8 @@ import ssl
 import trio
 
 from fieldagent.http import tls
-from fieldagent.http.secure import secured
-from fieldagent.system.wording import reason_of
+from fieldagent.http.secure import make_secure
+from fieldagent.system.wording import describe_reason
 
 
 class Lost(Exception):
@@ -26,12 +26,12 @@ async def open_stream(
     try:
         plain = await trio.open_tcp_stream(host, port)
     except OSError as error:
-        raise Lost(f"{host}:{port}: {reason_of(error)}") from error
+        raise Lost(f"{host}:{port}: {describe_reason(error)}") from error
     if context is None:
         return plain
     try:
-        return await secured(plain, context, name or host)
+        return await make_secure(plain, context, name or host)
     except trio.BrokenResourceError as error:
-        fault = tls.fault(error.__cause__, ca_setting)
+        fault = tls.describe_fault(error.__cause__, ca_setting)
         text = fault or "the server broke off the handshake"
         raise Lost(f"{host}:{port}: {text}") from error

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from fieldagent.extensions import places_of
 from fieldagent.hub.bridge.contract import BridgeKind
-from fieldagent.system.named_object import named_object
+from fieldagent.system.named_object import import_named_object
 
 
 def bridges() -> Mapping[str, BridgeKind]:
     """Return each bridge by its name."""
-    return {name: named_object(place, BridgeKind) for name, place in places_of("bridges").items()}
+    return {
+        name: import_named_object(place, BridgeKind) for name, place in places_of("bridges").items()
+    }

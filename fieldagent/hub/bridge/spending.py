@@ -15,7 +15,7 @@ from fieldagent.hub.records.ledger import Entered, Posting
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import compute_credits
 
 SMS_CREDITS = 1
 """Credits counted for one SMS."""
@@ -109,7 +109,7 @@ def _kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCost]:
         size = 0 if over is None else over["bytes"]
         sms = SMS_CREDITS if device["id"] in by_sms else 0
         # Bytes of a modem billed by bytes count as credits here, as in a kit's bridges.
-        above = 0 if over is None else over["credits"] or credits_for(size)
+        above = 0 if over is None else over["credits"] or compute_credits(size)
         yield KitCost(device["name"], False, size, sms, above + sms)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import trio
 
 from fieldagent.http.cookie import set_cookie
-from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, leads_to
+from fieldagent.http.routes import Route, make_redirect
 from fieldagent.hub.access import directory, sessions
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose
@@ -110,12 +110,12 @@ class Console:
         pictures_of = tiles.origin() if tiles else ""
         subject = subject_of(settings.console_address or "", settings.contact_own.get("mail-from"))
         return [
-            *files.routes(PAGES, "/console/file", __name__, NAMES, pictures_of, SUBJECTS),
-            files.alone("/console/worker.js", __name__, "worker.js"),
-            *map_tiles.routes(CarriedMap(settings.map_file), signed_in, tiles or None),
+            *files.make_page_routes(PAGES, "/console/file", __name__, NAMES, pictures_of, SUBJECTS),
+            files.make_file_route("/console/worker.js", __name__, "worker.js"),
+            *map_tiles.make_map_routes(CarriedMap(settings.map_file), signed_in, tiles or None),
             *self._passkey_routes(),
             *PushRoutes(self._store, self._authentication, self._clock, subject).routes(),
-            Route("GET", "/", leads_to("/console")),
+            Route("GET", "/", make_redirect("/console")),
             Route("GET", "/console/session", self.who, judge=signed_in),
             Route("POST", "/console/session", self.sign_in, body=4_096),
             Route("DELETE", "/console/session", self.sign_out),
@@ -128,7 +128,7 @@ class Console:
 
     async def who(self, request: Request, caller: Caller) -> Response:
         """Return the user who is signed in, their rights, and the operators of the hub."""
-        return json_response(
+        return make_json_response(
             {
                 "id": str(caller.member),
                 "name": caller.name,
@@ -241,7 +241,7 @@ async def _chosen(password: str, before: str) -> str:
 
 def _members(request: Request) -> dict[str, str]:
     try:
-        body: Any = load_document(required_body(request))
+        body: Any = load_document(get_required_body(request))
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or not body.keys() <= set(MEMBERS):

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import sessions
@@ -84,7 +84,7 @@ class PasskeyRoutes:
 
     async def list(self, request: Request, caller: Caller) -> Response:
         """Return the caller's own passkeys."""
-        return json_response({"passkeys": await self._passkeys.listing(caller.member)})
+        return make_json_response({"passkeys": await self._passkeys.listing(caller.member)})
 
     async def ask_new(self, request: Request, caller: Caller) -> Response:
         """Return the options with which a browser creates a passkey (WebAuthn, 5.4)."""
@@ -101,7 +101,7 @@ class PasskeyRoutes:
         if not name.isprintable() or not name.strip():
             raise Problem(422, "name must be one line that names the device")
         number = await self._passkeys.add(caller.member, name, document.get("credential"))
-        return json_response({"id": number}, 201)
+        return make_json_response({"id": number}, 201)
 
     async def remove(self, request: Request, caller: Caller, number: str) -> Response:
         """Remove one of the caller's own passkeys. Raises Problem 404."""
@@ -122,7 +122,7 @@ def _by_the_console(caller: Caller) -> None:
 
 def _document(request: Request) -> dict[str, Any]:
     try:
-        body = load_document(required_body(request))
+        body = load_document(get_required_body(request))
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.http.guard import required_body
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.guard import get_required_body
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
@@ -52,7 +52,7 @@ class PushRoutes:
         self._check_subject()
         web_push = _library()
         key = await self._store.commit(web_push.hub_key)
-        return json_response({"key": web_push.public_text(key)})
+        return make_json_response({"key": web_push.public_text(key)})
 
     async def subscribe(self, request: Request, caller: Caller) -> Response:
         """Store a browser's push subscription as a contact of its dispatcher, and return its id
@@ -80,7 +80,7 @@ class PushRoutes:
                 language=language,
             )
 
-        return json_response({"id": await self._store.commit(keep)}, 201)
+        return make_json_response({"id": await self._store.commit(keep)}, 201)
 
     def _check_subject(self) -> None:
         """Raise Problem 409 if the subject is missing, because a push service would refuse every
@@ -112,7 +112,7 @@ def _members(
 ) -> dict[str, str]:
     """Return these members of the body; those in `more` are optional."""
     try:
-        body = load_document(required_body(request))
+        body = load_document(get_required_body(request))
     except NotJson as error:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or body.keys() - set(more) != set(names):

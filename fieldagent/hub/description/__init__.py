@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.extensions import own_calls
+from fieldagent.extensions import get_own_calls
 from fieldagent.http.openapi import Access, document
 from fieldagent.http.openapi_parts import OF_HTTP
 from fieldagent.hub.description import (
@@ -27,7 +27,7 @@ from fieldagent.hub.description import (
 )
 from fieldagent.hub.description.common import NUMBER, PROBLEM
 from fieldagent.page.language import LANGUAGES
-from fieldagent.system.named_object import imported
+from fieldagent.system.named_object import import_own
 
 _TABLES = (
     *(pushes, field, distress, positions, devices, fleet),
@@ -38,8 +38,8 @@ _TABLES = (
 def describe() -> dict[str, Any]:
     """Return the description, with the calls of our extensions."""
     calls = [call for module in _TABLES for call in module.CALLS]
-    for place in own_calls():
-        calls += imported(place)
+    for place in get_own_calls():
+        calls += import_own(place)
     return document(
         "fieldagent: the API of the hub",
         "The push API: external systems push items to people and assets in the field, and read "

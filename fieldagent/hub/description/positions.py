@@ -57,7 +57,7 @@ CALLS = (
             ),
         ],
     ),
-    *map_description.calls(
+    *map_description.describe_calls(
         "Return the console's map (map-file or map-tiles)", PUSHER, {403: MAY_NOT_READ}
     ),
 )

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 from urllib.parse import parse_qs
 
-from fieldagent.http.languages import preferred
+from fieldagent.http.languages import choose_language
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -24,7 +24,7 @@ from fieldagent.hub.records import sos
 from fieldagent.hub.records.due_receipts import WORD_MAX, cut_word
 from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.page.files import POLICY
 from fieldagent.page.language import LANGUAGES
 from fieldagent.store.group import NOT_STORED
@@ -132,7 +132,7 @@ class AnswerPage:
         standing = _standing(db, incident, language)
         if link.used is not None:
             text = "It was used at {time}. Each link works once."
-            used = say(language, text, time=clock_time(link.used))
+            used = say(language, text, time=format_clock_time(link.used))
             return _shown(410, language, say(language, "Link already used"), used, standing)
         if incident.state != SosState.OPEN:
             return _answered_before(db, incident, language)
@@ -143,7 +143,7 @@ class AnswerPage:
 
 
 def _language(request: Request) -> str:
-    return preferred(request.headers.get("accept-language", ""), LANGUAGES)
+    return choose_language(request.headers.get("accept-language", ""), LANGUAGES)
 
 
 def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
@@ -155,7 +155,7 @@ def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
 
 def _asking(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
     facts = sos_desk.for_a_pager(db, incident.id, "")
-    said, time = notice.said_in(db, incident, language), clock_time(incident.raised)
+    said, time = notice.said_in(db, incident, language), format_clock_time(incident.raised)
     raised = say(language, "Raised {time}. No one has answered yet.", time=time)
     lines = [say(language, "Text: {text}", text=said)] if said else []
     ask = "{name}, press the button only if you take over."
@@ -187,7 +187,7 @@ def _place(position: Mapping[str, Any] | None, language: str) -> str:
     if position is None:
         return escape(say(language, "Position unknown."))
     where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
-    time = clock_time(position["at"])
+    time = format_clock_time(position["at"])
     words = say(language, "Position: {where}, {time}", where=where, time=time)
     by_web = f'<a href="{escape(position["map"])}" rel="noreferrer">{say(language, "map")}</a>'
     by_app = f'<a href="{escape(position["geo"])}">{say(language, "in your map app")}</a>'

@@ -17,7 +17,7 @@ from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Own
 from fieldagent.hub.escalation.registry import Kinds, Reach
 from fieldagent.hub.store.contract import Db
-from fieldagent.system.span import span
+from fieldagent.system.span import format_span
 from fieldagent.webhook.delivery import HandoverOutcome
 
 Row = dict[str, Any]
@@ -64,7 +64,7 @@ async def test(
             results.append(
                 {
                     "step": number,
-                    "after": span(after),
+                    "after": format_span(after),
                     "contact": contact.id,
                     "name": contact.name,
                     "handedOver": not reason,

@@ -17,7 +17,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
-from fieldagent.system.span import span
+from fieldagent.system.span import format_span
 
 OF_ONE_MAX = 20
 """Largest number of browsers of one dispatcher."""
@@ -121,9 +121,9 @@ def _row(contact: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
         "kind": contact.kind,
         "name": contact.name,
         "address": "" if kind is None else kind.shown(contact.address),
-        "after": span(contact.after),
+        "after": format_span(contact.after),
         "tries": contact.tries,
-        "every": span(contact.every),
+        "every": format_span(contact.every),
         "about": contact.about,
         "language": contact.language,
         "quiet": contact.quiet,

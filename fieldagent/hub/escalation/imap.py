@@ -27,8 +27,8 @@ from fieldagent.hub.escalation.contract import ContactAnswer, Inward, Own
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.text_files import first_line
-from fieldagent.system.wording import reason_of
+from fieldagent.system.text_files import read_first_line
+from fieldagent.system.wording import describe_reason
 
 if TYPE_CHECKING:
     import imaplib
@@ -99,7 +99,9 @@ async def _run(inward: Inward) -> None:
         except Exception as error:
             if not _is_of_the_server(error):
                 raise
-            trouble = f"mailbox for answers: {inward.host.own['imap-host']}: {reason_of(error)}"
+            trouble = (
+                f"mailbox for answers: {inward.host.own['imap-host']}: {describe_reason(error)}"
+            )
         if trouble != last_trouble:
             (log.warning if trouble else log.info)(
                 "%s", trouble or "mailbox connection restored; reading e-mail replies"
@@ -184,7 +186,7 @@ def _open(own: Own) -> imaplib.IMAP4:
     try:
         if own["imap-tls"] == "starttls":
             connection.starttls(trust)
-        password = first_line(own["imap-password-file"])
+        password = read_first_line(own["imap-password-file"])
         connection.login(own["imap-user"], password)
         state, said = connection.select(f'"{own["imap-folder"]}"')
         if state != "OK":

@@ -20,7 +20,7 @@ from fieldagent.hub.field.sms_mail import SmsToKit
 from fieldagent.hub.records import claims, contact
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import persist, told_once
-from fieldagent.system.supervisor import Note, brief
+from fieldagent.system.supervisor import Note, describe_error
 from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire import sms_frame
 from fieldagent.wire.errors import RemoteProtocolError
@@ -110,6 +110,6 @@ async def _hand_over(
         untaken = result.untaken
     except Exception as error:
         note_fault(error, f"an SMS to device {due.device}")
-        reason = f"it failed in the hub; see its log: {brief(error)}"
+        reason = f"it failed in the hub; see its log: {describe_error(error)}"
         untaken = False
     await persist(store, lambda db: sms_mail.settle(db, due, reason, clock(), untaken=untaken))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fieldagent.page.language import catalogue_of, filled
+from fieldagent.page.language import fill_in, read_catalogue
 
 
 def say(language: str, text: str, /, **values: object) -> str:
     """Return the text in that language, with `values` in its placeholders such as {name}. A text
     missing in the catalogue stays English.
     """
-    return filled(catalogue_of(__package__, language).get(text, text), values)
+    return fill_in(read_catalogue(__package__, language).get(text, text), values)
 
 
 def worded(language: str, text: str) -> str:
@@ -30,5 +30,5 @@ def _words(language: str) -> dict[str, str]:
     """Return the canned texts of the console's catalogue, so that mail and desk use the same
     ones.
     """
-    words: dict[str, str] = catalogue_of("fieldagent.hub.console", language).get("words", {})
+    words: dict[str, str] = read_catalogue("fieldagent.hub.console", language).get("words", {})
     return words

@@ -12,10 +12,17 @@ import trio
 from fieldagent.hub.escalation import imap
 from fieldagent.hub.escalation.contract import ContactKind, Notice, Own
 from fieldagent.hub.escalation.language import say
-from fieldagent.system.properties import Key, WrongProperty, absolute_path, one_of, text, whole
+from fieldagent.system.properties import (
+    Key,
+    WrongProperty,
+    make_choice_reader,
+    make_integer_reader,
+    read_absolute_path,
+    read_text,
+)
 from fieldagent.system.sentence import sentence
-from fieldagent.system.text_files import first_line
-from fieldagent.system.wording import reason_of
+from fieldagent.system.text_files import read_first_line
+from fieldagent.system.wording import describe_reason
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 if TYPE_CHECKING:
@@ -64,7 +71,9 @@ def _send(own: Own, address: str, notice: Notice) -> HandoverResult:
     except smtplib.SMTPResponseException as error:
         return _refused(host, error.smtp_code, error.smtp_error, "correct smtp-… in the settings")
     except (OSError, smtplib.SMTPException) as error:
-        return HandoverResult(HandoverOutcome.FAILED, f"the mail relay {host}: {reason_of(error)}")
+        return HandoverResult(
+            HandoverOutcome.FAILED, f"the mail relay {host}: {describe_reason(error)}"
+        )
     return HandoverResult(HandoverOutcome.HANDED)
 
 
@@ -76,7 +85,7 @@ def _refused(host: str, code: int, text: bytes | str, remedy: str) -> HandoverRe
 
 def password_in(path: Path | None) -> str:
     """Return the first line of the file. Raises OSError."""
-    return "" if path is None else first_line(path)
+    return "" if path is None else read_first_line(path)
 
 
 def _written(own: Own, address: str, notice: Notice) -> EmailMessage:
@@ -135,44 +144,49 @@ def _faults(own: Own) -> list[str]:
 KEYS = (
     Key(
         "smtp-host",
-        text,
+        read_text,
         None,
         "mail relay for e-mail to contacts: smtp.example.org",
     ),
-    Key("smtp-port", whole(1, 65535, "port"), 587, "port of the mail relay (587)"),
+    Key("smtp-port", make_integer_reader(1, 65535, "port"), 587, "port of the mail relay (587)"),
     Key(
         "smtp-tls",
-        one_of("starttls", "tls", "none"),
+        make_choice_reader("starttls", "tls", "none"),
         "starttls",
         "starttls, tls (TLS from the first byte, port 465), or none, for a relay on this"
         " machine (starttls)",
     ),
-    Key("smtp-user", text, None, "account at the relay"),
+    Key("smtp-user", read_text, None, "account at the relay"),
     Key(
         "smtp-password-file",
-        absolute_path,
+        read_absolute_path,
         None,
         "file with the password of that account in its first line",
     ),
     Key("mail-from", mail_address, None, "sender address of the hub's mail: sos@example.org"),
-    Key("imap-host", text, None, "IMAP server for answers to the hub's mail"),
-    Key("imap-port", whole(1, 65535, "port"), 993, "port of the IMAP server (993)"),
+    Key("imap-host", read_text, None, "IMAP server for answers to the hub's mail"),
+    Key("imap-port", make_integer_reader(1, 65535, "port"), 993, "port of the IMAP server (993)"),
     Key(
         "imap-tls",
-        one_of("tls", "starttls", "none"),
+        make_choice_reader("tls", "starttls", "none"),
         "tls",
         "tls (TLS from the first byte), starttls (port 143), or none, for a server on this"
         " machine (tls)",
     ),
-    Key("imap-user", text, None, "account at the IMAP server"),
+    Key("imap-user", read_text, None, "account at the IMAP server"),
     Key(
         "imap-password-file",
-        absolute_path,
+        read_absolute_path,
         None,
         "file with the password of that account in its first line",
     ),
-    Key("imap-folder", text, "INBOX", "folder with the answers (INBOX)"),
-    Key("imap-seconds", whole(5, 3_600, "seconds"), 30, "seconds between two checks (30)"),
+    Key("imap-folder", read_text, "INBOX", "folder with the answers (INBOX)"),
+    Key(
+        "imap-seconds",
+        make_integer_reader(5, 3_600, "seconds"),
+        30,
+        "seconds between two checks (30)",
+    ),
     Key(
         "imap-address",
         mail_address,

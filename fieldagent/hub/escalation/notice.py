@@ -14,7 +14,7 @@ from fieldagent.hub.records import sos
 from fieldagent.hub.records.alarm import AGAIN, ESCALATED
 from fieldagent.hub.records.sos import Sos, SosState
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -42,7 +42,7 @@ def of(
     subject = of_device(incident, device, language)
     lines = [
         f"{subject}{': ' + said if said else ''}",
-        _unanswered(why, clock_time(incident.raised), language),
+        _unanswered(why, format_clock_time(incident.raised), language),
         *_places(facts.get("position"), language),
     ]
     if "desk" in facts:
@@ -130,7 +130,7 @@ def device_in_words(facts: Mapping[str, Any], language: str) -> str:
     if since is None:
         return device
     text = "{device} (revoked since {time}, possibly stolen)"
-    return say(language, text, device=device, time=clock_time(since))
+    return say(language, text, device=device, time=format_clock_time(since))
 
 
 def reply(incident: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
@@ -178,7 +178,7 @@ def _places(position: dict[str, Any] | None, language: str) -> list[str]:
     if position is None:
         return [say(language, "Position: unknown.")]
     where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
-    time = clock_time(position["at"])
+    time = format_clock_time(position["at"])
     return [
         say(language, "Position: {where}, {time}", where=where, time=time),
         say(language, "Map: {link}", link=position["map"]),

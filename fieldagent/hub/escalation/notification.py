@@ -29,9 +29,9 @@ from fieldagent.store.group import StoreFailed
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.supervisor import Note, brief
+from fieldagent.system.supervisor import Note, describe_error
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
-from fieldagent.webhook.schedule import SOS_SCHEDULE, delay
+from fieldagent.webhook.schedule import SOS_SCHEDULE, compute_delay
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ def _settle(
 ) -> str:
     contact, attempts = notification.contact, notification.attempts + 1
     taken = result.outcome is HandoverOutcome.HANDED
-    wait = delay(
+    wait = compute_delay(
         attempts,
         schedule=SOS_SCHEDULE,
         retry_after=result.retry_after,
@@ -289,7 +289,7 @@ class _Notifications:
                     soonest, due = await self.due(free)
                     for each in due:
                         self.under_way += 1
-                        nursery.start_soon(waits.let_finish, partial(self.carry_out, each))
+                        nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, each))
                 with self.pause:
                     await idle.until_due(written, soonest - self.clock(), news=news)
 
@@ -335,5 +335,5 @@ class _Notifications:
         except Exception as error:
             # A bug in the hub counts as a failure, so that the message is sent again.
             self.note_fault(error, f"a message to contact {contact.id}")
-            reason = f"it failed in the hub; see its log: {brief(error)}"
+            reason = f"it failed in the hub; see its log: {describe_error(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)

@@ -19,10 +19,10 @@ from fieldagent.hub.records import claims, outward
 from fieldagent.hub.records.outward import Outward
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
 from fieldagent.hub.store.persist import persist, told_once
-from fieldagent.package.writing import clock_time
-from fieldagent.system.supervisor import Note, brief
+from fieldagent.package.writing import format_clock_time
+from fieldagent.system.supervisor import Note, describe_error
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
-from fieldagent.webhook.schedule import SCHEDULE, delay
+from fieldagent.webhook.schedule import SCHEDULE, compute_delay
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ async def _hand_over(
         result = await reach.tell(kind.name, each.address, notice)
     except Exception as error:
         note_fault(error, f"a message to an address, item {each.item}")
-        reason = f"it failed in the hub; see its log: {brief(error)}"
+        reason = f"it failed in the hub; see its log: {describe_error(error)}"
         result = HandoverResult(HandoverOutcome.FAILED, reason)
     await persist(store, lambda db: _settle(db, each, kind.service, result, clock()))
 
@@ -77,7 +77,7 @@ def _settle(db: Db, each: Outward, service: str, result: HandoverResult, now: fl
     if result.outcome is HandoverOutcome.HANDED:
         outward.taken(db, each, service, now)
         return
-    wait = delay(
+    wait = compute_delay(
         each.attempts + 1,
         schedule=SCHEDULE,
         retry_after=result.retry_after,
@@ -105,5 +105,5 @@ def _notice(db: Db, each: Outward, answers: bool) -> Notice:
         place = f"mlat={event['latitude']}&mlon={event['longitude']}"
         said.append(f"https://www.openstreetmap.org/?{place}")
     how = f"Short answers reach {sender}." if answers else NO_ANSWER
-    text = "\n".join([f"{sender}, {clock_time(item.accepted)}:", *said, how]) if said else ""
+    text = "\n".join([f"{sender}, {format_clock_time(item.accepted)}:", *said, how]) if said else ""
     return Notice(each.message_id, subject, text, answers=answers)

@@ -12,7 +12,7 @@ from fieldagent.extensions import places_of
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
 from fieldagent.hub.records.alarm import PUSH
-from fieldagent.system.named_object import named_object
+from fieldagent.system.named_object import import_named_object
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
@@ -39,7 +39,7 @@ def contact_kinds(own: Iterable[str] = ()) -> Kinds:
 
 @cache
 def _kinds_at(named: tuple[str, ...]) -> Kinds:
-    kinds = [named_object(place, ContactKind) for place in named]
+    kinds = [import_named_object(place, ContactKind) for place in named]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
         raise WrongProperty("names one that already exists")

@@ -42,7 +42,7 @@ def short_text(notice: Notice, *, answers: bool) -> str:
 
 
 def _fits(text: str) -> bool:
-    return sms_alphabet.parts(text) <= PARTS[sms_alphabet.alphabet_of(text)]
+    return sms_alphabet.count_parts(text) <= PARTS[sms_alphabet.choose_alphabet(text)]
 
 
 def _cut(text: str, whole: Callable[[str], str]) -> str:

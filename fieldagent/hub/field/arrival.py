@@ -8,7 +8,7 @@ from fieldagent.hub.contract import Bearer, Device, Estimate
 from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.envelope import Entry, fingerprint
+from fieldagent.wire.envelope import Entry, compute_fingerprint
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
             # Keep doubtful entries apart, so that an invented one cannot block a true one.
             int(bool(brought.doubt)),
             entry.sequence,
-            fingerprint(entry),
+            compute_fingerprint(entry),
             brought.now,
             int(entry.sos),
         )
@@ -67,6 +67,6 @@ def was_there(db: Db, entry: Entry, brought: KitMessage) -> bool:
             " AND digest = ?",
             brought.device.id,
             entry.sequence,
-            fingerprint(entry),
+            compute_fingerprint(entry),
         )
     )

@@ -17,7 +17,7 @@ from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, earliest, one_of
 from fieldagent.package.package import SOS_PRIORITY, Message
-from fieldagent.package.writing import clock_time, minutes_in_words
+from fieldagent.package.writing import format_clock_time, format_minutes
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -46,12 +46,12 @@ class Rule(NamedTuple):
     def __str__(self) -> str:
         words = []
         if self.every is not None:
-            words.append(f"every {minutes_in_words(int(self.every))}")
+            words.append(f"every {format_minutes(int(self.every))}")
         if self.by_minute is not None:
             hour, minute = divmod(self.by_minute, 60)
             words.append(f"by {hour:02}:{minute:02} UTC")
         if self.kit_every is not None:
-            words.append(f"every {minutes_in_words(int(self.kit_every))}, as the kit asks")
+            words.append(f"every {format_minutes(int(self.kit_every))}, as the kit asks")
         return "; ".join(words)
 
     def first(self, now: float) -> float:
@@ -196,10 +196,10 @@ def _words(
     position_at: float | None,
     contact: float | None,
 ) -> str:
-    since = "ever" if contact is None else f"since {clock_time(contact)}"
+    since = "ever" if contact is None else f"since {format_clock_time(contact)}"
     place = ""
     if position_at is not None:
-        place = f", last at {latitude} {longitude}, {clock_time(position_at)}"
+        place = f", last at {latitude} {longitude}, {format_clock_time(position_at)}"
     return f"Nothing heard from {name} {since}{place} (check-in {rule})"
 
 

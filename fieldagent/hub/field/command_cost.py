@@ -8,8 +8,8 @@ from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.command import RemoteCommand, verb_of
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.command import RemoteCommand, get_verb
+from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, encode
 
 ITEM_NUMBER = 2**31
@@ -36,7 +36,7 @@ class CommandCost(NamedTuple):
 
 def cost(db: Db, device: int, number: int, command: RemoteCommand, now: float) -> CommandCost:
     """Return the cost of a command including its answer. Raises NotACommand."""
-    verb = verb_of(command)
+    verb = get_verb(command)
     ((linked, reached, operator, *row),) = db.execute(
         f"SELECT {IS_LINKED}, CASE WHEN {REACHED} THEN 1 ELSE 0 END, operator, {ACCOUNT}"
         " FROM device WHERE id = ?",
@@ -46,7 +46,7 @@ def cost(db: Db, device: int, number: int, command: RemoteCommand, now: float) -
     down = len(encode([Entry(number, command)], key=account.key))
     answer = CommandAnswer(number, CommandOutcome.DONE, bytes(verb.answer_bytes(command.arguments)))
     up = len(encode([Entry(ITEM_NUMBER, answer, int(now))], key=account.key))
-    credit = 0 if account.by_bytes else credits_for(down) + credits_for(up)
+    credit = 0 if account.by_bytes else compute_credits(down) + compute_credits(up)
     left = allowance(db, account, now, urgent=False)
     fits = down <= account.mt_bytes
     return CommandCost(bool(linked), bool(reached), down, up, credit, left, operator, fits)

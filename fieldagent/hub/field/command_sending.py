@@ -12,7 +12,7 @@ from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME
-from fieldagent.wire.command_proof import command_key, prove
+from fieldagent.wire.command_proof import derive_command_key, prove
 
 SET = BY_NAME["set"]
 
@@ -63,5 +63,5 @@ def _gave(
     """
     if number != order.number and order.command.verb == SET.number:
         raise Refused("another command was sent in the meantime: send yours again")
-    proved = prove(number, order.command, command_key(secret))
+    proved = prove(number, order.command, derive_command_key(secret))
     return commands.give(db, replace(order, number=number, command=proved), now, grace)

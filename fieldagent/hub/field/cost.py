@@ -13,8 +13,8 @@ from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.past_deliveries import past_deliveries
 from fieldagent.hub.store.contract import Db, marks
-from fieldagent.package.forecast import PAST, forecast
-from fieldagent.wire.credit import credits_for
+from fieldagent.package.forecast import PAST, make_forecast
+from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Contact, Entry
 from fieldagent.wire.errors import LocalProtocolError
 
@@ -62,7 +62,7 @@ def costs_and_expected(db: Db, posting: Posting, now: float) -> list[dict[str, A
     entries = costs(db, posting, now)
     expected = None
     if len(entries) == 1:
-        expected = forecast(past_deliveries(db, entries[0]["id"], PAST), now)
+        expected = make_forecast(past_deliveries(db, entries[0]["id"], PAST), now)
     return [{**each, "expected": expected and expected._asdict()} for each in entries]
 
 
@@ -93,6 +93,6 @@ def _over_satellite(
     return {
         "parts": len(part_sizes),
         "bytes": sum(part_sizes),
-        "credits": 0 if account.by_bytes else sum(map(credits_for, part_sizes)),
+        "credits": 0 if account.by_bytes else sum(map(compute_credits, part_sizes)),
         "creditsLeft": allowance(db, account, now, urgent=posting.sos),
     }

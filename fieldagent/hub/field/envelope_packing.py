@@ -21,7 +21,7 @@ from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.credit import paid_with
+from fieldagent.wire.credit import compute_paid_size
 from fieldagent.wire.envelope import (
     Contact,
     Content,
@@ -31,8 +31,8 @@ from fieldagent.wire.envelope import (
     SeenAt,
     Source,
     Unproved,
+    compute_fingerprint,
     encode,
-    fingerprint,
 )
 from fieldagent.wire.incident_proof import prove
 
@@ -123,7 +123,7 @@ class Space:
         """Return the bytes available for entries that are not SOS."""
         if self.ordinary is None or self.ordinary >= self.capacity:
             return self.capacity
-        paid = paid_with(len(load.encode()) + self.tag) - self.tag if load.entries else 0
+        paid = compute_paid_size(len(load.encode()) + self.tag) - self.tag if load.entries else 0
         return min(self.capacity, max(self.ordinary, paid))
 
 
@@ -392,7 +392,7 @@ def _introduction(
     deleted, and its digest, which shows if a device has it.
     """
     entry = Entry(member, Introduction(_identity(person, member, workspace)))
-    return fingerprint(entry), entry
+    return compute_fingerprint(entry), entry
 
 
 def _identity(person: tuple[str, str, str] | None, member: int, workspace: int) -> Identity:

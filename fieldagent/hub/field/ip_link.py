@@ -23,7 +23,7 @@ from fieldagent.hub.unavailable import not_now
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.link import BODY_BYTES, OVERHEAD_BYTES, PATH, Close, size_of
+from fieldagent.wire.link import BODY_BYTES, OVERHEAD_BYTES, PATH, Close, get_size
 
 log = logging.getLogger(__name__)
 
@@ -182,11 +182,11 @@ class _MailboxPost:
     mailbox: Mailbox
     note_bytes: Callable[[str, int], None]
 
-    async def greeted(self, journal: int) -> None:
+    async def accept_hello(self, journal: int) -> None:
         with _or_later():
             await self.mailbox.greeted(journal)
 
-    async def next(self, *, urgent: bool) -> OutgoingMessage:
+    async def wait_for_next(self, *, urgent: bool) -> OutgoingMessage:
         if urgent:  # a mailbox does not distinguish; little is in flight to an agent
             await trio.sleep_forever()
         while True:
@@ -198,12 +198,12 @@ class _MailboxPost:
             with waits.move_on_after(self.mailbox.look_again()):
                 await news.wait()
 
-    async def stored(self, item: OutgoingMessage) -> None:
+    async def mark_stored(self, item: OutgoingMessage) -> None:
         with _or_later():
             await self.mailbox.stored(item)
-        self.note_bytes("sent", size_of(item.body))
+        self.note_bytes("sent", get_size(item.body))
 
-    async def returned(self, items: list[OutgoingMessage], reason: str) -> None:
+    async def return_unsent(self, items: list[OutgoingMessage], reason: str) -> None:
         for outgoing in items:
             await self.mailbox.returned(outgoing, reason=reason or "the link ended")
 
@@ -212,7 +212,7 @@ class _MailboxPost:
             await self.mailbox.take_in(body)
         self.note_bytes("received", len(body))
 
-    async def next_note(self) -> bytes:
+    async def wait_for_next_note(self) -> bytes:
         with _or_later():
             return await self.mailbox.next_note()
 

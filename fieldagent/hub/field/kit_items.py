@@ -19,9 +19,9 @@ from fieldagent.hub.records.ledger import Posting, enter_from_kits
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.envelope import Entry, Envelope, Source, fingerprint
+from fieldagent.wire.envelope import Entry, Envelope, Source, compute_fingerprint
 
 TOGETHER = 500
 """Messages per set of statements, because SQLite allows 32 766 parameters in one statement."""
@@ -67,7 +67,7 @@ def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Post
         device.member,
         item,
         entry.time,
-        priority=SOS_PRIORITY if entry.sos else KINDS[kind_of(item)].priority,
+        priority=SOS_PRIORITY if entry.sos else KINDS[get_kind(item)].priority,
         sos=entry.sos,
         back=entry.back,
         expires=None if entry.sos else expires,
@@ -103,7 +103,7 @@ def take_in(
 ) -> list[TakenIn]:
     """Enter the new items, in the order of each kit."""
     keys = [
-        [(each.device.id, entry.sequence, fingerprint(entry)) for entry in each.entries]
+        [(each.device.id, entry.sequence, compute_fingerprint(entry)) for entry in each.entries]
         for each in messages
     ]
     new = _new(db, [key for each in keys for key in each], now)

@@ -68,8 +68,8 @@ from fieldagent.package.package import (
     Waypoint,
 )
 from fieldagent.store.group import NOT_STORED
-from fieldagent.system.supervisor import brief
-from fieldagent.system.wording import counted
+from fieldagent.system.supervisor import describe_error
+from fieldagent.system.wording import format_count
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
@@ -202,7 +202,7 @@ class MobileOriginated:
                 self._failed.append((device.id, digest))
                 raise
             log.exception("a message from %s could not be processed, twice", device.name)
-            reason = f"the hub failed to process it, twice: {brief(error)}"
+            reason = f"the hub failed to process it, twice: {describe_error(error)}"
             await self._store.commit(lambda db: self._bury(db, device, body, bearer, reason))
 
     async def _take_in(
@@ -291,7 +291,7 @@ class MobileOriginated:
             self._take(db, envelope, brought)
         except Exception as error:
             db.execute("ROLLBACK TO SAVEPOINT dead_letter")
-            brought.troubles.append(f"the hub failed to process it: {brief(error)}")
+            brought.troubles.append(f"the hub failed to process it: {describe_error(error)}")
             log.exception("a dead letter of %s could not be processed", device.name)
         db.execute("RELEASE SAVEPOINT dead_letter")
         if troubles := [*envelope.not_understood, *brought.troubles]:
@@ -328,7 +328,7 @@ class MobileOriginated:
                 log.warning(
                     "%s has not confirmed %s: sent again",
                     brought.device.name,
-                    counted(again, "message"),
+                    format_count(again, "message"),
                 )
         return brought
 
@@ -478,7 +478,7 @@ class MobileOriginated:
 def _tell(device: Device, items: int, duplicates: int, bearer: Bearer) -> None:
     if items or duplicates:
         known = f", {duplicates} of them known" if duplicates else ""
-        log.info("%s sent %s over %s%s", device.name, counted(items, "item"), bearer, known)
+        log.info("%s sent %s over %s%s", device.name, format_count(items, "item"), bearer, known)
 
 
 def _in_words(error: RemoteProtocolError) -> tuple[str, str]:

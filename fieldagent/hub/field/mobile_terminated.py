@@ -30,8 +30,8 @@ from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Data
-from fieldagent.package.picture import picture_type
-from fieldagent.wire.credit import CREDIT_BYTES, credits_for
+from fieldagent.package.picture import find_picture_type
+from fieldagent.wire.credit import CREDIT_BYTES, compute_credits
 from fieldagent.wire.envelope import (
     Entry,
     Fragment,
@@ -52,7 +52,7 @@ NO_CREDITS = "no credits left today"
 
 def most_parts(item: object) -> float:
     """Return the largest number of messages for an item."""
-    is_picture = isinstance(item, Data) and picture_type(item.payload) is not None
+    is_picture = isinstance(item, Data) and find_picture_type(item.payload) is not None
     return PICTURE_PARTS if is_picture else inf
 
 
@@ -179,7 +179,7 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
         return 0
     new = introduction(db, device, large.sender)
     ahead = [encode([entry], origin=large.sender, key=account.key) for _, entry in new]
-    if allowed is not None and sum(map(credits_for, map(len, (*ahead, *bodies)))) > allowed:
+    if allowed is not None and sum(map(compute_credits, map(len, (*ahead, *bodies)))) > allowed:
         _wait_for_credits(db, device.id, [large], now)
         return 0
     _introduce(db, account, large, now)
@@ -367,14 +367,14 @@ def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | No
         "SELECT length(body) FROM mobile_terminated WHERE device = ? AND trouble <> ?",
         *(id_, Scope.MESSAGE.value),
     )
-    used: int = sum(credit for (credit,) in spent) + sum(credits_for(size) for (size,) in held)
+    used: int = sum(credit for (credit,) in spent) + sum(compute_credits(size) for (size,) in held)
     return max(0, account.budget - (0 if urgent else account.reserve) - used)
 
 
 def _affords(db: Db, account: Account, body: bytes, now: float, *, urgent: bool = False) -> bool:
     """Return True if today's credits are sufficient for one more message."""
     allowed = allowance(db, account, now, urgent=urgent)
-    return allowed is None or credits_for(len(body)) <= allowed
+    return allowed is None or compute_credits(len(body)) <= allowed
 
 
 def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> None:

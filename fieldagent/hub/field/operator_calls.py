@@ -32,8 +32,8 @@ from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.supervisor import Note, brief, log_fault
-from fieldagent.system.wording import counted
+from fieldagent.system.supervisor import Note, describe_error, log_fault
+from fieldagent.system.wording import format_count
 from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ async def run(
             for call in calls:
                 carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)
                 under_way.calls[call.operator] += 1
-                nursery.start_soon(waits.let_finish, partial(under_way.carry, call, carried))
+                nursery.start_soon(waits.run_to_the_end, partial(under_way.carry, call, carried))
             for ring in rings:
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
             if not calls:
@@ -167,7 +167,7 @@ async def ring_again(
     """Ask the operator to ring a modem again; end the ring alerts if it refuses. Other failures are
     logged or noted; only StoreFailed is raised.
     """
-    what = f"{ring.name}, for which the operator holds {counted(ring.waiting, 'MT message')}"
+    what = f"{ring.name}, for which the operator holds {format_count(ring.waiting, 'MT message')}"
     try:
         if (operator := operators.get(ring.operator)) is None:
             return
@@ -198,7 +198,7 @@ async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> 
     except Exception as error:
         # A bug in the hub: it is unknown if the operator has the message.
         note_fault(error, f"MT message {call.id}")
-        reason = f"the call failed in the hub; see its log: {brief(error)}"
+        reason = f"the call failed in the hub; see its log: {describe_error(error)}"
         return Verdict(Outcome.DOUBTFUL, no_answer(reason))
     return Verdict(Outcome.DOUBTFUL, no_answer("the operator did not answer in time"))
 

@@ -22,7 +22,7 @@ from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, earliest, marks, one_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
 
@@ -295,7 +295,7 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
         day_of(now),
         call.device,
         len(call.body),
-        credits_for(len(call.body)),
+        compute_credits(len(call.body)),
     )
 
 

@@ -30,7 +30,7 @@ from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME, SEALED_KEY_BYTES, RemoteCommand
-from fieldagent.wire.command_proof import prove, text_of
+from fieldagent.wire.command_proof import prove, read_text
 from fieldagent.wire.sealed_key import seal_key
 
 VERB = BY_NAME["radio-key"].number
@@ -278,7 +278,7 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
         " step = CASE WHEN ? = 1 AND asked > step THEN asked ELSE step END"
         " WHERE device = ? AND number = ?"
         " RETURNING (SELECT workspace FROM device WHERE id = device)",
-        *(int(answer.outcome), text_of(VERB, answer), now, int(done), device, answer.number),
+        *(int(answer.outcome), read_text(VERB, answer), now, int(done), device, answer.number),
     )
     for (workspace,) in rows:
         go_on(db, workspace, now)

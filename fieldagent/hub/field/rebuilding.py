@@ -31,7 +31,7 @@ from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, Store, insert, one_of
 from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import (
     DIGEST_BYTES,
@@ -46,7 +46,7 @@ from fieldagent.wire.backup_note import (
     Inventory,
     InventoryRow,
 )
-from fieldagent.wire.envelope import Entry, Source, decode, encode, fingerprint
+from fieldagent.wire.envelope import Entry, Source, compute_fingerprint, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.incident_proof import is_proved
 
@@ -185,7 +185,7 @@ def _read(db: Db, devices: Sequence[int]) -> list[rebuild.Rebuild | None]:
 
 
 def _digest(entry: Entry) -> bytes:
-    return fingerprint(entry)[:DIGEST_BYTES]
+    return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
 def is_known(db: Db, device: int, said: BackupSummary) -> bool:
@@ -330,7 +330,7 @@ def _take_sent(
 def _note_arrived(db: Db, device: int, entry: Entry, at: float, doubt: bool) -> bool:
     """Record the arrival of an entry. Return True if it is new."""
     columns = ("device", DOUBTED, "sequence", "digest", "at", "sos")
-    row = (device, int(doubt), entry.sequence, fingerprint(entry), at, int(entry.sos))
+    row = (device, int(doubt), entry.sequence, compute_fingerprint(entry), at, int(entry.sos))
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))
 
 
@@ -412,7 +412,7 @@ def _pushed(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: floa
         row.origin,
         content,
         entry.time,
-        SOS_PRIORITY if entry.sos else KINDS[kind_of(content)].priority,
+        SOS_PRIORITY if entry.sos else KINDS[get_kind(content)].priority,
         target=device.member,
         to=entry.to,
         asks=entry.asks,

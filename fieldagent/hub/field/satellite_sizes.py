@@ -14,7 +14,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import Data
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import listed, sentence
+from fieldagent.system.sentence import join_sentences, sentence
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.errors import LocalProtocolError
 
@@ -50,7 +50,7 @@ class FarKits(NamedTuple):
             return ""
         return sentence(
             "{whom}. Send fewer bytes, or wait until it has a link",
-            whom=listed(
+            whom=join_sentences(
                 [sentence("{name} {why}", name=each.name, why=each.why) for each in self.cannot]
             ),
         )

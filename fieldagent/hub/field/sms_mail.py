@@ -39,7 +39,7 @@ from fieldagent.hub.records.ledger import WAITS, confirm_all
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import sms_alphabet, sms_frame
-from fieldagent.wire.sms_frame import PARTS_DOWN, SmsFrame, envelope_bytes_down
+from fieldagent.wire.sms_frame import PARTS_DOWN, SmsFrame, compute_envelope_bytes_down
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def device_of(db: Db, frame: SmsFrame) -> Device:
         *(low, low + "g"),
     )
     for id_, token in rows:
-        if frame.is_tagged_by(sms_frame.key_up(bytes.fromhex(token))):
+        if frame.is_tagged_by(sms_frame.derive_key_up(bytes.fromhex(token))):
             return directory.device_heard(db, int(id_))
     raise Unknown
 
@@ -195,7 +195,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
             _rest(db, id_, now + RECHECK_AFTER_S)
             return None
         text, copies = made, 0
-    parts = sms_alphabet.parts(text)
+    parts = sms_alphabet.count_parts(text)
     if parts > FEW and today + parts > per_day:
         _rest(db, id_, midnight)
         return None
@@ -223,7 +223,7 @@ def _count_back(db: Db, due: SmsToKit) -> None:
     """Subtract an unsent message from the count of its day."""
     db.execute(
         "UPDATE kit_sms SET today = today - ? WHERE device = ? AND claimed_until = ? AND day = ?",
-        *(sms_alphabet.parts(due.text), due.device, due.claimed_until),
+        *(sms_alphabet.count_parts(due.text), due.device, due.claimed_until),
         _day(due.claimed_until - CLAIM),
     )
 
@@ -242,9 +242,9 @@ def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | Non
         return None
     envelope = load.encode() if load.entries else b""
     acknowledged = tuple(bytes.fromhex(each) for each in tags)
-    frame = SmsFrame(sms_frame.name_of(digest), envelope, acknowledged)
-    key = sms_frame.key_down(digest)
-    text = frame.text(key)
+    frame = SmsFrame(sms_frame.derive_name(digest), envelope, acknowledged)
+    key = sms_frame.derive_key_down(digest)
+    text = frame.encode_text(key)
     held = {
         "items": load.items,
         "receipts": load.receipts,
@@ -262,8 +262,8 @@ def _load(db: Db, device: Device, left: int, now: float) -> Load:
     """Return the waiting entries that fit a few SMS. If there are none, return one longer incident
     update or one longer item, which so delay nothing else.
     """
-    few = Space(envelope_bytes_down(FEW))
-    most = Space(envelope_bytes_down(max(FEW, min(PARTS_DOWN, left))))
+    few = Space(compute_envelope_bytes_down(FEW))
+    most = Space(compute_envelope_bytes_down(max(FEW, min(PARTS_DOWN, left))))
     short: list[Waiting] = []
     long: list[Waiting] = []
     for each in waiting(db, device.id, now, due="delivery.unpaid = 0", limit=LOOK_AT):
@@ -286,7 +286,10 @@ def _alone(db: Db, device: Device, item: Waiting, space: Space) -> Load:
 
 def _note_why(db: Db, device: Device, item: Waiting, reason: str) -> None:
     """Store the reason why an item waits, for its sender, or clear it."""
-    if reason and not _alone(db, device, item, Space(envelope_bytes_down(PARTS_DOWN))).items:
+    if (
+        reason
+        and not _alone(db, device, item, Space(compute_envelope_bytes_down(PARTS_DOWN))).items
+    ):
         reason = TOO_LONG
     db.execute(
         "UPDATE delivery SET reason = ? WHERE item = ? AND device = ? AND state = 'waiting'"

@@ -36,10 +36,10 @@ from fieldagent.package.package import (
     Location,
     Message,
     Waypoint,
-    dated,
+    get_date,
 )
 from fieldagent.package.reading import ITEMS
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry
 
@@ -160,7 +160,7 @@ def take_from_kit(db: Db, workspace: int, entry: Entry, now: float) -> bool:
         return False
     if not author.startswith(TRACKER):
         return False
-    at = dated(point, entry.time)
+    at = get_date(point, entry.time)
     place = {"latitude": point.latitude, "longitude": point.longitude}
     report = TrackerReport(author.removeprefix(TRACKER), at, place)
     return take_in(db, workspace, report, now, way=BY_KIT) is not Became.REFUSED
@@ -224,7 +224,7 @@ def _distress_words(
         where = f"at {place.latitude:.5f} {place.longitude:.5f}"
     unread = f" Not read: {_readable(report.unread, UNREAD_MAX)}." if report.unread else ""
     return (
-        f"Alarm {alarm} of the tracker {tracker.name}, {where}, {clock_time(at)}.{unread}"
+        f"Alarm {alarm} of the tracker {tracker.name}, {where}, {format_clock_time(at)}.{unread}"
         " No answer can be sent to a tracker: contact its carrier by other means."
     )
 

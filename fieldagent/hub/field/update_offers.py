@@ -16,7 +16,7 @@ from fieldagent.hub.records import audit, kit_report, lease
 from fieldagent.hub.store.contract import Db, insert, marks, select
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
 
 STATES = ("waiting", "trial", "taken", "refused", "back")
@@ -115,7 +115,7 @@ def offer(
     insert(db, "update_offer", columns, [row])
     rows = [(number, *kit) for kit in kits]
     insert(db, "update_offer_kit", ("offer", "device", "wave", "state", "why"), rows)
-    detail = f"{number}: {version} for {counted(len(kits), 'kit')}, from {url}"
+    detail = f"{number}: {version} for {format_count(len(kits), 'kit')}, from {url}"
     audit.note(db, workspace, audit.ADMINISTRATION, "update offer", detail, now)
     look(db, now)
     return number
@@ -264,7 +264,7 @@ def _begin(db: Db, offer: _UnderWay, now: float) -> None:
     )
     for (device,) in rows:
         db.announce(kit_report.topic(device))
-    detail = f"{offer.number}: wave {offer.wave}, {counted(len(rows), 'kit')}"
+    detail = f"{offer.number}: wave {offer.wave}, {format_count(len(rows), 'kit')}"
     audit.note(db, offer.workspace, audit.HUB, "update wave", detail, now)
 
 

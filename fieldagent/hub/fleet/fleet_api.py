@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
@@ -30,6 +30,6 @@ class FleetApi:
     async def fleet(self, request: Request, caller: Caller) -> Response:
         """Return the condition of each kit, and its differences from the others."""
         refuse_others(request, ())
-        return json_response(
+        return make_json_response(
             await self._store.read(lambda db: view.view(db, caller.workspace, self._clock()))
         )

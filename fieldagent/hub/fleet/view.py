@@ -16,10 +16,16 @@ from fieldagent.hub.records import kit_condition, lease
 from fieldagent.hub.records.kit_condition import About, KnownCondition, until_now
 from fieldagent.hub.records.usage import day_of
 from fieldagent.hub.store.contract import Db, select
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.kit_condition import CAPPED, SINCE_BOOT, THROTTLED, UNDER_VOLTAGE, throttling
-from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, span
+from fieldagent.wire.kit_condition import (
+    CAPPED,
+    SINCE_BOOT,
+    THROTTLED,
+    UNDER_VOLTAGE,
+    describe_throttling,
+)
+from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, format_span
 
 SHOWN_MAX = 5_000
 """Largest number of kits compared and shown, the oldest in the directory."""
@@ -100,9 +106,9 @@ def in_words(difference: Unlike) -> str:
     """Return the sentence for people."""
     values = dict(difference.values)
     if "age" in values:
-        values["age"] = f"{values['age']} s" if values["age"] < 120 else span(values["age"])
+        values["age"] = f"{values['age']} s" if values["age"] < 120 else format_span(values["age"])
     if "time" in values:
-        values["time"] = clock_time(values["time"])
+        values["time"] = format_clock_time(values["time"])
     return TEXTS[difference.what].format_map(values)
 
 
@@ -166,7 +172,7 @@ def _links(status: KitStatus) -> dict[str, dict[str, Any]]:
 def _about(about: About, now: float) -> dict[str, Any]:
     held = None
     if about.throttled is not None:
-        held = dict(zip(("now", "sinceBoot"), throttling(about.throttled), strict=True))
+        held = dict(zip(("now", "sinceBoot"), describe_throttling(about.throttled), strict=True))
     return {
         "at": about.at,
         "system": about.system or None,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import trio
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.problem import Problem
 from fieldagent.http.unproved import Unproved
 from fieldagent.hub.contract import Estimate
@@ -36,9 +36,9 @@ from fieldagent.hub.operator.failures import (
     unreachable,
 )
 from fieldagent.store.group import StoreUnavailable
-from fieldagent.system.properties import Key, endpoint, networks
+from fieldagent.system.properties import Key, read_endpoint, read_networks
 from fieldagent.system.supervisor import Note, log_fault
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 from fieldagent.wire.directip import (
     DirectIpMo,
     DirectIpMt,
@@ -144,7 +144,7 @@ async def serve_directip(
     """
     door = _Door(take_in, note_session, count_session, allowed, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
-    with door.unproved.pace.at_work():
+    with door.unproved.pace.measure_work():
         await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
 
@@ -187,7 +187,7 @@ class _Door:
 
     async def _take_one(self, stream: trio.SocketStream, address: str) -> None:
         is_allowed, elements = is_in(address, self._allowed), None
-        async with self.unproved.admitted(address) as visit:
+        async with self.unproved.admit(address) as visit:
             if is_allowed:
                 elements = await receive(stream)
                 visit.note_proved(f"gateway {address}")
@@ -303,7 +303,7 @@ class DirectIp:
         except trio.TooSlowError:
             return _unanswered(f"no answer from {where} within {DEADLINE_S:g} s", left=left)
         except (OSError, trio.BrokenResourceError, RemoteProtocolError) as error:
-            return _unanswered(f"{where}: {reason_of(error)}", left=left)
+            return _unanswered(f"{where}: {describe_reason(error)}", left=left)
         if answer.client_id != request.client_id:
             return _unanswered(f"{where} confirmed another message", left=True)
         return judge(answer.status)
@@ -325,7 +325,7 @@ def _listen(own: Own) -> MoListener | None:
         return None
     host, port = own["directip-listen"]
     listeners = open_listeners(port, [host], allow_remote=True)
-    log.info("the operator's gateway can deliver MO messages to %s:%d", host, port_of(listeners))
+    log.info("the operator's gateway can deliver MO messages to %s:%d", host, get_port(listeners))
 
     async def serve(sockets: Sequence[socket.socket], host: OperatorHost) -> None:
         await serve_directip(
@@ -359,19 +359,19 @@ KIND = OperatorKind(
     keys=(
         Key(
             "directip-listen",
-            endpoint,
+            read_endpoint,
             None,
             "HOST:PORT to which the operator's gateway sends MO messages",
         ),
         Key(
             "directip-allow",
-            networks,
+            read_networks,
             (),
             "networks of the operator's gateways, such as 192.0.2.0/28 (this machine)",
         ),
         Key(
             "directip-gateway",
-            endpoint,
+            read_endpoint,
             None,
             "HOST:PORT of the operator's gateway for MT messages",
         ),

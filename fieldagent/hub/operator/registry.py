@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from fieldagent.extensions import places_of
 from fieldagent.hub.operator.contract import OperatorKind
-from fieldagent.system.named_object import named_object
+from fieldagent.system.named_object import import_named_object
 from fieldagent.system.properties import WrongProperty
 
 OPERATORS = {
@@ -30,7 +30,9 @@ def operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
 
     Raises WrongProperty, with a text that follows the word `operators`.
     """
-    kinds = [named_object(place, OperatorKind) for place in (*operator_places().values(), *own)]
+    kinds = [
+        import_named_object(place, OperatorKind) for place in (*operator_places().values(), *own)
+    ]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
         raise WrongProperty("names one that already exists")

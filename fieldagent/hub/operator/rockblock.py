@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl, urlencode
 
 from fieldagent.http.client import NotReached, RequestFailed, request
-from fieldagent.http.guard import required_body
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -31,7 +31,7 @@ from fieldagent.hub.operator.failures import (
     unreachable,
 )
 from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.system.properties import Key, absolute_path, text, url
+from fieldagent.system.properties import Key, read_absolute_path, read_text, read_url
 from fieldagent.system.text_files import read_text_file
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.jwt import PublicKey, read_public_key
@@ -39,7 +39,7 @@ from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.rockblock import (
     PUBLIC_KEY,
     check_token,
-    mobile_terminated,
+    make_mobile_terminated_form,
     read_answer,
     read_mobile_originated,
     read_position,
@@ -114,7 +114,7 @@ def mo_route(
 
 def _form(asked: Request) -> dict[str, str]:
     """Return the fields of a form or a JSON object; their account decides which they send."""
-    body = required_body(asked)
+    body = get_required_body(asked)
     try:
         if asked.headers.get("content-type", "").startswith("application/json"):
             document = load_document(body)
@@ -140,7 +140,7 @@ class RockBlock:
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
     ) -> Verdict:
-        form = mobile_terminated(imei, self._username, self._password, body)
+        form = make_mobile_terminated_form(imei, self._username, self._password, body)
         try:
             reply = await request(
                 "POST",
@@ -191,15 +191,15 @@ KIND = OperatorKind(
     keys=(
         Key(
             "rockblock-address",
-            url,
+            read_url,
             "https://rockblock.rock7.com/rockblock/MT",
             "URL of the RockBLOCK MT service",
         ),
-        Key("rockblock-username", text, None, "user name at RockBLOCK"),
-        Key("rockblock-password", text, None, "password at RockBLOCK"),
+        Key("rockblock-username", read_text, None, "user name at RockBLOCK"),
+        Key("rockblock-password", read_text, None, "password at RockBLOCK"),
         Key(
             "rockblock-public-key",
-            absolute_path,
+            read_absolute_path,
             None,
             "PEM file with RockBLOCK's public key, to check the JWT of MO messages",
         ),

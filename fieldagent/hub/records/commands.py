@@ -26,8 +26,8 @@ from fieldagent.hub.store.contract import Db, marks, one_of
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.command import BY_NAME, RemoteCommand, in_words
-from fieldagent.wire.command_proof import text_of
+from fieldagent.wire.command import BY_NAME, RemoteCommand, format_command
+from fieldagent.wire.command_proof import read_text
 from fieldagent.wire.envelope import Entry, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -76,7 +76,7 @@ def give(db: Db, order: GivenCommand, now: float, grace: float) -> bool:
     if not entered:
         return False
     by = f" by {order.bearer}" if order.bearer else ""
-    detail = f"{order.device}: {order.number} {in_words(order.command)}{by}"
+    detail = f"{order.device}: {order.number} {format_command(order.command)}{by}"
     audit.note(db, order.workspace, order.actor, "command", detail, now)
     announce_mail(db, order.device)
     db.announce("satellite")
@@ -299,7 +299,7 @@ def listing(
                 "state": "expired" if over else state,
                 "reason": reason or (DAMAGED_ROW if entry is None else None),
                 "outcome": None if answer is None else answer.outcome.name.lower(),
-                "answer": None if answer is None else text_of(verb, answer),
+                "answer": None if answer is None else read_text(verb, answer),
                 "answered": at,
                 "answeredBy": came_by,
             }
@@ -317,7 +317,7 @@ def _answer(number: int, outcome: int | None, payload: bytes | None) -> CommandA
 def _in_words(entry: Entry | None, verb: int) -> str:
     """Return the command as people write it, or only the verb if the command is damaged."""
     content = None if entry is None else entry.content
-    return in_words(content if isinstance(content, RemoteCommand) else RemoteCommand(verb))
+    return format_command(content if isinstance(content, RemoteCommand) else RemoteCommand(verb))
 
 
 def _whole(entries: Iterable[Entry | None]) -> list[Entry]:

@@ -18,7 +18,7 @@ from fieldagent.wire import kit_status
 from fieldagent.wire.command_proof import STATUS
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import CAUSES, HOURS, KitCondition
-from fieldagent.wire.kit_status import KitStatus, numbers_of, version_of
+from fieldagent.wire.kit_status import KitStatus, format_version, read_version_numbers
 
 HOUR = 3_600.0
 
@@ -83,9 +83,9 @@ def note_answer(
         return  # A later format: people see it as an unreadable answer.
     _put_status(db, device, status, came_by, now)
     rows = db.execute("SELECT version FROM contact WHERE device = ?", device)
-    if rows and numbers_of(rows[0][0]) != (status.version, status.since):
+    if rows and read_version_numbers(rows[0][0]) != (status.version, status.since):
         # The link has reported no version, or another program has started since.
-        contact.note_version(db, device, version_of(status))
+        contact.note_version(db, device, format_version(status))
 
 
 def _put_status(db: Db, device: int, status: KitStatus, came_by: str, now: float) -> None:

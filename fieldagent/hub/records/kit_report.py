@@ -76,7 +76,7 @@ def offer(db: Db, device: int, change: SettingsChange, signature: str, now: floa
         " VALUES (?, ?, ?, ?, ?, 'offered')",
         device,
         change.number,
-        change.text(),
+        change.read_text(),
         signature,
         now,
     )

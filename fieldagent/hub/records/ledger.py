@@ -29,7 +29,7 @@ from fieldagent.package.package import (
     Said,
     Waypoint,
 )
-from fieldagent.package.writing import kind_of
+from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source, digest_of, encode
@@ -354,7 +354,7 @@ def _store_all(
             posting.contact,
             "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
             int(posting.unauthenticated),
-            kind_of(posting.item),
+            get_kind(posting.item),
             words_of(posting.item),
             posting.addressee,
             posting.team,

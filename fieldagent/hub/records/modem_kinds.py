@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.extensions import places_of
-from fieldagent.system.named_object import named_object
+from fieldagent.system.named_object import import_named_object
 from fieldagent.wire.modem_kind import SBD, ModemKind
 
 
@@ -12,4 +12,4 @@ def modem_kind(name: str) -> ModemKind:
     smaller.
     """
     place = places_of("modem_kinds").get(name)
-    return SBD if place is None else named_object(place, ModemKind)
+    return SBD if place is None else import_named_object(place, ModemKind)

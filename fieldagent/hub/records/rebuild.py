@@ -14,7 +14,7 @@ from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import HUB, note
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire.backup_note import Direction
 
 
@@ -36,7 +36,7 @@ class Rebuild(NamedTuple):
     def words(self) -> str:
         """Return a text for people: the missing items, and how many of them came back."""
         return (
-            f"{self.missing} of {counted(self.listed + self.gone, 'item')} were missing here,"
+            f"{self.missing} of {format_count(self.listed + self.gone, 'item')} were missing here,"
             f" {self.back} came back, {self.gone} are no longer in its journal"
         )
 

@@ -19,7 +19,7 @@ from fieldagent.hub.records.day_hours import among
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
-from fieldagent.package.writing import clock_time
+from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ALARM = "watch"
@@ -81,7 +81,7 @@ def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> Non
             "INSERT INTO shift (workspace, member, begun, until) VALUES (?, ?, ?, ?)",
             *(workspace, member, now, until),
         )
-    audit.note(db, workspace, str(member), "watch take", f"until {clock_time(until)}", now)
+    audit.note(db, workspace, str(member), "watch take", f"until {format_clock_time(until)}", now)
     _look_soon(db, workspace)
 
 
@@ -230,7 +230,7 @@ def _settle(db: Db, workspace: int, now: float) -> str:
     elif alarm is None and now < alone + ALARM_AFTER_S:
         due = min(due, alone + ALARM_AFTER_S)
     elif alarm is None:
-        text = f"No one is on watch in {name} since {clock_time(alone)} (hours: {hours})"
+        text = f"No one is on watch in {name} since {format_clock_time(alone)} (hours: {hours})"
         alarm = _raise(db, workspace, text, now)
         line = text if alarm is None else f"{text}: alarm {alarm}"
     db.execute(

@@ -15,7 +15,7 @@ from math import floor
 
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import Location, Said, dated, short_number
+from fieldagent.package.package import Location, Said, format_short_number, get_date
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"
@@ -77,7 +77,7 @@ class Sos(NamedTuple):
 
 def number_for_people(id_: int, number: int | None) -> str:
     """Return the kit's short number of an SOS, or the id of an alarm, which has no such number."""
-    return str(id_) if number is None else short_number(number)
+    return str(id_) if number is None else format_short_number(number)
 
 
 _SOS = (
@@ -195,7 +195,7 @@ def belongs(db: Db, item: int | None, sos: int) -> None:
     for kind, body, accepted in rows:
         entry = stored_entry(body) if kind == "location" else None
         if entry is not None and isinstance(place := entry.content, Location):
-            at = min(dated(place, entry.time).timestamp(), accepted)
+            at = min(get_date(place, entry.time).timestamp(), accepted)
             _note_position(db, sos, place.latitude, place.longitude, at)
 
 

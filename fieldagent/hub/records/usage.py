@@ -16,9 +16,9 @@ from fieldagent.hub.records.modem_kinds import modem_kind
 from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.price import Price, sum_of
-from fieldagent.system.wording import counted
-from fieldagent.wire.credit import credits_for
+from fieldagent.system.price import Price, format_sum
+from fieldagent.system.wording import format_count
+from fieldagent.wire.credit import compute_credits
 
 RETENTION_S = 400 * 86_400.0
 """Seconds for which sessions and counts are kept, because bills come late."""
@@ -72,10 +72,10 @@ class UsageDay(NamedTuple):
         lost = f"sessions that did not reach this hub: {named}" if named else ""
         if more > 0:
             cause = lost or "sessions that did not reach this hub, or mailbox checks"
-            return f"{counted(more, self.unit)} more there: {cause}"
+            return f"{format_count(more, self.unit)} more there: {cause}"
         if more < 0:
             cause = "messages that the modem has not fetched, or an unbilled session"
-            return f"{counted(-more, self.unit)} fewer there: {cause}"
+            return f"{format_count(-more, self.unit)} fewer there: {cause}"
         return lost
 
 
@@ -87,7 +87,7 @@ async def count_session_of(
 
     def count(db: Db) -> None:
         for device, modem in db.execute("SELECT id, modem FROM device WHERE imei = ?", imei):
-            paid = 0 if modem_kind(modem).by_bytes else max(1, credits_for(size))
+            paid = 0 if modem_kind(modem).by_bytes else max(1, compute_credits(size))
             db.execute(
                 "INSERT INTO mo_session (device, session, day, bytes, credits)"
                 " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -236,9 +236,9 @@ def total_of(days: Sequence[UsageDay], price_of: Prices) -> Total:
     both = [(each, ours, theirs) for each, ours, theirs in paid if each.theirs is not None]
     return Total(
         sum(each.ours for each, _, _ in paid),
-        sum_of((price, each.ours) for each, price, _ in paid if price),
+        format_sum((price, each.ours) for each, price, _ in paid if price),
         sum(each.ours for each, _, _ in both),
-        sum_of((price, each.ours) for each, price, _ in both if price),
+        format_sum((price, each.ours) for each, price, _ in both if price),
         sum(each.theirs or 0 for each, _, _ in both),
-        sum_of((price, each.theirs or 0) for each, _, price in both if price),
+        format_sum((price, each.theirs or 0) for each, _, price in both if price),
     )

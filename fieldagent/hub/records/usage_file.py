@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import compute_credits
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "imei": ("imei", "deviceimei", "modemimei", "hardwareimei"),
@@ -139,7 +139,7 @@ def _row(
         raise ValueError(f"{imei!r} is not an IMEI of 15 digits; a spreadsheet may have rounded it")
     size = 0 if columns.bytes is None else _whole(row[columns.bytes], "bytes")
     # A mailbox check has no bytes but costs a credit.
-    paid = max(1, credits_for(size))
+    paid = max(1, compute_credits(size))
     if columns.credits is not None:
         paid = _whole(row[columns.credits], "credits")
     reference = "" if columns.reference is None else row[columns.reference]

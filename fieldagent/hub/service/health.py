@@ -9,7 +9,7 @@ from functools import partial
 import trio
 
 from fieldagent.http import openmetrics
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.http.routes import Route
 from fieldagent.hub.field import dead_letters, radio_key
@@ -81,19 +81,19 @@ class Health:
 
     async def liveness(self, request: Request) -> Response:
         """Answer 200. An answer is enough, because a restart cannot fix the database."""
-        return json_response({"status": "UP"})
+        return make_json_response({"status": "UP"})
 
     async def readiness(self, request: Request) -> Response:
         """Answer 200 if the database accepts writes, else 503 with the reason."""
         trouble = await self._trouble()
         if trouble is None:
-            return json_response({"status": "UP"})
-        return json_response({"status": "DOWN", "reason": trouble}, 503)
+            return make_json_response({"status": "UP"})
+        return make_json_response({"status": "DOWN", "reason": trouble}, 503)
 
     async def _trouble(self) -> str | None:
         if self._stopping.is_set():
             return "the hub is stopping"
-        return await self._trouble_of_writes() or self._supervisor.trouble()
+        return await self._trouble_of_writes() or self._supervisor.describe_trouble()
 
     async def _trouble_of_writes(self) -> str | None:
         with trio.move_on_after(ANSWER_TIMEOUT_S):
@@ -128,7 +128,7 @@ class Health:
         values = {**here, **read, **self._counters()}
         families = [*_families(values), *self._figures.families()]
         faults = [
-            Sample(times, {"part": part}) for part, times in self._supervisor.counts().items()
+            Sample(times, {"part": part}) for part, times in self._supervisor.count_faults().items()
         ]
         names = ("operator", "scope", "code")
         waits = [Sample(n, dict(zip(names, of, strict=True))) for of, n in failing.items()]
@@ -138,7 +138,7 @@ class Health:
         families.append(
             Family("faults", "counter", "Failures caused by a fault in the hub, by part.", faults)
         )
-        text = openmetrics.text("fieldagent_hub", families)
+        text = openmetrics.write_metrics("fieldagent_hub", families)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
     async def _of_database(self) -> dict[str, float]:

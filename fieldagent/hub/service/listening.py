@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 
-from fieldagent.http.address import source_of
+from fieldagent.http.address import find_source
 from fieldagent.http.listeners import open_listeners, open_unix_listener
 from fieldagent.http.pace import CpuPace
 from fieldagent.hub.access import sessions
@@ -53,6 +53,6 @@ def pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
         cookie=sessions.COOKIE,
         probes=PROBES,
         proxies=proxies,
-        source=lambda head: source_of(address_of(head, proxies)),
+        source=lambda head: find_source(address_of(head, proxies)),
         voucher=devices.voucher,
     )

@@ -24,10 +24,10 @@ import trio
 
 from fieldagent.http import client
 from fieldagent.http.client import Opener, RequestFailed
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route, router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.directory import SYNTHETIC
@@ -101,8 +101,8 @@ class SyntheticItems:
     async def run(self) -> None:
         """Send one item each minute until cancelled."""
         listeners = open_listeners(0, ["127.0.0.1"])
-        self.port = port_of(listeners)
-        door = patient(router(self._routes()))
+        self.port = get_port(listeners)
+        door = patient(make_router(self._routes()))
         serving = partial(serve, door, listeners, stopping=trio.Event(), note_fault=self.note_fault)
         async with trio.open_nursery() as nursery:
             await nursery.start(serving)
@@ -146,7 +146,7 @@ class SyntheticItems:
             request.headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
         )
         if self.secret and moment.isascii() and moment.isdigit() and len(moment) < 19:
-            made = signature.headers(id_, request.body, now=int(moment), secrets=[self.secret])
+            made = signature.make_headers(id_, request.body, now=int(moment), secrets=[self.secret])
             if hmac.compare_digest(dict(made)["webhook-signature"].encode(), signed.encode()):
                 return Response(204)
         raise Problem(401, "no synthetic item of this database")

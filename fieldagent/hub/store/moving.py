@@ -17,7 +17,7 @@ from fieldagent.hub.store.contract import marks, without_nul
 from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.sqlite import TYPES
 from fieldagent.store.group import StoreFailed
-from fieldagent.store.trouble import unusable
+from fieldagent.store.trouble import make_unusable
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -119,7 +119,7 @@ def sqlite_side(path: Path) -> Iterator[Side]:
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             raise in_use(str(path)) from error
-        raise StoreFailed(str(unusable(path, error))) from error
+        raise StoreFailed(str(make_unusable(path, error))) from error
 
 
 def in_use(name: str) -> NotMoved:

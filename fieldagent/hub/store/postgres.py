@@ -41,7 +41,7 @@ from fieldagent.store.group import (
     StoreUnavailable,
     carry_out,
 )
-from fieldagent.system.price import billed
+from fieldagent.system.price import run_billed
 
 log = logging.getLogger(__name__)
 
@@ -238,7 +238,7 @@ class PostgresStore:
     async def prove(self) -> None:
         self._raise_if_gone()
         if self._proof.is_needed():
-            await billed(self._prove, self._threads)
+            await run_billed(self._prove, self._threads)
 
     def _prove(self) -> None:
         """Write a proof in a thread, on a connection of its own. Raises StoreUnavailable,
@@ -317,7 +317,7 @@ class PostgresStore:
                 return look()
 
         # A cancelled caller need not wait for the thread, because a read changes nothing.
-        return await billed(look_again, self._threads)
+        return await run_billed(look_again, self._threads)
 
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A

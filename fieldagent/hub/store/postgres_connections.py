@@ -24,7 +24,7 @@ from psycopg.types.string import StrDumperUnknown
 
 from fieldagent.hub.store.contract import DatabaseOptions, without_nul
 from fieldagent.store.group import StoreUnavailable
-from fieldagent.system.text_files import first_line
+from fieldagent.system.text_files import read_first_line
 
 Connection = psycopg.Connection[Any]
 Cursor = psycopg.Cursor[Any]
@@ -231,7 +231,7 @@ def _cut(connection: Connection) -> None:
 def _password(path: Path) -> str:
     """Return the first line of the password file. Raises StoreUnavailable."""
     try:
-        return first_line(path)
+        return read_first_line(path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise StoreUnavailable(f"database-password-file {path} cannot be read: {why}") from None

@@ -47,7 +47,7 @@ def _version(connection: Connection) -> int:
 
 def _steps(schema: Schema, version: int) -> str:
     try:
-        return schema.steps_from(version)
+        return schema.get_upgrade_steps(version)
     except WrongVersion as error:
         raise OtherVersion(error.of("the database")) from error
 

@@ -28,8 +28,8 @@ from fieldagent.hub.store.schema import hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.store.schema import WrongVersion
-from fieldagent.store.sqlite import LOCKED_S, close_keeping_log, connect, reader, transact
-from fieldagent.store.trouble import is_damage, unusable
+from fieldagent.store.sqlite import LOCKED_S, close_keeping_log, connect, open_reader, transact
+from fieldagent.store.trouble import is_damage, make_unusable
 from fieldagent.system.file_writes import FileWrites
 
 log = logging.getLogger(__name__)
@@ -109,14 +109,14 @@ class SqliteStore:
             see_that_none_was_lost(file)
             set_aside_log_of_another(file)
             self._writer = connect(file, hub_schema(TYPES), marked=True)
-            self._reader = reader(file)
+            self._reader = open_reader(file)
             # A damaged text that a commit reads by the way must not make the whole commit fail.
             self._writer.text_factory = self._reader.text_factory
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, WrongVersion):
-                raise OtherVersion(str(unusable(file, error))) from error
+                raise OtherVersion(str(make_unusable(file, error))) from error
             if not is_damage(error):
-                raise StoreFailed(str(unusable(file, error))) from error
+                raise StoreFailed(str(make_unusable(file, error))) from error
             raise StoreFailed(
                 f"the database {path} is damaged: {error}; restore it from a backup, or name"
                 " another with --database"

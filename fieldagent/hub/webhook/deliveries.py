@@ -24,14 +24,19 @@ from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.store.contract import Db, marks, one_of
 from fieldagent.hub.webhook.flow import Lane
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
-from fieldagent.package.package import Item, dated
-from fieldagent.package.payload import Identity, estimated_position, event_json, payload_json
+from fieldagent.package.package import Item, get_date
+from fieldagent.package.payload import (
+    Identity,
+    encode_event,
+    encode_payload,
+    make_estimated_position,
+)
 from fieldagent.package.writing import write_timestamp
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import DEADLINE_S
-from fieldagent.webhook.schedule import RETRY_AFTER_MAX_S, SCHEDULE, SOS_SCHEDULE, delay
+from fieldagent.webhook.schedule import RETRY_AFTER_MAX_S, SCHEDULE, SOS_SCHEDULE, compute_delay
 
 CLAIM_S = 3 * DEADLINE_S
 """Seconds after which an unsettled post is repeated."""
@@ -270,9 +275,9 @@ class _Writer:
         entry = stored_entry(body)
         content = entry.content
         assert isinstance(content, Item), "the ledger holds items alone"
-        moment = dated(content, entry.time)
+        moment = get_date(content, entry.time)
         extra: dict[str, Any] = {}
-        if (seen := stored_beside(estimate, estimated_position)) is not None:
+        if (seen := stored_beside(estimate, make_estimated_position)) is not None:
             extra["estimatedPosition"] = seen
         if unproved:
             extra["unauthenticated"] = True
@@ -289,7 +294,7 @@ class _Writer:
         if incident is not None:
             extra["incident"] = for_a_pager(db, incident, self._desk, link)
         who = self._identity(sender, workspace)
-        text = payload_json(request_id, who, content, moment, sos=entry.sos, extra=extra)
+        text = encode_payload(request_id, who, content, moment, sos=entry.sos, extra=extra)
         delivery = Delivery(request_id, str(sender), text, accepted, attempts)
         claimed_until, early = self._now + CLAIM_S, item in self._early
         return WebhookPost(webhook, (item,), delivery, claimed_until, bool(raises), early)
@@ -312,7 +317,7 @@ class _Writer:
             "reached": steps,
         }
         own_id = str(uuid.uuid5(uuid.UUID(request_id), f"reached {notification}"))
-        text = event_json(request_id, who, event)
+        text = encode_event(request_id, who, event)
         delivery = Delivery(own_id, who.id, text, accepted, tries)
         return WebhookPost(
             self._webhook, (item,), delivery, self._now + CLAIM_S, False, item in self._early
@@ -391,7 +396,7 @@ def _note_failed(db: Db, end: End) -> str:
     webhook, attempts = post.webhook.id, post.delivery.attempts + 1
     schedule = SOS_SCHEDULE if post.delivery.urgent else SCHEDULE
     asked = min(result.retry_after, RETRY_AFTER_MAX_S)
-    wait = delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
+    wait = compute_delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
     gone = result.outcome is HandoverOutcome.GONE
     # A probe does not use up a try: the last try is still to come at its own time.
     last = wait is None and not post.early

@@ -18,7 +18,7 @@ from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
 from fieldagent.system.properties import WrongProperty
-from fieldagent.system.properties import url as read_url
+from fieldagent.system.properties import read_url as read_url
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.signature import PREFIX, read_secrets
 

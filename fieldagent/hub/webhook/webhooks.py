@@ -33,11 +33,11 @@ from fieldagent.hub.webhook.deliveries import (
 from fieldagent.hub.webhook.flow import Flows, Lane
 from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import Message
-from fieldagent.package.payload import Identity, payload_json
+from fieldagent.package.payload import Identity, encode_payload
 from fieldagent.store.group import StoreFailed
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.supervisor import Note, brief, log_fault
+from fieldagent.system.supervisor import Note, describe_error, log_fault
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import post
 
@@ -98,7 +98,7 @@ class _Posts:
                 soonest, runs = await self.due()
             for posts in runs:
                 self.count(posts[0], 1)
-                nursery.start_soon(waits.let_finish, partial(self.carry_out, posts))
+                nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, posts))
             with self.pause:
                 await idle.until_due(written, soonest - self.clock(), news=news)
 
@@ -183,7 +183,7 @@ class _Posts:
         except Exception as error:
             # A bug in the hub counts as a failed post, so that it is repeated.
             self.note_fault(error, f"a post to webhook {webhook.id}")
-            reason = f"the post failed in the hub; see its log: {brief(error)}"
+            reason = f"the post failed in the hub; see its log: {describe_error(error)}"
             result = HandoverResult(HandoverOutcome.FAILED, reason)
         self.note_post(each, result, trio.current_time() - began)
         return result
@@ -200,7 +200,7 @@ async def test_call(
     request_id = str(uuid.uuid4())
     now = datetime.fromtimestamp(clock(), UTC)
     hub = Identity("0", "fieldagent hub", "Integration")
-    body = payload_json(request_id, hub, Message("A test of this webhook"), now)
+    body = encode_payload(request_id, hub, Message("A test of this webhook"), now)
     delivery = Delivery(request_id, "0", f"[{body}]" if webhook.batch else body, clock())
     return await post(
         webhook.url,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from fieldagent.system.data_files import read_data
 
 
-def in_language(language: str) -> bytes:
+def translate_templates(language: str) -> bytes:
     """Return the translations of all templates into a language, as JSON."""
     words: dict[str, dict[str, str]] = {}
     for name in ("words.json", "hub_words.json"):

@@ -10,52 +10,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from fieldagent.http.languages import preferred
+from fieldagent.http.languages import choose_language
 from fieldagent.http.message import Admission, Handler, Judge, Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.page.language import ENGLISH, LANGUAGES, catalogue_of
-from fieldagent.system.sentence import translated
+from fieldagent.page.language import ENGLISH, LANGUAGES, read_catalogue
+from fieldagent.system.sentence import translate_text
 
 
-def in_their_language(judge: Judge, *packages: str) -> Judge:
+def translate_problems(judge: Judge, *packages: str) -> Judge:
     """Return the judge and its handlers, with problems translated for the caller. `packages` have
     catalogues beside the common ones.
     """
 
-    async def judged(head: Request) -> Admission:
+    async def judge_translated(head: Request) -> Admission:
         try:
             admission = await judge(head)
         except Problem as problem:
-            raise _told(problem, head, packages) from None
-        return admission._replace(handler=_telling(admission.handler, packages))
+            raise _translate_problem(problem, head, packages) from None
+        return admission._replace(handler=_wrap_handler(admission.handler, packages))
 
-    return judged
+    return judge_translated
 
 
-def _telling(handler: Handler, packages: tuple[str, ...]) -> Handler:
-    async def handled(request: Request) -> Response:
+def _wrap_handler(handler: Handler, packages: tuple[str, ...]) -> Handler:
+    async def handle_translated(request: Request) -> Response:
         try:
             return await handler(request)
         except Problem as problem:
-            raise _told(problem, request, packages) from None
+            raise _translate_problem(problem, request, packages) from None
 
-    return handled
+    return handle_translated
 
 
-def _told(problem: Problem, request: Request, packages: tuple[str, ...]) -> Problem:
-    language = preferred(request.headers.get("accept-language", ""), LANGUAGES)
+def _translate_problem(problem: Problem, request: Request, packages: tuple[str, ...]) -> Problem:
+    language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
     if language == ENGLISH:
         return problem
-    translation = problem.said(partial(translated, catalogue=catalogue(language, *packages)))
+    translation = problem.translate(
+        partial(translate_text, catalogue=read_common_catalogue(language, *packages))
+    )
     translation.headers += (("Content-Language", language), ("Vary", "Accept-Language"))
     return translation
 
 
-def catalogue(language: str, *packages: str) -> Mapping[str, str]:
+def read_common_catalogue(language: str, *packages: str) -> Mapping[str, str]:
     """Return the translations of common errors and of the errors of `packages`, by their English
     form.
     """
     found: dict[str, str] = {}
     for package in (__name__, *packages):
-        found |= catalogue_of(package, language)
+        found |= read_catalogue(package, language)
     return found

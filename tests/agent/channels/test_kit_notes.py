@@ -28,9 +28,9 @@ from fieldagent.wire.kit_note import (
     UpdateReport,
     decode,
 )
-from fieldagent.wire.settings_change import SettingsChange, kit_of
+from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 
-TEXT = SettingsChange("kit", kit_of("token"), 7, (("sos-repeat", "900"),)).text()
+TEXT = SettingsChange("kit", get_kit_id("token"), 7, (("sos-repeat", "900"),)).read_text()
 BODY = SettingsOffer(TEXT, "signature").encode()
 
 

@@ -42,8 +42,8 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 @given(st.binary(min_size=1, max_size=70_000))
 def test_a_body_is_left_out_and_its_length_stays(body: bytes) -> None:
     link = IpLink(LinkHello())
-    hello = link.hello()
-    link.receive(IpLink(LinkHello()).hello())
+    hello = link.make_hello()
+    link.receive(IpLink(LinkHello()).make_hello())
     _, message = link.send(body)
     records = [TraceRecord(0.0, SENT, hello), TraceRecord(0.0, SENT, message)]
     first, second = trace.mask(records, trace.LINK)
@@ -58,10 +58,10 @@ def test_what_is_no_message_is_shown_by_its_length(data: bytes) -> None:
 
 
 def test_a_radio_trace_says_why_it_cannot_be_played() -> None:
-    assert "sums and tags stand in what is left out" in trace.head(trace.RADIO, masked=True)
+    assert "sums and tags stand in what is left out" in trace.write_head(trace.RADIO, masked=True)
     for kind, masked in ((trace.RADIO, False), ("sbd", True), (trace.LINK, True)):
-        assert trace.head(kind, masked=masked).count("\n") == 1
-    assert trace.read(trace.head(trace.RADIO, masked=True)) == []
+        assert trace.write_head(kind, masked=masked).count("\n") == 1
+    assert trace.read(trace.write_head(trace.RADIO, masked=True)) == []
 
 
 async def record_cut(path: Path) -> str:

@@ -346,7 +346,7 @@ async def test_a_rest_outlives_the_port_and_the_driver(
                 broken.setattr(sbd_modem.Modem, "_sort", fails)
                 sky.modem.set_signal(3)
                 sky.port.poke()
-                await until(lambda: supervisor.counts()["driver"] > 0)
+                await until(lambda: supervisor.count_faults()["driver"] > 0)
         assert await outcome(k, id_) is Status.DELIVERED
         assert trio.current_time() >= rests_until
         assert sky.contents == ["hello"]
@@ -374,7 +374,7 @@ async def test_what_was_loaded_by_a_driver_that_failed_goes_again(
             stays = await k.post(message={"content": "stays"})
             await k.post(message={"content": "too late"}, timeToLive=1)
             goes = await k.post(message={"content": "is canceled"}, id=77)
-            await until(lambda: supervisor.counts()["driver"] > 2)
+            await until(lambda: supervisor.count_faults()["driver"] > 2)
         assert (await k.cancellation.cancel(77)).status is Status.CANCELED
         assert await outcome(k, stays) is Status.DELIVERED
         assert k.status(goes) is Status.CANCELED

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fieldagent.agent.inbound.dispatch import UNREADABLE
 from fieldagent.webhook import schedule
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
-from fieldagent.webhook.schedule import LONGEST, SCHEDULE, delay, wait
+from fieldagent.webhook.schedule import LONGEST, SCHEDULE, compute_delay, wait
 from tests.agent.inbound.spooling import FAILED, HANDED, Hook, now, of, spooled
 
 REFUSED = HandoverResult(HandoverOutcome.REFUSED, "exit 1")
@@ -162,7 +162,7 @@ async def test_postponed_senders_do_not_take_the_places_of_those_due(
     async with spooled(tmp_path) as s:
         await s.arrive(*[(f"r{n}", f"s{n}") for n in range(50)])
         for n in range(50):
-            await s.spool.postponed(f"r{n}", now() + HOUR, "no route to host")
+            await s.spool.postpone(f"r{n}", now() + HOUR, "no route to host")
         hook = Hook()
         s.start(hook, at_once=2)
         await trio.sleep(10)
@@ -384,8 +384,8 @@ async def test_ten_thousand_waiting_are_never_all_in_memory(
 ) -> None:
     async with spooled(tmp_path) as s:
         await s.arrive(*[(f"r{n:05}", f"s{n % 100}") for n in range(10_000)])
-        shown = [len(s.spool.heads(limit)) for limit in (1, 8, 1000)]
-        assert [row.request_id for row in s.spool.heads(3)] == ["r00000", "r00001", "r00002"]
+        shown = [len(s.spool.get_heads(limit)) for limit in (1, 8, 1000)]
+        assert [row.request_id for row in s.spool.get_heads(3)] == ["r00000", "r00001", "r00002"]
         assert shown == [1, 8, 100]
         s.start(hook := Hook())
         await hook.called(200)
@@ -397,7 +397,7 @@ async def test_a_clock_set_back_by_years_does_not_stop_a_delivery_for_years(
 ) -> None:
     async with spooled(tmp_path) as s:
         await s.arrive(*of("ada", "a"))
-        await s.spool.postponed("a", now() + 10 * HOUR, "no route to host")
+        await s.spool.postpone("a", now() + 10 * HOUR, "no route to host")
         years = 20 * 365 * 24 * HOUR
         s.start(hook := Hook(), clock=lambda: now() - years)
         await trio.sleep(1)
@@ -410,7 +410,7 @@ async def test_a_clock_set_forward_is_noticed_within_the_hour(
     """The network corrects a slow clock: a message that waits until tomorrow is overdue."""
     async with spooled(tmp_path) as s:
         await s.arrive(*of("ada", "a"))
-        await s.spool.postponed("a", now() + 20 * HOUR, "no route to host")
+        await s.spool.postpone("a", now() + 20 * HOUR, "no route to host")
         jump = 0.0
         s.start(hook := Hook(), clock=lambda: now() + jump)
         await trio.sleep(60)
@@ -436,7 +436,7 @@ async def test_waiting_is_silent_in_the_logs(
 def test_delays_stay_within_the_schedule_and_its_jitter(
     attempts: int, asked: float, chance: float
 ) -> None:
-    seconds = delay(attempts, schedule=SCHEDULE, retry_after=asked, chance=chance)
+    seconds = compute_delay(attempts, schedule=SCHEDULE, retry_after=asked, chance=chance)
     assert (seconds is None) == (attempts >= len(SCHEDULE))
     if seconds is not None:
         planned = SCHEDULE[attempts]

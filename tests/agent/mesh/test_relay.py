@@ -16,7 +16,7 @@ from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.outbound import others_sos
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, IncidentWord, Location, Message, Said, Status
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, decode, encode
 from tests.running import running
 
@@ -76,7 +76,7 @@ async def test_forty_names_cost_no_more_than_the_budgets_of_others(
         ]
         taken = [each for each in entered if each is not None]
         assert len(taken) > 0 and len(taken) + len(relay.waiting) == count, "none is dropped"
-        cost = sum(credits_for(len(encode([heard(n)], packed=True))) for n in range(len(taken)))
+        cost = sum(compute_credits(len(encode([heard(n)], packed=True))) for n in range(len(taken)))
         assert cost <= OWN_LIMIT + OTHERS
         assert ("of them belong to an SOS" in relay.notice()) == (count > len(taken))
     journal.close()

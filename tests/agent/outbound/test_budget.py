@@ -17,7 +17,7 @@ from fieldagent.agent.outbound.budget import DAY, day_at
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Message, Package, Status
-from fieldagent.package.writing import canonical, digest
+from fieldagent.package.writing import digest, make_canonical
 from fieldagent.system.elapsed_time import ElapsedTime, Reading
 from tests import kit as kits
 from tests.running import running
@@ -175,7 +175,7 @@ async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
     path = tmp_path / "journal.sqlite3"
     async with running(journal := Journal(path, lambda: machine.seen)):
         new = outbound.NewPackage(
-            body := canonical(package),
+            body := make_canonical(package),
             digest(body),
             accepted=NOON,
             expires=None,

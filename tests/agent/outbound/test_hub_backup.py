@@ -22,7 +22,7 @@ from fieldagent.wire.backup_note import (
     Fetch,
     Inventory,
 )
-from fieldagent.wire.envelope import Contact, Entry, decode, encode, fingerprint
+from fieldagent.wire.envelope import Contact, Entry, compute_fingerprint, decode, encode
 from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.outcome import Outcome
 from tests.kit import START, Kit, kit
@@ -61,8 +61,8 @@ async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
         (entry,) = await k.send()
         got = await get(k, 9)
         summary = await backup.summary()
-        assert summary.sent == (entry.sequence, fingerprint(entry)[:4])
-        assert summary.got == (9, fingerprint(got)[:4])
+        assert summary.sent == (entry.sequence, compute_fingerprint(entry)[:4])
+        assert summary.got == (9, compute_fingerprint(got)[:4])
 
 
 async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_it_is_listed_page_by_page_and_comes_as_it_was(tmp_path: Path) -> 
         assert second.is_last
         rows = [*first.rows, *second.rows]
         assert [(row.number, row.digest) for row in rows] == [
-            (each.sequence, fingerprint(each)[:4]) for each in sent
+            (each.sequence, compute_fingerprint(each)[:4]) for each in sent
         ]
         body = await copy_of(backup, SENT, rows[0].place)
         assert decode(body).entries == (sent[0],)
@@ -109,7 +109,7 @@ async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
         await backup.summary()
         entry = await get(k, 9)
         ((place, origin, number, digest, _),) = (await listed(backup, GOT)).rows
-        assert (origin, number, digest) == (5, 9, fingerprint(entry)[:4])
+        assert (origin, number, digest) == (5, 9, compute_fingerprint(entry)[:4])
         whole = decode(await copy_of(backup, GOT, place))
         assert (whole.origin, whole.entries[0]) == (5, entry)
         assert whole.entries[1].content == Contact(phone="+41791234567")

@@ -34,7 +34,7 @@ from fieldagent.package.package import (
 )
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode
-from fieldagent.wire.incident_proof import proof_key, prove
+from fieldagent.wire.incident_proof import derive_proof_key, prove
 from fieldagent.wire.outcome import Outcome
 from tests.cut import PowerCut
 from tests.kit import START, Kit, kit
@@ -42,8 +42,8 @@ from tests.kit import START, Kit, kit
 REPEAT = 600.0
 MASTER = bytes(range(32))
 MT_KEY = derive_key(MASTER, "MT")
-NEWS = IncidentNews(7, [proof_key(MASTER)])
-STRANGERS = proof_key(bytes(32))
+NEWS = IncidentNews(7, [derive_proof_key(MASTER)])
+STRANGERS = derive_proof_key(bytes(32))
 
 
 @pytest.fixture
@@ -314,7 +314,7 @@ async def test_a_late_word_is_told_beside_the_answer(
 def words(k: Kit, says: Said, key: bytes | None) -> dict[str, bytes]:
     """Return the same news from the hub and from others."""
     word = IncidentWord(k.sequence(), says, 7, by="Olga")
-    proved = prove(word, proof_key(MASTER))
+    proved = prove(word, derive_proof_key(MASTER))
     forged = prove(word, STRANGERS)
     now = int(START + trio.current_time())
     return {

@@ -9,7 +9,7 @@ import pytest
 
 from fieldagent.agent.settings import parse
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.lora import LoraSettings, compute_air_time
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/radio.md"
 WHOLE = {
@@ -62,7 +62,7 @@ def test_the_page_tells_what_a_packet_takes() -> None:
     assert [int(row[0]) for row in rows] == [7, 8, 9, 10, 11, 12]
     for spreading, small, large, tenth, hundredth in rows:
         settings = LoraSettings(869_525_000, 125_000, int(spreading), 5)
-        assert small == f"{air_time(settings, 50):.2f}"
-        assert large == f"{air_time(settings, 250):.2f}"
+        assert small == f"{compute_air_time(settings, 50):.2f}"
+        assert large == f"{compute_air_time(settings, 250):.2f}"
         counts = [int(each.replace(" ", "")) for each in (tenth, hundredth)]
-        assert counts == [int(share / air_time(settings, 250)) for share in (360, 36)]
+        assert counts == [int(share / compute_air_time(settings, 250)) for share in (360, 36)]

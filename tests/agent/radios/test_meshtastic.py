@@ -21,7 +21,7 @@ from fieldagent.agent.radios.meshtastic_host import HEARD_MAX, HostHeard, Meshta
 from fieldagent.extensions.lab.simulator.lora import LoraAir
 from fieldagent.extensions.lab.simulator.meshtastic import GROUP, SimulatedMeshtastic, acquaint
 from fieldagent.extensions.lab.simulator.nodes import Nodes
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.wire.meshtastic import (
     BROADCAST,
     FROM_RADIO,
@@ -33,8 +33,8 @@ from fieldagent.wire.meshtastic import (
     NodeInfo,
     Port,
     ToRadio,
+    encode_to_radio,
     from_radio,
-    to_radio,
 )
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.processes import PATIENCE
@@ -70,7 +70,7 @@ async def refusal(place: RadioPlace) -> str:
     with trio.fail_after(PATIENCE), pytest.raises(BaseExceptionGroup) as raised:
         async with meshtastic.open_meshtastic(place, ChannelLink()):
             raise AssertionError("it was taken")
-    lost = first_error(raised.value)
+    lost = get_first_error(raised.value)
     assert isinstance(lost, RadioLost)
     return str(lost)
 
@@ -97,7 +97,7 @@ def test_a_host_that_was_told_of_a_full_queue_is_told_of_its_end() -> None:
 
     for number in range(1, 17):
         packet = MeshPacket(0, BROADCAST, 0, MeshData(Port.PRIVATE, b"a"), id=number)
-        radio.receive_data(to_radio(ToRadio(packet=packet)), 0.0)
+        radio.receive_data(encode_to_radio(ToRadio(packet=packet)), 0.0)
     assert room() == [*range(15, -1, -1)]
     radio.tick(1.0)
     assert room() == []
@@ -130,7 +130,7 @@ async def test_without_a_region_it_is_refused_and_lost_later(tmp_path: Path) -> 
             async with meshtastic.open_meshtastic(place, ChannelLink()) as modem:
                 radio_of(simulated).set_region(0)
                 await modem.transmit(b"hello", urgent=False)
-        lost = first_error(raised.value)
+        lost = get_first_error(raised.value)
         assert "no region is set on the radio, or its transmitter is off" in str(lost)
 
 

@@ -20,7 +20,7 @@ from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 def systemd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the recorded calls of systemctl."""
     words: list[str] = []
-    monkeypatch.setattr(kit_health, "systemctl", lambda *command: words.extend(command))
+    monkeypatch.setattr(kit_health, "call_systemctl", lambda *command: words.extend(command))
     return words
 
 
@@ -63,7 +63,7 @@ def test_a_systemd_that_refuses_is_told_of(
     def refuse(*words: str) -> None:
         raise OSError("`systemctl reboot` failed: its message is above")
 
-    monkeypatch.setattr(kit_health, "systemctl", refuse)
+    monkeypatch.setattr(kit_health, "call_systemctl", refuse)
     (tmp_path / REBOOT).write_text(BOOT.read_text())
     assert taken(tmp_path) == IO_FAILED
     assert "the machine stays up" in capsys.readouterr().err

@@ -12,10 +12,10 @@ from fieldagent.extensions.fleet import settings_trial
 from fieldagent.package.package import CommandOutcome
 from fieldagent.wire.command import read_words
 from fieldagent.wire.command_proof import prove
-from fieldagent.wire.command_settings import arguments_of
+from fieldagent.wire.command_settings import make_arguments
 from fieldagent.wire.kit_note import SettingsOffer
 from fieldagent.wire.kit_note import decode as decode_note
-from fieldagent.wire.settings_change import SettingsChange, kit_of
+from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 from tests.agent.test_remote_commands import KEY, NOW, TOKEN, at_work, signer, told
 from tests.processes import PATIENCE
 from tests.signer import Signer
@@ -29,10 +29,12 @@ async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
     """The unit's own check accepts them. Its result is the answer, also from an agent that has
     restarted meanwhile.
     """
-    change = SettingsChange("kit", kit_of(TOKEN), NOW, (("sos-repeat", "900"), ("gpsd", "none")))
+    change = SettingsChange(
+        "kit", get_kit_id(TOKEN), NOW, (("sos-repeat", "900"), ("gpsd", "none"))
+    )
     signed = tmp_path / "text"
-    signed.write_text(change.text())
-    arguments = arguments_of(change, signer.sign(signed))
+    signed.write_text(change.read_text())
+    arguments = make_arguments(change, signer.sign(signed))
     command = prove(NOW, replace(read_words(["set", "a=b"]), arguments=arguments), KEY)
     state = tmp_path / "state"
     state.mkdir()

@@ -19,7 +19,7 @@ from fieldagent.extensions.fleet import settings_trial
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.kit import kit_health
 from fieldagent.wire.kit_note import SettingsOffer
-from fieldagent.wire.settings_change import SettingsChange, kit_of
+from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 from tests.cut import PowerCut, cut_at, cut_everywhere
 from tests.signer import Signer
 
@@ -52,7 +52,7 @@ class Kit:
         self, *pairs: tuple[str, str], number: int = 7, token: str = TOKEN, as_text: str = ""
     ) -> None:
         """Put settings from the hub where the agent leaves them."""
-        text = as_text or SettingsChange("kit", kit_of(token), number, pairs).text()
+        text = as_text or SettingsChange("kit", get_kit_id(token), number, pairs).read_text()
         signed = self.settings.with_name("signed")
         signed.write_text(text)
         self.offer.write_bytes(SettingsOffer(text, self.signer.sign(signed)).encode())
@@ -80,9 +80,9 @@ def kit(tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Kit:
 
 def kit_in(folder: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Kit:
     made = Kit(folder, signer)
-    monkeypatch.setattr(kit_health, "systemctl", made.systemctl)
-    monkeypatch.setattr(kit_health, "status", made.status)
-    monkeypatch.setattr(kit_health, "working_channels", lambda port: {"Cellular": "ready"})
+    monkeypatch.setattr(kit_health, "call_systemctl", made.systemctl)
+    monkeypatch.setattr(kit_health, "fetch_status", made.status)
+    monkeypatch.setattr(kit_health, "fetch_working_channels", lambda port: {"Cellular": "ready"})
     return made
 
 
@@ -152,7 +152,7 @@ def test_what_came_by_satellite_must_work_by_what_worked(
 ) -> None:
     """A kit that is in range only by its modem has no link that could return."""
     now = dict.fromkeys(works, "ready")
-    monkeypatch.setattr(kit_health, "working_channels", lambda port: now)
+    monkeypatch.setattr(kit_health, "fetch_working_channels", lambda port: now)
     settings = parse(
         "satellite-port=/dev/modem\nhub-address=https://hub\nhub-token=x\n", kit.settings
     )
@@ -169,7 +169,7 @@ def test_what_somebody_sets_on_the_kit_meanwhile_stays(
     def mended(_: Path) -> None:
         kit.settings.write_text(by_hand)
 
-    monkeypatch.setattr(kit_health, "status", mended)
+    monkeypatch.setattr(kit_health, "fetch_status", mended)
     kit.bring(("sos-repeat", "900"))
     kit.go_on()
     assert kit.settings.read_text() == by_hand
@@ -201,7 +201,7 @@ def test_no_program_of_ones_own_is_named_from_afar() -> None:
     named = {key.name for key in all_keys() if "package.module:NAME" in key.means}
     assert named == OURS.keys()
     for name in named:
-        change = SettingsChange("kit", kit_of(TOKEN), 1, ((name, "json:loads"),))
+        change = SettingsChange("kit", get_kit_id(TOKEN), 1, ((name, "json:loads"),))
         with pytest.raises(
             NotForThisKit, match="can only be set on the kit, because it is a program"
         ):
@@ -265,7 +265,7 @@ def test_a_kit_that_starts_again_and_again_takes_them_back(
 
     kit.bring(("sos-repeat", "900"))
     with monkeypatch.context() as failing:
-        failing.setattr(kit_health, "status", dies)
+        failing.setattr(kit_health, "fetch_status", dies)
         for _ in range(kit_health.BOOTS):
             with pytest.raises(PowerCut):
                 kit.go_on()

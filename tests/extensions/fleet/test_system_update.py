@@ -24,7 +24,7 @@ from fieldagent.extensions.fleet.system_slots import PARTITIONS, Slots
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.kit import kit_health
-from fieldagent.system.system_image import PIECE, pieces_folder, read_image
+from fieldagent.system.system_image import PIECE, make_pieces_folder, read_image
 from tests.file_server import file_server
 from tests.machine import tool
 from tests.signer import BUILD, Signer
@@ -159,7 +159,7 @@ class Card:
 def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Return the recorded commands to systemd."""
     said: list[str] = []
-    monkeypatch.setattr(kit_health, "systemctl", lambda *words: said.append(" ".join(words)))
+    monkeypatch.setattr(kit_health, "call_systemctl", lambda *words: said.append(" ".join(words)))
     monkeypatch.setattr(system_trial, "tell_the_hub", lambda _, text: said.append(text))
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -209,7 +209,7 @@ def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with
     """Writing takes hours. Meanwhile a disk may fail and a person may need help."""
     card.begin(card.new)
     answers = ["an SOS is open", "an SOS is open", ""]
-    monkeypatch.setattr(kit_health, "unsafe_to_stop", lambda port: answers.pop(0))
+    monkeypatch.setattr(kit_health, "find_stop_obstacle", lambda port: answers.pop(0))
 
     def wait(seconds: float) -> None:
         assert not systemd
@@ -223,7 +223,7 @@ def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with
 
 def test_what_works_is_kept(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     card.is_tried("b")
-    monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "")
+    monkeypatch.setattr(kit_health, "start_watched", lambda *_, **__: "")
     assert card.go_on() == 0
     assert card.names() == {"system-a.conf", "system-b.conf"}
     assert "kit.trial" not in (card.entries / "system-b.conf").read_text()
@@ -235,7 +235,7 @@ def test_what_does_not_work_goes_back(
     card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card.is_tried("b")
-    monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "no agent answers")
+    monkeypatch.setattr(kit_health, "start_watched", lambda *_, **__: "no agent answers")
     card.go_on()
     assert card.names() == {"system-a.conf"}
     assert systemd[-1] == "reboot"
@@ -293,7 +293,7 @@ def test_the_difference_alone_is_fetched(
 ) -> None:
     card.serve_difference()
     for each in read_image(card.new.read_bytes()).pieces:
-        (Path(pieces_folder(str(card.new))) / each.file).unlink()
+        (Path(make_pieces_folder(str(card.new))) / each.file).unlink()
     card.begin(f"{server}/2.0.0.system")
     card.go_on()
     assert card.has_written_it()
@@ -363,7 +363,7 @@ def test_an_order_that_is_refused_or_given_up_leaves_the_one_before_at_work(
 
 def test_a_piece_that_was_changed_is_not_written(card: Card) -> None:
     piece = read_image(card.new.read_bytes()).pieces[0].file
-    (Path(pieces_folder(str(card.new))) / piece).write_bytes(b"another's")
+    (Path(make_pieces_folder(str(card.new))) / piece).write_bytes(b"another's")
     card.begin(card.new)
     assert card.go_on() == 1
     assert "is not the file that was signed" in card.result()
@@ -443,7 +443,7 @@ def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
     pi: PiCard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pi.is_tried("b")
-    monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "")
+    monkeypatch.setattr(kit_health, "start_watched", lambda *_, **__: "")
     assert pi.go_on() == 0
     assert pi.choice.read_text() == chosen("b")
     assert [pi.slots.state(slot) for slot in "ab"] == ["absent", "kept"]
@@ -455,7 +455,7 @@ def test_what_does_not_work_in_a_pi_goes_back(
     pi: PiCard, systemd: list[str], monkeypatch: pytest.MonkeyPatch, runs: str
 ) -> None:
     pi.is_tried(runs)
-    monkeypatch.setattr(kit_health, "watched", lambda *_, **__: "no agent answers")
+    monkeypatch.setattr(kit_health, "start_watched", lambda *_, **__: "no agent answers")
     pi.go_on()
     assert pi.choice.read_text() == chosen("a")
     if runs == "b":

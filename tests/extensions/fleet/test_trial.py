@@ -97,8 +97,8 @@ PACKAGES = pytest.mark.parametrize("packages", [False, True], ids=["zipapp", "pa
 def cut_trial(kit: Kit, step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Run a trial until power fails at that call, and return the calls."""
     monkeypatch.setattr(debian_packages, "install", kit.install)
-    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
-    monkeypatch.setattr(kit_health, "status", kit.status)
+    monkeypatch.setattr(kit_health, "call_systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "fetch_status", kit.status)
     files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
     with cut_at(step, *files, (kit_health, "systemctl")) as made:
         trial.go_on(kit.place)
@@ -155,8 +155,8 @@ def test_the_way_back_follows_no_link_that_the_agents_user_has_laid(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = Kit(tmp_path, works=False)
-    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
-    monkeypatch.setattr(kit_health, "status", kit.status)
+    monkeypatch.setattr(kit_health, "call_systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "fetch_status", kit.status)
     (tmp_path / "roots").write_bytes(b"root's")
     (tmp_path / place).symlink_to(tmp_path / "roots")
     assert trial.go_on(kit.place) == 1
@@ -169,8 +169,8 @@ def test_a_disk_that_fails_leaves_the_agent_at_work(
 ) -> None:
     """The earlier program runs, and the next start continues."""
     kit = Kit(tmp_path, works=True)
-    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
-    monkeypatch.setattr(kit_health, "status", kit.status)
+    monkeypatch.setattr(kit_health, "call_systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "fetch_status", kit.status)
 
     def full(*_: object) -> None:
         raise OSError("the disk is full")
@@ -191,8 +191,8 @@ def test_packages_that_dpkg_cannot_install_give_way_to_those_before(
     kit continues.
     """
     kit = Kit(tmp_path, works=True, packages=True)
-    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
-    monkeypatch.setattr(kit_health, "status", kit.status)
+    monkeypatch.setattr(kit_health, "call_systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "fetch_status", kit.status)
 
     def fails(_: Path, version: str) -> None:
         kit.program.write_bytes(HALF)
@@ -212,16 +212,16 @@ def test_a_kit_that_starts_again_and_again_goes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = Kit(tmp_path, works=True)
-    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "call_systemctl", kit.systemctl)
 
     def dies(_: Path) -> None:
         raise PowerCut
 
-    monkeypatch.setattr(kit_health, "status", dies)
+    monkeypatch.setattr(kit_health, "fetch_status", dies)
     for _ in range(kit_health.BOOTS):
         with pytest.raises(PowerCut):
             trial.go_on(kit.place)
-    monkeypatch.setattr(kit_health, "status", kit.status)
+    monkeypatch.setattr(kit_health, "fetch_status", kit.status)
     assert trial.go_on(kit.place) == 1
     assert kit.program.read_bytes() == OLD
     assert "was started 3 times" in kit.place.result.read_text()
@@ -254,7 +254,7 @@ def test_a_trial_that_cannot_be_read_stands_in_nobodys_way(
 ) -> None:
     """The current program stays, the agent runs, and the next update can start."""
     kit = Kit(tmp_path, works=True)
-    monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
+    monkeypatch.setattr(kit_health, "call_systemctl", kit.systemctl)
     kit.runs = False
     kit.place.trial.write_bytes(content)
     with pytest.raises(OSError, match=r"kept as trial\.json\.unreadable"):

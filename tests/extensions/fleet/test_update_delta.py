@@ -10,7 +10,7 @@ import pytest
 from fieldagent.extensions.fleet import update
 from fieldagent.extensions.fleet.fetching import NotTaken
 from fieldagent.extensions.fleet.trial import Place
-from fieldagent.system.program_delta import contents, delta_name, make_delta, packed
+from fieldagent.system.program_delta import get_contents, make_delta, make_delta_name, make_zip
 from tests.machine import tool
 from tests.signer import Signer
 
@@ -19,7 +19,7 @@ CODE = b"print('a line')\n" * 400
 
 def program(version: str) -> bytes:
     about = f'__version__ = "{version}"\n'.encode()
-    return packed({"fieldagent/__init__.py": about, "__main__.py": CODE})
+    return make_zip({"fieldagent/__init__.py": about, "__main__.py": CODE})
 
 
 class Served:
@@ -76,11 +76,11 @@ def as_program(served: Served) -> None:
 
 def of_another(served: Served) -> None:
     """Signed by its maker, but beside the wrong program."""
-    served.signed_delta(make_delta(contents(program("0.9.0")), contents(program("2.0.0"))))
+    served.signed_delta(make_delta(get_contents(program("0.9.0")), get_contents(program("2.0.0"))))
 
 
 def of_no_program(served: Served) -> None:
-    served.signed_delta(make_delta(contents(served.now.read_bytes()), b"no contents"))
+    served.signed_delta(make_delta(get_contents(served.now.read_bytes()), b"no contents"))
 
 
 def without_zstd(served: Served) -> None:
@@ -136,5 +136,5 @@ def test_a_delta_is_no_program(served: Served) -> None:
 
 
 def test_its_maker_names_it_as_the_kit_looks_for_it(served: Served) -> None:
-    here = contents(served.now.read_bytes())
-    assert str(served.delta) == delta_name(str(served.next), here)
+    here = get_contents(served.now.read_bytes())
+    assert str(served.delta) == make_delta_name(str(served.next), here)

@@ -67,7 +67,7 @@ class Kit:
         return NEW, VERSIONS[NEW]
 
     def brought(self, delta: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
-        assert delta.payload() == PAYLOAD
+        assert delta.read_payload() == PAYLOAD
         return self.verified("", now, key, self.place)
 
     def status(self, _: Path) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ class Kit:
         return result["number"], result["state"], result["why"]
 
 
-PAYLOAD = SignedDelta(b"a delta", SignatureParts(bytes(74), "signed", bytes(64))).payload()
+PAYLOAD = SignedDelta(b"a delta", SignatureParts(bytes(74), "signed", bytes(64))).read_payload()
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
 
 def kit_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
     made = Kit(folder, works=True)
-    monkeypatch.setattr(kit_health, "systemctl", lambda *words: None)
-    monkeypatch.setattr(kit_health, "status", made.status)
-    monkeypatch.setattr(kit_health, "working_channels", lambda port: {})
+    monkeypatch.setattr(kit_health, "call_systemctl", lambda *words: None)
+    monkeypatch.setattr(kit_health, "fetch_status", made.status)
+    monkeypatch.setattr(kit_health, "fetch_working_channels", lambda port: {})
     monkeypatch.setattr(update, "_verified", made.verified)
     monkeypatch.setattr(update, "_brought", made.brought)
     monkeypatch.setattr(update, "_version", lambda program: VERSIONS[program.read_bytes()])

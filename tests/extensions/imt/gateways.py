@@ -10,7 +10,7 @@ from typing import Any
 
 from fieldagent.extensions.imt.hub import cloudloop
 from fieldagent.http.message import Response
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.hub.operator.contract import OperatorHost, Own
 from tests.extensions.imt import test_cloudloop
 from tests.hub import test_rockblock
@@ -40,7 +40,7 @@ class CloudloopGateway:
         return True
 
     async def bring(self, host: OperatorHost) -> bool:
-        async with test_rockblock.serving(router(self.kind.routes(self.own, host))) as url:
+        async with test_rockblock.serving(make_router(self.kind.routes(self.own, host))) as url:
             return (await test_cloudloop.bring(url, test_cloudloop.lingo())).status == 200
 
 

@@ -16,8 +16,8 @@ import pytest
 from fieldagent.extensions.imt.hub import cloudloop
 from fieldagent.extensions.imt.hub.lingo import read_lingo
 from fieldagent.http.client import Reply, request
-from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.routes import router
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.http.routes import make_router
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import FarModem, Operator, OperatorHost
 from fieldagent.hub.operator.failures import Scope
@@ -89,7 +89,7 @@ def own(tmp_path: Path, url: str = "http://127.0.0.1:1") -> dict[str, Any]:
 @asynccontextmanager
 async def webhook(tmp_path: Path) -> AsyncIterator[tuple[Hub, str]]:
     hub = Hub()
-    async with serving(router(cloudloop.KIND.routes(own(tmp_path), hub.lent()))) as url:
+    async with serving(make_router(cloudloop.KIND.routes(own(tmp_path), hub.lent()))) as url:
         yield hub, url
 
 
@@ -210,7 +210,7 @@ class Service:
         name = asked.path.rpartition("/")[2]
         assert TOKEN not in asked.path
         self.asked.append((name, json.loads(asked.body or b"{}")))
-        sent = json_response({"id": "mt-1", "status": "Received", "error": ""})
+        sent = make_json_response({"id": "mt-1", "status": "Received", "error": ""})
         return self.answers.get(name, sent)
 
 
@@ -412,7 +412,7 @@ async def test_a_long_absence_is_asked_for_day_by_day(tmp_path: Path) -> None:
     hub = Hub()
     hub.book.until = NOW - 3 * 86_400
     async with service(tmp_path) as (played, _, url):
-        played.answers["GetMessageRecords"] = json_response({"messageRecords": []})
+        played.answers["GetMessageRecords"] = make_json_response({"messageRecords": []})
         await fetch(tmp_path, url, hub)
         spans = [(asked["from"], asked["to"]) for _, asked in played.asked]
     assert len(spans) == 4
@@ -433,7 +433,7 @@ async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
     hub = Hub()
     hub.book.handed["mt-1"] = ""
     async with service(tmp_path) as (played, _, url):
-        played.answers["GetMtDeliveryStatus"] = json_response({"status": "Delivery Success"})
+        played.answers["GetMtDeliveryStatus"] = make_json_response({"status": "Delivery Success"})
         api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
         await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._follow()
     assert hub.book.handed == {"mt-1": "Delivery Success"}
@@ -448,7 +448,7 @@ async def test_one_that_they_do_not_know_holds_up_none_behind_it(
 
     async def answer(asked: Request) -> Response:
         known = json.loads(asked.body or b"")["message"] != "gone"
-        return json_response({"status": "Delivery Success"}) if known else Response(status)
+        return make_json_response({"status": "Delivery Success"}) if known else Response(status)
 
     async with serving(anybody(answer)) as url:
         own(tmp_path)
@@ -472,7 +472,7 @@ async def test_what_is_left_is_asked_by_plan(
 ) -> None:
     hub = Hub()
     async with service(tmp_path) as (played, _, url):
-        played.answers["GetPoolSummary"] = json_response(answer)
+        played.answers["GetPoolSummary"] = make_json_response(answer)
         api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
         await cloudloop._Fetch(api, hub.lent(), 60.0, 5000)._weigh()
         ((_, asked),) = played.asked
@@ -480,7 +480,9 @@ async def test_what_is_left_is_asked_by_plan(
     assert hub.book.left == left
 
 
-@pytest.mark.parametrize("answer", [Response(404, b"{}"), json_response([]), Response(200, b"?")])
+@pytest.mark.parametrize(
+    "answer", [Response(404, b"{}"), make_json_response([]), Response(200, b"?")]
+)
 async def test_a_balance_that_is_not_told_stops_nothing(
     tmp_path: Path, answer: Response, caplog: pytest.LogCaptureFixture
 ) -> None:

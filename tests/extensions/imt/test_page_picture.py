@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.package.picture import picture_type
+from fieldagent.package.picture import find_picture_type
 from tests.agent.test_page_picture import photograph
 from tests.browser import faults, page
 from tests.processes import Agent, agent, imt_sky, until
@@ -50,7 +50,7 @@ def test_a_photograph_goes_in_the_size_that_is_chosen_by_its_cost(
             until(lambda: kit.call("GET", "/api/package/1").body["status"] == "Delivered")
             line = above.expect("data {")
             sent = base64.b64decode(re.findall(r'"payload": "([^"]+)"', line)[0])
-            assert picture_type(sent) == "image/webp"
+            assert find_picture_type(sent) == "image/webp"
             assert len(sent) > costs[0], "of the larger size"
             (tmp_path / "back.webp").write_bytes(sent)
             above.type(f"mt-data @{tmp_path / 'back.webp'}")

@@ -30,7 +30,7 @@ from fieldagent.extensions.people.contract import (
     TextOutcome,
 )
 from fieldagent.extensions.people.replies import FULL
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.wire import ax25, kiss
 from tests.processes import PATIENCE
 
@@ -328,7 +328,7 @@ def test_a_tnc_that_goes_away_in_the_middle_of_a_frame() -> None:
                 async with open_aprs(place, link, lambda: NOW) as people:
                     while True:
                         heard.append(await people.receive())
-            assert isinstance(first_error(raised.value), PortLost)
+            assert isinstance(get_first_error(raised.value), PortLost)
             assert link.facts["node"] == KIT
             assert [type(each.what) for each in heard] in ([], [Named], [Named, Located])
             nursery.cancel_scope.cancel()

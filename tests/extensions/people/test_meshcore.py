@@ -37,7 +37,7 @@ from fieldagent.extensions.people.contract import (
     TextOutcome,
 )
 from fieldagent.extensions.people.meshcore import MeshcorePeople, open_meshcore
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.meshcore_companion import (
     CompanionCommand,
@@ -77,7 +77,7 @@ class Bench:
     def act(self, number: int, command: bytes) -> None:
         """Send a command from a person's host to their radio."""
         socket = self.nodes.sockets[number - 1]
-        socket.node.receive_data(wire.frame(command), trio.current_time())
+        socket.node.receive_data(wire.make_frame(command), trio.current_time())
         self.nodes._poke(socket)
 
     def write(self, text: str, at: int = NOW) -> None:
@@ -123,7 +123,7 @@ async def lost(there: Bench) -> Exception:
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(there):
             raise AssertionError("it was taken")
-    error = first_error(raised.value)
+    error = get_first_error(raised.value)
     assert isinstance(error, RadioLost | PortLost)
     return error
 
@@ -163,7 +163,7 @@ async def test_an_advert_tells_name_and_position(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         there.radio(ADA).name = "Ada  of the hut"
         there.radio(ADA).position = (46_547_500, 7_985_000)
-        there.act(ADA, wire.plain(CompanionCommand.SEND_ADVERT, b"\1"))
+        there.act(ADA, wire.make_command(CompanionCommand.SEND_ADVERT, b"\1"))
         while not (named := await next_of(people, Named)).number:
             pass
         assert named.what == Named("Ada of the hut", there.radio(ADA).key)
@@ -325,7 +325,7 @@ async def test_a_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) ->
             async with opened(there) as people:
                 there.radio(KIT).mute = True
                 await next_of(people, Spoken)
-        assert isinstance(first_error(raised.value), RadioLost)
+        assert isinstance(get_first_error(raised.value), RadioLost)
 
 
 @pytest.mark.parametrize("asked", ["_ask_telemetry", "_list_contacts"])
@@ -346,7 +346,7 @@ async def test_what_a_radio_gave_before_it_fell_silent_is_heard(
                 there.bring(CompanionText(key, None, NOW, "help me"))
                 while True:
                     heard.append((await people.receive()).what)
-    assert isinstance(first_error(raised.value), RadioLost)
+    assert isinstance(get_first_error(raised.value), RadioLost)
     assert [each.text for each in heard if isinstance(each, Spoken)] == ["help me"]
 
 
@@ -374,7 +374,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
     "longer than it is": lambda said: said[:1] + b"\xc8\0" + said[3:],
     "shorter than it is": lambda said: said[:1] + b"\x05\0" + said[3:],
     "empty": lambda said: b">\0\0" + said[3:],
-    "another answer": lambda said: wire.frame(b"\x0a", wire.FROM_RADIO),
+    "another answer": lambda said: wire.make_frame(b"\x0a", wire.FROM_RADIO),
 }
 
 
@@ -401,7 +401,7 @@ async def test_a_first_answer_that_cannot_be_read_is_asked_for_again(
 async def test_a_message_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         radio = there.radio(KIT)
-        short = wire.frame(bytes([CompanionSaid.TEXT, 1, 2]), wire.FROM_RADIO)
+        short = wire.make_frame(bytes([CompanionSaid.TEXT, 1, 2]), wire.FROM_RADIO)
 
         def shorten(said: bytes) -> bytes:
             if CompanionSaid.TEXT not in said[3:4]:
@@ -468,7 +468,7 @@ async def test_a_newcomer_is_added_where_there_is_room(
         async with opened(there, link) as people:
             if full:
                 acquaint([radio], CONTACTS_MAX)
-            there.act(ADA, wire.plain(CompanionCommand.SEND_ADVERT, b"\1"))
+            there.act(ADA, wire.make_command(CompanionCommand.SEND_ADVERT, b"\1"))
             if full:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(next_of, people, Spoken)

@@ -65,7 +65,7 @@ async def test_who_is_absent_is_left_alone_for_a_while(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(postman.run, cast(PeopleRadio, radio))
                 while is_left(journal) and not postman.absence.until(ADA, None) > 0:
-                    await journal.news()
+                    await journal.wait_for_commit()
                 nursery.cancel_scope.cancel()
         assert len(radio.said) == (1 if is_absent else 2)
         assert is_left(journal) == is_absent
@@ -94,7 +94,7 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
             nursery.start_soon(postman.run, cast(PeopleRadio, radio))
             while not inbound.stages_owed(kit.journal):
-                await kit.journal.news()
+                await kit.journal.wait_for_commit()
             nursery.cancel_scope.cancel()
         (owed,) = inbound.stages_owed(kit.journal)
         assert (owed.stage, owed.text) == (Stage.RADIO, ADA)
@@ -135,7 +135,7 @@ async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
             nursery.start_soon(once_more, kit)
             while not inbound.stages_owed(kit.journal):
-                await kit.journal.news()
+                await kit.journal.wait_for_commit()
             nursery.cancel_scope.cancel()
         (owed,) = inbound.stages_owed(kit.journal)
         assert (owed.stage, owed.text) == (stage, ADA)

@@ -8,7 +8,7 @@ from fieldagent.extensions.people import replies
 from fieldagent.extensions.people.aprs import AprsPeople
 from fieldagent.extensions.people.meshcore import MeshcorePeople
 from fieldagent.extensions.people.post import PARTS_MAX, parts_in
-from fieldagent.page.language import LANGUAGES, catalogue_of
+from fieldagent.page.language import LANGUAGES, read_catalogue
 from tests.page.texts import places
 
 MESH_ONLY = (replies.GUEST, replies.WITHHELD)
@@ -18,7 +18,7 @@ TEXTS = {name: text for name, text in vars(replies).items() if name.isupper()}
 
 @pytest.mark.parametrize("language", LANGUAGES[1:])
 def test_each_text_is_in_the_catalogue_and_none_is_left_over(language: str) -> None:
-    there = catalogue_of("fieldagent.extensions.people", language)
+    there = read_catalogue("fieldagent.extensions.people", language)
     assert set(there) == set(TEXTS.values())
     for text, said in there.items():
         assert said.strip() == said != "", text

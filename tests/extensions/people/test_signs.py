@@ -7,7 +7,7 @@ import pytest
 from fieldagent.agent.outbound.reach import Step
 from fieldagent.extensions.people.post import PARTS_MAX, parts_in, parts_of
 from fieldagent.extensions.people.signs import GIVEN_UP, KEPT, LEFT, THERE, due
-from fieldagent.package.delivery import Stage, in_words
+from fieldagent.package.delivery import Stage, describe_stage
 
 
 def steps(*stages: str) -> list[Step]:
@@ -63,4 +63,4 @@ def test_parts_are_whole_and_few(text: str) -> None:
 def test_a_text_that_was_cut_is_not_said_to_be_there_whole(text: str, said: str) -> None:
     parts, whole = len(parts_of(text, 200)), parts_in(text, 200)
     name = f"{parts}/{whole} Ada" if whole > parts else "Ada"
-    assert in_words(Stage.RADIO, "Ada", name).startswith(said)
+    assert describe_stage(Stage.RADIO, "Ada", name).startswith(said)

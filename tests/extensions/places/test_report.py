@@ -22,7 +22,7 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records import sos, usage
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Location, Message
-from fieldagent.system.price import credit_price
+from fieldagent.system.price import read_credit_price
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, Field, collect, field_of
 from tests.hub.test_console import call, settle_in, sign_in
@@ -89,7 +89,7 @@ async def walked(alps: Field) -> KitWeek:
 
 
 async def report(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
-    price = credit_price("0.12 EUR")
+    price = read_credit_price("0.12 EUR")
     return await alps.store.read(
         lambda db: kit_week.find(db, 1, device, week, lambda operator: price, alps.now)
     )

@@ -36,7 +36,9 @@ def stranger(pdu: bytes, kind: str) -> Any:
 
 
 def test_hello_is_packed_as_everybody_packs_it() -> None:
-    assert sms_alphabet.pack(sms_alphabet.septets("hellohello")).hex() == "e8329bfd4697d9ec37"
+    assert (
+        sms_alphabet.pack(sms_alphabet.encode_septets("hellohello")).hex() == "e8329bfd4697d9ec37"
+    )
 
 
 def test_gammu_and_we_pack_the_same() -> None:
@@ -44,7 +46,7 @@ def test_gammu_and_we_pack_the_same() -> None:
     text = "Camp reached, grüezi €"
     (content,) = sms_pdu.split(text, 0)
     pdu = sms_pdu.encode(Submit(NUMBER, content, validity=0xFF))
-    assert sms_alphabet.length(text, sms_alphabet.Alphabet.GSM7) == 23
+    assert sms_alphabet.count_units(text, sms_alphabet.Alphabet.GSM7) == 23
     assert pdu[-22:].hex().upper().startswith("17C3701B0E92")
     head = "00 31 00 0B 91 1497214365F7 00 00 FF"
     assert pdu[:-22] == bytes.fromhex(head)
@@ -92,8 +94,10 @@ def test_a_message_of_a_network_is_read() -> None:
 
 
 contents = st.one_of(
-    st.text(GSM, max_size=160).filter(lambda text: sms_alphabet.parts(text) == 1),
-    st.text(max_size=60).filter(lambda text: sms_alphabet.parts(text) == 1 and text.isprintable()),
+    st.text(GSM, max_size=160).filter(lambda text: sms_alphabet.count_parts(text) == 1),
+    st.text(max_size=60).filter(
+        lambda text: sms_alphabet.count_parts(text) == 1 and text.isprintable()
+    ),
     st.binary(max_size=140),
 ).map(lambda content: sms_pdu.split(content, 5)[0])
 numbers = st.from_regex(r"\+?[0-9]{3,15}", fullmatch=True)
@@ -192,7 +196,7 @@ def test_what_no_message_can_hold_is_refused() -> None:
 
 
 def test_a_name_in_letters_and_a_wide_reference_are_read() -> None:
-    name = sms_alphabet.pack(sms_alphabet.septets("KPN"))
+    name = sms_alphabet.pack(sms_alphabet.encode_septets("KPN"))
     header = bytes((6, 8, 4, 1, 2, 3, 1))
     rest = bytes((0, 4)) + sms_pdu.encode(StatusReport(0, "1", AT, AT, 0))[6:13]
     user = bytes((len(header) + 2,)) + header + b"hi"

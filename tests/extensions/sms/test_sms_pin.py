@@ -16,7 +16,7 @@ from fieldagent.extensions.lab.simulator.gsm_modem import SimulatedGsmModem
 from fieldagent.extensions.sms.agent.contract import LOST, GsmRefuses, GsmSilent
 from fieldagent.extensions.sms.agent.gsm_modem import GsmModem
 from fieldagent.extensions.sms.agent.pin import PinMemory
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 
 RIGHT, WRONG = "1234", "9999"
 
@@ -72,7 +72,7 @@ async def opened(sim: Sim, pin: PinMemory, fate: str = "") -> None:
             await modem.set_up(pin)
             nursery.cancel_scope.cancel()
     except* LOST as lost:
-        trouble = first_error(lost)
+        trouble = get_first_error(lost)
     if trouble is not None:
         raise trouble
 

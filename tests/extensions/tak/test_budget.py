@@ -165,7 +165,7 @@ async def test_bytes_that_are_paid_for_count_as_credits(store: Store) -> None:
 async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) -> None:
     async with mountain(store) as alps:
         desk = await desk_of(alps)
-        await desk.comes(frame_of(1, "here").text(UP))
+        await desk.comes(frame_of(1, "here").encode_text(UP))
         assert await desk.told() is not None
         await alps.store.commit(
             lambda db: db.execute("UPDATE device SET imei = NULL, operator = NULL WHERE id = 1")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fieldagent.extensions.tak import emergency
-from fieldagent.page.language import LANGUAGES, catalogue_of
+from fieldagent.page.language import LANGUAGES, read_catalogue
 
 
 @pytest.mark.parametrize("language", LANGUAGES[1:])
 def test_the_question_is_in_each_catalogue(language: str) -> None:
-    (text,) = catalogue_of("fieldagent.extensions.tak", language).items()
+    (text,) = read_catalogue("fieldagent.extensions.tak", language).items()
     assert text[0] == emergency.QUESTION
     assert "911" in text[1] and "SOS" in text[1]

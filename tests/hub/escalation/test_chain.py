@@ -32,7 +32,7 @@ def written(config: Path, settings: dict[str, str]) -> Path:
 PIGEONS = """
 from fieldagent.hub.escalation.contract import ContactKind
 from fieldagent.system.extension import Extension
-from fieldagent.system.properties import Key, absolute_path
+from fieldagent.system.properties import Key, read_absolute_path
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 
@@ -52,7 +52,7 @@ KIND = ContactKind(
     shown=str,
     form="a pigeon",
     is_one=lambda address: address.startswith("pigeon-"),
-    keys=(Key("pigeon-loft", absolute_path, None, "where pigeons start"),),
+    keys=(Key("pigeon-loft", read_absolute_path, None, "where pigeons start"),),
     missing=lambda own: "" if own["pigeon-loft"] else "set pigeon-loft",
 )
 EXTENSION = Extension("pigeons", contact_kinds={"pigeon": f"{__name__}:KIND"})

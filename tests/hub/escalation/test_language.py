@@ -127,11 +127,11 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
     by_code, by_link = short_text(notice, answers=True), short_text(notice, answers=False)
     assert "OK 471123" in by_code and notice.link in by_link
     for text in (by_code, by_link):
-        assert sms_alphabet.parts(text) <= 3
+        assert sms_alphabet.count_parts(text) <= 3
         assert subject in text and notice.place in text and "ногу зламано" in text
     # In the other languages, each letter is one of the 160.
     latin = short_text(replace(notice, said="leg broken", place=""), answers=True)
-    assert (sms_alphabet.alphabet_of(latin) is Alphabet.UCS2) == (language == "uk")
+    assert (sms_alphabet.choose_alphabet(latin) is Alphabet.UCS2) == (language == "uk")
     assert say(language, "Other text goes to the kit.") in latin
 
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeAlias
 import trio
 
 from fieldagent.extensions import NAMES
-from fieldagent.http.listeners import port_of
+from fieldagent.http.listeners import get_port
 from fieldagent.http.message import Response
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.hub.operator import directip, rockblock
 from fieldagent.hub.operator.contract import (
     HandedOver,
@@ -80,7 +80,7 @@ class DirectIpGateway:
     async def bring(self, host: OperatorHost) -> bool:
         listener = self.kind.listen({**self.own, "directip-listen": ("127.0.0.1", 0)})
         assert listener is not None
-        bring = test_directip.Hub(port_of(listener.sockets))
+        bring = test_directip.Hub(get_port(listener.sockets))
         async with serving(listener, host):
             return await bring(test_directip.mo(self.body))
 
@@ -113,7 +113,7 @@ class RockBlockGateway:
         return True
 
     async def bring(self, host: OperatorHost) -> bool:
-        async with test_rockblock.serving(router(self.kind.routes(self.own, host))) as url:
+        async with test_rockblock.serving(make_router(self.kind.routes(self.own, host))) as url:
             signed = {**FORM, "JWT": token(claims())}
             return (await test_rockblock.bring(url, signed)).status == 200
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import FarModem, Operator, OperatorHost
 from fieldagent.hub.operator.registry import operator_places, operators
@@ -132,7 +132,7 @@ async def test_a_call_without_an_answer_is_doubtful(make: MakeGateway, tmp_path:
 async def test_where_nobody_answers_nothing_was_sent(make: MakeGateway, tmp_path: Path) -> None:
     async with make(tmp_path) as gateway:
         (listener,) = open_listeners(0, ["127.0.0.1"])
-        port = port_of([listener])
+        port = get_port([listener])
         listener.close()
         nowhere = {
             "directip-gateway": ("127.0.0.1", port),

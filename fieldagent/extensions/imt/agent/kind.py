@@ -22,9 +22,9 @@ from fieldagent.extensions.imt.agent.modem import (
     open_modem,
 )
 from fieldagent.extensions.imt.agent.recognition import PROBE, RECOGNITION
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.finding import Finding
-from fieldagent.system.properties import Key, text, whole
+from fieldagent.system.properties import Key, make_integer_reader, read_text
 from fieldagent.system.signals import run_breakable
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -69,7 +69,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     try:
         findings = run_breakable(ask)
     except* (PortLost, ImtSilent, ImtReset, RemoteProtocolError) as trouble:
-        findings = [Finding(False, f"{port}: {first_error(trouble)}")]
+        findings = [Finding(False, f"{port}: {get_first_error(trouble)}")]
     return findings
 
 
@@ -107,10 +107,10 @@ MODEM = SatelliteModem(
     driver,
     check,
     keys=(
-        Key("imt-topic", text, "RAW", "name or number of the topic for imt messages (RAW)"),
+        Key("imt-topic", read_text, "RAW", "name or number of the topic for imt messages (RAW)"),
         Key(
             "imt-minimum-bytes",
-            whole(0, 100_000, "bytes"),
+            make_integer_reader(0, 100_000, "bytes"),
             0,
             "fewest bytes that the account of an imt modem pays for each message (0)",
         ),

@@ -23,7 +23,7 @@ import trio
 
 from fieldagent.extensions.imt.hub import lingo
 from fieldagent.http.client import NotReached, RequestFailed, request
-from fieldagent.http.guard import required_body
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -47,9 +47,16 @@ from fieldagent.hub.operator.failures import (
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
-from fieldagent.system.properties import Key, WrongProperty, absolute_path, text, url, whole
+from fieldagent.system.properties import (
+    Key,
+    WrongProperty,
+    make_integer_reader,
+    read_absolute_path,
+    read_text,
+    read_url,
+)
 from fieldagent.system.text_files import read_text_file
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 
@@ -126,7 +133,7 @@ class Cloudloop:
         try:
             token = read_text_file(self._token).strip()
         except (OSError, ValueError) as error:
-            raise _Refused(401, reason_of(error)) from None
+            raise _Refused(401, describe_reason(error)) from None
         body = json.dumps({"token": token, **members}).encode()
         async with self._turn:
             reply = await request(
@@ -261,7 +268,7 @@ class _Webhook:
 
     async def take(self, asked: Request, *, secret: str, caller: str) -> Response:
         """Answer 200 once the message is on disk. After any other answer they send it again."""
-        body = required_body(asked)
+        body = get_required_body(asked)
         try:
             message = lingo.read_lingo(load_document(body))
         except (NotJson, RemoteProtocolError) as fault:
@@ -439,26 +446,26 @@ KIND = OperatorKind(
         ),
         Key(
             "cloudloop-token",
-            absolute_path,
+            read_absolute_path,
             None,
             "file with the token of the Data API, for MT messages and missed MO messages",
         ),
         Key(
             "cloudloop-poll",
-            whole(0, 86_400, "seconds; 0 for the webhook alone"),
+            make_integer_reader(0, 86_400, "seconds; 0 for the webhook alone"),
             0,
             "seconds between two polls for MO messages, if no webhook reaches the hub; 0: every"
             " 900 s, for messages that the webhook missed (0)",
         ),
         Key(
             "cloudloop-balance-below",
-            whole(0, 10**9, "in the plan's own unit; 0 asks for no balance"),
+            make_integer_reader(0, 10**9, "in the plan's own unit; 0 asks for no balance"),
             0,
             "balance of a plan, in its own unit, below which an alarm is raised; checked each"
             " hour (0: never)",
         ),
-        Key("cloudloop-topic", text, "RAW", "IMT topic of the kits' messages (RAW)"),
-        Key("cloudloop-address", url, "https://api.cloudloop.com", "URL of the Data API"),
+        Key("cloudloop-topic", read_text, "RAW", "IMT topic of the kits' messages (RAW)"),
+        Key("cloudloop-address", read_url, "https://api.cloudloop.com", "URL of the Data API"),
     ),
     caller=_api,
     failures=CLOUDLOOP,

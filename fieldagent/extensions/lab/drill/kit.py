@@ -296,7 +296,7 @@ class Kit:
 
 def faults_of(supervisor: Supervisor) -> list[str]:
     """Return one line for each part that failed, with its error."""
-    return [f"{each.part}: {each.error}" for each in supervisor.faults() if each.times]
+    return [f"{each.part}: {each.error}" for each in supervisor.get_faults() if each.times]
 
 
 def _begin_at(number: int, db: sqlite3.Connection) -> None:

@@ -12,7 +12,7 @@ from fieldagent import __version__
 from fieldagent.extensions.lab.drill.findings import CallForHelp, Findings, clock
 from fieldagent.extensions.lab.drill.plan import DrillPlan
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 
 UNKNOWN = """\
 ## What a drill cannot know
@@ -124,7 +124,7 @@ def markdown(source: str, runs: Sequence[Run]) -> str:
         f"# {plan.name}\n",
         f"{plan.text.strip()}\n" if plan.text else "",
         f"fieldagent {__version__}, `{source}`, seed {first.seed}:"
-        f" {counted(len(plan.kits), 'kit')}, {plan.days:g} days.\n",
+        f" {format_count(len(plan.kits), 'kit')}, {plan.days:g} days.\n",
         "## In short\n",
         _compared(runs),
     ]
@@ -225,7 +225,8 @@ def _air(run: Run) -> list[str]:
 
 def _unposted(findings: Findings) -> list[str]:
     rows = [
-        f"- {kit}: {counted(count, 'message')} that could not be written, because the kit had no"
+        f"- {kit}: {format_count(count, 'message')} that could not be written, because the kit"
+        " had no"
         " power"
         for kit, count in findings.unposted.items()
     ]

@@ -15,7 +15,7 @@ from fieldagent.extensions.lab.simulator.pty_port import PtyPort
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.hub.operator.contract import NO_MODEM, FarModem, OperatorHost, Verdict
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.credit import credits_for
+from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
 
@@ -42,9 +42,9 @@ class OperatorBill:
         """Add an MO message to the bill, and keep it for the hub."""
         self.sessions += 1
         self._paid = True
-        self.bill[_day()] += credits_for(len(body))
+        self.bill[_day()] += compute_credits(len(body))
         if any(entry.sos for entry in decode(body).entries):
-            self.for_sos[_day()] += credits_for(len(body))
+            self.for_sos[_day()] += compute_credits(len(body))
         self.brought.append((f"{imei}-{self.sessions}", body))
         self.news.set()
 
@@ -60,7 +60,7 @@ class OperatorBill:
 
     def taken(self) -> None:
         """Add the first waiting MT message to the bill, and remove it."""
-        self.bill[_day()] += credits_for(len(self.queue.first() or b""))
+        self.bill[_day()] += compute_credits(len(self.queue.first() or b""))
         self.queue.take()
 
     def waiting(self) -> int:

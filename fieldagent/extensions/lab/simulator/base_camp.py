@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
-from fieldagent.package.package import Item, recorded
+from fieldagent.package.package import Item, get_position_time
 from fieldagent.package.payload import Identity
-from fieldagent.package.writing import item_json, kind_of, write_timestamp
-from fieldagent.system.wording import counted
+from fieldagent.package.writing import encode_item, get_kind, write_timestamp
+from fieldagent.system.wording import format_count
 from fieldagent.wire.envelope import (
     Entry,
     Envelope,
@@ -61,7 +61,7 @@ class HomeWriter:
     def send(self, item: Item, *, sos: bool = False) -> int:
         """Queue an item and return the number of its MT messages."""
         self._sequence += 1
-        moment = recorded(item)
+        moment = get_position_time(item)
         time = int(moment.timestamp() if moment else self._clock())
         entry = Entry(self._sequence, item, time, sos)
         entries = [entry]
@@ -150,7 +150,7 @@ class BaseCamp:
             if isinstance(content, Fragment):
                 self._read_fragment(entry.sequence, content)
             elif isinstance(content, Report):
-                again = counted(self._writer.repeat(entry.sequence, content), "fragment")
+                again = format_count(self._writer.repeat(entry.sequence, content), "fragment")
                 self._say(f"   report: to the kit again: {again} of {entry.sequence}")
             elif isinstance(content, Unreadable):
                 known = self._writer.repeat_unreadable(content)
@@ -170,9 +170,9 @@ class BaseCamp:
             self._seen.add(known)
             self.received.append(item)
         when = write_timestamp(datetime.fromtimestamp(entry.time, UTC))
-        text = json.dumps(item_json(item), ensure_ascii=False)
+        text = json.dumps(encode_item(item), ensure_ascii=False)
         sos = " SOS" if entry.sos else ""
-        self._say(f"   {entry.sequence} {when}{sos} {kind_of(item)} {text}{again}")
+        self._say(f"   {entry.sequence} {when}{sos} {get_kind(item)} {text}{again}")
 
     def _read_fragment(self, sequence: int, part: Fragment) -> None:
         what = f"   {sequence} fragment {part.index + 1} of {part.count}"
@@ -188,5 +188,5 @@ class BaseCamp:
             self._read(decode(join(slices)))
         elif part.index == part.count - 1:
             self._writer.ask_for_missing(sequence, part.count, slices)
-            missing = counted(part.count - len(slices), "fragment")
+            missing = format_count(part.count - len(slices), "fragment")
             self._say(f"   {missing} missing: asked the kit to repeat")

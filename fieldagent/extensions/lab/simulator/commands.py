@@ -15,9 +15,9 @@ from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.extensions.lab.simulator.sbd_state import NextStatus
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire.errors import LocalProtocolError
-from fieldagent.wire.sbd import SessionVerdict, mo_status
+from fieldagent.wire.sbd import SessionVerdict, find_mo_status
 
 
 class BadCommand(Exception):
@@ -84,7 +84,7 @@ HELP = "help                        this list"
 
 def _queued(bench: Home, parts: int) -> str:
     bench.ring()
-    return f"queued in {counted(parts, 'MT message')}; the modem rings"
+    return f"queued in {format_count(parts, 'MT message')}; the modem rings"
 
 
 def _send(bench: Home, item: Item, *, sos: bool = False) -> str:
@@ -172,12 +172,12 @@ def _status(bench: Bench, rest: str) -> str:
     numbers = [word for word in words if word not in ("delivered", "unmoved")] or [""]
     number = number_in(numbers[0], 0, 65, "an MO status")
     times = number_in(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
-    sent = mo_status(number).verdict is SessionVerdict.SENT
+    sent = find_mo_status(number).verdict is SessionVerdict.SENT
     reaches = sent or delivered
     plan = NextStatus(number, delivered=reaches, counted=reaches and not unmoved)
     bench.modem.faults.statuses.extend([plan] * times)
     sessions = "the next session ends" if times == 1 else f"the next {times} sessions end"
-    return f"{sessions} with {number}: {mo_status(number).means}"
+    return f"{sessions} with {number}: {find_mo_status(number).means}"
 
 
 def _signal(bench: Bench, rest: str) -> str:

@@ -18,7 +18,7 @@ from fieldagent.extensions.lab.simulator.lora import SNR, LoraBoard
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.lora import LoraSettings, compute_air_time
 from fieldagent.wire.meshcore_companion import (
     CompanionChannel,
     CompanionCommand,
@@ -149,7 +149,7 @@ class SimulatedCompanion(LoraBoard):
                 self._done(CompanionError.ILLEGAL)
 
     def _say(self, kind: int, body: bytes = b"") -> None:
-        self._said += wire.frame(bytes([kind]) + body, wire.FROM_RADIO)
+        self._said += wire.make_frame(bytes([kind]) + body, wire.FROM_RADIO)
 
     def _done(self, error: CompanionError | None = None) -> None:
         """Answer OK, or an error."""
@@ -171,7 +171,9 @@ class SimulatedCompanion(LoraBoard):
             self._done()
         elif command == CompanionCommand.NEXT_MESSAGE:
             if self._stored:
-                self._said += wire.frame(wire.write_text(self._stored.popleft()), wire.FROM_RADIO)
+                self._said += wire.make_frame(
+                    wire.write_text(self._stored.popleft()), wire.FROM_RADIO
+                )
             else:
                 self._say(CompanionSaid.NO_MESSAGE)
         elif not (self._tell(command, body, now) or self._set(command, body, now)):
@@ -183,10 +185,10 @@ class SimulatedCompanion(LoraBoard):
             known = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
             radio = (LORA.frequency // 1000, LORA.bandwidth, LORA.spreading, LORA.coding, 20)
             known = CompanionSelf(*known[:5], self.adds_by_hand, *radio)
-            self._said += wire.frame(wire.write_self(known), wire.FROM_RADIO)
+            self._said += wire.make_frame(wire.write_self(known), wire.FROM_RADIO)
         elif command == CompanionCommand.QUERY_DEVICE:
             device = CompanionDevice(8, CONTACTS_MAX, CHANNELS_MAX, "v1.12.simulated", "Simulated")
-            self._said += wire.frame(wire.write_device(device), wire.FROM_RADIO)
+            self._said += wire.make_frame(wire.write_device(device), wire.FROM_RADIO)
         elif command == CompanionCommand.GET_CONTACTS:
             self._list_contacts()
         elif command == CompanionCommand.GET_CONTACT:
@@ -196,7 +198,7 @@ class SimulatedCompanion(LoraBoard):
             else:
                 self._say(CompanionSaid.CONTACT, wire.write_contact(contact))
         elif command == CompanionCommand.GET_TIME:
-            self._said += wire.frame(
+            self._said += wire.make_frame(
                 wire.write_number(CompanionSaid.TIME, self.time(now)), wire.FROM_RADIO
             )
         elif command == CompanionCommand.GET_BATTERY:
@@ -213,13 +215,13 @@ class SimulatedCompanion(LoraBoard):
         return True
 
     def _list_contacts(self) -> None:
-        self._said += wire.frame(
+        self._said += wire.make_frame(
             wire.write_number(CompanionSaid.CONTACTS_BEGIN, len(self.contacts)), wire.FROM_RADIO
         )
         for each in self.contacts.values():
             self._say(CompanionSaid.CONTACT, wire.write_contact(each))
         latest = max((each.changed for each in self.contacts.values()), default=0)
-        self._said += wire.frame(
+        self._said += wire.make_frame(
             wire.write_number(CompanionSaid.CONTACTS_END, latest), wire.FROM_RADIO
         )
 
@@ -277,7 +279,7 @@ class SimulatedCompanion(LoraBoard):
         sent = self._send_to(contact, _Kind.TEXT, plain, now)
         if sent is not None:
             self._awaited[ack] = _AwaitedAck(contact.key, now)
-            self._said += wire.frame(wire.write_sent(sent._replace(ack=ack)), wire.FROM_RADIO)
+            self._said += wire.make_frame(wire.write_sent(sent._replace(ack=ack)), wire.FROM_RADIO)
 
     def _ask_telemetry(self, key: bytes, now: float) -> None:
         contact = self.contacts.get(key)
@@ -287,7 +289,7 @@ class SimulatedCompanion(LoraBoard):
         plain = MIXER.pack(self.time(now), TELEMETRY)
         sent = self._send_to(contact, _Kind.REQUEST, plain, now)
         if sent is not None:
-            self._said += wire.frame(wire.write_sent(sent), wire.FROM_RADIO)
+            self._said += wire.make_frame(wire.write_sent(sent), wire.FROM_RADIO)
 
     def _send_to(
         self, contact: CompanionContact, kind: int, plain: bytes, now: float
@@ -302,7 +304,7 @@ class SimulatedCompanion(LoraBoard):
         if not self._mouth.take([packet], now):
             self._done(CompanionError.TABLE_FULL)
             return None
-        wait = 2.0 + 4 * air_time(LORA, len(packet))
+        wait = 2.0 + 4 * compute_air_time(LORA, len(packet))
         return CompanionSent(floods, bytes(4), wait)
 
     def _send_channel_text(self, body: bytes, now: float) -> None:
@@ -367,7 +369,7 @@ class SimulatedCompanion(LoraBoard):
             elif kind == _Kind.RESPONSE and len(plain) == MIXER.size + 2:
                 (hundredths,) = struct.unpack_from("<H", plain, MIXER.size)
                 telemetry = wire.write_telemetry(each.key, hundredths / 100)
-                self._said += wire.frame(telemetry, wire.FROM_RADIO)
+                self._said += wire.make_frame(telemetry, wire.FROM_RADIO)
             return
 
     def _hear_group(self, payload: bytes) -> None:

@@ -55,14 +55,14 @@ class Plan:
 class Silence:
     """A mailbox that has nothing to send and stores nothing."""
 
-    async def greeted(self, journal: int) -> None: ...
-    async def next(self, *, urgent: bool) -> Any:
+    async def accept_hello(self, journal: int) -> None: ...
+    async def wait_for_next(self, *, urgent: bool) -> Any:
         await trio.sleep_forever()
 
-    async def stored(self, item: Any) -> None: ...
-    async def returned(self, items: list[Any], reason: str) -> None: ...
+    async def mark_stored(self, item: Any) -> None: ...
+    async def return_unsent(self, items: list[Any], reason: str) -> None: ...
     async def take_in(self, body: bytes) -> None: ...
-    async def next_note(self) -> bytes:
+    async def wait_for_next_note(self) -> bytes:
         await trio.sleep_forever()
 
     async def take_note(self, body: bytes) -> None: ...
@@ -91,7 +91,7 @@ class EmulatedKit(Silence):
         self.unconfirmed = 0
         """Number of items that were sent but are not confirmed by the hub."""
 
-    async def next(self, *, urgent: bool) -> Positions:
+    async def wait_for_next(self, *, urgent: bool) -> Positions:
         if urgent:
             await trio.sleep_forever()
         if self._again:
@@ -121,11 +121,11 @@ class EmulatedKit(Silence):
         self._figures.sent += len(due)
         return Positions(encode(entries), tuple(due))
 
-    async def stored(self, item: Positions) -> None:
+    async def mark_stored(self, item: Positions) -> None:
         self.unconfirmed -= len(item.due)
         self._figures.confirm(item.due, trio.current_time())
 
-    async def returned(self, items: list[Positions], reason: str) -> None:
+    async def return_unsent(self, items: list[Positions], reason: str) -> None:
         self._again[:0] = items
 
     async def take_in(self, body: bytes) -> None:
@@ -201,7 +201,7 @@ class Fleet:
             try:
                 ended = await self._link(hub, context, kit, pace, keepalive)
             except Unreachable as trouble:
-                keepalive.missed()
+                keepalive.record_missed()
                 self.figures.refused[trouble.reason] += 1
                 pace.wish = trouble.again
                 if isinstance(trouble, TokenRefused):
@@ -234,7 +234,7 @@ class Fleet:
         def note() -> None:
             nonlocal opened
             opened = trio.current_time()
-            keepalive.reached(opened)
+            keepalive.record_reached(opened)
             self.figures.open_one()
 
         try:

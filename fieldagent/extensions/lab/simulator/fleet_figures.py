@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 
 REASONS = 20
 """Maximum number of distinct reasons."""
@@ -147,7 +147,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
     after, came = figures["confirmedAfter"], figures["cameDown"]
     text = [
         f"links: {links['open']} of {figures['kits']} open at the end, {links['mostOpen']} at most;"
-        f" opened {counted(links['opened'], 'time')}",
+        f" opened {format_count(links['opened'], 'time')}",
         *(f"  refused {times} x: {reason}" for reason, times in links["refused"].items()),
         *(f"  lost {times} x: {reason}" for reason, times in links["lost"].items()),
         f"items: {items['sent']} sent, {items['confirmed']} confirmed, {items['unconfirmed']} sent"
@@ -160,8 +160,8 @@ def lines(figures: dict[str, Any]) -> list[str]:
         )
     kinds = ", ".join(f"{times} {kind}" for kind, times in came["kinds"].items())
     text.append(
-        f"came down: {counted(came['messages'], 'message')}, {counted(came['bytes'], 'byte')}"
-        + (f": {kinds}" if kinds else "")
+        f"came down: {format_count(came['messages'], 'message')},"
+        f" {format_count(came['bytes'], 'byte')}" + (f": {kinds}" if kinds else "")
     )
     memory, for_each = tool["memoryBytes"] / 2**20, tool["memoryPerKitBytes"] / 1024
     text.append(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire.credit import CREDITS, Tariff
 
 
@@ -38,9 +38,9 @@ class SimulatedGateway:
 
     def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         self.sessions += 1
-        cost = counted(self._tariff.units(len(body)), self._tariff.unit)
+        cost = format_count(self._tariff.compute_units(len(body)), self._tariff.unit)
         priced = f", {cost}" if self._tariff.unit != "byte" else ""
-        self._say(f"MO {momsn} from {imei}: {counted(len(body), 'byte')}{priced}")
+        self._say(f"MO {momsn} from {imei}: {format_count(len(body), 'byte')}{priced}")
         self._behind.take(imei, momsn, body)
 
     def next_mobile_terminated(self) -> bytes | None:

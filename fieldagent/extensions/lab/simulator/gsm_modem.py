@@ -357,7 +357,7 @@ class SimulatedGsmModem:
         """Receive one part of an SMS. Returns False if the SIM is full. Raises LocalProtocolError
         if `number` is invalid.
         """
-        body = sms_alphabet.septets(text)
+        body = sms_alphabet.encode_septets(text)
         return self.come(Deliver(number, Content(Coding.GSM7, body, part), self._clock()))
 
     def come(self, message: Deliver | StatusReport) -> bool:

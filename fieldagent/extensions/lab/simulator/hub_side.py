@@ -15,11 +15,11 @@ from math import inf
 import trio
 
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.hub.operator.directip import receive
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 from fieldagent.wire.directip import (
     Confirmation,
     DirectIpMo,
@@ -106,7 +106,7 @@ class HubSide:
         after each MT message or ring. Raises ListenFailed.
         """
         (listening,) = open_listeners(port, ["127.0.0.1"])
-        task_status.started(port_of([listening]))
+        task_status.started(get_port([listening]))
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         await trio.serve_listeners(partial(self._serve_one, rung), [listener])
 
@@ -130,7 +130,9 @@ class HubSide:
                 urgent = bool(request.flags & Flags.PRIORITY)
                 self.queue.put(request.payload, priority=urgent)
             rung()
-        what = f"MT of {counted(len(request.payload), 'byte')}" if request.payload else "a ring"
+        what = (
+            f"MT of {format_count(len(request.payload), 'byte')}" if request.payload else "a ring"
+        )
         self.say(f"{what} for {request.imei}: {status}")
         if faults.silent:
             faults.silent -= 1

@@ -8,7 +8,7 @@ from math import inf
 from random import Random
 
 from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir
-from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.lora import LoraSettings, compute_air_time
 
 GIVE_UP_S = 5.0
 """Seconds after which a packet is dropped if the channel was never free."""
@@ -35,7 +35,7 @@ class LoraAir(SharedAir):
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
         """Transmit a packet at its station's own bit rate and return its end time."""
-        takes = air_time(self.radios[station], len(packet))
+        takes = compute_air_time(self.radios[station], len(packet))
         # The shared channel has one bit rate, but here each packet has its own.
         self.preamble, self.bitrate = takes, inf
         return super().transmit(now, station, packet)

@@ -11,7 +11,7 @@ from fieldagent.extensions.lab.simulator.air import SharedAir
 from fieldagent.extensions.lab.simulator.lora import RSSI, SNR, LoraBoard
 from fieldagent.wire import kiss
 from fieldagent.wire import meshcore_kiss as wire
-from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.lora import LoraSettings, compute_air_time
 from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid
 
 BEGINS_WITH = LoraSettings(910_525_000, 62_500, 7, 5)
@@ -104,4 +104,4 @@ class SimulatedMeshcore(LoraBoard):
         return known.get(MeshcoreCommand(command)) if command in set(MeshcoreCommand) else None
 
     def _milliseconds(self, content: bytes) -> int:
-        return round(1000 * air_time(self.lora, content[0])) if content else 0
+        return round(1000 * compute_air_time(self.lora, content[0])) if content else 0

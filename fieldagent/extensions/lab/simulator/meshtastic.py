@@ -20,7 +20,7 @@ from fieldagent.extensions.lab.simulator.lora import RSSI, SNR, LoraBoard
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.lora import air_time
+from fieldagent.wire.lora import compute_air_time
 from fieldagent.wire.meshtastic import (
     BROADCAST,
     ChannelSettings,
@@ -149,7 +149,7 @@ class Keyring:
             key = _shared_key(self.node, to)
             return _cover(key, self.node, number, plain) + bytes(KEY_BYTES), 0
         settings = self.channels[channel]
-        key = wire.expanded_key(settings.key)
+        key = wire.expand_key(settings.key)
         return _cover(key, self.node, number, plain), _hash_of(settings)
 
     def uncovered(self, heard: _OnAir) -> tuple[int | None, MeshData] | None:
@@ -172,7 +172,7 @@ class Keyring:
             yield None, _shared_key(heard.source, self.node)
         for index, settings in enumerate(self.channels):
             if _hash_of(settings) == heard.channel:
-                yield index, wire.expanded_key(settings.key)
+                yield index, wire.expand_key(settings.key)
 
 
 class HostSide:
@@ -230,7 +230,11 @@ class SimulatedMeshtastic(LoraBoard):
         self.host = HostSide()
         self.metrics = DeviceMetrics(90, 4.1)
         self.user = User(
-            wire.node_id(self.node), f"Node {number}", f"N{number}", 43, _public_key(self.node)
+            wire.format_node_id(self.node),
+            f"Node {number}",
+            f"N{number}",
+            43,
+            _public_key(self.node),
         )
         self.ack_wait = ACK_WAIT_S
         self.reboot()
@@ -365,7 +369,7 @@ class SimulatedMeshtastic(LoraBoard):
         return said
 
     def _again_at(self, size: int, now: float) -> float:
-        return now + 2 * air_time(wire.PRESETS[self.preset], size) + self.ack_wait
+        return now + 2 * compute_air_time(wire.PRESETS[self.preset], size) + self.ack_wait
 
     def tick(self, now: float) -> None:
         """Transmit all due packets: those to repeat for others, and unacknowledged ones, at most
@@ -511,7 +515,9 @@ def acquaint(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
                 one.keyring.nodes[each.node] = known
         for number in range(0xC0DE_0000, 0xC0DE_0000 + crowd):
             name = f"Passer-by {number & 0xFFFF}"
-            user = User(wire.node_id(number), name, f"{number & 0xFFF:03x}", 9, _public_key(number))
+            user = User(
+                wire.format_node_id(number), name, f"{number & 0xFFF:03x}", 9, _public_key(number)
+            )
             one.keyring.nodes[number] = NodeInfo(number, user, snr=-7.5, hops_away=2)
 
 
@@ -537,6 +543,6 @@ def _hash_of(settings: ChannelSettings) -> int:
     key.
     """
     digest = 0
-    for byte in settings.name.encode() + wire.expanded_key(settings.key):
+    for byte in settings.name.encode() + wire.expand_key(settings.key):
         digest ^= byte
     return digest or 0xFF

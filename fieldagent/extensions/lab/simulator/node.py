@@ -76,7 +76,7 @@ class SimulatedNode:
             self._tell()
 
     def _tell(self) -> None:
-        self.link.say(node.NodeStatus(signal=4, battery=self.battery, charging=False))
+        self.link.send_unnumbered(node.NodeStatus(signal=4, battery=self.battery, charging=False))
 
     def leave_host(self) -> None:
         """Do nothing: a node keeps its line open, and the next host restarts the link."""

@@ -13,7 +13,7 @@ import trio
 from fieldagent.extensions.lab.simulator.air import SharedAir
 from fieldagent.extensions.lab.simulator.node import SimulatedNode
 from fieldagent.extensions.lab.simulator.pty_port import open_pty
-from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.system.lazy_dataclass import dataclass
 
 Say = Callable[[str], None]
@@ -160,7 +160,7 @@ class Nodes:
     ) -> NoReturn:
         """Accept connections. A new connection replaces the current host."""
         (listening,) = open_listeners(port, ["127.0.0.1"])
-        socket.link = port_of([listening])
+        socket.link = get_port([listening])
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         async with listener, trio.open_nursery() as nursery:
             task_status.started()

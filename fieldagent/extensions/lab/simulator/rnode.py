@@ -10,7 +10,7 @@ from fieldagent.extensions.lab.simulator.air import SharedAir
 from fieldagent.extensions.lab.simulator.lora import RSSI, SNR, LoraBoard
 from fieldagent.wire import kiss
 from fieldagent.wire import rnode as wire
-from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.lora import LoraSettings, compute_air_time
 from fieldagent.wire.rnode import RnodeCommand, RnodeError
 
 VERSION = bytes([1, 85])
@@ -96,7 +96,7 @@ class SimulatedRnode(LoraBoard):
         head = self._numbered << 4 | (SPLIT if len(packet) > cut else 0)
         pieces = [bytes([head]) + each for each in (packet[:cut], packet[cut:]) if each]
         lora = self.air.radios[self.number]
-        takes = sum(air_time(lora, len(piece)) for piece in pieces)
+        takes = sum(compute_air_time(lora, len(piece)) for piece in pieces)
         if not self._may(takes, now) or not self._mouth.take(pieces, now):
             self._fail(RnodeError.QUEUE_FULL)
         else:
@@ -150,7 +150,7 @@ class SimulatedRnode(LoraBoard):
         self._say(RnodeCommand.ERROR, bytes([error]))
 
     def _say(self, command: int, content: bytes) -> None:
-        self._said += wire.say(command, content)
+        self._said += wire.make_command_frame(command, content)
 
 
 TUNED = {

@@ -155,7 +155,7 @@ def store(payload: bytes, state: ModemState) -> AtAnswer:
     checksum have arrived.
     """
     body, guard = payload[:-SUM_BYTES], payload[-SUM_BYTES:]
-    if sbd.checksum(body) != guard:
+    if sbd.compute_checksum(body) != guard:
         return AtAnswer((str(sbd.WriteResult.WRONG_SUM.value), "OK"))
     state.volatile.mo_buffer, state.volatile.mo_flag = body, True
     return AtAnswer((str(sbd.WriteResult.STORED.value), "OK"))
@@ -163,7 +163,7 @@ def store(payload: bytes, state: ModemState) -> AtAnswer:
 
 def _read(asked: AtCommand) -> AtAnswer:
     body = asked.state.volatile.mt_buffer
-    guard = sbd.checksum(body)
+    guard = sbd.compute_checksum(body)
     if asked.faults.wrong_sums:
         asked.faults.wrong_sums -= 1
         guard = bytes([guard[0] ^ 0x55, guard[1]])

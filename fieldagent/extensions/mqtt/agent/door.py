@@ -27,7 +27,7 @@ from fieldagent.agent.refusals import told_as_problems, unread_member
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
 from fieldagent.extensions.mqtt.commands import HourlyGate, document_in, take_key
 from fieldagent.http.problem import Problem
-from fieldagent.package.delivery import deliveries_json
+from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Channel, Package
 from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, is_sos, read_package
 
@@ -69,7 +69,7 @@ class Door:
                 standing, withheld = await self._accept(sender, key, package)
         except Problem as problem:
             self.gate.counts["refused"] += 1
-            answer = json.loads(problem.to_response().body)
+            answer = json.loads(problem.make_response().body)
             return {"accepted": False, "key": key, "problem": answer}
         self.gate.counts["taken"] += 1
         answer = {
@@ -77,7 +77,7 @@ class Door:
             "key": key,
             "id": standing.id,
             "status": standing.status,
-            "channels": deliveries_json(standing.deliveries),
+            "channels": encode_deliveries(standing.deliveries),
             **unread_member(unread),
         }
         return answer | ({"withheld": withheld} if withheld else {})

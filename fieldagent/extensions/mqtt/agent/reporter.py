@@ -25,7 +25,7 @@ from fieldagent.extensions.mqtt.agent.door import MARK
 from fieldagent.extensions.mqtt.agent.topics import MqttTopics
 from fieldagent.extensions.mqtt.discovery import compact
 from fieldagent.extensions.mqtt.session import MqttSession
-from fieldagent.package.delivery import deliveries_json
+from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Location
 
 LOOK_EVERY, LOOK_APART = 10.0, 1.0
@@ -84,7 +84,7 @@ class Reporter:
                 published = document
             await trio.sleep(LOOK_APART)
             with trio.move_on_after(LOOK_EVERY):
-                await self._journal.news()
+                await self._journal.wait_for_commit()
 
     def _last_inbound(self) -> str | None:
         """Return the date of the newest item, as in its body. The kit's own date of its arrival
@@ -118,7 +118,7 @@ class Reporter:
                 await self._tell_package(session, change.subject)
             self._place = place
             if place == changes.newest(self._journal):
-                await self._journal.news()
+                await self._journal.wait_for_commit()
             else:
                 await trio.lowlevel.checkpoint()
 
@@ -141,6 +141,6 @@ class Reporter:
         return {
             "id": standing.id,
             "status": standing.status,
-            "channels": deliveries_json(standing.deliveries),
+            "channels": encode_deliveries(standing.deliveries),
             "reached": [step._asdict() for step in steps],
         }

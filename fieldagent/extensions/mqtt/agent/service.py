@@ -37,7 +37,7 @@ from fieldagent.extensions.mqtt.session import (
     wait_before,
 )
 from fieldagent.system import waits
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.supervisor import Note
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 
@@ -117,7 +117,7 @@ class MqttService(PartService):
             try:
                 await self._work(status, note_fault)
             except* BrokerLost as lost:
-                self._tell_lost(first_error(lost), trio.current_time() - began)
+                self._tell_lost(get_first_error(lost), trio.current_time() - began)
             finally:
                 self._publisher.session = None
             if trio.current_time() - began >= STABLE_AFTER_S:

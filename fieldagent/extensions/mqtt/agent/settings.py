@@ -17,7 +17,7 @@ from fieldagent.extensions.mqtt.shared_settings import (
     senders,
 )
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.properties import Key, one_of, text, whole
+from fieldagent.system.properties import Key, make_choice_reader, make_integer_reader, read_text
 
 
 class MqttSettings(NamedTuple):
@@ -65,8 +65,8 @@ KEYS = (
         "MQTT broker that gets messages and state from this kit and through which other"
         " programs send, such as mqtt://127.0.0.1 or mqtts://host:8883 (docs/how-to/mqtt.md)",
     ),
-    Key("mqtt-user", text, None, "user name of this kit at the broker"),
-    Key("mqtt-password", text, None, "password of this kit at the broker"),
+    Key("mqtt-user", read_text, None, "user name of this kit at the broker"),
+    Key("mqtt-password", read_text, None, "password of this kit at the broker"),
     CA_FILE,
     Key("mqtt-name", one_level, "kit", "name of this kit in topics, unique at the broker (kit)"),
     PREFIX,
@@ -81,20 +81,20 @@ KEYS = (
     ),
     Key(
         "mqtt-credits-per-day",
-        whole(0, 1_000_000, "credits"),
+        make_integer_reader(0, 1_000_000, "credits"),
         0,
         "most satellite credits, and most SMS, per UTC day for all these senders, except an SOS"
         " (0: none)",
     ),
     Key(
         "mqtt-commands-per-hour",
-        whole(1, 100_000, "commands"),
+        make_integer_reader(1, 100_000, "commands"),
         60,
         "most commands per hour; more are dropped and counted (60)",
     ),
     Key(
         "mqtt-sos",
-        one_of("off", "on"),
+        make_choice_reader("off", "on"),
         "off",
         "on: mqtt-senders may raise an SOS. A faulty automation can do so too (off)",
     ),

@@ -45,7 +45,7 @@ from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.package.reading import Fault, InvalidPackage
 from fieldagent.package.strict_json import NotJson
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 
 OURS = ("sourceUserId", "workspaceId")
 TARGETS = ("targetUserId", "targetGroup")
@@ -141,14 +141,14 @@ def carry_out(
         return _refused(Became.UNREADABLE, key, Problem(400, str(error)))
     except InvalidPackage as error:
         faults = [(fault.detail, fault.pointer) for fault in error.faults]
-        text = f"nothing was queued: {counted(len(faults), 'fault')}"
+        text = f"nothing was queued: {format_count(len(faults), 'fault')}"
         return _refused(Became.REFUSED, key, Problem(422, text, errors=faults))
     except Problem as problem:
         return _refused(Became.REFUSED, key, problem)
 
 
 def _refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome:
-    body = json.loads(problem.to_response().body)
+    body = json.loads(problem.make_response().body)
     return BrokerOutcome(became, {"accepted": False, "key": key, "problem": body})
 
 

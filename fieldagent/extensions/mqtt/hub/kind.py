@@ -17,7 +17,14 @@ from fieldagent.extensions.mqtt.shared_settings import (
     senders,
 )
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
-from fieldagent.system.properties import Key, absolute_path, one_of, some_of, text, whole
+from fieldagent.system.properties import (
+    Key,
+    make_choice_reader,
+    make_choices_reader,
+    make_integer_reader,
+    read_absolute_path,
+    read_text,
+)
 
 SHARES = ("positions", "incidents", "messages", "waypoints", "data", "private")
 
@@ -30,11 +37,11 @@ KEYS = (
         "MQTT broker that gets news of the kits and through which other programs send to them,"
         " such as mqtts://host:8883, or mqtt://127.0.0.1 without TLS (docs/how-to/mqtt.md)",
     ),
-    Key("mqtt-workspace", text, None, "number or name of the workspace for the broker"),
-    Key("mqtt-user", text, None, "user name of this hub at the broker"),
+    Key("mqtt-workspace", read_text, None, "number or name of the workspace for the broker"),
+    Key("mqtt-user", read_text, None, "user name of this hub at the broker"),
     Key(
         "mqtt-password-file",
-        absolute_path,
+        read_absolute_path,
         None,
         "file with the password at the broker in its first line",
     ),
@@ -44,7 +51,7 @@ KEYS = (
     DISCOVERY,
     Key(
         "mqtt-shares",
-        some_of(*SHARES),
+        make_choices_reader(*SHARES),
         ("positions", "incidents", "messages", "waypoints", "data"),
         "published kinds: some of positions, incidents, messages, waypoints, data, and private"
         " (also those for one person or a group); or none (positions incidents messages"
@@ -59,19 +66,19 @@ KEYS = (
     ),
     Key(
         "mqtt-credits-per-day",
-        whole(0, 1_000_000, "credits"),
+        make_integer_reader(0, 1_000_000, "credits"),
         0,
         "most satellite credits, and most SMS, per UTC day for all these senders (0: none)",
     ),
     Key(
         "mqtt-commands-per-hour",
-        whole(1, 100_000, "commands"),
+        make_integer_reader(1, 100_000, "commands"),
         600,
         "most commands per hour; more are dropped and counted (600)",
     ),
     Key(
         "mqtt-acknowledge",
-        one_of("off", "on"),
+        make_choice_reader("off", "on"),
         "off",
         "on: mqtt-senders can acknowledge an SOS, which stops its alarm. A faulty automation"
         " can do so too (off)",

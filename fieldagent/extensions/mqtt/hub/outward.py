@@ -84,7 +84,7 @@ class HubReporter:
                 continue
             await trio.sleep(REST_S)
             with waits.move_on_after(again - REST_S):
-                await waits.either(written, announced)
+                await waits.wait_for_either(written, announced)
 
     # Incidents.
 

@@ -42,9 +42,9 @@ from fieldagent.hub.contract import Became
 from fieldagent.hub.escalation.mail import password_in
 from fieldagent.hub.store.persist import persist
 from fieldagent.system import waits
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class _BrokerBridge:
             try:
                 await self._work()
             except* BrokerLost as lost:
-                self._note_lost(first_error(lost), trio.current_time() - began)
+                self._note_lost(get_first_error(lost), trio.current_time() - began)
             finally:
                 self._host.note_link(False)
             tries = 0 if trio.current_time() - began >= STABLE_AFTER_S else tries
@@ -186,7 +186,7 @@ def _password(path: Path | None) -> str | None:
     try:
         return None if path is None else password_in(path)
     except (OSError, UnicodeDecodeError) as error:
-        why = reason_of(error) if isinstance(error, OSError) else "it is not UTF-8"
+        why = describe_reason(error) if isinstance(error, OSError) else "it is not UTF-8"
         raise BrokerLost(f"mqtt-password-file {path} cannot be read: {why}", fault=True) from error
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fieldagent.package.writing import clock_time, minutes_in_words
+from fieldagent.package.writing import format_clock_time, format_minutes
 
 
 def moment_in_words(at: float, now: float) -> str:
     """Return the time to the minute in UTC, with the day if it is not today's."""
-    day, clock = clock_time(at)[:16].split("T")
-    return f"{clock} UTC" if day == clock_time(now)[:10] else f"{day} {clock} UTC"
+    day, clock = format_clock_time(at)[:16].split("T")
+    return f"{clock} UTC" if day == format_clock_time(now)[:10] else f"{day} {clock} UTC"
 
 
 def length_in_words(seconds: float) -> str:
@@ -17,5 +17,5 @@ def length_in_words(seconds: float) -> str:
     return (
         f"{hours} h {minutes} min"
         if hours and minutes
-        else minutes_in_words(hours * 3_600 + minutes * 60)
+        else format_minutes(hours * 3_600 + minutes * 60)
     )

@@ -12,7 +12,7 @@ from fieldagent.extensions.places.hub.kit_week import KitWeek
 from fieldagent.hub.api.sos_table import cell
 from fieldagent.package import tracks
 from fieldagent.package.package import Location
-from fieldagent.package.writing import clock_time, write_timestamp
+from fieldagent.package.writing import format_clock_time, write_timestamp
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 COLUMNS = (
@@ -50,15 +50,15 @@ def _rows(report: KitWeek) -> Iterator[dict[str, Any]]:
     for sent in report.sent:
         yield {
             "what": "from kit",
-            "time": clock_time(sent.at),
+            "time": format_clock_time(sent.at),
             "kind": "SOS" if sent.sos else sent.kind,
             "state": "stored",
-            "came": clock_time(sent.came),
+            "came": format_clock_time(sent.came),
         }
     for delivery in report.deliveries:
         yield {
             "what": "to kit",
-            "time": clock_time(delivery.at),
+            "time": format_clock_time(delivery.at),
             "kind": delivery.kind,
             "state": delivery.state,
             "over": delivery.over,
@@ -67,7 +67,7 @@ def _rows(report: KitWeek) -> Iterator[dict[str, Any]]:
     for incident in report.incidents:
         yield {
             "what": "incident",
-            "time": clock_time(incident["raised"]),
+            "time": format_clock_time(incident["raised"]),
             "kind": incident["kind"],
             "state": incident["state"],
             "number": incident["id"],
@@ -96,8 +96,8 @@ def _track(write: Callable[..., str]) -> Callable[[KitWeek], bytes]:
 
 FORMATS = {
     "csv": ReportFormat("text/csv; charset=utf-8", table),
-    "gpx": ReportFormat(tracks.CONTENT_TYPES["gpx"], _track(tracks.gpx)),
-    "kml": ReportFormat(tracks.CONTENT_TYPES["kml"], _track(tracks.kml)),
+    "gpx": ReportFormat(tracks.CONTENT_TYPES["gpx"], _track(tracks.make_gpx)),
+    "kml": ReportFormat(tracks.CONTENT_TYPES["kml"], _track(tracks.make_kml)),
     "html": ReportFormat("text/html; charset=utf-8", print_page.page),
 }
 """Formats by their names in `--format` and `?format=`."""

@@ -14,8 +14,8 @@ from fieldagent.hub.records.stored_entry import DAMAGED_ROW
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.exit_codes import REFUSED
 from fieldagent.system.log_lines import complain
-from fieldagent.system.terminal import escaped
-from fieldagent.system.wording import reason_of
+from fieldagent.system.terminal import escape_line
+from fieldagent.system.wording import describe_reason
 
 FILE_MAX = 1_000_000
 """Maximum bytes of a file with a polygon."""
@@ -28,7 +28,7 @@ def add(arguments: argparse.Namespace) -> int:
     try:
         drawn = _drawn(arguments)
     except WrongShape as wrong:
-        complain(escaped(f"no fence was added: {wrong}"))
+        complain(escape_line(f"no fence was added: {wrong}"))
         return REFUSED
 
     @transaction
@@ -52,7 +52,7 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
             raise WrongShape(f"it is larger than {FILE_MAX} bytes: simplify it")
         return shape.polygon(load_document(content, members_max=FILE_MAX, parts_max=FILE_MAX))
     except OSError as error:
-        raise WrongShape(reason_of(error)) from None
+        raise WrongShape(describe_reason(error)) from None
     except NotJson as error:
         raise WrongShape(f"{path} is not JSON: {error}") from None
     except WrongShape as wrong:

@@ -20,9 +20,9 @@ from fieldagent.hub.records import sos, usage
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import Item, Location, dated
+from fieldagent.package.package import Item, Location, get_date
 from fieldagent.package.payload import Identity
-from fieldagent.package.tracks import Placed, legs
+from fieldagent.package.tracks import Placed, split_into_legs
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ITEMS_MAX = 50_000
@@ -81,7 +81,7 @@ class KitWeek(NamedTuple):
 
     def gaps(self) -> list[tuple[datetime, datetime]]:
         """Return the start and the end of each gap between two positions."""
-        parts = legs(self.track, self.pause)
+        parts = split_into_legs(self.track, self.pause)
         return [(before[-1].moment, after[0].moment) for before, after in pairwise(parts)]
 
     def sent_counts(self) -> Counter[str]:
@@ -113,7 +113,7 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         entry = stored_entry(body)
         content = entry.content
         assert isinstance(content, Item), "the ledger holds items alone"
-        moment = dated(content, entry.time)
+        moment = get_date(content, entry.time)
         if not week.begins <= moment.timestamp() < week.ends:
             continue
         sent.append(SentItem(kind, moment.timestamp(), float(accepted), is_sos == 1))

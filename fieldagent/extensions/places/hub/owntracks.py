@@ -14,7 +14,7 @@ from fieldagent.extensions.places.hub.tracker_kind import (
     place_of,
     time_of,
 )
-from fieldagent.http.guard import required_body
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.field.trackers import TrackerReport
@@ -24,7 +24,7 @@ def read(request: Request) -> TrackerReport | None:
     """Return the report of a position; None for other messages of the app. The tracker's id is
     `USER/DEVICE` from the app's settings. Raises Problem 400.
     """
-    document = document_of(required_body(request))
+    document = document_of(get_required_body(request))
     if not isinstance(document, dict):
         raise Problem(400, "the body must be a JSON object, as OwnTracks sends it")
     if document.get("_type") == "encrypted":

@@ -18,7 +18,7 @@ from fieldagent.extensions.places.hub.shape import (
     Polygon,
     WrongShape,
 )
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
@@ -135,7 +135,7 @@ class PlacesApi:
         """Return all fences, because a workspace has few."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: fences.listing(db, caller.workspace))
-        return json_response({"fences": rows})
+        return make_json_response({"fences": rows})
 
     async def add_fence(self, request: Request, caller: Caller) -> Response:
         """Add a fence from a circle or a polygon, and return it with 201. Raises Problem 422 for
@@ -155,7 +155,7 @@ class PlacesApi:
             fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, by=by)
             return _of(fences.listing(db, caller.workspace), fence)
 
-        return json_response(await self._commit(act), 201)
+        return make_json_response(await self._commit(act), 201)
 
     async def remove_fence(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a fence, and answer 204. Raises Problem 404."""
@@ -176,7 +176,7 @@ class PlacesApi:
         """Return the workspace's routes for kits."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: routes.listing(db, caller.workspace))
-        return json_response({"routes": rows})
+        return make_json_response({"routes": rows})
 
     async def add_route(self, request: Request, caller: Caller) -> Response:
         """Add a route for a kit, and return it with 201, once per Idempotency-Key. The default name
@@ -202,7 +202,7 @@ class PlacesApi:
             remember(db, asked, str(route), now)
             return _of(routes.listing(db, caller.workspace), route)
 
-        return json_response(await self._commit(act), 201)
+        return make_json_response(await self._commit(act), 201)
 
     async def end_route(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """End a route by the caller, with a reason."""
@@ -218,7 +218,7 @@ class PlacesApi:
 
         if (answer := await self._commit(act)) is None:
             raise unknown("route", id)
-        return json_response(answer)
+        return make_json_response(answer)
 
     async def _commit(self, act: Callable[[Db, float], T]) -> T:
         """Commit an act. Raises Problem 409 if it is refused; nothing is changed then."""

@@ -9,8 +9,8 @@ from math import cos, radians, remainder
 from typing import Any
 
 from fieldagent.extensions.places.hub.kit_week import KitWeek
-from fieldagent.package.tracks import Placed, legs
-from fieldagent.package.writing import clock_time, minutes_in_words, write_timestamp
+from fieldagent.package.tracks import Placed, split_into_legs
+from fieldagent.package.writing import format_clock_time, format_minutes, write_timestamp
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy: the page needs only its inline styles."""
@@ -42,7 +42,7 @@ def page(report: KitWeek) -> bytes:
         f"<h1>{escape(title)}</h1>",
         _line(
             f"Kit {report.name} of {report.user}, {first} to {last} (UTC), as the hub knew it at "
-            f"{clock_time(report.made)}."
+            f"{format_clock_time(report.made)}."
         ),
         '<p class="screen quiet">Print this page, or save it as PDF by your browser\'s print.</p>',
         *_cut(report),
@@ -90,12 +90,12 @@ def _positions(report: KitWeek) -> list[str]:
     parts.append(_sketch(report.track, report.pause))
     head = ("Day (UTC)", "Positions", "First", "Last", "Last place")
     parts.append(_table(head, rows, numbers=(1,)))
-    usual = minutes_in_words(int(report.pause))
+    usual = format_minutes(int(report.pause))
     gaps = [
         (
             write_timestamp(begins),
             write_timestamp(ends),
-            minutes_in_words(int((ends - begins).total_seconds() // 60 * 60)),
+            format_minutes(int((ends - begins).total_seconds() // 60 * 60)),
         )
         for begins, ends in report.gaps()
     ]
@@ -128,12 +128,12 @@ def _incidents(report: KitWeek) -> list[str]:
     rows = [
         (
             f"{each['kind']} {each['id']}",
-            clock_time(each["raised"]),
+            format_clock_time(each["raised"]),
             each["state"],
-            f"{each['seen']['by']['name']}, {clock_time(each['seen']['at'])}"
+            f"{each['seen']['by']['name']}, {format_clock_time(each['seen']['at'])}"
             if each["seen"]
             else "",
-            "" if each["closed"] is None else clock_time(each["closed"]),
+            "" if each["closed"] is None else format_clock_time(each["closed"]),
             end_of(each),
         )
         for each in report.incidents
@@ -196,7 +196,7 @@ def _sketch(track: Sequence[Placed], pause: float) -> str:
         return f"{BORDER + (x - min_x) * scale:.1f},{BORDER + (y - min_y) * scale:.1f}"
 
     min_x, min_y = min(xs), min(ys)
-    parts = legs(track, pause)
+    parts = split_into_legs(track, pause)
     drawn = [_stroke("", map(at, leg)) for leg in parts]
     drawn += [_stroke("gap", map(at, (before[-1], after[0]))) for before, after in pairwise(parts)]
     x, y = at(track[-1]).split(",")

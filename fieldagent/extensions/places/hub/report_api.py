@@ -6,9 +6,9 @@ from fieldagent.extensions.places.hub import kit_week, print_page
 from fieldagent.extensions.places.hub.documents import FORMATS
 from fieldagent.extensions.places.hub.kit_week import KitWeek
 from fieldagent.extensions.places.hub.week import WrongWeek, read_week, week_of
-from fieldagent.http.message import Request, Response, json_response
+from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import one_of, refuse_others
+from fieldagent.http.query import read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import Acts
@@ -31,7 +31,7 @@ class ReportsApi:
         """Return the report of this week, or of the requested week."""
         refuse_others(request, ("week", "format"))
         now = self._acts.clock()
-        named = one_of(request, "format", ("json", *FORMATS)) or "json"
+        named = read_one_of(request, "format", ("json", *FORMATS)) or "json"
         asked = dict(request.query).get("week")
         try:
             week = week_of(now) if asked is None else read_week(asked)
@@ -44,7 +44,7 @@ class ReportsApi:
 
         week_report = await self._acts.store.read(look)
         if named == "json":
-            return json_response(kit_week.as_json(week_report))
+            return make_json_response(kit_week.as_json(week_report))
         kind = FORMATS[named]
         file = f'filename="kit-{week_report.device}-{week.name}.{named}"'
         where = f"{'inline' if named == 'html' else 'attachment'}; {file}"

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import cos, hypot, inf, radians, remainder
 from typing import Any
 
-from fieldagent.package.great_circle import EARTH, distance
+from fieldagent.package.great_circle import EARTH, compute_distance
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
@@ -160,7 +160,7 @@ def _note_damaged(text: str) -> None:
 def beyond(shape: Shape, latitude: float, longitude: float) -> float:
     """Return the metres by which a place is outside the shape's edge; negative inside."""
     if isinstance(shape, Circle):
-        return distance(shape.latitude, shape.longitude, latitude, longitude) - shape.radius
+        return compute_distance(shape.latitude, shape.longitude, latitude, longitude) - shape.radius
     middle = _middle(shape.rings[0])
     longitude = middle + remainder(longitude - middle, 360.0)
     inside = sum(_holds(ring, longitude, latitude) for ring in shape.rings) % 2

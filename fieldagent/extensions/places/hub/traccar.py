@@ -20,7 +20,7 @@ from fieldagent.extensions.places.hub.tracker_kind import (
     report_of,
     time_of,
 )
-from fieldagent.http.guard import required_body
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.field.trackers import TrackerReport
@@ -30,7 +30,7 @@ def read(request: Request) -> TrackerReport | None:
     """Return the report of a position or an alarm; None for an event without an alarm, because its
     position is forwarded separately. Raises Problem 400.
     """
-    document = document_of(required_body(request))
+    document = document_of(get_required_body(request))
     device, position, event = (_object(document, name) for name in ("device", "position", "event"))
     if not device:
         raise Problem(400, "the body must hold device and position, as Traccar forwards them")

@@ -138,9 +138,9 @@ class SmsCarrier:
         self._seat = seat
         self._settings = seat.settings
         self._outbox = seat.outbox
-        self._name = sms_frame.name_of(seat.token_digest)
-        self._key_up = sms_frame.key_up(seat.token_digest)
-        self._key_down = sms_frame.key_down(seat.token_digest)
+        self._name = sms_frame.derive_name(seat.token_digest)
+        self._key_up = sms_frame.derive_key_up(seat.token_digest)
+        self._key_down = sms_frame.derive_key_down(seat.token_digest)
         self._under_way: dict[bytes, SentFrame] = {}
         """Unacknowledged frames by tag. Only the code that removes a frame may settle it."""
         self._owed: list[bytes] = []
@@ -260,7 +260,7 @@ class SmsCarrier:
         owed = self._owed_beside(transmission.body)
         frame = SmsFrame(self._name, transmission.body, owed)
         tag = frame.tag_by(self._key_up)
-        self._under_way[tag] = SentFrame(transmission, frame.text(self._key_up))
+        self._under_way[tag] = SentFrame(transmission, frame.encode_text(self._key_up))
         if await self._submit(modem, tag):
             self._owed = [each for each in self._owed if each not in owed]
         return True
@@ -268,7 +268,7 @@ class SmsCarrier:
     def _owed_beside(self, envelope: bytes) -> tuple[bytes, ...]:
         """Return the acknowledgements that fit beside an envelope without another SMS."""
         for count in range(min(len(self._owed), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
-            if sms_frame.fits_one(self._owed[:count], envelope):
+            if sms_frame.fits_into_one_sms(self._owed[:count], envelope):
                 return tuple(self._owed[:count])
         return ()
 
@@ -347,7 +347,7 @@ class SmsCarrier:
     async def _acknowledge(self, modem: SmsModem) -> None:
         """Send the hub an SMS that contains only acknowledgements."""
         owed = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
-        text = SmsFrame(self._name, b"", owed).text(self._key_up)
+        text = SmsFrame(self._name, b"", owed).encode_text(self._key_up)
         await self._seat.budget.spend(1)
         sent = await modem.send(self._message(text))
         if sent.outcome is Outcome.NOT_SENT:

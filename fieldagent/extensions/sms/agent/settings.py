@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fieldagent.agent.channels.healing import HealingStep, read_steps
 from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, KitPart
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.properties import Key, WrongProperty, text, whole
+from fieldagent.system.properties import Key, WrongProperty, make_integer_reader, read_text
 
 PER_DAY = 100
 MANAGED = re.compile(r"mmcli(:[A-Za-z0-9/_.-]{1,80})?", re.ASCII)
@@ -63,12 +63,17 @@ def _pin(value: str) -> str:
 KEYS = (
     Key(
         "sms-port",
-        text,
+        read_text,
         None,
         "serial port of a GSM modem, or mmcli (mmcli:N) for a modem of ModemManager: items for"
         " the hub are sent by SMS while the IP link is down (docs/how-to/sms.md)",
     ),
-    Key("sms-baud", whole(1200, 921_600, "baud"), 115_200, "speed of the serial port (115200)"),
+    Key(
+        "sms-baud",
+        make_integer_reader(1200, 921_600, "baud"),
+        115_200,
+        "speed of the serial port (115200)",
+    ),
     Key("sms-hub-number", _number, "", "telephone number of the hub for SMS, such as +41791234567"),
     Key(
         "sms-allow",
@@ -79,19 +84,19 @@ KEYS = (
     Key("sms-pin", _pin, "", "PIN of the SIM, if it has one; a wrong PIN is tried once"),
     Key(
         "sms-per-day",
-        whole(0, 100_000, "SMS"),
+        make_integer_reader(0, 100_000, "SMS"),
         PER_DAY,
         "most SMS per UTC day; a tenth of them only for an SOS (100)",
     ),
     Key(
         "sms-after",
-        whole(1, 86_400, "seconds"),
+        make_integer_reader(1, 86_400, "seconds"),
         120,
         "seconds without the IP link before SMS are sent; at most 20 for an SOS (120)",
     ),
     Key(
         "sms-answer-within",
-        whole(10, 86_400, "seconds"),
+        make_integer_reader(10, 86_400, "seconds"),
         600,
         "seconds without the hub's confirmation after which the same SMS is sent again; a third"
         " of that for an SOS (600)",
@@ -103,7 +108,7 @@ KEYS = (
         "recovery steps for a silent GSM modem, as satellite-heal (dtr, and the command if it"
         " is set)",
     ),
-    Key("sms-recovery-command", text, None, "shell command that restarts a silent GSM modem"),
+    Key("sms-recovery-command", read_text, None, "shell command that restarts a silent GSM modem"),
 )
 
 NEEDS = {

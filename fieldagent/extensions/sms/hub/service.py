@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fieldagent.http.client import NotReached, Reply, RequestFailed, request
-from fieldagent.http.guard import required_body
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.package.strict_json import NotJson, load_document
@@ -83,7 +83,7 @@ def _member_of(reply: Reply, name: str) -> str:
 def json_object(request: Request) -> dict[str, Any]:
     """Return the JSON object in a body. Raises Problem."""
     try:
-        document = load_document(required_body(request))
+        document = load_document(get_required_body(request))
     except NotJson as error:
         raise Problem(400, f"the body is not JSON: {error}") from None
     if not isinstance(document, dict):

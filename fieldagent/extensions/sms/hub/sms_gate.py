@@ -25,7 +25,7 @@ from fieldagent.hub.escalation.contract import (
     Send,
 )
 from fieldagent.hub.escalation.short_text import short_text
-from fieldagent.system.properties import Key, text, url
+from fieldagent.system.properties import Key, read_text, read_url
 from fieldagent.webhook.delivery import HandoverResult
 
 NAME = "sms-gate"
@@ -129,16 +129,16 @@ KIND = ContactKind(
     keys=(
         Key(
             "sms-gate-address",
-            url,
+            read_url,
             None,
             "URL of an Android telephone with SMS Gateway (sms-gate.app), or of its cloud, that"
             " sends SMS to contacts: http://192.168.1.20:8080",
         ),
-        Key("sms-gate-user", text, None, "user name at that gateway"),
-        Key("sms-gate-password", text, None, "password at that gateway"),
+        Key("sms-gate-user", read_text, None, "user name at that gateway"),
+        Key("sms-gate-password", read_text, None, "password at that gateway"),
         Key(
             "sms-gate-key",
-            text,
+            read_text,
             None,
             f"signing key of that gateway, which posts received SMS and delivery reports to {PATH}",
         ),

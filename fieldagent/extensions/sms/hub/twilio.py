@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from fieldagent.extensions.sms.hub import service
-from fieldagent.http.guard import required_body
+from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
@@ -28,7 +28,7 @@ from fieldagent.hub.escalation.contract import (
     Send,
 )
 from fieldagent.hub.escalation.short_text import short_text
-from fieldagent.system.properties import Key, text, url
+from fieldagent.system.properties import Key, read_text, read_url
 from fieldagent.webhook.delivery import HandoverResult
 
 NAME = "twilio"
@@ -126,7 +126,7 @@ async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str])
 def _form(asked: Request) -> dict[str, str]:
     """Return the fields of the form. Raises Problem."""
     try:
-        return dict(parse_qsl(required_body(asked).decode(), keep_blank_values=True))
+        return dict(parse_qsl(get_required_body(asked).decode(), keep_blank_values=True))
     except ValueError:
         raise Problem(400, "the body is not a UTF-8 form") from None
 
@@ -142,15 +142,18 @@ KIND = ContactKind(
     keys=(
         Key(
             "twilio-address",
-            url,
+            read_url,
             "https://api.twilio.com/2010-04-01",
             "URL of Twilio's API, or of a compatible service (Twilio)",
         ),
-        Key("twilio-account", text, None, "Twilio account that sends SMS to contacts: AC…"),
+        Key("twilio-account", read_text, None, "Twilio account that sends SMS to contacts: AC…"),
         Key(
-            "twilio-token", text, None, "token of that account, which also signs Twilio's requests"
+            "twilio-token",
+            read_text,
+            None,
+            "token of that account, which also signs Twilio's requests",
         ),
-        Key("twilio-from", text, None, "sender number: +41791234567"),
+        Key("twilio-from", read_text, None, "sender number: +41791234567"),
     ),
     examples={"twilio-account": "AC0123456789", "twilio-from": "+41791234567"},
     together=(("twilio-account", "twilio-token"), ("twilio-account", "twilio-from")),

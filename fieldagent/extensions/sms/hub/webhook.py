@@ -24,7 +24,7 @@ from fieldagent.hub.escalation.contract import (
     Send,
 )
 from fieldagent.hub.escalation.short_text import short_text
-from fieldagent.system.properties import Key, text, url
+from fieldagent.system.properties import Key, read_text, read_url
 from fieldagent.webhook import signature
 from fieldagent.webhook.delivery import HandoverResult
 
@@ -43,7 +43,7 @@ def _sender(host: ContactHost) -> Send:
         message = {"id": notice.message_id, "to": address, "text": words}
         body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
         secrets = own["sms-webhook-secret"]
-        signed = signature.headers(notice.message_id, body, now=host.clock(), secrets=secrets)
+        signed = signature.make_headers(notice.message_id, body, now=host.clock(), secrets=secrets)
         headers = (("Content-Type", "application/json"), *signed)
         return await service.post(
             own["sms-webhook"], headers, body, service="sms-webhook", says="detail"
@@ -100,7 +100,7 @@ KIND = ContactKind(
     keys=(
         Key(
             "sms-webhook",
-            url,
+            read_url,
             None,
             "URL of your own program that sends SMS to contacts: http://127.0.0.1:8090/send",
         ),
@@ -113,7 +113,7 @@ KIND = ContactKind(
         ),
         Key(
             "sms-webhook-token",
-            text,
+            read_text,
             None,
             f"Bearer token with which that program posts received SMS to {PATH}",
         ),

@@ -5,7 +5,7 @@ functions.
 from __future__ import annotations
 
 from fieldagent.hub.bridge.spending import Allowance, KitCost, Quote
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 
 KITS_MAX = 5
 """Largest number of kits in the answer."""
@@ -15,10 +15,10 @@ def in_words(quote: Quote, allowance: Allowance, caller: str, per_day: int, size
     """Return the answer to `caller`, a callsign or a user's name. `size`: UTF-8 bytes of the
     message.
     """
-    sentences = [f"Not sent, because it begins with a question mark: {counted(size, 'byte')}."]
+    sentences = [f"Not sent, because it begins with a question mark: {format_count(size, 'byte')}."]
     sentences += [f"{each.kit}: {_way(each)}." for each in quote.kits[:KITS_MAX]]
     if len(quote.kits) > KITS_MAX:
-        sentences.append(f"{counted(len(quote.kits) - KITS_MAX, 'more kit')}.")
+        sentences.append(f"{format_count(len(quote.kits) - KITS_MAX, 'more kit')}.")
     sentences.append(_verdict(quote))
     listed = "is in tak-allow" if allowance.allowed else "is not in tak-allow"
     left = max(0, allowance.left)
@@ -29,9 +29,13 @@ def in_words(quote: Quote, allowance: Allowance, caller: str, per_day: int, size
 def _way(kit: KitCost) -> str:
     if kit.linked:
         return "over its link, 0 credits"
-    ways = [f"by satellite, {counted(kit.bytes, 'byte')}"] if kit.bytes else []
+    ways = [f"by satellite, {format_count(kit.bytes, 'byte')}"] if kit.bytes else []
     ways += ["by SMS"] if kit.sms else []
-    return f"{' and '.join(ways)}, {counted(kit.credits, 'credit')}" if ways else "only over a link"
+    return (
+        f"{' and '.join(ways)}, {format_count(kit.credits, 'credit')}"
+        if ways
+        else "only over a link"
+    )
 
 
 def _verdict(quote: Quote) -> str:
@@ -41,4 +45,4 @@ def _verdict(quote: Quote) -> str:
         return f"It {quote.why}."
     if not any(each.linked or each.credits for each in quote.kits):
         return "It would wait for a link, for 0 credits."
-    return f"It would cost {counted(quote.credits, 'credit')}."
+    return f"It would cost {format_count(quote.credits, 'credit')}."

@@ -13,11 +13,11 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import (
     Key,
     WrongProperty,
-    absolute_path,
-    some_of,
-    text,
-    url_parts,
-    whole,
+    make_choices_reader,
+    make_integer_reader,
+    read_absolute_path,
+    read_text,
+    split_url,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class TakAddress(NamedTuple):
 
 
 def _address(value: str) -> TakAddress:
-    parts = url_parts(value, *PORTS)
+    parts = split_url(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.username is not None:
         raise WrongProperty(
             "must be tls:// and a host, or tcp:// without TLS, with an optional port, not"
@@ -64,29 +64,29 @@ KEYS = (
         " shows the kits, and its people and the kits can write to each other"
         " (docs/how-to/tak.md)",
     ),
-    Key("tak-workspace", text, None, "number or name of the workspace for the server"),
-    Key("tak-certificate", absolute_path, None, "PEM file with this hub's client certificate"),
+    Key("tak-workspace", read_text, None, "number or name of the workspace for the server"),
+    Key("tak-certificate", read_absolute_path, None, "PEM file with this hub's client certificate"),
     Key(
         "tak-key",
-        absolute_path,
+        read_absolute_path,
         None,
         "PEM file with the key of that certificate, without a password",
     ),
     Key(
         "tak-ca-file",
-        absolute_path,
+        read_absolute_path,
         None,
         "PEM file of the server's certificate authority, instead of the system's authorities",
     ),
     Key(
         "tak-server-name",
-        text,
+        read_text,
         None,
         "name in the server's certificate, if it is not HOST",
     ),
     Key(
         "tak-shares",
-        some_of(*SHARES),
+        make_choices_reader(*SHARES),
         ("positions", "sos", "messages"),
         "kinds that everyone at the server sees: some of positions, sos, messages (those to"
         " everyone) and waypoints, which are also accepted from there; or none (positions sos"
@@ -94,7 +94,7 @@ KEYS = (
     ),
     Key(
         "tak-people",
-        whole(1, 200, "people"),
+        make_integer_reader(1, 200, "people"),
         40,
         "most users with kits on its map; each uses a connection (40)",
     ),
@@ -107,7 +107,7 @@ KEYS = (
     ),
     Key(
         "tak-credits-per-day",
-        whole(0, 1_000_000, "credits"),
+        make_integer_reader(0, 1_000_000, "credits"),
         0,
         "most satellite credits, and most SMS, per UTC day for all these callsigns (0: none)",
     ),

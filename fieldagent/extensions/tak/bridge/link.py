@@ -28,9 +28,9 @@ from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, encode, type_
 from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.http import tls
 from fieldagent.hub.bridge.connecting import Lost, open_stream
-from fieldagent.system.error_groups import first_error
+from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two attempts, plus up to half as many at random. The last value repeats."""
@@ -75,7 +75,7 @@ def context_of(server: TakServer) -> ssl.SSLContext | None:
     except OSError as error:
         why = "is not a PEM certificate with its key and without a password"
         if not isinstance(error, ssl.SSLError):
-            why = f"cannot be read: {reason_of(error)}"
+            why = f"cannot be read: {describe_reason(error)}"
         raise Lost(f"tak-certificate {server.certificate} {why}") from error
     return context
 
@@ -145,7 +145,7 @@ class StreamSession:
                 nursery.start_soon(self._ping)
                 await self._hear(take)
         except* Lost as lost:
-            why = first_error(lost)
+            why = get_first_error(lost)
         finally:
             self._lost = True
             self._answered.set()
@@ -181,7 +181,7 @@ class StreamSession:
         try:
             return bytes(await self._stream.receive_some(RECEIVE_MAX))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            fault = tls.fault(error.__cause__)
+            fault = tls.describe_fault(error.__cause__)
             why = "the server refuses this hub's certificate, or its TLS" if fault else ""
             raise Lost(why or "the connection broke off") from error
 

@@ -132,7 +132,7 @@ class _Bridge:
         store = self._host.store
         start = await store.read(partial(tenure.place, name=records.NAME))
         follower = Follower(start, UNSETTLED_S if store.shared else 0.0)
-        storing.start_soon(waits.let_finish, self._intake.run)
+        storing.start_soon(waits.run_to_the_end, self._intake.run)
         with self._put:
             await self._work_with(follower)
 
@@ -151,7 +151,7 @@ class _Bridge:
                     soonest = 0.0 if more else soonest
                 await trio.sleep(REST_S)
                 with waits.move_on_after(soonest - REST_S):
-                    await waits.either(written, done)
+                    await waits.wait_for_either(written, done)
 
     # Outgoing.
 

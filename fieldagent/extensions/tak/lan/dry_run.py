@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits
 from fieldagent.agent.outbound.cost import Cost
 from fieldagent.package.package import Channel
-from fieldagent.system.wording import counted
+from fieldagent.system.wording import format_count
 
 
 def in_words(costs: Mapping[Channel, Cost], plan: Affordable, limits: SpendingLimits) -> str:
@@ -17,10 +17,12 @@ def in_words(costs: Mapping[Channel, Cost], plan: Affordable, limits: SpendingLi
     sentences = ["Not sent, because it begins with a question mark."]
     for channel, cost in costs.items():
         withheld = plan.withheld.get(channel)
-        size = f"{channel}: {counted(cost.bytes, 'byte')}"
+        size = f"{channel}: {format_count(cost.bytes, 'byte')}"
         sentences.append(f"{size}, not by this: {withheld}." if withheld else f"{size}.")
     sentences.append(
-        f"It would cost {counted(plan.price, 'credit')}." if plan.goes else "It would not be sent."
+        f"It would cost {format_count(plan.price, 'credit')}."
+        if plan.goes
+        else "It would not be sent."
     )
     sentences.append(f"{limits.left} of {limits.per_day} of tak-lan-credits-per-day are left.")
     return " ".join(sentences)

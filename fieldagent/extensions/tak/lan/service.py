@@ -35,9 +35,9 @@ from fieldagent.extensions.tak.map_events import ToldPosition
 from fieldagent.http.problem import Problem
 from fieldagent.http.unproved import Unproved
 from fieldagent.system import waits
-from fieldagent.system.error_groups import all_errors
+from fieldagent.system.error_groups import get_all_errors
 from fieldagent.system.supervisor import Note
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,9 @@ class TakLan(PartService):
             try:
                 await self._work()
             except* OSError as errors:
-                error = all_errors(errors)[0]
+                error = get_all_errors(errors)[0]
                 assert isinstance(error, OSError)
-                self._note_lost(reason_of(error))
+                self._note_lost(describe_reason(error))
             await waits.sleep(WAITS[min(tries, len(WAITS) - 1)])
             tries = 0 if self.link.state is LinkState.READY else tries + 1
 
@@ -168,7 +168,7 @@ class TakLan(PartService):
             await trio.sleep(TURN_MIN)
             if changes.newest(self._journal) == self._place:
                 with trio.move_on_after(QUIET_MAX):
-                    await self._journal.news()
+                    await self._journal.wait_for_commit()
 
     async def _say(self, speaking: trio.socket.SocketType, event: CotEvent) -> None:
         said = encode(event)
@@ -235,7 +235,7 @@ class TakLan(PartService):
             async with stream:
                 with suppress(Problem, OSError):
                     address = str(stream.socket.getpeername()[0])
-                    async with unproved.admitted(address) as visit:
+                    async with unproved.admit(address) as visit:
                         raw = await _whole(stream)
                 if raw:
                     # Its source pays for this, too, but another phone does not end it.
@@ -246,7 +246,7 @@ class TakLan(PartService):
                     finally:
                         visit.end()
 
-        with unproved.pace.at_work():
+        with unproved.pace.measure_work():
             await trio.serve_listeners(take, [listener])
 
     async def _take(self, raw: bytes, speaking: trio.socket.SocketType) -> None:

@@ -6,7 +6,7 @@ import ipaddress
 
 from fieldagent.agent.kit_part import KitPart
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.properties import Key, WrongProperty, whole
+from fieldagent.system.properties import Key, WrongProperty, make_integer_reader
 
 
 class TakLanSettings(NamedTuple):
@@ -73,13 +73,13 @@ KEYS = (
     ),
     Key(
         "tak-lan-credits-per-day",
-        whole(0, 1_000_000, "credits"),
+        make_integer_reader(0, 1_000_000, "credits"),
         0,
         "most satellite credits, and most SMS, per UTC day for all these callsigns (0: none)",
     ),
     Key(
         "tak-lan-messages-per-hour",
-        whole(1, 100_000, "messages"),
+        make_integer_reader(1, 100_000, "messages"),
         60,
         "most messages per hour from phones on the network (60)",
     ),

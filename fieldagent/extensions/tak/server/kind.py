@@ -8,7 +8,7 @@ from functools import partial
 
 from fieldagent.extensions.tak.bridge.kind import rules_of
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
-from fieldagent.system.properties import Key, absolute_path, endpoint
+from fieldagent.system.properties import Key, read_absolute_path, read_endpoint
 
 log = logging.getLogger(__name__)
 
@@ -18,28 +18,28 @@ NO_CRYPTOGRAPHY = (
 KEYS = (
     Key(
         "tak-listen",
-        endpoint,
+        read_endpoint,
         None,
         "HOST:PORT of the hub's own TAK server for users' phones, such as 0.0.0.0:8089"
         " (docs/how-to/tak-server.md)",
     ),
     Key(
         "tak-address",
-        endpoint,
+        read_endpoint,
         None,
         "HOST:PORT of that server for phones: data packages contain it, and the server's"
         " certificate contains HOST",
     ),
     Key(
         "tak-enroll-listen",
-        endpoint,
+        read_endpoint,
         None,
         "HOST:8446 from which phones fetch their certificates after they scanned the code of"
         " `fieldagent hub user tak NAME --qr`; all TAK apps use that port",
     ),
     Key(
         "tak-enroll-certificate",
-        absolute_path,
+        read_absolute_path,
         None,
         "PEM file with a certificate for the host of tak-address that phones already trust, and"
         " its chain; read again each hour. Without it, phones need the hub's own authority"
@@ -47,7 +47,7 @@ KEYS = (
     ),
     Key(
         "tak-enroll-key",
-        absolute_path,
+        read_absolute_path,
         None,
         "PEM file with the key of that certificate, without a password",
     ),

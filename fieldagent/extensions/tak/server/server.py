@@ -30,12 +30,12 @@ from fieldagent.extensions.tak.server.enrolment import Enrolment
 from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
 from fieldagent.extensions.tak.server.phone import PhoneHost
 from fieldagent.http.certificate import Certificate
-from fieldagent.http.guard import host_guard
+from fieldagent.http.guard import check_host
 from fieldagent.http.listeners import ListenFailed, open_listeners
 from fieldagent.http.pace import CpuPace
 from fieldagent.http.peer import keep_alive
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import router
+from fieldagent.http.routes import make_router
 from fieldagent.http.server import Limits, serve
 from fieldagent.http.unproved import Unproved
 from fieldagent.hub.bridge.contract import BridgeHost
@@ -46,7 +46,7 @@ from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Seldom
-from fieldagent.system.wording import reason_of
+from fieldagent.system.wording import describe_reason
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> Non
     log.info("phones can connect to %s:%d, as %s", *server.listen, server.name)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     host.note_link(True)
-    with phones.unproved.pace.at_work():
+    with phones.unproved.pace.measure_work():
         await trio.serve_listeners(phones.enter, served)
 
 
@@ -131,10 +131,10 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
         listeners = await _opened("tak-enroll-listen", server.enroll_listen)
         log.info("invited phones can connect to %s:%d", *server.enroll_listen)
         await serve(
-            patient(router(enrolment.routes())),
+            patient(make_router(enrolment.routes())),
             listeners,
             stopping=trio.Event(),
-            guard=host_guard,
+            guard=check_host,
             limits=replace(ENROLL, pace=CpuPace(cookie="")),
             tls=context,
         )
@@ -155,7 +155,7 @@ async def _begun(settings: str, begin: Callable[[], T]) -> T:
         try:
             return begin()
         except (ListenFailed, OSError) as failed:
-            if (reason := reason_of(failed)) != trouble:
+            if (reason := describe_reason(failed)) != trouble:
                 log.error("%s: %s", settings, reason)
             trouble = reason
             await trio.sleep(RETRY_AFTER_S)
@@ -232,7 +232,7 @@ class _Phones:
         stream = holder = None
         try:
             address = str(plain.socket.getpeername()[0])
-            async with self.unproved.admitted(address) as visit:
+            async with self.unproved.admit(address) as visit:
                 if (stream := await self._shake_hands(plain)) is not None:
                     holder = await self._holder_of(_serial_of(stream))
                 if stream is not None and holder is not None:

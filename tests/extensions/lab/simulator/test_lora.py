@@ -32,14 +32,14 @@ def test_a_board_that_its_host_turns_off_transmits_nothing_more() -> None:
     air = LoraAir(Random(1))
     board = SimulatedRnode(1, air, air.random)
     for command, content in SET:
-        board.receive_data(rnode.say(command, content), 0.0)
+        board.receive_data(rnode.make_command_frame(command, content), 0.0)
     for packet in (b"begun", b"waits"):
-        board.receive_data(rnode.say(RnodeCommand.DATA, packet), 0.0)
+        board.receive_data(rnode.make_command_frame(RnodeCommand.DATA, packet), 0.0)
     board.tick(board.deadline)
-    board.receive_data(rnode.say(RnodeCommand.LEAVE, b"\xff"), 0.1)
+    board.receive_data(rnode.make_command_frame(RnodeCommand.LEAVE, b"\xff"), 0.1)
     board.data_to_send()
     board.tick(board.deadline)
-    failed = rnode.say(RnodeCommand.ERROR, bytes([RnodeError.TRANSMIT_FAILED]))
+    failed = rnode.make_command_frame(RnodeCommand.ERROR, bytes([RnodeError.TRANSMIT_FAILED]))
     assert board.data_to_send() == failed * 2
     assert board.deadline == inf
     assert [each.packet[1:] for each in air.flights] == [b"begun"]
@@ -48,7 +48,7 @@ def test_a_board_that_its_host_turns_off_transmits_nothing_more() -> None:
 def test_a_radio_whose_region_is_taken_away_goes_on_once_it_is_back() -> None:
     air = LoraAir(Random(1))
     radio = SimulatedMeshtastic(1, air, air.random)
-    who = meshtastic.to_radio(meshtastic.ToRadio(heartbeat=meshtastic.Heartbeat(1)))
+    who = meshtastic.encode_to_radio(meshtastic.ToRadio(heartbeat=meshtastic.Heartbeat(1)))
     radio.set_region(0)
     radio.receive_data(who, 0.0)
     radio.tick(radio.deadline)
@@ -67,7 +67,7 @@ def test_a_name_that_is_too_long_is_cut_as_the_firmware_does() -> None:
         (CompanionCommand.SET_NAME, long.encode()),
         (CompanionCommand.APP_START, bytes(7)),
     ):
-        frame = companion.frame(bytes([command]) + body[:290], companion.TO_RADIO)
+        frame = companion.make_frame(bytes([command]) + body[:290], companion.TO_RADIO)
         radio.receive_data(frame, 0.0)
     assert radio.data_to_send().endswith("Grüße vom Gipfel Grüße vom ".encode())
 
