@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from fieldagent.agent.mesh.rounds import (
     SOS_ALONE,
     UNCONFIRMABLE_S,
 )
+from fieldagent.agent.outbound.incident_repeat import keep_going
 from fieldagent.agent.outbound.incident_status import as_json
 from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.summaries import ASK_AFTER_S
@@ -913,6 +914,58 @@ async def test_on_an_open_air_nobodys_ack_spares_an_sos_of_ours_its_repeats(
         open_incident = incident.open_one(kit.journal)
         assert open_incident is not None
         assert incident.taken(kit.journal, open_incident.number)[number, Channel.RADIO] == left
+
+
+@pytest.mark.parametrize(
+    ("keys", "minute", "ten_minutes", "longest_gap_s"), [((), 3, 6, 640), ((KEY,), 4, 16, 70)]
+)
+@pytest.mark.parametrize("by", [2, pytest.param(66, marks=pytest.mark.full)])
+async def test_forged_acks_delay_repeats_of_an_sos_only_on_an_open_air(
+    tmp_path: Path,
+    clock: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    by: int,
+    keys: tuple[bytes, ...],
+    minute: int,
+    ten_minutes: int,
+    longest_gap_s: float,
+) -> None:
+    """A stranger acknowledges an SOS each second in the name of a kit that does not hear it, or of
+    an unknown one. Without forged Acks, at most 64 s are between two packets of the SOS.
+    """
+    only_what_is_posted(monkeypatch)
+    async with on_air(tmp_path, count=2) as sky, AsyncExitStack() as stack:
+        ada, _ = await team(stack, tmp_path, 2, keys=keys)
+        sky.air.losses = {(1, 2): 1.0, (2, 1): 0.0}
+        sky.log.clear()
+        number = await sos(ada)
+        known = outbound.package(ada.journal, number)
+        assert known is not None
+        ack = Entry(number, Ack(1, by_hub=True, digest=digest_of(entry_of(known))))
+        forged = encode([ack], origin=by)
+        begun = trio.current_time()
+        aired = [begun]
+        async with trio.open_nursery() as nursery:
+            queues = {Channel.RADIO: ada.outbox._queue}
+            repeats = partial(
+                keep_going,
+                *(ada.journal, queues),
+                every=600.0,
+                until="person",
+                clock=lambda: START + trio.current_time(),
+            )
+            nursery.start_soon(repeats)
+            while trio.current_time() < begun + 2400:
+                await ada.reception.receive(forged)
+                await trio.sleep(1)
+                if any("node 1 transmits" in line for line in sky.log):
+                    aired.append(trio.current_time())
+                sky.log.clear()
+            nursery.cancel_scope.cancel()
+        sent = [at - begun for at in aired[1:]]
+        assert sum(at < 60 for at in sent) >= minute
+        assert sum(at < 600 for at in sent) >= ten_minutes
+        assert max(later - at for at, later in pairwise(aired)) <= longest_gap_s
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
