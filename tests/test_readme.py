@@ -13,7 +13,7 @@ from tests.processes import MODULE, PATIENCE, Running
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 NUMBER = re.compile(r"SOS [0-9]{3}\b")
-MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d")
 
 
 def transcripts(text: str) -> list[tuple[str, str]]:

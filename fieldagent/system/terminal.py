@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
+from datetime import datetime
 
 _ACTS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0 and C1: ESC, BEL, CSI and their like (ECMA-48)
@@ -71,3 +73,12 @@ def has_colours(stream: int) -> bool:
 def get_terminal_width() -> int | None:
     """Return the columns of the terminal on standard output; None if it is another file."""
     return shutil.get_terminal_size().columns if os.isatty(1) else None
+
+
+def format_local_time(unix: float) -> str:
+    """Return a Unix time in the machine's time zone, in seconds, without the date if it is today.
+    The environment variable TZ selects another zone (tzset(3)).
+    """
+    moment, now = (datetime.fromtimestamp(at).astimezone() for at in (int(unix), time.time()))
+    form = "%H:%M:%S" if moment.date() == now.date() else "%Y-%m-%d %H:%M:%S"
+    return moment.strftime(form)

@@ -8,9 +8,10 @@ import pytest
 
 from fieldagent.agent.description import describe
 from fieldagent.cli.kit.sos import heard_text, incident_text, step_text
+from fieldagent.system.terminal import format_local_time
 
 AT = 1_800_000_000.0
-WHEN = "2027-01-15T08:00:00Z"
+WHEN = format_local_time(AT)
 SCHEMAS = describe()["components"]["schemas"]
 
 

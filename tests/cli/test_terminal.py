@@ -20,7 +20,7 @@ import pytest
 
 from fieldagent.package.package import Message
 from fieldagent.system.log_lines import EscapingFormatter
-from fieldagent.system.terminal import escape_line, escape_lines
+from fieldagent.system.terminal import escape_line, escape_lines, format_local_time
 from fieldagent.wire.envelope import Entry, encode
 from tests.processes import MODULE, PATIENCE, administer, agent, free_port, sky
 
@@ -224,3 +224,27 @@ def test_the_environment_has_the_default_of_the_workspace(tmp_path: Path) -> Non
         for words in ((), ("--workspace", "Alps"))
     }
     assert shown[()].strip() == b"[]" and b"push" in shown["--workspace", "Alps"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "shown"),
+    [
+        ("UTC", 1_800_000_000, "08:00:00"),
+        ("Europe/Zurich", 1_800_000_000, "09:00:00"),
+        # It is still yesterday there.
+        ("UTC-13", 1_800_000_000, "21:00:00"),
+        ("UTC+9", 1_799_990_000, "2027-01-14 20:13:20"),
+        ("UTC", 1_799_900_000.9, "2027-01-14 04:13:20"),
+    ],
+)
+def test_a_time_is_local_and_has_a_date_unless_it_is_today(
+    monkeypatch: pytest.MonkeyPatch, zone: str, at: float, shown: str
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_800_010_000.0)
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert format_local_time(at) == shown
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldagent.package.writing import format_clock_time
-from fieldagent.system.terminal import escape_line, format_state
+from fieldagent.system.terminal import escape_line, format_local_time, format_state
 
 GAP = 2
 """Blanks between two columns."""
@@ -55,5 +54,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return format_clock_time(value)
+        return format_local_time(value)
     return "-" if value in (None, "") else escape_line(str(value))

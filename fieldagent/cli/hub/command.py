@@ -24,13 +24,12 @@ from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned
 from fieldagent.system.program_delta import NoDelta, read_delta
 from fieldagent.system.signed_release import DELTA, check_release_as
-from fieldagent.system.terminal import escape_lines
+from fieldagent.system.terminal import escape_lines, format_local_time
 from fieldagent.system.wording import describe_reason, format_count
 from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
 from fieldagent.wire.command_proof import prove
@@ -214,7 +213,7 @@ def _shown(arguments: argparse.Namespace, rows: list[dict[str, Any]], row: dict[
 
 def _lines(row: dict[str, Any]) -> list[str]:
     state = row["outcome"] or row["state"]
-    head = f"{row['number']}  {row['command']}  {format_clock_time(row['given'])}  {state}"
+    head = f"{row['number']}  {row['command']}  {format_local_time(row['given'])}  {state}"
     why = f": {row['reason']}" if row["reason"] else ""
     by = f" by {row['answeredBy']}" if row["answeredBy"] else ""
     answer = escape_lines(row["answer"] or "").splitlines()

@@ -19,9 +19,8 @@ from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.radio_key import LAST, KeyPrice
 from fieldagent.hub.settings import HubSettings, price_of
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escape_line
+from fieldagent.system.terminal import escape_line, format_local_time
 from fieldagent.system.wording import format_count
 
 
@@ -148,7 +147,7 @@ def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
 
 
 def _line(kit: Row) -> str:
-    at = "" if kit["answered"] is None else f"  {format_clock_time(kit['answered'])}"
+    at = "" if kit["answered"] is None else f"  {format_local_time(kit['answered'])}"
     said = f"  {kit['said']}" if kit["said"] else ""
     return escape_line(f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}")
 

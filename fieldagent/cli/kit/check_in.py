@@ -8,7 +8,8 @@ from typing import Any
 from fieldagent.cli.kit.answer import calls
 from fieldagent.cli.kit.send import finish
 from fieldagent.kit.local_http import call
-from fieldagent.package.writing import format_clock_time, format_minutes
+from fieldagent.package.writing import format_minutes
+from fieldagent.system.terminal import format_local_time
 
 
 @calls
@@ -34,5 +35,5 @@ def check_in_line(record: dict[str, Any] | None) -> list[str]:
         if record["status"] not in (None, "Delivered"):
             how = "NOT RECEIVED BY THE HUB: send it again with `fieldagent checkin`"
     else:
-        how = f"received by the hub; the next check-in is due by {format_clock_time(record['due'])}"
-    return [f"check-in of {format_clock_time(record['since'])}: {what}; {how}"]
+        how = f"received by the hub; the next check-in is due by {format_local_time(record['due'])}"
+    return [f"check-in of {format_local_time(record['since'])}: {what}; {how}"]

@@ -8,9 +8,8 @@ from typing import Any
 
 from fieldagent.cli.kit.answer import calls, show
 from fieldagent.kit.local_http import call
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escape_lines
+from fieldagent.system.terminal import escape_lines, format_local_time
 
 
 @calls
@@ -25,7 +24,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     yield f"this kit allows {', '.join(answer['allowed']) or 'none'} (remote-commands)"
     for each in answer["commands"]:
         state = each["outcome"] or each["state"]
-        head = f"{each['number']}  {each['command']}  {format_clock_time(each['came'])}"
+        head = f"{each['number']}  {each['command']}  {format_local_time(each['came'])}"
         yield f"{head}  by {each['channel']}  {state}"
         for line in (each["answer"] or "").splitlines():
             yield f"    {line}"

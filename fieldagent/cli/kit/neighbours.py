@@ -7,9 +7,8 @@ from typing import Any
 
 from fieldagent.cli.kit.answer import calls, show
 from fieldagent.kit.local_http import call
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escape_line
+from fieldagent.system.terminal import escape_line, format_local_time
 
 
 @calls
@@ -40,7 +39,7 @@ def _line(each: dict[str, Any]) -> str:
         f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}",
         each["callsign"] or "",
         f"version {each['version']}" if each["version"] else "",
-        f"heard {format_clock_time(each['lastHeard'])}",
+        f"heard {format_local_time(each['lastHeard'])}",
         "" if each["inRange"] else "not for an hour",
         "" if each["hops"] is None else _away(each["hops"]),
         "" if each["rssi"] is None else f"{each['rssi']} dBm",

@@ -8,9 +8,8 @@ from urllib.parse import urlencode
 
 from fieldagent.cli.kit.answer import calls, show
 from fieldagent.kit.local_http import call
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escape_line, format_state
+from fieldagent.system.terminal import escape_line, format_local_time, format_state
 
 PAGE = 100
 TEXT_SHOWN = 60
@@ -44,7 +43,7 @@ def package_lines(package: dict[str, Any]) -> list[str]:
     relayed = " (a neighbour's)" if package["relayed"] else ""
     status = format_state(package["status"] or "waits", 9)
     lines = [
-        f"{package['id']:>10}  {format_clock_time(package['accepted'])}  {status}"
+        f"{package['id']:>10}  {format_local_time(package['accepted'])}  {status}"
         f"  {alarm}{package['kind']}{relayed}  {said(package)[:TEXT_SHOWN]}".rstrip()
     ]
     ways = [
@@ -71,7 +70,7 @@ def said(package: dict[str, Any]) -> str:
 
 def holders(receipts: list[dict[str, Any]]) -> str:
     """Return the holders of the Package, and since when."""
-    return ", ".join(f"{holder(each)} at {format_clock_time(each['at'])}" for each in receipts)
+    return ", ".join(f"{holder(each)} at {format_local_time(each['at'])}" for each in receipts)
 
 
 def holder(receipt: dict[str, Any]) -> str:

@@ -13,9 +13,8 @@ from fieldagent.cli.place import only_place, read_place
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package import canned
 from fieldagent.package.package import PositionSource
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import CANCELED, ERROR, OK, USAGE
-from fieldagent.system.terminal import escape_line
+from fieldagent.system.terminal import escape_line, format_local_time
 
 LOOK_EVERY = 2.0
 """Seconds between two checks of its state."""
@@ -177,7 +176,7 @@ def incident_text(incident: dict[str, Any]) -> str:
     """Return all stages of an incident in one line, with the time of the next attempt."""
     steps = "; ".join(step_text(step) for step in incident["steps"])
     again = incident.get("nextTry")
-    more = f"; next try {format_clock_time(again)}" if again else ""
+    more = f"; next try {format_local_time(again)}" if again else ""
     if _is_stuck(incident):
         more = "; no channel can send it"
     return f"SOS {incident['short']} {steps}{more}"
@@ -186,10 +185,10 @@ def incident_text(incident: dict[str, Any]) -> str:
 def heard_text(incident: dict[str, Any]) -> str:
     """Return another kit's incident in one line."""
     said = "; ".join(step_text(step) for step in incident["steps"])
-    begun = f"raised {format_clock_time(incident['raised'])}"
+    begun = f"raised {format_local_time(incident['raised'])}"
     if incident["age"] is not None:
         begun = (
-            f"received {format_clock_time(incident['came'])}, {_ago(incident['age'])} by its clock"
+            f"received {format_local_time(incident['came'])}, {_ago(incident['age'])} by its clock"
         )
     words = f": {incident['text']}" if incident["text"] else ""
     named = f"SOS {incident['short']} of {incident['name']} ({incident['number']})"
@@ -212,4 +211,4 @@ def step_text(step: dict[str, Any]) -> str:
         state += f" {step['by']}" if state.endswith(" by") else f" by {step['by']}"
     said = f': "{step["text"]}"' if step.get("text") else ""
     doubt = " (unauthenticated)" if step.get("unauthenticated") else ""
-    return f"{state} {format_clock_time(step['at'])}{said}{doubt}"
+    return f"{state} {format_local_time(step['at'])}{said}{doubt}"

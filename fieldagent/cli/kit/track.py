@@ -19,11 +19,10 @@ from typing import Any, NoReturn
 
 from fieldagent.cli.kit.track_policy import Policy, Track
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.clock_bounds import EARLIEST
 from fieldagent.system.exit_codes import OK, UNAVAILABLE, USAGE
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.terminal import escape_lines
+from fieldagent.system.terminal import escape_lines, format_local_time
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
@@ -164,7 +163,7 @@ class _Tracker:
             self.track.posted()
             return
         at = fix.time if fix.time >= EARLIEST else time.time()
-        position = f"{format_clock_time(at)}  {fix.latitude:.6f} {fix.longitude:.6f}"
+        position = f"{format_local_time(at)}  {fix.latitude:.6f} {fix.longitude:.6f}"
         text = f"{position}  Package {_member(answer, 'id')}"
         self.track.posted()
         self._told = -math.inf

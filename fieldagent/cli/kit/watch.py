@@ -15,9 +15,8 @@ from fieldagent.cli.kit.expected import forecast_lines
 from fieldagent.cli.kit.sent import TEXT_SHOWN, holders, said
 from fieldagent.cli.kit.sos import heard_text, incident_text
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.exit_codes import OK, USAGE
-from fieldagent.system.terminal import escape_line, format_state
+from fieldagent.system.terminal import escape_line, format_local_time, format_state
 from fieldagent.system.wording import format_count, format_duration
 
 LETTER_SHOWN = 160
@@ -59,7 +58,7 @@ def show_package(arguments: argparse.Namespace) -> int:
     lines += [package["reason"]] if "reason" in package else []
     lines += [_story_line(line) for line in package["history"]]
     lines += [
-        escape_line(f"{format_clock_time(step['at'])}  {step['text']}")
+        escape_line(f"{format_local_time(step['at'])}  {step['text']}")
         for step in package["reached"]
         if step["stage"] in BEYOND
     ]
@@ -79,7 +78,7 @@ def _story_line(line: dict[str, Any]) -> str:
     what = " ".join(filter(None, [line["channel"], line["event"]]))
     detail = f": {line['detail']}" if line["detail"] else ""
     times = f" ({line['times']} times, the last then)" if line["times"] > 1 else ""
-    return escape_line(f"{format_clock_time(line['at'])}  {what}{detail}{times}")
+    return escape_line(f"{format_local_time(line['at'])}  {what}{detail}{times}")
 
 
 @calls
@@ -107,7 +106,7 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
         priority = "?" if package["priority"] is None else package["priority"]
         lines.append(
             f"{package['id']:>10}  {package['kind']:<8}  {priority:>8}"
-            f"  {format_clock_time(package['accepted']):<20}  {' '.join(package['channels'])}"
+            f"  {format_local_time(package['accepted']):<20}  {' '.join(package['channels'])}"
             + escape_line(
                 f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip()
             )
@@ -132,7 +131,7 @@ def _track_lines(track: dict[str, Any]) -> list[str]:
         lines.append(f"track: a position each {lasts} at rest, as was chosen on the page")
     if track["due"] is not None:
         lines.append(
-            f"track: the next position is due at {format_clock_time(track['due'])} at the latest"
+            f"track: the next position is due at {format_local_time(track['due'])} at the latest"
         )
     return lines
 
@@ -147,12 +146,12 @@ def status(arguments: argparse.Namespace) -> int:
     if answer["journal"]["full"]:
         lines.append("the disk is full: the agent waits until you free space")
     lines += [
-        escape_line(f"{format_clock_time(loss['at'])}: {loss['text']}")
+        escape_line(f"{format_local_time(loss['at'])}: {loss['text']}")
         for loss in answer["journal"]["losses"]
     ]
     if not answer["clock"]["trusted"]:
         lines.append(
-            f"the clock shows {format_clock_time(answer['clock']['time'])} and is not confirmed"
+            f"the clock shows {format_local_time(answer['clock']['time'])} and is not confirmed"
             " since"
             " the start: connect a network or a GPS receiver (gpsd), or set the clock"
         )
@@ -195,7 +194,7 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
     return [
         escape_line(f"{name}: {format_state(channel['state'])}{reason}"),
         f"  signal {signal}, {channel['queued']} queued, last success"
-        f" {format_clock_time(last) if last else 'none yet'}",
+        f" {format_local_time(last) if last else 'none yet'}",
         f"  today {format_count(channel['bytesToday'], 'byte')}, {_cost(channel)}",
     ]
 
@@ -225,7 +224,7 @@ def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
     return [
         escape_line(
             f"{format_count(letters['kept'], 'received message')} could not be used{dropped}; last"
-            f" over {latest['channel']}, {format_clock_time(latest['received'])}:"
+            f" over {latest['channel']}, {format_local_time(latest['received'])}:"
             f" {latest['reason']}."
             " See `fieldagent inbound list`"
         )
@@ -236,7 +235,7 @@ def _fault_line(fault: dict[str, Any]) -> str:
     then = "and does not recover" if fault["down"] else "and was started again"
     return escape_line(
         f"{fault['part']} failed {format_count(fault['times'], 'time')} {then}; last"
-        f" {format_clock_time(fault['at'])}: {fault['error']}. Please report it with the lines of"
+        f" {format_local_time(fault['at'])}: {fault['error']}. Please report it with the lines of"
         " the log"
     )
 
@@ -271,7 +270,7 @@ def _dead_letter_lines(letters: list[dict[str, Any]]) -> list[str]:
         escape_line(line)
         for letter in letters
         for line in (
-            f"{'dead letter':<36}  {format_clock_time(letter['received'])}  over"
+            f"{'dead letter':<36}  {format_local_time(letter['received'])}  over"
             f" {letter['channel']}: "
             + (letter["text"] or f"base64 {letter['payload']}")[:LETTER_SHOWN],
             f"    {letter['reason']}",
@@ -291,7 +290,7 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
         sos += "(unauthenticated) "
     what = event.get("content") or event.get("name") or event.get("latitude") or ""
     lines = [
-        f"{payload['requestId']}  {format_clock_time(payload['received'])}  {sos}{event['type']}"
+        f"{payload['requestId']}  {format_local_time(payload['received'])}  {sos}{event['type']}"
         " from"
         f" {sender['name'] or sender['id']}  {what[:60]}"
     ]

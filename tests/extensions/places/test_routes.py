@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -209,5 +210,6 @@ def test_when_a_kit_is_due_is_told_as_a_time(database: str) -> None:
     administer(database, "device", "add", "kit-ada", "--user", "Ada")
     route = ["--kit", "kit-ada", "--to", "45.91,7.61,300", "--by", "2036-11-26T18:00+01:00"]
     command = [*MODULE, "hub", "route", "add", *route, "--database", database]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout.splitlines()[1] == "due: 2036-11-26T17:00:00Z"
+    zone = {**os.environ, "TZ": "Europe/Zurich"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=zone)
+    assert done.stdout.splitlines()[1] == "due: 2036-11-26 18:00:00"

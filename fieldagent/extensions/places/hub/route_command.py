@@ -14,8 +14,8 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records.sos import Who
 from fieldagent.package.reading import WrongValue, read_timestamp
-from fieldagent.package.writing import format_clock_time
 from fieldagent.system.span import format_span
+from fieldagent.system.terminal import format_local_time
 
 DAY = 86_400.0
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
@@ -35,7 +35,7 @@ def add(call: Call) -> Result:
     name = asked.name or f"{place.latitude:g} {place.longitude:g}"
     plan = RoutePlan(device, name, place, due_of(asked.by, call.now), asked.margin)
     route = routes.add(*call.here, plan, call.now)
-    due = plan.due if asked.json else format_clock_time(plan.due)
+    due = plan.due if asked.json else format_local_time(plan.due)
     return {"id": route, "due": due, "margin": format_span(plan.margin)}
 
 
