@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.http.web_socket import Closed
 from fieldagent.system.named_object import import_own
 from fieldagent.wire import trace
@@ -101,7 +101,7 @@ def _is_same(record: bytes, said: bytes) -> bool:
     if record.startswith((b"GET ", b"PUT ", b"\rGET ")):
         return any(
             import_own(mask)([TraceRecord(0.0, SENT, said)])[0].data == record
-            for mask in places_of("traces").values()
+            for mask in list_places("traces").values()
         )
     masked = (
         len(record) == len(said) and not record.startswith(b"AT") and not said.startswith(b"AT")

@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from fieldagent.agent.channels.recognition import Recognition
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.named_object import import_named_object, import_own
 from fieldagent.system.properties import Key
@@ -69,13 +69,13 @@ class KitPart:
 
 def part_names() -> list[str]:
     """Return the name of each part with a member in `GET /api/status`. Imports no part."""
-    return [*places_of("kit_parts")]
+    return [*list_places("kit_parts")]
 
 
 def device_parts() -> dict[str, KitPart]:
     """Return the parts that have a device, by the setting of its port."""
     return {
-        port: import_named_object(place, KitPart) for port, place in places_of("devices").items()
+        port: import_named_object(place, KitPart) for port, place in list_places("devices").items()
     }
 
 
@@ -90,7 +90,7 @@ def device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
     Imports no part if there are no settings of parts.
     """
     if not settings:
-        return dict.fromkeys(places_of("devices"))
+        return dict.fromkeys(list_places("devices"))
     return {port: settings[part.name].port for port, part in device_parts().items()}
 
 
@@ -101,7 +101,7 @@ def kit_part(name: str) -> KitPart:
 
 def kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
-    found = dict.fromkeys((*places_of("kit_parts").values(), *places_of("devices").values()))
+    found = dict.fromkeys((*list_places("kit_parts").values(), *list_places("devices").values()))
     parts = [import_named_object(place, KitPart) for place in found]
     return {part.name: part for part in parts}
 

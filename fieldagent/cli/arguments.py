@@ -9,7 +9,7 @@ from fieldagent import __version__
 from fieldagent.cli.command_parser import CommandParser
 from fieldagent.cli.kit.table import COMMANDS, HELP
 from fieldagent.cli.table import Command, add_commands
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.named_object import import_own
 
@@ -52,7 +52,7 @@ def build_parser(words: Sequence[str] | None = None) -> CommandParser:
 
 def _commands(words: Sequence[str] | None) -> Iterator[Command]:
     called, noun, *_ = (*(words or ()), "", "")
-    of_extensions = places_of("commands")
+    of_extensions = list_places("commands")
     names = {each.words[0] for each in (*COMMANDS, *HELP)}
     yield from COMMANDS
     yield from _read(of_extensions, called, {*of_extensions, *names})
@@ -61,7 +61,7 @@ def _commands(words: Sequence[str] | None) -> Iterator[Command]:
         return
     yield from (rows := [*_read(ELSEWHERE, called, ELSEWHERE)])
     if words is None or called == "hub":
-        of_extensions = places_of("hub_commands")
+        of_extensions = list_places("hub_commands")
         nouns = {each.words[1] for each in rows if len(each.words) > 1}
         yield from _read(of_extensions, noun, {*of_extensions, *nouns})
 

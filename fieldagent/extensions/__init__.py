@@ -1,8 +1,8 @@
 """Extensions. Each folder here adds one subject to the core, and an entry in `NAMES` turns it on.
 
 To remove an extension, delete its folder and its line in `NAMES`. The core imports this list and
-no extension: it asks `places_of` which objects there are, and imports those that the settings use.
-A settings file can add a third-party extension with `extensions`.
+no extension. `list_places` returns the objects that extensions have, and the core imports those
+that the settings use. A settings file can add a third-party extension with `extensions`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def get_third_party_calls() -> list[str]:
     return [each.hub_api for each in _THIRD_PARTY.values() if each.hub_api]
 
 
-def places_of(kind: str) -> dict[str, str]:
+def list_places(kind: str) -> dict[str, str]:
     """Return the places that all extensions have in the field `kind` of `Extension`, by name."""
     found: dict[str, str] = {}
     for extension in get_extensions().values():

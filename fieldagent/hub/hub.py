@@ -51,7 +51,7 @@ from fieldagent.hub.field.rebuilding import Keeping
 from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.registry import operators
-from fieldagent.hub.part import PartHost, hub_parts
+from fieldagent.hub.part import PartHost, list_hub_parts
 from fieldagent.hub.records import (
     audit,
     claims,
@@ -196,7 +196,7 @@ class Hub:
             *SosApi(store, authentication, clock=time.time).routes(),
             *WatchApi(store, authentication, clock=time.time).routes(),
             *FleetApi(store, authentication, clock=time.time).routes(),
-            *(route for part in hub_parts() for route in part.routes(host)),
+            *(route for part in list_hub_parts() for route in part.routes(host)),
             *administration.routes(
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,
@@ -342,7 +342,7 @@ class Hub:
 
 def _catalogues() -> list[str]:
     """Return the packages with the catalogues of refusals."""
-    return [refusals.__name__, *(each.refusals for each in hub_parts() if each.refusals)]
+    return [refusals.__name__, *(each.refusals for each in list_hub_parts() if each.refusals)]
 
 
 async def run(
@@ -628,7 +628,7 @@ async def _forget(hub: Hub) -> None:
         partial(answers.forget, before=items),
         partial(audit.forget, before=lines),
         partial(commands.forget, before=lines),
-        *(partial(each.forget, before=lines) for each in hub_parts() if each.forget),
+        *(partial(each.forget, before=lines) for each in list_hub_parts() if each.forget),
         partial(attempts.forget, now=now),
     ):
         await _in_slices(hub, some)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.directory import Row
@@ -76,8 +76,23 @@ class HubPart:
     """Functions that return the rows of a workspace for its export, by name of the file."""
     refusals: str = ""
     """Package with the catalogues of its refusals."""
+    console: str = ""
+    """Package with a script of the console and the catalogues of its texts. The script has the name
+    of the part, such as `places.js`. `chart.js` and `usage.js` call its functions."""
 
 
-def hub_parts() -> list[HubPart]:
+def list_hub_parts() -> list[HubPart]:
     """Return the parts of all extensions."""
-    return [import_named_object(place, HubPart) for place in places_of("hub_parts").values()]
+    return [*_by_name().values()]
+
+
+def list_console_parts() -> dict[str, str]:
+    """Return the packages of the parts that add a script to the console, by name."""
+    return {name: part.console for name, part in _by_name().items() if part.console}
+
+
+def _by_name() -> dict[str, HubPart]:
+    return {
+        name: import_named_object(place, HubPart)
+        for name, place in list_places("hub_parts").items()
+    }

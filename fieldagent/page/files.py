@@ -7,8 +7,9 @@ files of this folder are shared by both pages, the kit's and the hub's console.
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 from html import escape
 
@@ -61,6 +62,8 @@ SHARED = {
     "protomaps-leaflet.js": ("fieldagent.page.protomaps_leaflet", "protomaps-leaflet.js"),
 }
 """Places of the shared files, by name: package, and path in it."""
+PARTS = "parts.js"
+"""Script of a page that extensions add to. It imports their modules."""
 
 
 def make_page_routes(
@@ -71,28 +74,34 @@ def make_page_routes(
     pictures_of: str = "",
     words: Collection[str] = (),
     early: Collection[str] = (),
+    parts: Mapping[str, str] | None = None,
 ) -> list[Route]:
     """Return the routes of a page. `GET` of each of `pages` returns the package's index.html. In a
     path, {id} is a number, and other parts in braces are one of `words`. `below` is the path of
     its files `names`, and of the shared ones. `pictures_of` is another origin whose pictures the
     page may show. `early` are texts that people read before a script runs: they are already in the
-    browser's language.
+    browser's language. `parts` are packages that extensions add to the page, by name. Each has a
+    script NAME.js and catalogues. None: the page has no parts.
     """
     places = SHARED | {name: (package, name) for name in names}
+    if parts is not None:
+        places |= {f"{name}.js": (each, f"{name}.js") for name, each in parts.items()}
+        places[PARTS] = (package, PARTS)
+    added = tuple((parts or {}).items())
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
         *(
             Route("GET", page, partial(_serve_index, policy, package, words, early))
             for page in pages
         ),
-        Route("GET", f"{below}/{{name}}", partial(_serve_file, policy, places)),
+        Route("GET", f"{below}/{{name}}", partial(_serve_file, policy, places, added)),
     ]
 
 
 def make_folder_route(below: str, package: str, names: Collection[str]) -> Route:
     """Return the route for a `GET` of the package's files `names`, without shared files."""
     places = {name: (package, name) for name in names}
-    return Route("GET", f"{below}/{{name}}", partial(_serve_file, POLICY, places))
+    return Route("GET", f"{below}/{{name}}", partial(_serve_file, POLICY, places, ()))
 
 
 def make_file_route(path: str, package: str, name: str) -> Route:
@@ -126,19 +135,22 @@ async def _serve_index(
 
 
 async def _serve_file(
-    policy: str, places: dict[str, tuple[str, str]], request: Request, name: str
+    policy: str, places: dict[str, tuple[str, str]], parts: Pairs, request: Request, name: str
 ) -> Response:
     if name not in places:
         raise Problem(404, f"the page has no file {name[:40]!r}")
-    return _make_response(request, policy, *places[name])
+    added = parts if name in (PARTS, *CATALOGUES) else ()
+    return _make_response(request, policy, *places[name], parts=added)
 
 
 def _make_response(
-    request: Request, policy: str, package: str, name: str, early: Pairs = ()
+    request: Request, policy: str, package: str, name: str, early: Pairs = (), parts: Pairs = ()
 ) -> Response:
-    """Return a file. `early` are texts in it and their translations."""
+    """Return a file. `early` are texts in it and their translations. `parts` are the names and
+    packages of the page's parts, if the file depends on them.
+    """
     packed = "gzip" in request.headers.get("accept-encoding", "")
-    tag = _tag(package, name, packed, early)
+    tag = _tag(package, name, packed, early, parts)
     headers = (
         ("Vary", "Accept-Encoding, Accept-Language" if name == _INDEX else "Accept-Encoding"),
         ("Content-Security-Policy", policy),
@@ -150,12 +162,15 @@ def _make_response(
     known = request.headers.get("if-none-match", "").replace("W/", "")
     if tag in (each.strip() for each in known.split(",")):
         return Response(304, headers=headers)
-    content = _compress(package, name, early) if packed else _read_content(package, name, early)
+    read = _compress if packed else _read_content
+    content = read(package, name, early, parts)
     encoded = (("Content-Encoding", "gzip"),) if packed else ()
     return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))
 
 
-def _read_content(package: str, name: str, early: Pairs) -> bytes:
+def _read_content(package: str, name: str, early: Pairs, parts: Pairs) -> bytes:
+    if name == PARTS:
+        return _import_parts([part for part, _ in parts])
     if name.startswith(_REASONS):
         # Browsers in English never request these files.
         from fieldagent.page import reasons
@@ -164,18 +179,31 @@ def _read_content(package: str, name: str, early: Pairs) -> bytes:
     content = read_data(package, name)
     for text, said in early:
         content = content.replace(text.encode(), escape(said).encode())
-    return content
+    return _add_texts(content, name, [each for _, each in parts]) if parts else content
+
+
+def _import_parts(names: Sequence[str]) -> bytes:
+    lines = [f'import * as {name} from "./{name}.js";' for name in names]
+    return "\n".join((*lines, f"export const parts = [{', '.join(names)}];\n")).encode()
+
+
+def _add_texts(content: bytes, name: str, packages: Sequence[str]) -> bytes:
+    """Return a catalogue with the texts of other packages' catalogues."""
+    catalogue = json.loads(content)
+    for package in packages:
+        catalogue["texts"] |= read_catalogue(package, name.removesuffix(".json")).get("texts", {})
+    return json.dumps(catalogue, ensure_ascii=False).encode()
 
 
 @cache
-def _compress(package: str, name: str, early: Pairs) -> bytes:
+def _compress(package: str, name: str, early: Pairs, parts: Pairs) -> bytes:
     """Compress a file once. That takes 100 times as long as reading it, and the file never
     changes.
     """
-    return zlib.compress(_read_content(package, name, early), 9, GZIP)
+    return zlib.compress(_read_content(package, name, early, parts), 9, GZIP)
 
 
 @cache
-def _tag(package: str, name: str, packed: bool, early: Pairs) -> str:
-    digest = hashlib.sha256(_read_content(package, name, early)).hexdigest()[:16]
+def _tag(package: str, name: str, packed: bool, early: Pairs, parts: Pairs) -> str:
+    digest = hashlib.sha256(_read_content(package, name, early, parts)).hexdigest()[:16]
     return f'"{digest}{"-gzip" if packed else ""}"'

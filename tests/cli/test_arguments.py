@@ -13,7 +13,7 @@ import pytest
 
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, commands
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.system.named_object import import_own
 from tests.processes import MODULE, PATIENCE, agent
 
@@ -206,7 +206,7 @@ def without_json() -> set[tuple[str, ...]]:
 
 
 def test_every_command_that_tells_something_tells_it_as_json() -> None:
-    core = {" ".join(words) for words in without_json() if words[0] not in places_of("commands")}
+    core = {" ".join(words) for words in without_json() if words[0] not in list_places("commands")}
     assert core == RUN_FOR_EVER | TEXTS
 
 

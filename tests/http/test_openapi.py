@@ -35,7 +35,7 @@ from fieldagent.hub.console import Console
 from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.fleet.fleet_api import FleetApi
-from fieldagent.hub.part import hub_parts
+from fieldagent.hub.part import list_hub_parts
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
@@ -90,7 +90,7 @@ def routes(name: str) -> list[Route]:
     routes += administration.routes(
         Acts(nothing, nothing, clock=lambda: 0.0), nothing, nothing, nothing
     )
-    routes += [route for part in hub_parts() for route in part.routes(nothing)]
+    routes += [route for part in list_hub_parts() for route in part.routes(nothing)]
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")
     routes += WatchApi(nothing, nothing, clock=lambda: 0.0).routes()
     routes += FleetApi(nothing, nothing, clock=lambda: 0.0).routes()

@@ -262,7 +262,7 @@ def test_a_press_that_nobody_answered_is_not_said_to_be_tried_again(
         notice = desk.locator("#away", has_text="so the result is unknown")
         notice.wait_for()
         assert "Trying again" not in notice.inner_text()
-        with desk.expect_response("**/api/fences"):
+        with desk.expect_response("**/api/positions*"):
             world.kit.post("something comes")
         desk.evaluate(DRAWN)
         assert notice.is_visible()
@@ -334,7 +334,7 @@ EXPIRED = "document.dispatchEvent(new Event('signed-out'))"
 
 def test_an_answer_to_who_was_there_before_signs_nobody_out(world: World, desk: Any) -> None:
     held: list[Any] = []
-    desk.route("**/api/fences", lambda route: route.continue_() if held else held.append(route))
+    desk.route("**/api/positions*", lambda route: route.continue_() if held else held.append(route))
     world.kit.post("a look")
     until(lambda: desk.evaluate("true") and held)
     desk.evaluate(EXPIRED)
@@ -459,7 +459,7 @@ def test_a_map_whose_library_did_not_load_says_so_and_no_more(world: World) -> N
         sign_in(shown, "olga@example.org", SECRET.strip())
         shown.locator("#map-trouble", has_text="its library did not load").wait_for()
         for _ in range(2):
-            with shown.expect_response("**/api/fences"):
+            with shown.expect_response("**/api/positions*"):
                 world.kit.post("a look")
             shown.evaluate(DRAWN)
         assert shown.locator("#away").inner_text() == ""

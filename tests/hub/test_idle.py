@@ -122,7 +122,7 @@ async def test_where_nothing_happens_it_looks_once_a_minute_and_writes_nothing(
         await trio.sleep(5 * idle.ROUND_INTERVAL_MAX_S)
         # Expiry, calls to operators, webhooks, contacts, messages to addresses, SMS to kits, the
         # log of incidents, and the watched facts of the kits.
-        assert store.asked == {"reads": 5 * (7 + len(kit_watch.checks()))}
+        assert store.asked == {"reads": 5 * (7 + len(kit_watch.list_checks()))}
         assert _written(database) == began
         nursery.cancel_scope.cancel()
     store.close()

@@ -13,6 +13,7 @@ from fieldagent.agent import description as agent_description
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.page_settings import CANNED
 from fieldagent.hub import description as hub_description
+from fieldagent.hub.part import list_console_parts
 from fieldagent.hub.records import kit_report
 from fieldagent.package import canned
 from fieldagent.page.files import CATALOGUES
@@ -39,7 +40,8 @@ class Spoken(NamedTuple):
 
     def texts(self) -> dict[str, bool]:
         """Return its texts, each with True if it contains a number."""
-        phrases = dict.fromkeys(of_page((self.folder / "index.html").read_text()), False)
+        page = self.folder / "index.html"
+        phrases = dict.fromkeys(of_page(page.read_text()) if page.exists() else (), False)
         return phrases | {
             each.text: each.is_counted
             for path in self.scripts()
@@ -104,7 +106,15 @@ CONSOLE = Spoken(
         | {"cluster troubled", "left out", "Satellite", "Cellular", "Radio"}
     ),
 )
-PAGES = {"kit": KIT, "entrance": ENTRANCE, "console": CONSOLE}
+PAGES = {
+    "kit": KIT,
+    "entrance": ENTRANCE,
+    "console": CONSOLE,
+    **{
+        name: Spoken(Path(str(files(package))), (), frozenset())
+        for name, package in list_console_parts().items()
+    },
+}
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)

@@ -18,7 +18,7 @@ import trio
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_router
-from fieldagent.hub.part import hub_parts
+from fieldagent.hub.part import list_hub_parts
 from fieldagent.page.files import CATALOGUES
 from fieldagent.page.refusals import read_common_catalogue, translate_problems
 from fieldagent.system.sentence import join_sentences, sentence, translate_text
@@ -81,7 +81,7 @@ CATALOGUE = {
     ),
     **{
         folder: (folder,)
-        for part in hub_parts()
+        for part in list_hub_parts()
         if (folder := part.refusals.removeprefix("fieldagent.").replace(".", "/"))
     },
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.system.folder import put_file
 from fieldagent.system.named_object import import_own
 from fieldagent.wire import trace
@@ -106,7 +106,7 @@ def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
     """Return the records without payloads. `kind` is a protocol of `trace.mask` or of an
     extension.
     """
-    place = places_of("traces").get(kind)
+    place = list_places("traces").get(kind)
     if place is None:
         return trace.mask(records, kind)
     shown: list[TraceRecord] = import_own(place)(records)

@@ -17,7 +17,7 @@ from pathlib import Path
 from fieldagent.agent.journal import elapsed_base, losses
 from fieldagent.agent.journal.high_water import HighWater, raise_to
 from fieldagent.agent.journal.schema import JOURNAL
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.store.sqlite import connect, open_reader
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import import_own
@@ -49,7 +49,7 @@ def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
     `bad` the name under which it will be kept. Raises sqlite3.Error, OSError.
     """
     log.error("the journal %s is damaged (%s): saving its intact entries", path, why)
-    salvage: Salvage = next(map(import_own, places_of("salvage").values()), _save_nothing)
+    salvage: Salvage = next(map(import_own, list_places("salvage").values()), _save_nothing)
     now = time.time() - _ahead(path)
     with closing(connect(new, JOURNAL, checked=True)) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.system.named_object import import_known_object
 from fieldagent.system.properties import WrongProperty
 
@@ -25,7 +25,7 @@ def modems() -> dict[str, str]:
     """Return the place of each modem of the core and of all extensions, by name."""
     return {
         **MODEMS,
-        **places_of("satellite_modems"),
+        **list_places("satellite_modems"),
         AUTO: "fieldagent.agent.satellites.auto:MODEM",
     }
 

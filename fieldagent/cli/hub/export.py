@@ -56,7 +56,7 @@ def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
     now = time.time()
     make_private_folder(folder)
     counts = {}
-    for name, listing in export.listings(data_subject.kind).items():
+    for name, listing in export.select_listings(data_subject.kind).items():
         rows = store.once(partial(listing, subject=data_subject, now=now))
         with _opened(folder / f"{name}.jsonl") as file:
             counts[name] = _put(file, rows)

@@ -107,9 +107,9 @@ class Authentication:
         """
         bearer = (("WWW-Authenticate", "Bearer"),)
         refusal = Problem(401, "no device has this link token", headers=bearer)
-        return await self.counted(head, "links", refusal)
+        return await self.count_failure(head, "links", refusal)
 
-    async def counted(self, head: Request, what: str, refusal: Problem) -> Problem:
+    async def count_failure(self, head: Request, what: str, refusal: Problem) -> Problem:
         """Count a failed attempt of the caller, by the kind of secret. Return the refusal, or that
         of too many attempts.
         """

@@ -13,7 +13,7 @@ from fieldagent.hub.access.subject import Subject, devices_of
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.field import dead_letters
-from fieldagent.hub.part import hub_parts
+from fieldagent.hub.part import list_hub_parts
 from fieldagent.hub.records import audit, sos, workspace_log
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
@@ -213,11 +213,11 @@ LISTINGS: dict[str, dict[str, Listing]] = {
 """The core's listings by kind of subject, besides the items."""
 
 
-def listings(kind: str) -> dict[str, Listing]:
+def select_listings(kind: str) -> dict[str, Listing]:
     """Return the listings of the core and of all extensions for that kind of subject."""
     if kind != "workspace":
         return LISTINGS[kind]
-    own = {name: rows for part in hub_parts() for name, rows in part.exports.items()}
+    own = {name: rows for part in list_hub_parts() for name, rows in part.exports.items()}
     return LISTINGS[kind] | {name: _of_workspace(rows) for name, rows in own.items()}
 
 

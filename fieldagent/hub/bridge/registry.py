@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.system.named_object import import_named_object
 
@@ -12,5 +12,6 @@ from fieldagent.system.named_object import import_named_object
 def bridges() -> Mapping[str, BridgeKind]:
     """Return each bridge by its name."""
     return {
-        name: import_named_object(place, BridgeKind) for name, place in places_of("bridges").items()
+        name: import_named_object(place, BridgeKind)
+        for name, place in list_places("bridges").items()
     }

@@ -24,6 +24,7 @@ from fieldagent.hub.console.passkeys import PasskeyRoutes
 from fieldagent.hub.console.push import PushRoutes
 from fieldagent.hub.escalation.browser import subject_of
 from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.part import list_console_parts
 from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
@@ -110,7 +111,15 @@ class Console:
         pictures_of = tiles.origin() if tiles else ""
         subject = subject_of(settings.console_address or "", settings.contact_own.get("mail-from"))
         return [
-            *files.make_page_routes(PAGES, "/console/file", __name__, NAMES, pictures_of, SUBJECTS),
+            *files.make_page_routes(
+                PAGES,
+                "/console/file",
+                __name__,
+                NAMES,
+                pictures_of,
+                SUBJECTS,
+                parts=list_console_parts(),
+            ),
             files.make_file_route("/console/worker.js", __name__, "worker.js"),
             *map_tiles.make_map_routes(CarriedMap(settings.map_file), signed_in, tiles or None),
             *self._passkey_routes(),

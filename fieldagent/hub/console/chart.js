@@ -4,6 +4,7 @@
 import { call } from "./hub.js";
 import { entry, label, placed, setUpMap } from "./map.js";
 import { say } from "./language.js";
+import { parts } from "./parts.js";
 import { go, here } from "./place.js";
 import { ago, by, drawn, now, put } from "./text.js";
 import { clusters } from "./trouble.js";
@@ -19,15 +20,15 @@ const WORDS = 50;
 let chart = null, marks, trail;
 let asked = null;
 let fitted = false;
-/** Content of the map: kits with a position, incidents, waypoints, and fences. */
-let spots = [], distressed = [], waypoints = [], fences = [];
+/** Content of the map: kits with a position, incidents, and waypoints. */
+let spots = [], distressed = [], waypoints = [];
 
 /** Draws the map again. Returns the date of each device's last position, by name. */
 export async function lookAtChart(kits, incidents) {
   // Start the map only when it is visible: a hidden map has no size.
   await (asked ||= begin().catch(error => { asked = null; throw error; }));
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
-  ({ fences } = await call("GET", "/api/fences"));
+  for (const each of parts) await each.loadMap?.();
   const lasts = new Map();
   waypoints = [];
   for (const each of features) {
@@ -77,7 +78,7 @@ function draw() {
   marks.clearLayers();
   for (const { trail: places, off } of distressed)
     L.polyline(places, { className: `trail ${off ? "off" : "alarm"}`, interactive: false }).addTo(marks);
-  for (const each of fences) fence(each);
+  for (const each of parts) each.drawOnMap?.(marks);
   for (const each of waypoints) {
     spot(each.place, "mark", 6);
     label(each.place, each.name, "name").addTo(marks);
@@ -91,22 +92,6 @@ function draw() {
     else together(chart.layerPointToLatLng([x, y]), those.map(each => each.spot));
   }
   for (const each of seen.filter(alone)) one(each, true);
-}
-
-/** Draws a fence, which is a shape with a watched border, and its name. */
-function fence({ name, circle, polygon }) {
-  // The record in the hub's database is damaged.
-  if (!circle && !polygon) return;
-  const look = { className: "fence", interactive: false };
-  // A side over the antimeridian goes the short way.
-  const laid = ring => ring.reduce((before, [east, north]) => {
-    const turn = before.length ? Math.round((before.at(-1)[1] - east) / 360) * 360 : 0;
-    return [...before, [north, east + turn]];
-  }, []);
-  const drawn = circle ? L.circle([circle.latitude, circle.longitude], { ...look, radius: circle.radius })
-    : L.polygon(polygon.coordinates.map(laid), look);
-  drawn.addTo(marks);
-  label(circle ? [circle.latitude, circle.longitude] : drawn.getBounds().getCenter(), name, "name").addTo(marks);
 }
 
 function one(each, named) {

@@ -2,6 +2,7 @@
 
 import { call, trouble } from "./hub.js";
 import { counted, say } from "./language.js";
+import { parts } from "./parts.js";
 import { element } from "./text.js";
 
 const UNITS = { credit: ["{n} credit", "{n} credits"], byte: ["{n} byte", "{n} bytes"] };
@@ -31,28 +32,13 @@ const table = told => [
     element("tbody", {}, told.usage.map(day)))),
 ];
 
-/** Returns the ISO 8601 week of a Unix time in ms (UTC). The year is that of the week's
- * Thursday. */
-function weekOf(moment) {
-  const day = 86400000, thursday = moment + (3 - (new Date(moment).getUTCDay() + 6) % 7) * day;
-  const year = new Date(thursday).getUTCFullYear();
-  return `${year}-W${String(1 + Math.floor((thursday - Date.UTC(year, 0, 1)) / (7 * day))).padStart(2, "0")}`;
-}
-
-/** Returns links to a kit's reports of the last week and this week, as a page to print, a track and
- * a table. */
-const reports = device => [-7, 0].map(days => weekOf(Date.now() + days * 86400000)).map(week =>
-  element("p", {}, `${say("Report of {week}:", { week })} `, ...["html", "gpx", "kml", "csv"].flatMap(format => [
-    element("a", { href: `/api/devices/${device.id}/report?week=${week}&format=${format}`, target: format === "html" ? "_blank" : null, download: format === "html" ? null : "" },
-      format === "html" ? say("print") : format.toUpperCase()), " "])));
-
 /** Returns the cost of a device. It loads when a person opens it. */
 export function cost(device) {
   const shown = element("div", {});
   const load = async () => {
     const told = await call("GET", `/api/devices/${device.id}/usage`);
     shown.replaceChildren(...told.usage.length ? table(told)
-      : [element("p", { class: "quiet" }, say("Nothing was counted from {since} to {until}.", { since: told.since, until: told.until }))], ...reports(device));
+      : [element("p", { class: "quiet" }, say("Nothing was counted from {since} to {until}.", { since: told.since, until: told.until }))], ...parts.flatMap(each => each.linksOf?.(device) ?? []));
   };
   const toggled = event => {
     event.stopPropagation();

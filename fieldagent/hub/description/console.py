@@ -36,7 +36,8 @@ from fieldagent.hub.description.common import (
     SENDER,
     TOO_OFTEN,
 )
-from fieldagent.page.files import SHARED
+from fieldagent.hub.part import list_console_parts
+from fieldagent.page.files import PARTS, SHARED
 from fieldagent.page.language import LANGUAGES
 
 _CREDENTIAL = {
@@ -71,6 +72,8 @@ _PUSH = DISPATCHER._replace(
     get={400: MALFORMED},
     body={**DISPATCHER.body, 413: "Larger than 4 KiB", 422: "It is not a push subscription"},
 )
+
+_SCRIPTS = [f"{name}.js" for name in list_console_parts()]
 
 CALLS = (
     call("GET /", "toTheConsole: Redirect a browser to the console", {303: "Redirect to /console"}),
@@ -120,7 +123,7 @@ CALLS = (
             304: _UNCHANGED,
             404: "The console has no such file",
         },
-        parameters=[segment("name", text(enum=sorted({*SHARED, *NAMES})))],
+        parameters=[segment("name", text(enum=sorted({*SHARED, *NAMES, PARTS, *_SCRIPTS})))],
     ),
     call(
         "GET /console/worker.js",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TypeAlias
 
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
 from fieldagent.hub.records.alarm import PUSH
@@ -34,7 +34,7 @@ def contact_kinds(own: Iterable[str] = ()) -> Kinds:
 
     Raises WrongProperty, with a text that follows the word `contacts`.
     """
-    return _kinds_at((*CONTACTS.values(), *places_of("contact_kinds").values(), *own))
+    return _kinds_at((*CONTACTS.values(), *list_places("contact_kinds").values(), *own))
 
 
 @cache

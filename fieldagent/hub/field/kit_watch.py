@@ -11,7 +11,7 @@ from functools import partial
 
 from fieldagent.hub import idle
 from fieldagent.hub.field import check_in, radio_key, update_offers
-from fieldagent.hub.part import Check, hub_parts
+from fieldagent.hub.part import Check, list_hub_parts
 from fieldagent.hub.records import alarm, shifts, sos_without_text
 from fieldagent.hub.store.contract import ANYTHING, Store
 from fieldagent.hub.store.persist import told_once
@@ -32,9 +32,9 @@ WATCHED = (
 """The checks of the core."""
 
 
-def checks() -> list[Check]:
+def list_checks() -> list[Check]:
     """Return the checks of the core and of all extensions."""
-    return [*WATCHED, *(check for part in hub_parts() for check in part.checks)]
+    return [*WATCHED, *(check for part in list_hub_parts() for check in part.checks)]
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
@@ -42,7 +42,7 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
     Raises StoreFailed. Other errors are raised after all checks have run, so that a fault in one
     check does not stop the others.
     """
-    watched = checks()
+    watched = list_checks()
     while True:
         written = store.heard(ANYTHING)
         soonest = 0.0

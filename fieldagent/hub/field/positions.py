@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fieldagent.hub.contract import Device
-from fieldagent.hub.part import KitPosition, hub_parts
+from fieldagent.hub.part import KitPosition, list_hub_parts
 from fieldagent.hub.records import contact
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.coordinates import DatedPlace
@@ -38,6 +38,6 @@ def note(db: Db, device: Device, place: Location, said: int, now: float) -> None
 def take(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Let the parts of the hub act on new positions, in the order of each kit's own times."""
     ordered = sorted(positions, key=lambda each: (each.device, each.position.at))
-    for part in hub_parts():
+    for part in list_hub_parts():
         if ordered and part.take_positions is not None:
             part.take_positions(db, ordered, now)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.hub.operator.contract import OperatorKind
 from fieldagent.system.named_object import import_named_object
 from fieldagent.system.properties import WrongProperty
@@ -21,7 +21,7 @@ DEFAULT = next(iter(OPERATORS))
 
 def operator_places() -> dict[str, str]:
     """Return the place of each operator of the core and of all extensions, by name."""
-    return OPERATORS | places_of("operators")
+    return OPERATORS | list_places("operators")
 
 
 def operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:

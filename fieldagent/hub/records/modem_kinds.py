@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.extensions import places_of
+from fieldagent.extensions import list_places
 from fieldagent.system.named_object import import_named_object
 from fieldagent.wire.modem_kind import SBD, ModemKind
 
@@ -11,5 +11,5 @@ def modem_kind(name: str) -> ModemKind:
     """Return the kind of modem with this name. An unknown kind is treated as SBD, whose limits are
     smaller.
     """
-    place = places_of("modem_kinds").get(name)
+    place = list_places("modem_kinds").get(name)
     return SBD if place is None else import_named_object(place, ModemKind)

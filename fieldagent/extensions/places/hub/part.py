@@ -53,4 +53,5 @@ PART = HubPart(
     forget=routes.forget,
     exports={"fences": fences.listing, "routes": routes.listing},
     refusals=__package__,
+    console=f"{__package__}.console",
 )

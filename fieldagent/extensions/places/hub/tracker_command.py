@@ -42,10 +42,10 @@ def add(call: Call) -> Result:
 @transaction
 def listing(call: Call) -> Result:
     """List the trackers of a workspace with the time of their last position."""
-    return trackers_of(*call.here)
+    return list_trackers(*call.here)
 
 
-def trackers_of(db: Db, workspace: int) -> list[Row]:
+def list_trackers(db: Db, workspace: int) -> list[Row]:
     """Return all trackers of a workspace. Times are Unix seconds, or None without a position."""
     return named_rows(
         db,

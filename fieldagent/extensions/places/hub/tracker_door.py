@@ -75,10 +75,10 @@ class TrackerDoor:
         """Store a report and answer 200. Raises Problem 404 for a wrong address or an unknown
         tracker, 400 for an unreadable report, 429 with Retry-After.
         """
-        source = await self._store.read(lambda db: source_of(db, secret))
+        source = await self._store.read(lambda db: find_source(db, secret))
         if source is None:
             why = "trackers cannot report here: see `fieldagent hub tracker source list`"
-            raise await self._authentication.counted(request, "sources", Problem(404, why))
+            raise await self._authentication.count_failure(request, "sources", Problem(404, why))
         try:
             report = kind.read(request)
         except Problem as fault:
@@ -130,7 +130,7 @@ class TrackerDoor:
         log.warning(what, *values)
 
 
-def source_of(db: Db, presented: str) -> ReportAddress | None:
+def find_source(db: Db, presented: str) -> ReportAddress | None:
     """Return the valid address with this secret, or None."""
     rows = db.execute(
         "SELECT id, workspace FROM credential WHERE kind = 'source' AND lookup = ?"
