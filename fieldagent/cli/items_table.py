@@ -16,8 +16,8 @@ ITEMS = r"""
   --course decimal: degrees clockwise from true north
 @waypoint
   @position
-  name
-  --notes NOTES
+  name: name of the place
+  --notes NOTES: text about the place
 @data
   file: the file to send; - reads standard input
 @picture

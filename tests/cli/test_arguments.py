@@ -87,7 +87,8 @@ def test_every_command_has_a_function_and_a_help(parser: argparse.ArgumentParser
         assert callable(import_own(parser.get_default("carry_out")))
     help_text = "".join(parser.format_help().split())
     for action in parser._actions:
-        shown = "" if action.help in (None, argparse.SUPPRESS) else action.help.replace("%%", "%")
+        assert action.help, action.dest
+        shown = "" if action.help == argparse.SUPPRESS else action.help.replace("%%", "%")
         assert "".join(shown.split()) in help_text
 
 

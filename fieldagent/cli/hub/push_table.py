@@ -32,9 +32,9 @@ picture -> push:push(kind=picture) @pushing: send a picture, as data
       FIELDAGENT_WORKSPACE
   --source! SOURCE: number of the sending user
   --receipt =read: request a read receipt
-  --priority int
+  --priority int: higher goes first
   --collapse-key int: replace a waiting item with the same key
-  --time-to-live SECONDS int
+  --time-to-live SECONDS int: seconds until the hub gives up
   --username USERNAME: user for Basic; FIELDAGENT_TOKEN has the password
   --ca-file path: PEM file of a private authority
   --patience seconds: longest time for retries, in seconds (300; 30 if no hub answers)

@@ -49,7 +49,7 @@ database restored -> database:restored @whole: record that the database is a res
       that no number is used twice
   --post: post the items that kits have returned since then to webhooks, too
 database backup -> database:backup @whole: copy the database to FILE, also while a hub runs
-  file FILE path
+  file FILE path: file to write
 database move -> database:move @whole: copy the database of a stopped hub from SQLite to PostgreSQL,
       or back
   target TARGET: postgresql://… or the path of a new SQLite file
@@ -60,7 +60,7 @@ audit [Service] -> directory:audit_list @whole-table: show the audit log, newest
   --workspace WORKSPACE =: only of this workspace, by number or name
 workspace [People]: manage workspaces, and export their data
 workspace add -> directory:workspace_add @whole: add a workspace
-  name
+  name: name of the workspace
 workspace list -> directory:workspace_list @whole-table: list workspaces
 workspace delete -> deletion:delete(what=workspace) @whole: delete a workspace for good, with --yes
   named WORKSPACE: its name or number
@@ -76,7 +76,7 @@ user add -> directory:user_add: add a user
   --password: ask for a password (for Basic), or read a line from standard input
   @over-satellite
 user join -> directory:user_join: add a user to another workspace
-  user number
+  user number: number of the user
   @over-satellite
 user positions -> people:user_positions: set which positions of other kits a user's kits get
   user: their name, number or e-mail address
@@ -94,7 +94,7 @@ user radio -> people:user_radio: set the handheld radios of a user
   radios* RADIO: such as !a1b2c3d4; without one, all are removed
 user token: manage Bearer tokens of users
 user token add -> credentials:token_add: add a token; it is shown once
-  name
+  name: what the token is for
   --user! USER: user of the token
   --days days: days until the token expires (never)
 user token list -> credentials:listing(what=token) @table: list tokens
@@ -114,21 +114,21 @@ user export -> export:write(what=user): export all data of a user into a new fol
 user list -> directory:user_list @table: list users
 group [People]: manage groups of users
 group add -> people:group_add: add a group
-  name
+  name: name of the group, to which people write
   users* USER: their names, numbers or e-mail addresses
   @over-satellite
 group join -> people:group_join: add users to a group
-  name
+  name: name of the group
   users+ USER: their names, numbers or e-mail addresses
 group leave -> people:group_leave: remove users from a group
-  name
+  name: name of the group
   users+ USER: their names, numbers or e-mail addresses
 group satellite -> people:group_satellite: set whether items from kits reach a group over satellite,
       too
-  name
-  rule (on|off)
+  name: name of the group
+  rule (on|off): on: over satellite, too
 group remove -> people:group_remove: remove a group
-  name
+  name: name of the group
 group list -> people:group_list @table: list groups
 device [Kits]: manage kits: settings, keys, dead letters
 device add [Kit] -> device:device_add: add a device; its token is shown once
@@ -164,7 +164,7 @@ device token [Link] -> device:device_token: replace the link token of a device
   device: its name, number or IMEI
 device rename [Kit] -> device:device_rename: rename a device
   device: its name, number or IMEI
-  name
+  name: the new name
 device imei [Satellite] -> device:device_imei: correct the IMEI of a device
   device: its name, number or IMEI
   imei: IMEI of its satellite modem, 15 digits
@@ -230,7 +230,7 @@ device delete [Kit] -> deletion:delete(what=device): delete a device for good, w
 device list [Kit] -> device:device_list @table: list devices
 fleet [Kits] -> fleet:fleet @table: show the state of all kits, unusual ones first
 command [Kits] -> command:command: send a command to a kit, and show its answer
-  device KIT
+  device KIT: its name, number or IMEI
   words* COMMAND: {_VERBS}; without a command, list the commands that were sent
   --by (ip|satellite): use only this bearer (the link, otherwise satellite)
   --secret-key FILE path: minisign key that signs the settings of `set`
@@ -243,35 +243,35 @@ usage list -> usage:usage_list @table: list our count and the operator's for eac
   --since DAY day: first day, such as 2026-09-01 (31 days ago)
   --until DAY day: last day (today)
 usage import -> usage:usage_import @whole: import an operator's count: a CSV file with whole days
-  file FILE path
+  file FILE path: the operator's file
   --operator! NAME: operator of the file
   --columns WHAT=NAME,… pairs: names of the columns for imei, date, credits, bytes, reference
   --date-format FORMAT: format of dates, such as %d/%m/%Y
 sos [Alarms]: answer, hand over and close SOS
 sos list -> sos:listing @table: list SOS, newest first
-  --state (open|seen|closed)
+  --state (open|seen|closed): only in this state
   --limit count=50: most SOS to list (50)
 sos show -> sos:show @table: show an SOS with its timeline
   id number: number in the list
 sos acknowledge -> sos:acknowledge: acknowledge an SOS: its kit is notified and stops repeating it
   id number: number in the list
-  text? NOTE
+  text? NOTE: words for the kit
   --by USER =: dispatcher who does this (the only dispatcher)
 sos take-over -> sos:take_over: take over an SOS from another dispatcher; its kit is notified
   id number: number in the list
-  text? NOTE
+  text? NOTE: words for the kit
   --by USER =: dispatcher who does this (the only dispatcher)
 sos close -> sos:close: close an SOS, with a reason
   id number: number in the list
-  text REASON
+  text REASON: how it ended
   --by USER =: dispatcher who does this (the only dispatcher)
 sos note -> sos:note: add a note to an SOS
   id number: number in the list
-  text TEXT
+  text TEXT: the note, for dispatchers only
   --by USER =: dispatcher who does this (the only dispatcher)
 sos answer -> sos:answer: send an answer to the kit of an SOS
   id number: number in the list
-  text TEXT
+  text TEXT: words for the kit
   --by USER =: dispatcher who does this (the only dispatcher)
 sos hand-over -> sos:hand_over: ask another dispatcher to take it over
   id number: number in the list
@@ -318,13 +318,13 @@ contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays
   --note NOTE =: information for that dispatcher
 contact watch end -> watch:end: end the watch of a dispatcher
   user: their name, number or e-mail address
-  --note NOTE =
+  --note NOTE =: information for the next dispatcher
 contact watch hours -> watch:hours: set the hours in which someone must be on watch (UTC); five
       minutes without anyone are an alarm
-  hours 06:00-22:00|always|none watch_hours
+  hours 06:00-22:00|always|none watch_hours: times in UTC
 key [Programs]: manage keys of the push API
 key add -> credentials:key_add: add a key; it is shown once
-  name
+  name: what the key is for
   --kind* (message|location|waypoint|data): kinds that the key may push (all, unless it may read)
   --read: the key may read items, devices and positions
   --acknowledge: dispatchers may acknowledge an SOS with the key
@@ -341,11 +341,11 @@ key revoke -> credentials:revoke(what=key): revoke a key
   id number: number in the list
 webhook [Programs]: manage webhooks, which get the items from agents
 webhook add -> webhook:add: test a webhook and add it
-  url
+  url: address that gets the items, https://…
   --secret* SECRET =[]: whsec_… (a new secret)
   --unsigned: post without a signature
   --username USERNAME: user for Basic; asks for the password, or reads a line
-  --header* NAME:VALUE =[]
+  --header* NAME:VALUE =[]: header of each post; can be repeated
   --after MINUTES 1..10080=0: post only an SOS that has had no answer for this time
   --batch ITEMS 1..100=0: post waiting items of one sender as an array of at most ITEMS
   --steps: post the progress of each item, too, also of pushes

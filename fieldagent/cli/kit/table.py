@@ -59,18 +59,18 @@ track [Packages] -> track:track @local: post positions from gpsd until stopped
   --channel* {CHANNEL} >channels: only on this channel; can be repeated (all)
   --time-to-live SECONDS int: seconds until the agent gives up
 cancel -> watch:cancel @local: cancel a waiting Package
-  id int
+  id int: number of the Package
   --channel {CHANNEL}: on this channel only
 show -> watch:show_package @local: show the history of a Package
-  id int
+  id int: number of the Package
 sent [Packages] -> sent:sent @local: list sent Packages, newest first
   = sent, show: list sent Packages; show the history of one
   --state (waiting|Delivered|Error|Collapsed|Canceled): only Packages with this status
-  --kind (message|location|waypoint|data)
+  --kind (message|location|waypoint|data): only Packages of this kind
   --limit count=100: most Packages to list (100)
 queue [Packages] -> watch:queue @local: show or clear waiting Packages
   = queue, cancel: show, clear or cancel waiting Packages
-  --channel {CHANNEL}
+  --channel {CHANNEL}: only Packages that wait for this channel
   --clear: cancel all waiting Packages except an open SOS
 status [Start] -> watch:status @local: show the state of the agent and its channels
 people [Packages] -> people:people @local: list addressees: users, groups and kits
@@ -79,12 +79,12 @@ neighbours -> neighbours:neighbours @local: list stations heard by radio: time, 
 commands [Hub] -> commands:commands @local: list commands from the hub, and the answers
 inbound [Packages]: show inbound payloads and their results
 inbound list -> watch:inbound_list @local: list inbound payloads
-  --state (waiting|handed|dead)
+  --state (waiting|handed|dead): only payloads in this state; dead: refused by a hook
 inbound read -> watch:inbound_read @local: send a read receipt to the sender
-  request_id REQUEST_ID
+  request_id REQUEST_ID: requestId of the payload
   --by NAME =: name of the reader
 inbound replay -> watch:inbound_replay @local: pass payloads to the hooks again
-  request_id* REQUEST_ID
+  request_id* REQUEST_ID: requestId of each payload
   --dead: all payloads that hooks refused
 satellite [Devices]: control the satellite modem
 satellite retry -> satellite:retry @local: try waiting messages now, with the antenna under the open

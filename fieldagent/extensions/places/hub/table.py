@@ -27,7 +27,7 @@ route add -> route_command:add: expect a kit at a place by a time
 route list -> route_command:listing @table: list routes, newest first
 route end -> route_command:end: end a route
   id number: number in the list
-  why WHY
+  why WHY: how it ended
   --by! USER: user who ends it
 report [Kits] -> report_command:write: write a report of a kit's week: track, messages, SOS, cost
   --kit! NAME: name, number or IMEI of the kit
