@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fieldagent.agent import settings as agent
-from fieldagent.agent.kit_part import part_keys
-from fieldagent.agent.radios.registry import RADIOS, radio
-from fieldagent.agent.satellites.registry import modem
-from fieldagent.agent.satellites.registry import modems as modem_names
+from fieldagent.agent.kit_part import list_part_keys
+from fieldagent.agent.radios.registry import RADIOS, load_radio
+from fieldagent.agent.satellites.registry import get_modems as modem_names
+from fieldagent.agent.satellites.registry import load_modem
 from fieldagent.hub import settings as hub
 from fieldagent.hub.escalation.registry import contact_kinds
-from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.operator.registry import get_operators
 from fieldagent.system.properties import Key
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/reference/settings.md"
@@ -72,7 +72,7 @@ are unknown with another.
 
 
 def page() -> str:
-    of_agent = table([*agent.KEYS, *part_keys()], agent.needs()) + modems() + radios()
+    of_agent = table([*agent.KEYS, *list_part_keys()], agent.get_needs()) + modems() + radios()
     of_hub = table(hub.KEYS, {}) + satellite_operators() + people()
     return HEAD + AGENT + of_agent + HUB + of_hub
 
@@ -93,7 +93,7 @@ def satellite_operators() -> str:
     """Return the available operators as a table."""
     rows = [
         f"| `{kind.name}` | {kind.means} | {_names(key.name for key in kind.keys)} |\n"
-        for kind in operators().values()
+        for kind in get_operators().values()
     ]
     return OPERATORS_HEAD + "".join(rows)
 
@@ -133,7 +133,7 @@ own.
 
 def modems() -> str:
     """Return the available satellite modems as a table, and the settings of all as another one."""
-    kinds = [modem(name) for name in modem_names()]
+    kinds = [load_modem(name) for name in modem_names()]
     rows = [f"| `{kind.name}` | {kind.means} | {_facts(kind.facts)} |" for kind in kinds]
     keys = [key for kind in kinds for key in kind.keys]
     return MODEM_HEAD + "\n".join(rows) + "\n" + table(keys, {})
@@ -145,7 +145,7 @@ def _facts(facts: Mapping[str, str]) -> str:
 
 def radios() -> str:
     """Return the available radios as a table, and the settings of all as another one."""
-    kinds = [radio(name) for name in RADIOS]
+    kinds = [load_radio(name) for name in RADIOS]
     rows = [
         f"| `{kind.name}` | {kind.means} | {_names(kind.needs)} | {_facts(kind.facts)} |"
         for kind in kinds

@@ -169,14 +169,14 @@ def of_script(script: str, text: str) -> str:
     text = re.sub(r"[A-Za-zÀ-ž]+(?:['-][A-Za-zÀ-ž]+)*", UNKNOWN, text)
     known = get_alphabet(script)
     letters = sum(
-        len(known.characters) > known.symbol(each) > 0 and each.isalpha() for each in text
+        len(known.characters) > known.get_symbol(each) > 0 and each.isalpha() for each in text
     )
     return text if letters or text.isdigit() else ""
 
 
 def coded(script: str, message: str) -> bytes:
     known = get_alphabet(script)
-    return bytes([known.end, *known.symbols(message), known.end])
+    return bytes([known.end, *known.split_into_symbols(message), known.end])
 
 
 Counts = dict[bytes, Counter[int]]

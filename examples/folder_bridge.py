@@ -25,18 +25,18 @@ from typing import NoReturn
 import trio
 
 from fieldagent.http.problem import Problem
-from fieldagent.hub.access.people import members_of
+from fieldagent.hub.access.people import find_carriers
 from fieldagent.hub.access.push import read_push
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
-from fieldagent.hub.api.push_api import posting_of
+from fieldagent.hub.api.push_api import make_posting
 from fieldagent.hub.bridge import spending, tenure
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
 from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.bridge.tenure import BridgePost
 from fieldagent.hub.contract import Became
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson, load_document
@@ -63,8 +63,8 @@ async def run(host: BridgeHost) -> None:
 async def work(host: BridgeHost, identity: str, workspace: int) -> NoReturn:
     """Carry items both ways. An OSError ends the work, and the hub starts it again later."""
     while True:
-        with told_once():  # After an outage of the database, begin at the stored place.
-            place = await host.store.read(partial(tenure.place, name=NAME))
+        with log_once():  # After an outage of the database, begin at the stored place.
+            place = await host.store.read(partial(tenure.read_place, name=NAME))
             follower = Follower(place, UNSETTLED_S if host.store.shared else 0.0)
             while True:
                 await publish(host, follower, workspace)
@@ -78,12 +78,12 @@ async def publish(host: BridgeHost, follower: Follower, workspace: int) -> None:
     folder: Path = host.own["board-folder"]
     user: int = host.own["board-user"]
     rows = await host.store.read(
-        lambda db: reading.behind(db, workspace, user, follower.place, follower.capacity)
+        lambda db: reading.list_behind(db, workspace, user, follower.place, follower.capacity)
     )
-    fresh = [*follower.fresh(rows, host.clock())]
-    for item in reversed(await host.store.read(partial(reading.items, numbers=fresh))):
+    fresh = [*follower.take_fresh(rows, host.clock())]
+    for item in reversed(await host.store.read(partial(reading.list_items, numbers=fresh))):
         if item.device is not None:  # A kit sent it, not a bridge.
-            body = json.dumps(item.as_json()).encode()
+            body = json.dumps(item.encode()).encode()
             await trio.to_thread.run_sync(put_file, folder / f"{item.number}.item", body)
     host.note_link(True)
     await persist(host.store, partial(tenure.keep_place, name=NAME, up_to=follower.place))
@@ -110,14 +110,14 @@ def enter(db: Db, body: bytes, ours: dict[str, str], now: float) -> None:
     """Enter the item of a file. Raises NotJson, InvalidPackage or Problem."""
     document = load_document(body)
     push = read_push({**document, **ours} if isinstance(document, dict) else document)
-    members = members_of(db, [push])
+    members = find_carriers(db, [push])
     if any(
         (push.workspace, each) not in members for each in (push.source, push.target or push.source)
     ):
         raise Problem(403, "board-user or targetUserId is no user of the workspace")
     if push.priority >= SOS_PRIORITY:
         raise Problem(403, "a folder cannot raise an SOS")
-    posting = posting_of(db, push, members, now, LIFE_S)
+    posting = make_posting(db, push, members, now, LIFE_S)
     if isinstance(posting, Problem):
         raise posting
     spending.enter_within(db, posting, UNPAID, now)

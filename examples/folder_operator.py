@@ -26,7 +26,7 @@ from fieldagent.hub.operator.contract import (
     Own,
     Verdict,
 )
-from fieldagent.hub.operator.failures import Failure, Scope, unreachable
+from fieldagent.hub.operator.failures import Failure, Scope, make_unreachable
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.folder import put_file
 from fieldagent.system.properties import Key, read_absolute_path
@@ -55,11 +55,13 @@ class Folder:
             await trio.to_thread.run_sync(put_file, target, body)
         except OSError as error:
             full = error.errno == 28
-            return Verdict(Outcome.NOT_SENT, FULL if full else unreachable(describe_reason(error)))
+            return Verdict(
+                Outcome.NOT_SENT, FULL if full else make_unreachable(describe_reason(error))
+            )
         return Verdict(Outcome.SENT)
 
     async def ring(self, imei: str) -> Verdict:
-        return Verdict(Outcome.REFUSED, unreachable("a folder rings nobody"))
+        return Verdict(Outcome.REFUSED, make_unreachable("a folder rings nobody"))
 
 
 async def take_files(path: Path, host: OperatorHost) -> None:

@@ -16,7 +16,7 @@ from fieldagent.system.properties import Key, read_text
 
 def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
     """Return the task that serves the modem."""
-    serve = sbd.driver(seat)
+    serve = sbd.make_driver(seat)
 
     async def run() -> None:
         seat.link.facts["label"] = seat.own["mymodem-label"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from errno import ENOSPC
 from io import TextIOWrapper
 
-from fieldagent.cli.kit.plain_run import plain_run
+from fieldagent.cli.kit.plain_run import parse_plain_run
 from fieldagent.system.exit_codes import IO_FAILED
 
 YOUNG_MAX = 10_000
@@ -84,7 +84,7 @@ def _end_as_by_ctrl_c(asked: list[int]) -> None:
 
 
 def _carry_out(words: Sequence[str], asked: list[int]) -> int:
-    arguments = plain_run(words)
+    arguments = parse_plain_run(words)
     if arguments is None:
         _end_as_by_ctrl_c(asked)
         from fieldagent.cli.arguments import dispatch

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.assembly import channel_queue, to_the_hub
+from fieldagent.agent.assembly import assemble_hub_channel, channel_queue
 from fieldagent.agent.channels.contract import ChannelLink, Reception, Transmission
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox, Taken
@@ -24,15 +24,15 @@ from fieldagent.agent.journal.records import Storage
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.cost import Cost, costs
+from fieldagent.agent.outbound.cost import Cost, compute_costs
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.hub_piggyback import HubPiggyback
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.agent.outbound.item_identity import entry_of
+from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.resume import Resume
-from fieldagent.agent.outbound.standing import Standing, standing, standing_of
+from fieldagent.agent.outbound.standing import Standing, find_standing, get_standing
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity
@@ -87,7 +87,7 @@ class Core:
         return Cancellation(self.journal, self.queues, self.endings)
 
     def standing(self, id_: int) -> Standing:
-        return standing(self.journal, id_)
+        return find_standing(self.journal, id_)
 
     def sequence(self, id_: int = 1) -> int:
         """Return the sequence number on the air. A journal starts with an arbitrary number."""
@@ -103,31 +103,31 @@ class Core:
         return digest_of_slices(parts[index].slice for index in sorted(arrived))
 
     def _entry(self, sequence: int) -> Entry:
-        known = outbound.package(self.journal, sequence)
+        known = outbound.read_kept_package(self.journal, sequence)
         assert known is not None
-        return entry_of(known)
+        return make_entry(known)
 
     def declared(self) -> list[Standing]:
         """Return the Packages of the open incident."""
         open_incident = incident.open_one(self.journal)
         sequences = (
-            [] if open_incident is None else incident.items(self.journal, open_incident.number)
+            [] if open_incident is None else incident.list_items(self.journal, open_incident.number)
         )
-        return [standing_of(self.journal, each) for each in sequences]
+        return [get_standing(self.journal, each) for each in sequences]
 
     def status(self, id_: int) -> Status | None:
         return self.standing(id_).status
 
     def receipts(self, id_: int) -> list[Storage]:
-        return outbound.receipts(self.journal, self.standing(id_).sequence)
+        return outbound.list_receipts(self.journal, self.standing(id_).sequence)
 
     def history(self, id_: int) -> list[Line]:
-        known = outbound.by_id(self.journal, id_)
+        known = outbound.find_by_id(self.journal, id_)
         assert known is not None
-        return history.lines(self.journal, known, self.receipts(id_))
+        return history.list_lines(self.journal, known, self.receipts(id_))
 
     def cost(self, package: Package, channel: Channel) -> Cost:
-        return costs(package, self.outboxes, self.endings.clock())[channel]
+        return compute_costs(package, self.outboxes, self.endings.clock())[channel]
 
 
 @dataclass
@@ -200,8 +200,8 @@ async def kit(
     incidents: IncidentNews | None = None,
     **how: Any,
 ) -> AsyncIterator[Kit]:
-    """Yield a kit. `how` contains options of `to_the_hub` for the first channel, and `station` is
-    the sender on the air.
+    """Yield a kit. `how` contains options of `assemble_hub_channel` for the first channel, and
+    `station` is the sender on the air.
     """
     journal = Journal(path / "journal.sqlite3", TrustedClocks())
     # A kit that knows no member asks the hub for the directory in its first message.
@@ -220,7 +220,7 @@ async def kit(
     receptions: dict[Channel, Reception] = {}
     for name, queue in queues.items():
         terms = how if name is channel else {}
-        outboxes[name], receptions[name] = to_the_hub(
+        outboxes[name], receptions[name] = assemble_hub_channel(
             journal, inbox, endings, queue, ChannelLink(), **terms
         )
     if station:
@@ -255,7 +255,7 @@ async def kit(
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
     """Return the terminal status of a posted Package."""
     with fail_after(within):
-        return (await k.endings.outcome(k.standing(id_).sequence)).status
+        return (await k.endings.wait_for_outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Any, within: float = 900) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.journal.schema import JOURNAL
-from fieldagent.agent.kit_part import kit_parts
+from fieldagent.agent.kit_part import get_kit_parts
 from fieldagent.cli.arguments import build_parser
-from fieldagent.cli.command_tree import Command, commands
+from fieldagent.cli.command_tree import Command, list_commands
 from fieldagent.hub.store.schema import VERSION
 from tests.conftest import ALL_FULL
 
@@ -91,7 +91,7 @@ FORMATS = ("reference/on-air", "explain/end-to-end")
 
 @cache
 def command_tree() -> dict[tuple[str, ...], Command]:
-    return {each.words: each for each in commands(build_parser())}
+    return {each.words: each for each in list_commands(build_parser())}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -182,7 +182,7 @@ def test_every_metric_of_the_agent_is_described() -> None:
     rows = re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|", page, re.MULTILINE)
     described = {name for row in rows for name in re.findall("`([a-z_]+)`", row)}
     named = set()
-    of_parts = [part.metrics.partition(":")[0] for part in kit_parts().values() if part.metrics]
+    of_parts = [part.metrics.partition(":")[0] for part in get_kit_parts().values() if part.metrics]
     for module in ("fieldagent.agent.api.metrics", *of_parts):
         for node in ast.walk(ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())):
             first = node.elts[0] if isinstance(node, ast.Tuple) and len(node.elts) > 3 else None

@@ -76,7 +76,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory, disk_library: Path) -> Reco
 def packages(state: Path) -> set[str]:
     journal = Journal(state / "journal.sqlite3")
     try:
-        if losses.listing(journal.read):
+        if losses.list_newest(journal.read):
             return set()
         numbers = {str(id_) for (id_,) in journal.read("SELECT id FROM package")}
         delivered = journal.read(
@@ -116,7 +116,9 @@ def hubs(tmp_path_factory: pytest.TempPathFactory, disk_library: Path) -> Record
 def pushes(store: Path) -> set[str]:
     opened = open_store(str(store / "hub.sqlite3"))
     try:
-        return {id_ for (id_,) in opened.once(lambda db: db.execute("SELECT request_id FROM item"))}
+        return {
+            id_ for (id_,) in opened.run_once(lambda db: db.execute("SELECT request_id FROM item"))
+        }
     finally:
         opened.close()
 

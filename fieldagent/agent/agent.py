@@ -19,7 +19,7 @@ from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.drivers import DRIVERS
-from fieldagent.agent.in_brief import in_brief
+from fieldagent.agent.in_brief import summarise_status
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reading import keep_reporting
@@ -35,10 +35,10 @@ from fieldagent.agent.journal import (
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
-from fieldagent.agent.kit_part import device_ports, kit_part, part_names
-from fieldagent.agent.only_one import only_one
+from fieldagent.agent.kit_part import get_device_ports, get_kit_part, list_part_names
+from fieldagent.agent.only_one import hold_lock
 from fieldagent.agent.outbound import check_in, own_position
-from fieldagent.agent.outbound.budget import sos_reserve
+from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.channel_limits import LIMITS
 from fieldagent.agent.outbound.incident_repeat import keep_going
 from fieldagent.agent.outbound.missing_fragments import keep_asking
@@ -102,60 +102,62 @@ class Agent:
     tracking: Tracking
     started: float
 
-    def status(self) -> dict[str, Any]:
+    def get_status(self) -> dict[str, Any]:
         journal, services = self.parts.journal, self.parts.services
         return {
             "sos": self.parts.incident_status(),
-            "checkIn": check_in.standing(journal),
+            "checkIn": check_in.describe_state(journal),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},
-            "ports": self._ports(),
+            "ports": self._get_ports(),
             "journal": {
                 "commits": journal.commits,
                 "full": journal.full,
                 "notOnDisk": journal.not_on_disk or None,
                 "losses": [
                     loss._replace(at=journal.clock.date(loss.at))._asdict()
-                    for loss in losses.listing(journal.read)
+                    for loss in losses.list_newest(journal.read)
                 ],
             },
-            "clock": self._clock(),
-            "deadLetters": self._dead_letters(),
-            "notices": self._notices(),
+            "clock": self._describe_clock(),
+            "deadLetters": self._describe_dead_letters(),
+            "notices": self._list_notices(),
             "confirmationsRefused": self.parts.inbox.mismatches,
-            "faults": self._faults(),
+            "faults": self._list_faults(),
             **{
-                name: service.status() if (service := services.get(name)) is not None else None
-                for name in part_names()
+                name: service.get_status() if (service := services.get(name)) is not None else None
+                for name in list_part_names()
             },
-            "track": self.tracking.status(),
+            "track": self.tracking.get_status(),
         }
 
-    def _ports(self) -> dict[str, str | None]:
+    def _get_ports(self) -> dict[str, str | None]:
         """Return the ports that the agent began with, by their settings: a file may have changed
         since."""
         own = self.settings
         ports = {
             "satellite-port": own.satellite_port,
             "radio-port": own.radio_port,
-            **device_ports(own.parts),
+            **get_device_ports(own.parts),
         }
         return {name: None if port is None else str(port) for name, port in ports.items()}
 
-    def _notices(self) -> list[str]:
+    def _list_notices(self) -> list[str]:
         trouble, station = self.parts.inbox.key_trouble, self.parts.station
         journal = self.parts.journal
-        heard = [] if station is None else station.notices(journal.clock.date)
-        kept = hooks.notices(self.parts.hooks, self.left_overs.listing())
+        heard = [] if station is None else station.list_notices(journal.clock.date)
+        kept = hooks.list_notices(self.parts.hooks, self.left_overs.list_payloads())
         away = [NOT_ON_DISK.format(journal.not_on_disk)] if journal.not_on_disk else []
-        updates = self.update_news.notices()
-        parts = [each for service in self.parts.services.values() for each in service.notices()]
-        air = self.parts.outboxes[Channel.RADIO].link.air_time.notice() if station else ""
+        updates = self.update_news.list_notices()
+        parts = [
+            each for service in self.parts.services.values() for each in service.list_notices()
+        ]
+        air = self.parts.outboxes[Channel.RADIO].link.air_time.find_notice() if station else ""
         mine = [each for each in (trouble, air, self.carried_map.trouble) if each]
         return [*away, *mine, *heard, *parts, *kept, *updates]
 
-    def _clock(self) -> dict[str, Any]:
+    def _describe_clock(self) -> dict[str, Any]:
         clock = self.parts.journal.clock
         source = clock.source()
         return {
@@ -164,15 +166,15 @@ class Agent:
             "source": source or None,
         }
 
-    def _dead_letters(self) -> dict[str, Any]:
+    def _describe_dead_letters(self) -> dict[str, Any]:
         journal = self.parts.journal
         letters = [
             {"channel": letter.channel, "received": letter.received, "reason": letter.reason}
-            for letter in dead_letters.listing(journal, 1)
+            for letter in dead_letters.list_newest(journal, 1)
         ]
         return {**dead_letters.tally(journal)._asdict(), "latest": letters[0] if letters else None}
 
-    def _faults(self) -> list[dict[str, Any]]:
+    def _list_faults(self) -> list[dict[str, Any]]:
         """Return the last failure of each part that has failed since the agent's start,
         for people.
         """
@@ -189,7 +191,7 @@ class Agent:
             if fault.times
         ]
 
-    def fault_counts(self) -> dict[str, int]:
+    def count_faults(self) -> dict[str, int]:
         return self.supervisor.count_faults()
 
     def _channel(self, channel: Channel) -> dict[str, Any]:
@@ -200,45 +202,47 @@ class Agent:
         if channel is Channel.SATELLITE:
             budget = self.settings.satellite_credits_per_day
         if channel is Channel.RADIO and self.parts.station is not None:
-            outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.in_range())
-            outbox.link.facts |= self.parts.station.troubles.counts()
-            outbox.link.facts |= self.parts.station.key_change.facts()
+            outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.list_in_range())
+            outbox.link.facts |= self.parts.station.troubles.get_counts()
+            outbox.link.facts |= self.parts.station.key_change.get_facts()
             if outbox.link.air_time.is_limited():
-                outbox.link.facts["airTimeLeft"] = round(outbox.link.air_time.left())
-        status = _channel_status(True, outbox.link, len(outbox), outbox.budget.spent())
+                outbox.link.facts["airTimeLeft"] = round(outbox.link.air_time.compute_remaining())
+        status = _channel_status(True, outbox.link, len(outbox), outbox.budget.get_spent())
         if outbox.link.state is LinkState.READY:
             # The driver looks only now and then; the reason of a Package that waits for credits is
             # shown at once.
-            status["reason"] = outbox.held_back() or outbox.link.reason
+            status["reason"] = outbox.describe_hold() or outbox.link.reason
         if channel is Channel.SATELLITE and (price := self.parts.price) is not None:
-            status["moneyToday"] = _money(price, outbox.budget.spent())
+            status["moneyToday"] = _format_money(price, outbox.budget.get_spent())
         if budget is not None:
             status["creditsPerDay"] = budget
-            status["creditsForSos"] = sos_reserve(budget, self.settings.satellite_sos_reserve)
+            status["creditsForSos"] = compute_sos_reserve(
+                budget, self.settings.satellite_sos_reserve
+            )
         if outbox.link.last_success is not None:
             status["lastSuccess"] = self.parts.journal.clock.date(outbox.link.last_success)
         return status
 
-    def condition(self) -> KitCondition:
+    def read_condition(self) -> KitCondition:
         """Return the kit's condition for the report over the IP link."""
-        from fieldagent.agent.condition.reading import condition_of, status_of
+        from fieldagent.agent.condition.reading import make_condition, make_status
 
         assert self.logbook is not None
-        journal, trouble = self.parts.journal, self.healthy() is not None
-        answer, starts = self.status(), commands.starts(journal)
-        status = status_of(self.settings, answer, starts, trouble=trouble)
-        return condition_of(status, self.logbook, journal.clock, self.links())
+        journal, trouble = self.parts.journal, self.find_illness() is not None
+        answer, starts = self.get_status(), commands.count_starts(journal)
+        status = make_status(self.settings, answer, starts, trouble=trouble)
+        return make_condition(status, self.logbook, journal.clock, self.get_links())
 
-    def links(self) -> dict[str, ChannelLink]:
+    def get_links(self) -> dict[str, ChannelLink]:
         """Return each channel's link by the channel's name in lower case."""
         return {name.lower(): outbox.link for name, outbox in self.parts.outboxes.items()}
 
-    def healthy(self) -> str | None:
+    def find_illness(self) -> str | None:
         why = self.parts.journal.not_on_disk
         away = NOT_ON_DISK.format(why) if why else None
-        return self.stuck() or away or self.supervisor.describe_trouble()
+        return self.find_stuck_part() or away or self.supervisor.describe_trouble()
 
-    def channels_gone(self) -> list[str]:
+    def list_lost_channels(self) -> list[str]:
         """Return the channels that have been away for GONE seconds or more, each with the
         reason.
         """
@@ -250,7 +254,7 @@ class Agent:
             and now - since >= AWAY_REPORTED_AFTER_S
         ]
 
-    def stuck(self) -> str | None:
+    def find_stuck_part(self) -> str | None:
         """Return a problem that only a restart of the whole agent may fix; None if there
         is none.
         """
@@ -258,11 +262,11 @@ class Agent:
         if journal.failed is not None:
             return f"{journal.failed}; check the disk and restart the agent"
         # Loops that wait for space on the disk are not stuck.
-        silent = [] if journal.full else self.progress.silent()
+        silent = [] if journal.full else self.progress.list_silent_loops()
         return f"no progress in: {', '.join(silent)}" if silent else None
 
 
-def _money(price: Price, spent: Spent) -> str:
+def _format_money(price: Price, spent: Spent) -> str:
     """Return today's cost, or a range if some of it is in doubt."""
     least = price.of(spent.credits)
     return f"{least} to {price.of(spent.credits + spent.doubtful)}" if spent.doubtful else least
@@ -285,7 +289,7 @@ def _channel_status(
     }
 
 
-def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
+def assemble_agent(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
     """Assemble the agent; no task is started. `emit` prints the lines for a script."""
     parts = assemble(settings, journal, emit)
     now = trio.current_time
@@ -299,7 +303,7 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
         journal.clock,
         has_hub=settings.hub_address is not None,
     )
-    left_overs, logbook = LeftOvers(journal), _logbook(settings, journal)
+    left_overs, logbook = LeftOvers(journal), _open_logbook(settings, journal)
     return Agent(
         settings,
         parts,
@@ -314,7 +318,7 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
     )
 
 
-def _logbook(settings: Settings, journal: Journal) -> Logbook | None:
+def _open_logbook(settings: Settings, journal: Journal) -> Logbook | None:
     if settings.hub_address is None:
         return None
     # A kit without a hub saves the memory of these modules.
@@ -327,7 +331,7 @@ def _logbook(settings: Settings, journal: Journal) -> Logbook | None:
         clock.get_base().boot,
         clock.now,
         reset=machine.reset(),
-        commanded=commands.boots_ended(journal),
+        commanded=commands.read_ended_boots(journal),
     )
 
 
@@ -343,14 +347,14 @@ async def run(
 
     Raises AlreadyRunning, OSError (the port is in use), StoreFailed, Unusable.
     """
-    with only_one(settings.state_directory):
+    with hold_lock(settings.state_directory):
         listeners = open_listeners(settings.api_port)
         journal = Journal(settings.state_directory / "journal.sqlite3", may_leave_disk=True)
         stopping = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_run_journal, journal, stopping)
-                agent = assembled(settings, journal, emit)
+                agent = assemble_agent(settings, journal, emit)
                 try:
                     await _run_parts(agent, listeners, asks, stopping, task_status)
                 except* StoreFull:
@@ -389,16 +393,16 @@ async def _run_parts(
             nursery.start_soon(keep, name, partial(part, agent))
         for hook in agent.parts.hooks:
             if hook.by_itself:
-                nursery.start_soon(keep, handover_to(hook), partial(_run_hook, agent, hook))
+                nursery.start_soon(keep, name_handover(hook), partial(_run_hook, agent, hook))
         for channel, outbox in agent.parts.outboxes.items():
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
-            condition = None if agent.logbook is None else agent.condition
+            condition = None if agent.logbook is None else agent.read_condition
             driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress, condition)
             drive = partial(_drive, outbox.link, driver)
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
         for name, service in agent.parts.services.items():
-            title = kit_part(name).title
-            run = partial(service.run, agent.status, agent.supervisor.make_reporter(title))
+            title = get_kit_part(name).title
+            run = partial(service.run, agent.get_status, agent.supervisor.make_reporter(title))
             nursery.start_soon(keep, title, run)
         if agent.parts.station is not None:
             nursery.start_soon(keep, "the radio rounds", agent.parts.station.repeating.run)
@@ -406,13 +410,13 @@ async def _run_parts(
         nursery.cancel_scope.cancel()
 
 
-def handover_to(hook: Hook) -> str:
+def name_handover(hook: Hook) -> str:
     """Return the name of the hand-over to a hook, for the log and for reasons."""
     return f"the handover to the {hook.name}"
 
 
 async def _run_hook(agent: Agent, hook: Hook) -> None:
-    note_fault = agent.supervisor.make_reporter(handover_to(hook))
+    note_fault = agent.supervisor.make_reporter(name_handover(hook))
     await run_hook(hook, agent.parts.journal, agent.parts.inbox, note_fault)
 
 
@@ -439,10 +443,10 @@ async def _serve_api(
     settings = agent.settings
     judge = make_router(
         [
-            *LocalApi(agent.parts, agent).routes(),
+            *LocalApi(agent.parts, agent).make_routes(),
             *map_tiles.make_map_routes(agent.carried_map),
-            *track.routes(agent.parts, agent.tracking),
-            *canned.routes(settings.canned_messages),
+            *track.make_routes(agent.parts, agent.tracking),
+            *canned.make_routes(settings.canned_messages),
         ]
     )
     async with trio.open_nursery() as nursery:
@@ -458,7 +462,7 @@ async def _serve_api(
             )
         )
         if settings.page_listen:
-            part = _network_page(agent, judge, stopping, note_fault)
+            part = _serve_network_page(agent, judge, stopping, note_fault)
             nursery.start_soon(agent.supervisor.keep, "the page for the network", part)
         log.info("the local API answers at http://127.0.0.1:%d", port)
         notify("READY=1")
@@ -479,7 +483,7 @@ async def _serve_api(
                 await trio.to_thread.run_sync(agent.logbook.leave, abandon_on_cancel=True)
 
 
-def _network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_fault: Note) -> Part:
+def _serve_network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_fault: Note) -> Part:
     # A kit without this page saves the memory of TLS.
     from fieldagent.agent import network_page
 
@@ -510,7 +514,7 @@ async def _read_dead_letters(agent: Agent) -> None:
     readable.
     """
     await trio.sleep(SOON)
-    for letter in reversed(dead_letters.listing(agent.parts.journal)):
+    for letter in reversed(dead_letters.list_newest(agent.parts.journal)):
         tagged = not LIMITS[Channel(letter.channel)].authentic
         try:
             if await agent.parts.inbox.replay(letter, tagged=tagged):
@@ -528,14 +532,14 @@ async def _keep_room(agent: Agent) -> None:
         every = DISK_RETRY_INTERVAL_S if journal.not_on_disk else ROOM_EVERY
         await trio.sleep_until(waits.beat_after(every))
         with suppress(StoreFull):
-            await journal.return_to_disk(idle=lambda: not _in_memory_alone(agent))
+            await journal.return_to_disk(idle=lambda: not _is_in_memory_alone(agent))
             await journal.keep_reserve()
 
 
-def _in_memory_alone(agent: Agent) -> bool:
+def _is_in_memory_alone(agent: Agent) -> bool:
     """Return True if items wait that exist only in the journal in memory."""
     handed = agent.parts.journal.read("SELECT 1 FROM handover WHERE state = 'waiting' LIMIT 1")
-    return bool(handed or agent.status()["sos"]["active"])
+    return bool(handed or agent.get_status()["sos"]["active"])
 
 
 async def _look_at_map(agent: Agent) -> None:
@@ -576,22 +580,22 @@ async def _track_sos(agent: Agent) -> None:
     )
 
 
-async def _tell_links(agent: Agent) -> None:
+async def _report_links(agent: Agent) -> None:
     """Report each channel's condition and people's radios, while there is a listener."""
     events = agent.parts.events
     while True:
-        await events.listened()
-        for name, channel in agent.status()["channels"].items():
+        await events.wait_for_listener()
+        for name, channel in agent.get_status()["channels"].items():
             if channel["configured"]:
-                events.tell("link", name, {"channel": name, **channel})
+                events.report("link", name, {"channel": name, **channel})
         for service in agent.parts.services.values():
-            for person in service.doubtful():
-                events.tell("people", person["handle"], person)
+            for person in service.list_doubtful_people():
+                events.report("people", person["handle"], person)
         await events.look_due()
 
 
-async def _tell_events(agent: Agent) -> None:
-    await agent.parts.events.follow()
+async def _report_events(agent: Agent) -> None:
+    await agent.parts.events.follow_journal()
 
 
 async def _ask_for_fragments(agent: Agent) -> None:
@@ -603,7 +607,9 @@ async def _ask_for_fragments(agent: Agent) -> None:
 async def _show_life(agent: Agent) -> None:
     journal = agent.parts.journal
     leave_time = partial(clock_offer.leave, journal.clock, agent.settings.state_directory)
-    await keep_fed(journal, agent.stuck, lambda: in_brief(agent.status()), leave_time)
+    await keep_fed(
+        journal, agent.find_stuck_part, lambda: summarise_status(agent.get_status()), leave_time
+    )
 
 
 async def _take_time(agent: Agent) -> None:
@@ -621,13 +627,13 @@ async def _report_stages(agent: Agent) -> None:
 
 async def _carry_out_commands(agent: Agent) -> None:
     gate = agent.parts.inbox.commands
-    if not gate.can_prove() and not commands.under_way(agent.parts.journal):
+    if not gate.can_prove() and not commands.list_under_way(agent.parts.journal):
         return
     # A kit without a hub saves the memory of these modules.
     from fieldagent.agent.commands import service
     from fieldagent.agent.commands.hands import Hands
 
-    hands = Hands(agent.settings, agent.parts, agent.status, agent.healthy)
+    hands = Hands(agent.settings, agent.parts, agent.get_status, agent.find_illness)
     await service.run(hands, gate)
 
 
@@ -636,8 +642,8 @@ async def _keep_logbook(agent: Agent) -> None:
         return
     while True:
         await trio.to_thread.run_sync(logbook.keep)
-        await waits.sleep(logbook.to_hour())
-        logbook.close_hour(agent.links(), trio.current_time())
+        await waits.sleep(logbook.compute_time_to_hour())
+        logbook.close_hour(agent.get_links(), trio.current_time())
 
 
 async def _resume(agent: Agent) -> None:
@@ -655,8 +661,8 @@ KEEPERS = {
     "the map": _look_at_map,
     "the watchdog": _show_life,
     "the time from gpsd": _take_time,
-    "the event stream": _tell_events,
-    "the links' condition": _tell_links,
+    "the event stream": _report_events,
+    "the links' condition": _report_links,
     "the search for fragments": _ask_for_fragments,
     "the repeats of an SOS": _keep_sos_going,
     "the positions of an SOS": _track_sos,

@@ -7,29 +7,29 @@ from collections.abc import Mapping
 from fieldagent.system.properties import Key, make_integer_reader
 
 
-def _region(value: str) -> str:
+def _read_region(value: str) -> str:
     from fieldagent.agent.radios.regions import read
 
     return read(value)
 
 
-def _megahertz(value: str) -> int:
-    from fieldagent.agent.radios.lora import frequency
+def _read_megahertz(value: str) -> int:
+    from fieldagent.agent.radios.lora import read_frequency
 
-    return frequency(value)
+    return read_frequency(value)
 
 
 KEYS = (
     Key(
         "radio-region",
-        _region,
+        _read_region,
         None,
         "rules that limit the air-time of this radio: EU868, EU433, US915, AU915, or amateur,"
         " which has no limit (air-time is not limited)",
     ),
     Key(
         "radio-frequency",
-        _megahertz,
+        _read_megahertz,
         None,
         "frequency in MHz, such as 869.525, for a radio without its own frequency setting",
     ),
@@ -52,11 +52,11 @@ NEEDS = {
 """Settings that need another setting."""
 
 
-def faults(pairs: Mapping[str, str]) -> list[str]:
+def find_faults(pairs: Mapping[str, str]) -> list[str]:
     """Return errors in the region of a settings file."""
     if "radio-region" not in pairs:
         return []
     # Without a region the table is not loaded.
     from fieldagent.agent.radios import regions
 
-    return regions.faults(pairs)
+    return regions.find_faults(pairs)

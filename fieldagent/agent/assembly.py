@@ -8,26 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from fieldagent.agent.bearer import bearer_bytes
+from fieldagent.agent.bearer import get_bearer_bytes
 from fieldagent.agent.channels.air_time import AirTime
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.command_gate import CommandGate
-from fieldagent.agent.inbound.hooks import Hook, hooks_of
+from fieldagent.agent.inbound.hooks import Hook, make_hooks
 from fieldagent.agent.inbound.hub_reception import Carrier, HubReception
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import air_time, commands, outbound
 from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.kit_part import parts_on
-from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_limit, sos_reserve
+from fieldagent.agent.kit_part import find_enabled_parts
+from fieldagent.agent.outbound.budget import (
+    NO_LIMIT,
+    Budget,
+    DayLimit,
+    compute_sos_reserve,
+    make_bytes_limit,
+)
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.hub_piggyback import HubPiggyback
-from fieldagent.agent.outbound.incident_status import incident_status
+from fieldagent.agent.outbound.incident_status import describe_incidents
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
@@ -85,18 +91,18 @@ class Parts:
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """Assemble the parts and queue waiting Packages again. `emit` prints a script's lines."""
-    plans = _plans(settings, PartBase(journal, settings.package_time_to_live))
+    plans = _make_plans(settings, PartBase(journal, settings.package_time_to_live))
     hooks = [
-        *hooks_of(settings, emit),
+        *make_hooks(settings, emit),
         *(hook for plan in plans.values() for hook in plan.hooks),
     ]
-    inbox = _inbox(settings, journal, hooks)
+    inbox = _make_inbox(settings, journal, hooks)
     events = Events(journal)
-    channels = _channels(settings)
+    channels = _get_channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
     links = {channel: _link(settings, journal, channel, events.stir) for channel in channels}
-    ours = _station_settings(settings, channels)
-    words = None if ours is None else _words(ours, journal, links, journal.clock.now)
+    ours = _make_station_settings(settings, channels)
+    words = None if ours is None else _make_piggyback(ours, journal, links, journal.clock.now)
     endings = Endings(
         journal,
         queues,
@@ -114,12 +120,12 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         head_start=settings.fan_out_head_start,
         resumed=resumed,
     )
-    carrier = _carrier(ours, intake, journal.clock)
+    carrier = _make_carrier(ours, intake, journal.clock)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
-        how = {"carrier": carrier, **_limits(settings, channel)}
-        outboxes[channel], receptions[channel] = to_the_hub(
+        how = {"carrier": carrier, **_get_limits(settings, channel)}
+        outboxes[channel], receptions[channel] = assemble_hub_channel(
             journal, inbox, endings, queues[channel], links[channel], **how
         )
     station = None
@@ -132,9 +138,9 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
-    proof_keys = _proof_keys(settings)
+    proof_keys = _derive_proof_keys(settings)
     every, until = settings.sos_repeat, settings.sos_until
-    incidents = partial(incident_status, journal, queues, outboxes, every=every, until=until)
+    incidents = partial(describe_incidents, journal, queues, outboxes, every=every, until=until)
     host = PartHost(
         journal,
         intake,
@@ -143,7 +149,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         cancellation,
         proof_keys,
         incidents,
-        bearer_bytes=bearer_bytes(settings.parts),
+        bearer_bytes=get_bearer_bytes(settings.parts),
     )
     return Parts(
         journal,
@@ -171,7 +177,7 @@ def _link(
     ring = settings.state_directory / f"trace-{channel.lower()}.log"
     used = AirTime()
     if channel is Channel.RADIO:
-        used = AirTime(journal.clock.now, air_time.known(journal))
+        used = AirTime(journal.clock.now, air_time.read_known(journal))
     return ChannelLink(
         air_time=used,
         tell_time=partial(journal.clock.record_time, FAR_END[channel]),
@@ -180,7 +186,9 @@ def _link(
     )
 
 
-def _carrier(ours: StationSettings | None, intake: Intake, clock: ElapsedTime) -> Carrier | None:
+def _make_carrier(
+    ours: StationSettings | None, intake: Intake, clock: ElapsedTime
+) -> Carrier | None:
     if ours is None or not ours.relays_over:
         return None
     from fieldagent.agent.mesh.relay_down import RelayDown
@@ -188,19 +196,19 @@ def _carrier(ours: StationSettings | None, intake: Intake, clock: ElapsedTime) -
     return RelayDown(intake, clock, brings_parcels=ours.brings_down)
 
 
-def _plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:
+def _make_plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:
     """Return the plan of each extension's part that the settings turn on, by the part's name."""
-    parts = parts_on(settings.parts)
+    parts = find_enabled_parts(settings.parts)
     plans = {name: part.plan for name, part in parts.items() if part.plan}
     return {name: import_own(plan)(settings.parts[name], base) for name, plan in plans.items()}
 
 
-def air_keys(masters: Sequence[bytes]) -> list[bytes]:
+def derive_air_keys(masters: Sequence[bytes]) -> list[bytes]:
     """Return the keys for tags on the air, derived from the group's keys."""
     return [derive_key(master, "AIR") for master in masters]
 
 
-def secrets_of(settings: Settings) -> list[bytes]:
+def get_secrets(settings: Settings) -> list[bytes]:
     """Return the secrets that only this kit and the hub share."""
     secrets = [*settings.satellite_key]
     if settings.hub_token is not None:
@@ -208,11 +216,11 @@ def secrets_of(settings: Settings) -> list[bytes]:
     return secrets
 
 
-def _proof_keys(settings: Settings) -> list[bytes]:
-    return [derive_proof_key(secret) for secret in secrets_of(settings)]
+def _derive_proof_keys(settings: Settings) -> list[bytes]:
+    return [derive_proof_key(secret) for secret in get_secrets(settings)]
 
 
-def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
+def _make_inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
     return Inbox(
         journal,
         [hook.name for hook in hooks],
@@ -221,17 +229,17 @@ def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
         hand_unread=settings.inbound_dead_letters == "hook",
         incidents=IncidentNews(
             settings.radio_station or OWN,
-            _proof_keys(settings),
+            _derive_proof_keys(settings),
             has_hub=settings.satellite_port is not None or settings.hub_address is not None,
         ),
         commands=CommandGate(
-            [derive_command_key(secret) for secret in secrets_of(settings)],
+            [derive_command_key(secret) for secret in get_secrets(settings)],
             settings.remote_commands,
         ),
     )
 
 
-def _channels(settings: Settings) -> frozenset[Channel]:
+def _get_channels(settings: Settings) -> frozenset[Channel]:
     """Return the configured channels."""
     places = {
         Channel.SATELLITE: settings.satellite_port,
@@ -245,14 +253,14 @@ def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
     """Return a channel's queue. It contains only the Packages of an unsettled intent, as in flight.
     The satellite queue also has the kinds that a command holds back.
     """
-    known = outbound.intent_of(journal, channel)
+    known = outbound.read_intent(journal, channel)
     queue = ChannelQueue(channel, None if known is None else known[1])
     if channel is Channel.SATELLITE:
-        queue.held_kinds |= commands.held_kinds(journal)
+        queue.held_kinds |= commands.read_held_kinds(journal)
     return queue
 
 
-def to_the_hub(
+def assemble_hub_channel(
     journal: Journal,
     inbox: Inbox,
     endings: Endings,
@@ -281,22 +289,26 @@ def to_the_hub(
     return outbox, reception
 
 
-def _limits(settings: Settings, channel: Channel) -> dict[str, Any]:
+def _get_limits(settings: Settings, channel: Channel) -> dict[str, Any]:
     if channel is not Channel.SATELLITE:
         return {}
     masters = settings.satellite_key
     return {
         "key": derive_key(masters[0], "MO") if masters else None,
         "credits_per_day": settings.satellite_credits_per_day,
-        "reserve": sos_reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve),
-        "bytes_limit": bytes_limit(
+        "reserve": compute_sos_reserve(
+            settings.satellite_credits_per_day, settings.satellite_sos_reserve
+        ),
+        "bytes_limit": make_bytes_limit(
             settings.satellite_bytes_per_day, settings.satellite_sos_reserve
         ),
         "receipts_at_once": settings.satellite_receipts == "at-once",
     }
 
 
-def _station_settings(settings: Settings, channels: frozenset[Channel]) -> StationSettings | None:
+def _make_station_settings(
+    settings: Settings, channels: frozenset[Channel]
+) -> StationSettings | None:
     if Channel.RADIO not in channels:
         return None
     from fieldagent.agent.mesh import radio_keys
@@ -307,7 +319,7 @@ def _station_settings(settings: Settings, channels: frozenset[Channel]) -> Stati
     return StationSettings(
         settings.radio_station,
         settings.radio_name,
-        air_keys(known.keys),
+        derive_air_keys(known.keys),
         settings.radio_relay & channels,
         settings.radio_relay_credits_per_day,
         settings.package_time_to_live,
@@ -316,27 +328,29 @@ def _station_settings(settings: Settings, channels: frozenset[Channel]) -> Stati
         known.step,
         sealed=settings.radio_seal == "on",
         brings_down=settings.radio_relay_down == "on",
-        secrets=secrets_of(settings),
-        dropped=air_keys(known.dropped),
+        secrets=get_secrets(settings),
+        dropped=derive_air_keys(known.dropped),
     )
 
 
-def _words(
+def _make_piggyback(
     ours: StationSettings,
     journal: Journal,
     links: Mapping[Channel, ChannelLink],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
     from fieldagent.agent.condition import machine
-    from fieldagent.agent.mesh.station import words_of
+    from fieldagent.agent.mesh.station import make_piggyback
 
-    def asks_for_relay() -> bool:
+    def is_relay_needed() -> bool:
         linked = links.get(Channel.CELLULAR)
         return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
 
-    def low() -> bool:
+    def is_battery_low() -> bool:
         """Return True if the battery of the machine, or of its radio, is nearly empty."""
-        levels = machine.battery(), links[Channel.RADIO].facts.get("battery")
+        levels = machine.read_battery(), links[Channel.RADIO].facts.get("battery")
         return any(isinstance(each, int) and each < machine.BATTERY_LOW for each in levels)
 
-    return words_of(ours, journal, asks_for_relay=asks_for_relay, low=low, clock=clock)
+    return make_piggyback(
+        ours, journal, asks_for_relay=is_relay_needed, low=is_battery_low, clock=clock
+    )

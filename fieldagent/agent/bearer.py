@@ -14,7 +14,7 @@ from fieldagent.agent.channels.contract import ChannelLink, Outbox, Reception, T
 from fieldagent.agent.channels.healing import Healing
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.kit_part import parts_on
+from fieldagent.agent.kit_part import find_enabled_parts
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import import_own
 
@@ -22,7 +22,7 @@ from fieldagent.system.named_object import import_own
 class BearerOutbox(Outbox, Protocol):
     """An outbox that records what left at a cost."""
 
-    def packages_of(self, transmission: Transmission) -> Sequence[int]:
+    def get_packages(self, transmission: Transmission) -> Sequence[int]:
         """Return the Packages of a transmission that is in flight."""
 
     async def note_sms(self, packages: Sequence[int]) -> None:
@@ -57,12 +57,12 @@ class Bearer(NamedTuple):
     """Serves the modem until cancelled, also while the modem is absent."""
 
 
-def bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
+def make_bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
     """Return the bearers that the settings of parts turn on, by name."""
-    on = {name: part.bearer for name, part in parts_on(settings).items() if part.bearer}
+    on = {name: part.bearer for name, part in find_enabled_parts(settings).items() if part.bearer}
     return {name: import_own(place)(settings[name]) for name, place in on.items()}
 
 
-def bearer_bytes(settings: Mapping[str, Any]) -> int:
+def get_bearer_bytes(settings: Mapping[str, Any]) -> int:
     """Return the bytes of an item that one paid message carries; 0 without a bearer."""
-    return min((each.message_bytes for each in bearers(settings).values()), default=0)
+    return min((each.message_bytes for each in make_bearers(settings).values()), default=0)

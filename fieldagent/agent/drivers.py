@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from fieldagent.agent.assembly import Parts
-from fieldagent.agent.bearer import BearerSeat, bearers
+from fieldagent.agent.bearer import BearerSeat, make_bearers
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.ip_turn import IpTurn
-from fieldagent.agent.channels.reopening import no_healing
+from fieldagent.agent.channels.reopening import forbid_healing
 from fieldagent.agent.journal import air_time, directory, outbound
-from fieldagent.agent.modem_healing import healing_of
+from fieldagent.agent.modem_healing import make_healing
 from fieldagent.agent.progress import Progress
-from fieldagent.agent.settings import Settings, radio_place
+from fieldagent.agent.settings import Settings, get_radio_place
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_module import load_lazily
 from fieldagent.system.supervisor import Part
@@ -39,7 +39,7 @@ Condition = Callable[[], KitCondition] | None
 no machine."""
 
 
-def _satellite(
+def _run_satellite(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
     from fieldagent.agent.satellites import registry
@@ -59,16 +59,16 @@ def _satellite(
         _heal(Channel.SATELLITE, settings, parts),
         progress.watch("satellite"),
     )
-    return registry.modem(settings.satellite_modem).driver(seat)
+    return registry.load_modem(settings.satellite_modem).driver(seat)
 
 
 def _heal(channel: Channel, settings: Settings, parts: Parts) -> Callable[[], Awaitable[bool]]:
-    healer = _healer(channel.lower(), parts.outboxes[channel].link, settings, parts)
-    return no_healing if healer is None else healer.attend
+    healer = _make_healer(channel.lower(), parts.outboxes[channel].link, settings, parts)
+    return forbid_healing if healer is None else healer.attend
 
 
-def _healer(name: str, link: ChannelLink, settings: Settings, parts: Parts) -> Healer | None:
-    healing = healing_of(settings).get(name)
+def _make_healer(name: str, link: ChannelLink, settings: Settings, parts: Parts) -> Healer | None:
+    healing = make_healing(settings).get(name)
     if healing is None:
         return None
     from fieldagent.agent.channels.healing_steps import Healer
@@ -76,7 +76,7 @@ def _healer(name: str, link: ChannelLink, settings: Settings, parts: Parts) -> H
     return Healer(healing, link, settings.state_directory, parts.journal.clock.now)
 
 
-def _cellular(
+def _run_cellular(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
     # `websockets` imports it but does not need it in a release. With the modules for e-mail and zip
@@ -99,7 +99,7 @@ def _cellular(
     )
     links = {name.lower(): each.link for name, each in parts.outboxes.items()}
     turn = IpTurn()
-    healer = _healer("cellular", outbox.link, settings, parts)
+    healer = _make_healer("cellular", outbox.link, settings, parts)
     backup = HubBackup(parts.journal, outbox, digest_token(settings.hub_token)[:8])
     by_ip = partial(
         cellular.run,
@@ -111,37 +111,40 @@ def _cellular(
             settings.state_directory,
             links,
             directory=DirectoryShelf(
-                partial(directory.version, parts.journal), partial(directory.keep, parts.journal)
+                partial(directory.read_version, parts.journal),
+                partial(directory.keep, parts.journal),
             ),
-            earshot=_earshot(settings, parts),
-            backup=BackupShelf(backup.summary, backup.answer),
+            earshot=_make_range_reader(settings, parts),
+            backup=BackupShelf(backup.make_summary, backup.answer),
             condition=None if condition is None else ConditionNews(condition),
         ),
         random=random.Random(),
         ping=settings.cellular_ping,
-        journal=outbound.journal_number(parts.journal),
-        heal=cellular.no_healing_since if healer is None else healer.attend_since,
+        journal=outbound.read_journal_number(parts.journal),
+        heal=cellular.forbid_healing_since if healer is None else healer.attend_since,
         progress=progress.watch("cellular"),
         turn=turn,
     )
-    return partial(all_of, by_ip, *_bearers(settings, parts, progress, turn))
+    return partial(run_all, by_ip, *_list_bearer_parts(settings, parts, progress, turn))
 
 
-def _earshot(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
+def _make_range_reader(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
     """Return the function that lists the stations in range; None if this kit does not
     relay down.
     """
     brings = parts.station is not None and settings.radio_relay_down == "on"
-    return parts.station.earshot if parts.station is not None and brings else None
+    return parts.station.get_in_range if parts.station is not None and brings else None
 
 
-def _bearers(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> Iterator[Part]:
+def _list_bearer_parts(
+    settings: Settings, parts: Parts, progress: Progress, turn: IpTurn
+) -> Iterator[Part]:
     """Yield the task of each bearer, which carries items while the IP link is away."""
     outbox = parts.outboxes[Channel.CELLULAR]
     assert settings.hub_token is not None
-    for bearer in bearers(settings.parts).values():
+    for bearer in make_bearers(settings.parts).values():
         name, link = bearer.healing.channel, ChannelLink()
-        healer = _healer(name, link, settings, parts)
+        healer = _make_healer(name, link, settings, parts)
         seat = BearerSeat(
             digest_token(settings.hub_token),
             outbox,
@@ -151,20 +154,20 @@ def _bearers(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn)
             parts.journal,
             settings.state_directory,
             link,
-            no_healing if healer is None else healer.attend,
+            forbid_healing if healer is None else healer.attend,
             progress.watch(name),
         )
         yield partial(bearer.run, seat)
 
 
-async def all_of(*parts: Part) -> None:
+async def run_all(*parts: Part) -> None:
     """Run all parts until one fails, which ends the others."""
     async with trio.open_nursery() as nursery:
         for part in parts:
             nursery.start_soon(part)
 
 
-def _radio(
+def _run_radio(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
     from fieldagent.agent.channels import radio
@@ -173,19 +176,19 @@ def _radio(
     outbox = parts.outboxes[Channel.RADIO]
     station, link = parts.station, outbox.link
     assert station is not None
-    kind = registry.radio(settings.radio_protocol)
+    kind = registry.load_radio(settings.radio_protocol)
     open_air: Callable[[], AbstractAsyncContextManager[RadioModem]]
-    open_air = partial(kind.open, radio_place(settings), link)
+    open_air = partial(kind.open, get_radio_place(settings), link)
     _limit_air(settings, link)
     if settings.radio_bit_rate is not None and not kind.counts_air:
-        from fieldagent.agent.channels.counted_air import counted
+        from fieldagent.agent.channels.counted_air import open_counted
 
-        open_air = partial(counted, open_air, link, settings.radio_bit_rate)
+        open_air = partial(open_counted, open_air, link, settings.radio_bit_rate)
     if settings.radio_callsign and not kind.says_callsign:
-        from fieldagent.agent.channels.identification import OwedIdentification, identified
+        from fieldagent.agent.channels.identification import OwedIdentification, open_identified
 
-        owed = OwedIdentification(station.identification(settings.radio_callsign))
-        open_air = partial(identified, open_air, owed)
+        owed = OwedIdentification(station.make_identification(settings.radio_callsign))
+        open_air = partial(open_identified, open_air, owed)
 
     run = partial(
         radio.run,
@@ -198,7 +201,7 @@ def _radio(
         heal=_heal(Channel.RADIO, settings, parts),
         progress=progress.watch("radio"),
     )
-    return partial(all_of, run, partial(air_time.keep, parts.journal, link.air_time))
+    return partial(run_all, run, partial(air_time.keep, parts.journal, link.air_time))
 
 
 def _limit_air(settings: Settings, link: ChannelLink) -> None:
@@ -220,9 +223,9 @@ class Driver(Protocol):
 
 
 DRIVERS: dict[Channel, Driver] = {
-    Channel.SATELLITE: _satellite,
-    Channel.CELLULAR: _cellular,
-    Channel.RADIO: _radio,
+    Channel.SATELLITE: _run_satellite,
+    Channel.CELLULAR: _run_cellular,
+    Channel.RADIO: _run_radio,
 }
 """Driver of each channel; each function returns a task that the supervisor restarts after a
 failure."""

@@ -18,8 +18,8 @@ import trio
 from fieldagent.agent.journal import changes, incident
 from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.incident_status import as_json, heard_json
-from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
+from fieldagent.agent.outbound.incident_status import describe_incident, list_heard_incidents
+from fieldagent.agent.outbound.standing import UnknownPackage, get_standing
 from fieldagent.http.server_sent import LISTENING, StreamAsked, encode_event
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.system import waits
@@ -30,7 +30,7 @@ CHECK_DELAY_S = 1.0
 
 
 class Events:
-    """Source of the event streams; `follow` must be running for prompt events."""
+    """Source of the event streams; `follow_journal` must be running for prompt events."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -43,7 +43,7 @@ class Events:
         self._occasion = trio.Event()
         """Set when conditions should be checked, and then replaced."""
 
-    async def listened(self) -> None:
+    async def wait_for_listener(self) -> None:
         """Wait until there is a listener; only then links must be checked."""
         await self._somebody.wait()
 
@@ -66,13 +66,13 @@ class Events:
         self._occasion.set()
         self._occasion = trio.Event()
 
-    async def follow(self) -> None:
+    async def follow_journal(self) -> None:
         """Wake the listeners at each change of the journal; never returns."""
         while True:
             await self._journal.wait_for_commit()
             self._wake()
 
-    def tell(self, topic: str, name: str, condition: Any) -> None:
+    def report(self, topic: str, name: str, condition: Any) -> None:
         """Report a condition that is not in the journal: of a channel or of a person's radio."""
         if self._conditions.get((topic, name)) != condition:
             self._conditions[topic, name] = condition
@@ -99,8 +99,8 @@ class Events:
             yield LISTENING + beginning
             deadline = waits.compute_next_tick(asked.quiet)
             while True:
-                events, place = self._since(place, asked.topics)
-                events += self._changed(place, asked.topics, known)
+                events, place = self._read_changes_since(place, asked.topics)
+                events += self._encode_change(place, asked.topics, known)
                 if not events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
@@ -116,7 +116,7 @@ class Events:
 
     def _begin(self, last: str) -> tuple[int, bytes]:
         """Return the place to continue from, and the first bytes."""
-        place = changes.newest(self._journal)
+        place = changes.get_newest(self._journal)
         if not last:
             return place, b""
         if re.fullmatch(r"[0-9]{1,18}", last, re.ASCII) and changes.is_known(
@@ -125,36 +125,36 @@ class Events:
             return int(last), b""
         return place, encode_event(place, "lost", "{}")
 
-    def _since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
+    def _read_changes_since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
         if not changes.is_known(self._journal, place):
             # More changes than are kept occurred while the listener read slowly.
-            place = changes.newest(self._journal)
+            place = changes.get_newest(self._journal)
             return encode_event(place, "lost", "{}"), place
-        news, place = changes.since(self._journal, place, topics)
-        documents = [(each, self._document(each)) for each in news]
+        news, place = changes.list_since(self._journal, place, topics)
+        documents = [(each, self._make_document(each)) for each in news]
         events = [encode_event(each.number, each.topic, text) for each, text in documents if text]
         return b"".join(events), place
 
-    def _document(self, change: Change) -> str:
+    def _make_document(self, change: Change) -> str:
         """Return the event's content; empty if its subject no longer exists."""
         if change.topic == "inbound":
-            return changes.payload(self._journal, change.subject) or ""
+            return changes.read_payload(self._journal, change.subject) or ""
         if change.topic == "sos":
-            return self._incident(change.subject)
+            return self._make_incident_document(change.subject)
         try:
-            standing = standing_of(self._journal, change.subject)
+            standing = get_standing(self._journal, change.subject)
         except UnknownPackage:
             return ""
         deliveries = encode_deliveries(standing.deliveries)
         return json.dumps({"id": standing.id, "status": standing.status, "channels": deliveries})
 
-    def _incident(self, number: int) -> str:
-        own = incident.named(self._journal, number)
+    def _make_incident_document(self, number: int) -> str:
+        own = incident.find_numbered(self._journal, number)
         if own is not None:
-            return json.dumps(as_json(self._journal, own))
-        return json.dumps(heard_json(self._journal, number))
+            return json.dumps(describe_incident(self._journal, own))
+        return json.dumps(list_heard_incidents(self._journal, number))
 
-    def _changed(
+    def _encode_change(
         self, place: int, topics: frozenset[str], known: dict[tuple[str, str], Any]
     ) -> bytes:
         news = {

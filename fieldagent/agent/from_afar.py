@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, kit_parts
+from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, get_kit_parts
 from fieldagent.agent.radios.registry import RADIOS
-from fieldagent.agent.satellites.registry import modems
+from fieldagent.agent.satellites.registry import get_modems
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.system.java_properties import read_pairs, remove_pairs, set_pairs
 from fieldagent.system.properties import InvalidSettings
@@ -42,14 +42,14 @@ NEVER = {
     "page-portal-port": _OPENS,
     "api-port": "programs on the kit, and the trial itself, ask there",
     "state-directory": "waiting items are stored there",
-    **{name: why for part in kit_parts().values() for name, why in part.not_from_afar.items()},
+    **{name: why for part in get_kit_parts().values() for name, why in part.not_from_afar.items()},
 }
 """Settings that can only be changed on the kit itself, each with the reason."""
 OURS: Mapping[str, Collection[str]] = {
     "extensions": (),
     "radio-protocol": RADIOS,
-    "satellite-modem": modems(),
-    **{part.kind_key: part.kinds for part in kit_parts().values() if part.kind_key},
+    "satellite-modem": get_modems(),
+    **{part.kind_key: part.kinds for part in get_kit_parts().values() if part.kind_key},
 }
 """Settings that may also name a user's own program; remotely only our names are allowed."""
 
@@ -58,7 +58,7 @@ class NotForThisKit(Exception):
     """The change was refused, and nothing was changed; the text contains the reason."""
 
 
-def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Settings]:
+def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str, Settings]:
     """Return the settings file `text`, at `path`, after `change`, and its settings. Comments and
     other lines are kept. Raises NotForThisKit.
     """

@@ -36,7 +36,7 @@ async def keep_told(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
         if clock.source() in ("", *RANKS):
             with waits.move_on_after(FIRST_FIX_TIMEOUT_S):
                 try:
-                    clock.record_time(GPS, (await _next_fix(*gpsd, dated=True)).time)
+                    clock.record_time(GPS, (await _wait_for_fix(*gpsd, dated=True)).time)
                     pause = CLOCK_ACCURATE_S
                 except (OSError, trio.BrokenResourceError) as error:
                     log.debug("no time from gpsd: %s", error)
@@ -47,13 +47,13 @@ async def fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
     """Return the next fix; None if none comes in that time, or gpsd is away."""
     with waits.move_on_after(seconds):
         try:
-            return await _next_fix(*gpsd)
+            return await _wait_for_fix(*gpsd)
         except (OSError, trio.BrokenResourceError) as error:
             log.debug("no fix from gpsd: %s", error)
     return None
 
 
-async def _next_fix(host: str, port: int, *, dated: bool = False) -> Fix:
+async def _wait_for_fix(host: str, port: int, *, dated: bool = False) -> Fix:
     """Return the next fix; with `dated`, the next fix with a time. Raises OSError,
     trio.BrokenResourceError.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def in_brief(status: dict[str, Any]) -> str:
+def summarise_status(status: dict[str, Any]) -> str:
     """Return the content of `GET /api/status` in one line."""
-    phrases = _sos(status["sos"])
+    phrases = _summarise_sos(status["sos"])
     links = {name: link for name, link in status["channels"].items() if link["configured"]}
     phrases += [_link(name, link) for name, link in links.items()] or ["no channel is configured"]
     waits = sum(link["queued"] for link in links.values())
@@ -15,7 +15,7 @@ def in_brief(status: dict[str, Any]) -> str:
     return "; ".join(phrases)
 
 
-def _sos(sos: dict[str, Any]) -> list[str]:
+def _summarise_sos(sos: dict[str, Any]) -> list[str]:
     if not sos["active"]:
         return []
     incident = sos["incident"]

@@ -67,53 +67,53 @@ class KitPart:
     """Keys that a remote command cannot change, each with the reason."""
 
 
-def part_names() -> list[str]:
+def list_part_names() -> list[str]:
     """Return the name of each part with a member in `GET /api/status`. Imports no part."""
     return [*list_places("kit_parts")]
 
 
-def device_parts() -> dict[str, KitPart]:
+def get_device_parts() -> dict[str, KitPart]:
     """Return the parts that have a device, by the setting of its port."""
     return {
         port: import_named_object(place, KitPart) for port, place in list_places("devices").items()
     }
 
 
-def devices_of(part: KitPart) -> list[Recognition]:
+def get_devices(part: KitPart) -> list[Recognition]:
     """Return the recognition of each device that the part's port can have."""
     found: list[Recognition] = import_own(part.devices)()
     return found
 
 
-def device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
+def get_device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
     """Return the ports of the parts in `settings`, by their settings; None for a part that is off.
     Imports no part if there are no settings of parts.
     """
     if not settings:
         return dict.fromkeys(list_places("devices"))
-    return {port: settings[part.name].port for port, part in device_parts().items()}
+    return {port: settings[part.name].port for port, part in get_device_parts().items()}
 
 
-def kit_part(name: str) -> KitPart:
+def get_kit_part(name: str) -> KitPart:
     """Return the part with this name."""
-    return kit_parts()[name]
+    return get_kit_parts()[name]
 
 
-def kit_parts() -> Mapping[str, KitPart]:
+def get_kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
     found = dict.fromkeys((*list_places("kit_parts").values(), *list_places("devices").values()))
     parts = [import_named_object(place, KitPart) for place in found]
     return {part.name: part for part in parts}
 
 
-def parts_on(settings: Mapping[str, Any]) -> dict[str, KitPart]:
+def find_enabled_parts(settings: Mapping[str, Any]) -> dict[str, KitPart]:
     """Return the parts that their settings turn on, by name. A part that is missing in `settings`
     is off.
     """
-    parts = {name: kit_part(name) for name in settings}
+    parts = {name: get_kit_part(name) for name in settings}
     return {name: part for name, part in parts.items() if part.is_on(settings[name])}
 
 
-def part_keys() -> list[Key]:
+def list_part_keys() -> list[Key]:
     """Return the settings keys of all parts."""
-    return [key for part in kit_parts().values() for key in part.keys]
+    return [key for part in get_kit_parts().values() for key in part.keys]

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.bearer import bearers
-from fieldagent.agent.channels.healing import Healing, HealingStep, steps_of
+from fieldagent.agent.bearer import make_bearers
+from fieldagent.agent.channels.healing import Healing, HealingStep, get_steps
 from fieldagent.agent.settings import Settings
 
 
-def healing_of(settings: Settings) -> dict[str, Healing]:
+def make_healing(settings: Settings) -> dict[str, Healing]:
     """Return the recovery settings by the modem's name in the settings; modems without steps are
     omitted.
     """
     healings = []
     if settings.satellite_port:
         run = settings.satellite_recovery_command
-        steps = steps_of(settings.satellite_heal, run, HealingStep("dtr"))
+        steps = get_steps(settings.satellite_heal, run, HealingStep("dtr"))
         healings.append(Healing("satellite", settings.satellite_port, steps, run))
     if settings.radio_port:
         run = settings.radio_recovery_command
         healings.append(
-            Healing("radio", settings.radio_port, steps_of(settings.radio_heal, run), run)
+            Healing("radio", settings.radio_port, get_steps(settings.radio_heal, run), run)
         )
     if settings.hub_address:
         run, after = settings.cellular_recovery_command, float(settings.cellular_recovery_after)
-        steps = steps_of(settings.cellular_heal, run)
+        steps = get_steps(settings.cellular_heal, run)
         healings.append(Healing("cellular", "", steps, run, after, after))
-    healings += [bearer.healing for bearer in bearers(settings.parts).values()]
+    healings += [bearer.healing for bearer in make_bearers(settings.parts).values()]
     return {healing.channel: healing for healing in healings if healing.steps}

@@ -39,7 +39,7 @@ REFUSALS = "fieldagent.agent.refusals"
 EVERYWHERE = ("0.0.0.0", "::")
 
 
-def own_address_in(network: Network) -> str | None:
+def find_own_address(network: Network) -> str | None:
     """Return this machine's address for calls into that network; None if it has none. No packet is
     sent.
     """
@@ -53,7 +53,7 @@ def own_address_in(network: Network) -> str | None:
     return own if is_in(own, [network]) else None
 
 
-def address_of(own: str, port: int) -> str:
+def format_url(own: str, port: int) -> str:
     """Return the URL of the page for phones; an IPv6 address is in brackets."""
     return f"https://[{own}]:{port}/" if ":" in own else f"https://{own}:{port}/"
 
@@ -65,7 +65,7 @@ class Files(NamedTuple):
     pass_phrase: Path
 
 
-def files_of(settings: Settings) -> Files:
+def get_files(settings: Settings) -> Files:
     """Return the paths of the page's certificate and passphrase."""
     folder = settings.state_directory / "page"
     return Files(folder / "certificate.pem", folder / "pass-phrase")
@@ -73,12 +73,12 @@ def files_of(settings: Settings) -> Files:
 
 async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault: Note) -> None:
     """Serve the page to the allowed networks until `stopping` is set. Raises ListenFailed."""
-    there = files_of(settings)
-    context = await trio.to_thread.run_sync(_context, there)
+    there = get_files(settings)
+    context = await trio.to_thread.run_sync(_make_context, there)
     known_by = await trio.to_thread.run_sync(compute_fingerprint, there.certificate)
-    listeners, telling = _opened(settings)
+    listeners, telling = _open_sockets(settings)
 
-    async def let_in(peer: socket.socket, address: str) -> str | None:
+    async def find_admitted_address(peer: socket.socket, address: str) -> str | None:
         """Return `address` if it is in a `page-listen` network, or None, which closes the
         connection before TLS starts.
         """
@@ -94,33 +94,33 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
         log.warning("no one can sign in to it yet: set a passphrase with `fieldagent page --set`")
     async with trio.open_nursery() as nursery:
         if telling:
-            portal = Portal(partial(_page_at, settings), known_by, trio.current_time)
+            portal = Portal(partial(_find_page_address, settings), known_by, trio.current_time)
             tell = partial(
                 serve,
                 portal.judge,
                 telling,
                 stopping=stopping,
                 guard=check_host,
-                introduce=let_in,
+                introduce=find_admitted_address,
                 limits=Limits(pace=CpuPace(cookie="")),
                 note_fault=note_fault,
             )
             nursery.start_soon(tell)
         await serve(
             translate_problems(
-                Entrance(there.pass_phrase, trio.current_time).before(judge), REFUSALS
+                Entrance(there.pass_phrase, trio.current_time).guard(judge), REFUSALS
             ),
             listeners,
             stopping=stopping,
             guard=check_network_caller,
             tls=context,
-            introduce=let_in,
+            introduce=find_admitted_address,
             limits=Limits(pace=CpuPace(cookie=COOKIE)),
             note_fault=note_fault,
         )
 
 
-def _opened(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
+def _open_sockets(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
     """Return the sockets of the page, and those of the portal if there is one. If it raises
     ListenFailed, neither listens.
     """
@@ -135,14 +135,14 @@ def _opened(settings: Settings) -> tuple[list[socket.socket], list[socket.socket
         raise
 
 
-def _page_at(settings: Settings, caller: str) -> str:
+def _find_page_address(settings: Settings, caller: str) -> str:
     """Return the page's address in the caller's network."""
     near = [each for each in settings.page_listen if is_in(caller, [each])]
-    own = next(filter(None, map(own_address_in, near)), None)
-    return address_of(own or socket.gethostname(), settings.page_port)
+    own = next(filter(None, map(find_own_address, near)), None)
+    return format_url(own or socket.gethostname(), settings.page_port)
 
 
-def _context(there: Files) -> ssl.SSLContext:
+def _make_context(there: Files) -> ssl.SSLContext:
     try:
         make_private_folder(there.certificate.parent)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -21,7 +21,7 @@ class AlreadyRunning(Exception):
 
 
 @contextmanager
-def only_one(directory: Path) -> Iterator[None]:
+def hold_lock(directory: Path) -> Iterator[None]:
     """Hold the lock of the state directory while inside. If the disk accepts no lock file, continue
     without: an agent whose journal cannot be on the disk shares nothing with another. Raises
     AlreadyRunning.

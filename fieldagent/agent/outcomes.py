@@ -32,7 +32,7 @@ SOS_IN_MEMORY = (
 """Reason why neither a unit of root's nor a command of the hub stops the agent."""
 
 
-def folder_of(state_directory: Path) -> Path:
+def find_root_folder(state_directory: Path) -> Path:
     """Return root's folder, which is beside the agent's own: the unit's
     /var/lib/fieldagent-update.
     """
@@ -43,26 +43,26 @@ def read(state_directory: Path) -> KitReport:
     """Return the results of changes, without those that cannot be read: an earlier version let only
     root read them.
     """
-    folder = folder_of(state_directory)
+    folder = find_root_folder(state_directory)
     return KitReport(
         _update(folder / UPDATE), of_offer(folder / SETTINGS), of_offer(folder / PROGRAM)
     )
 
 
-def at_work(state_directory: Path) -> bool:
+def is_at_work(state_directory: Path) -> bool:
     """Return True if a change is on trial, whose result will be written here."""
-    folder = folder_of(state_directory)
+    folder = find_root_folder(state_directory)
     return any((folder / each).exists() for each in (UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL))
 
 
 def _update(path: Path) -> UpdateReport | None:
-    values = _found(path, version=str, previous_version=str, why=str)
+    values = _read_outcomes(path, version=str, previous_version=str, why=str)
     return None if values is None else UpdateReport(*values)
 
 
 def of_offer(path: Path) -> OfferReport | None:
     """Return the result of an offer; None if the file is missing or damaged."""
-    values = _found(path, number=int, state=str, why=str)
+    values = _read_outcomes(path, number=int, state=str, why=str)
     return None if values is None else OfferReport(*values)
 
 
@@ -72,7 +72,7 @@ def leave(path: Path, number: int, state: str, why: str = "") -> None:
     put_file(path, json.dumps(result).encode(), mode=0o644)
 
 
-def _found(path: Path, **members: type) -> list[Any] | None:
+def _read_outcomes(path: Path, **members: type) -> list[Any] | None:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -15,7 +15,7 @@ CANNED = "All well; On our way; Delayed, all well; Arrived; Please call"
 CANNED_MOST, CANNED_CHARACTERS = 20, 160
 
 
-def _canned(value: str) -> tuple[str, ...]:
+def _read_canned(value: str) -> tuple[str, ...]:
     """Read `none`, or texts separated by semicolons. Raises WrongProperty."""
     texts = () if value == "none" else tuple(each.strip() for each in value.split(";"))
     fits = all(0 < len(each) <= CANNED_CHARACTERS for each in texts)
@@ -57,8 +57,8 @@ KEYS = (
     ),
     Key(
         "canned-messages",
-        _canned,
-        _canned(CANNED),
+        _read_canned,
+        _read_canned(CANNED),
         f"texts that the page sends with two presses, separated by semicolons, or none ({CANNED})",
     ),
 )

@@ -35,23 +35,23 @@ class PartHost(NamedTuple):
 class PartService(Protocol):
     """The running part. A class of an extension inherits the functions that it does not need."""
 
-    def status(self) -> dict[str, Any]:
+    def get_status(self) -> dict[str, Any]:
         """Return the part's member of `GET /api/status`."""
 
     async def run(self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
         """Work until cancelled. `agent_status` returns the answer to `GET /api/status`;
         `note_fault` logs and counts a failure of one call."""
 
-    def notices(self) -> list[str]:
+    def list_notices(self) -> list[str]:
         """Return the notices that people should see."""
         return []
 
-    def people(self) -> list[dict[str, Any]]:
+    def list_people(self) -> list[dict[str, Any]]:
         """Return the people whose radios are in range, for `GET /api/mesh`."""
         return []
 
-    def doubtful(self) -> list[dict[str, Any]]:
-        """Return those of `people` that a person should check, for the stream of events."""
+    def list_doubtful_people(self) -> list[dict[str, Any]]:
+        """Return those of `list_people` that a person should check, for the stream of events."""
         return []
 
 

@@ -25,7 +25,7 @@ class Progress:
         turn()
         return turn
 
-    def silent(self) -> list[str]:
+    def list_silent_loops(self) -> list[str]:
         """Return the loops that have been silent for too long."""
         now = self._clock()
         return [loop for loop, at in self._turned.items() if now - at > SILENCE_MAX_S]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.agent.channels.healing import read_steps
-from fieldagent.agent.satellites.registry import modem, modems
+from fieldagent.agent.satellites.registry import get_modems, load_modem
 from fieldagent.system.price import read_credit_price
 from fieldagent.system.properties import (
     Key,
@@ -14,12 +14,12 @@ from fieldagent.system.properties import (
 )
 
 
-def _hours(value: str) -> float | None:
+def _read_hours(value: str) -> float | None:
     hours = make_integer_reader(0, 8760, "hours; 0 for never")(value)
     return hours * 3600.0 or None
 
 
-def hexadecimal_keys(value: str) -> tuple[bytes, ...]:
+def read_hexadecimal_keys(value: str) -> tuple[bytes, ...]:
     """Read one or two keys of 64 hexadecimal digits. Raises WrongProperty."""
     try:
         keys = tuple(bytes.fromhex(key) for key in value.split())
@@ -30,9 +30,9 @@ def hexadecimal_keys(value: str) -> tuple[bytes, ...]:
     return keys
 
 
-def _modem_name(value: str) -> str:
-    if value not in modems():
-        modem(value)
+def _read_modem_name(value: str) -> str:
+    if value not in get_modems():
+        load_modem(value)
     return value
 
 
@@ -45,9 +45,9 @@ KEYS = (
     ),
     Key(
         "satellite-modem",
-        _modem_name,
+        _read_modem_name,
         "sbd",
-        f"kind of modem: {', '.join(modems())} (see below), or package.module:NAME of your own"
+        f"kind of modem: {', '.join(get_modems())} (see below), or package.module:NAME of your own"
         " (sbd)",
     ),
     Key(
@@ -85,7 +85,7 @@ KEYS = (
     ),
     Key(
         "satellite-mailbox-check",
-        _hours,
+        _read_hours,
         None,
         "hours after which the mailbox is checked without a ring; each check costs a credit (0:"
         " never)",
@@ -113,7 +113,7 @@ KEYS = (
     ),
     Key(
         "satellite-key",
-        hexadecimal_keys,
+        read_hexadecimal_keys,
         (),
         "64 hexadecimal digits that authenticate messages in both directions; two, with a"
         " space, to rotate",

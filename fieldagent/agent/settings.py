@@ -1,7 +1,7 @@
 """The settings file, `agent.properties`: Java properties, read once at the start.
 
-`KEYS` has the settings of the core, and `all_keys` also those of extensions. The installer's file
-and `docs/reference/settings.md` follow `all_keys`.
+`KEYS` has the settings of the core, and `list_all_keys` also those of extensions. The installer's
+file and `docs/reference/settings.md` follow `list_all_keys`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,20 @@ from fieldagent.agent import (
 )
 from fieldagent.agent.channels.healing import (
     HealingStep,
-    healing_faults,
+    find_healing_faults,
     read_steps,
     read_steps_of_link,
 )
-from fieldagent.agent.kit_part import kit_parts, part_keys
-from fieldagent.agent.radios.registry import RADIOS, own_keys, radio, unfit
-from fieldagent.agent.satellite_settings import hexadecimal_keys
+from fieldagent.agent.kit_part import get_kit_parts, list_part_keys
+from fieldagent.agent.radios.registry import (
+    RADIOS,
+    find_missing_settings,
+    list_own_keys,
+    load_radio,
+)
+from fieldagent.agent.satellite_settings import read_hexadecimal_keys
 from fieldagent.agent.satellites.registry import AUTO
-from fieldagent.agent.satellites.registry import own_keys as modem_keys
+from fieldagent.agent.satellites.registry import list_own_keys as modem_keys
 from fieldagent.extensions import add_extensions, find_absent_extension
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
@@ -144,7 +149,7 @@ class Settings:
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def hub_address(value: str) -> str:
+def read_hub_address(value: str) -> str:
     """Read https://HOST, or http:// on loopback. Drops a final slash. Raises WrongProperty."""
     parts = urlsplit(read_url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
@@ -156,13 +161,13 @@ def hub_address(value: str) -> str:
     return value.rstrip("/")
 
 
-def _token(value: str) -> str:
+def _read_token(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", value):
         raise WrongProperty("must be the link token as the hub showed it, without blanks")
     return value
 
 
-def _interface(value: str) -> str:
+def _read_interface(value: str) -> str:
     """Read an interface's name. IFNAMSIZ is 16 with the final zero (linux/if.h), and dev_valid_name
     defines the characters.
     """
@@ -171,17 +176,17 @@ def _interface(value: str) -> str:
     return value
 
 
-def _ping(value: str) -> int:
+def _read_ping(value: str) -> int:
     return 0 if value == "0" else make_integer_reader(5, 86_400, "seconds; 0 for never")(value)
 
 
-def _one_key(value: str) -> tuple[bytes, ...]:
-    if len(keys := hexadecimal_keys(value)) == 1:
+def _read_one_key(value: str) -> tuple[bytes, ...]:
+    if len(keys := read_hexadecimal_keys(value)) == 1:
         return keys
     raise WrongProperty("must be one key of 64 hexadecimal digits")
 
 
-def _callsign(value: str) -> str:
+def _read_callsign(value: str) -> str:
     if not re.fullmatch(r"[A-Z0-9]{1,6}(-(?:[0-9]|1[0-5]))?", value):
         raise WrongProperty(
             f"must be a call sign of up to 6 capitals and digits, such as N0CALL-7, not {value!r}"
@@ -189,16 +194,16 @@ def _callsign(value: str) -> str:
     return value
 
 
-def _radio_name(value: str) -> str:
-    radio(value)
+def _read_radio_name(value: str) -> str:
+    load_radio(value)
     return value
 
 
-def _gpsd(value: str) -> tuple[str, int] | None:
+def _read_gpsd(value: str) -> tuple[str, int] | None:
     return None if value == "none" else read_endpoint(value)
 
 
-def _fan_out(value: str) -> FanOut:
+def _read_fan_out(value: str) -> FanOut:
     return FanOut(make_choice_reader(*(kind.value for kind in FanOut))(value))
 
 
@@ -233,11 +238,13 @@ KEYS = (
     *satellite_settings.KEYS,
     Key(
         "hub-address",
-        hub_address,
+        read_hub_address,
         None,
         "address of the hub: https://host or https://host:port (http:// only on this machine)",
     ),
-    Key("hub-token", _token, None, "link token of this kit, which `fieldagent hub` shows once"),
+    Key(
+        "hub-token", _read_token, None, "link token of this kit, which `fieldagent hub` shows once"
+    ),
     Key(
         "hub-ca-file",
         read_absolute_path,
@@ -246,13 +253,13 @@ KEYS = (
     ),
     Key(
         "cellular-interface",
-        _interface,
+        _read_interface,
         None,
         "the only network interface for the link, such as wwan0 (any)",
     ),
     Key(
         "cellular-ping",
-        _ping,
+        _read_ping,
         None,
         "seconds of silence after which the link is tested with about 170 bytes; 0 for never"
         " (45 at first, up to 300 if the network keeps idle connections)",
@@ -284,7 +291,7 @@ KEYS = (
     ),
     Key(
         "radio-protocol",
-        _radio_name,
+        _read_radio_name,
         "node",
         f"kind of radio: {', '.join(RADIOS)} (see below), or package.module:NAME of your own"
         " (node)",
@@ -304,7 +311,7 @@ KEYS = (
     Key("radio-recovery-command", read_text, None, "shell command that restarts a silent radio"),
     Key(
         "radio-callsign",
-        _callsign,
+        _read_callsign,
         "",
         "call sign of this station, such as N0CALL-7; kiss needs it in each frame, and a node"
         " sends it in plain text within ten minutes of each transmission",
@@ -325,7 +332,7 @@ KEYS = (
     Key("radio-name", read_text, "", "name of this kit for neighbours (the station number)"),
     Key(
         "radio-key",
-        hexadecimal_keys,
+        read_hexadecimal_keys,
         (),
         "64 hexadecimal digits that all kits of a group share; packets without it are ignored."
         " During a change: the new key and the old key, with a space (docs/how-to/radio-key.md)."
@@ -333,7 +340,7 @@ KEYS = (
     ),
     Key(
         "radio-key-next",
-        _one_key,
+        _read_one_key,
         (),
         "64 hexadecimal digits of the next radio-key: packets with it are accepted, but none"
         " are sent with it yet (docs/how-to/radio-key.md)",
@@ -363,7 +370,7 @@ KEYS = (
     ),
     Key(
         "fan-out",
-        _fan_out,
+        _read_fan_out,
         FanOut.EVERY,
         "use of the other channels after the first success: every (continue), first (cancel),"
         " cheapest (cancel, and give each cheaper channel a head start). Satellite never sends"
@@ -430,7 +437,7 @@ KEYS = (
     ),
     Key(
         "gpsd",
-        _gpsd,
+        _read_gpsd,
         ("127.0.0.1", 2947),
         "HOST:PORT of a gpsd that gives the time while the system clock is not trusted; none"
         " for never (127.0.0.1:2947)",
@@ -487,7 +494,7 @@ EXAMPLES = {
 """Examples for keys without a default; not of secrets, because some users would keep them."""
 
 
-def radio_place(settings: Settings) -> RadioPlace:
+def get_radio_place(settings: Settings) -> RadioPlace:
     """Return port and settings of the radio; `radio-port` must be set."""
     from fieldagent.agent.radios.contract import RadioPlace
 
@@ -501,7 +508,7 @@ def radio_place(settings: Settings) -> RadioPlace:
     )
 
 
-def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+def get_default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return `$XDG_CONFIG_HOME/fieldagent/agent.properties`."""
     return find_xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
 
@@ -520,50 +527,54 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
 
     Raises InvalidSettings with all errors, or OSError.
     """
-    file = path or default_path(environ)
+    file = path or get_default_path(environ)
     text = read_file(file, required=path is not None)
-    return parse(add_environment(text, environ, ENVIRONMENT, _keys_with), file, environ)
+    return parse(add_environment(text, environ, ENVIRONMENT, _load_keys), file, environ)
 
 
-def _keys_with(text: str) -> Sequence[Key]:
-    """Return `keys_of` a text, after loading its extensions."""
+def _load_keys(text: str) -> Sequence[Key]:
+    """Return `list_allowed_keys` a text, after loading its extensions."""
     with suppress(WrongProperty):
-        add_extensions(_pairs(text).get("extensions", ""))
-    return keys_of(text)
+        add_extensions(_read_pairs(text).get("extensions", ""))
+    return list_allowed_keys(text)
 
 
-def all_keys() -> Sequence[Key]:
+def list_all_keys() -> Sequence[Key]:
     """Return the keys of the core and of all extensions, without those of a single radio."""
-    return [*KEYS, *modem_keys({"satellite-modem": AUTO}), *part_keys()]
+    return [*KEYS, *modem_keys({"satellite-modem": AUTO}), *list_part_keys()]
 
 
-def keys_of(text: str) -> Sequence[Key]:
+def list_allowed_keys(text: str) -> Sequence[Key]:
     """Return the keys that are allowed in a settings file with this text."""
-    return [*all_keys(), *own_keys(text)]
+    return [*list_all_keys(), *list_own_keys(text)]
 
 
-def examples() -> Mapping[str, str]:
+def get_examples() -> Mapping[str, str]:
     """Return `EXAMPLES` with those of extensions."""
-    of_parts = {name: text for part in kit_parts().values() for name, text in part.examples.items()}
+    of_parts = {
+        name: text for part in get_kit_parts().values() for name, text in part.examples.items()
+    }
     return {**EXAMPLES, **of_parts}
 
 
-def needs() -> Mapping[str, str]:
+def get_needs() -> Mapping[str, str]:
     """Return `NEEDS` with those of extensions."""
-    of_parts = {name: other for part in kit_parts().values() for name, other in part.needs.items()}
+    of_parts = {
+        name: other for part in get_kit_parts().values() for name, other in part.needs.items()
+    }
     return {**NEEDS, **of_parts}
 
 
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of the text at `path`. Raises InvalidSettings with all errors."""
-    named = _pairs(text)
+    named = _read_pairs(text)
     with suppress(WrongProperty):
         # The key's own reader reports what cannot be loaded.
         add_extensions(named.get("extensions", ""))
-    of_radio, of_modem = own_keys(text), modem_keys(named)
+    of_radio, of_modem = list_own_keys(text), modem_keys(named)
     # A file with only the settings of the core loads no part of an extension.
     has_more = bool(named.keys() - {key.name for key in (*KEYS, *of_radio, *of_modem)})
-    parts = kit_parts() if has_more else {}
+    parts = get_kit_parts() if has_more else {}
     of_parts = [key for part in parts.values() for key in part.keys]
     keys = [*KEYS, *of_radio, *of_modem, *of_parts]
     values, pairs, faults = read(text, path, keys, find_absent_extension)
@@ -573,7 +584,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     }
     values["radio_own"] = {key.name: values.pop(key.attribute) for key in of_radio}
     values["satellite_own"] = {key.name: values.pop(key.attribute) for key in of_modem}
-    faults += _incomplete(pairs, needs() if parts else NEEDS)
+    faults += _find_missing_settings(pairs, get_needs() if parts else NEEDS)
     faults += [fault for part in parts.values() for fault in part.faults(pairs)]
     if faults:
         raise InvalidSettings(path, faults)
@@ -607,7 +618,7 @@ NEEDS = {
 """Settings that need another setting."""
 
 
-def _pairs(text: str) -> Mapping[str, str]:
+def _read_pairs(text: str) -> Mapping[str, str]:
     """Return the pairs of a settings file; none if it is no properties file."""
     try:
         return dict(pairs_in(text))
@@ -615,15 +626,15 @@ def _pairs(text: str) -> Mapping[str, str]:
         return {}
 
 
-def _incomplete(pairs: Mapping[str, str], needed: Mapping[str, str]) -> list[str]:
+def _find_missing_settings(pairs: Mapping[str, str], needed: Mapping[str, str]) -> list[str]:
     faults = [
         f"{name} needs {other}: set that too, or remove {name}"
         for name, other in needed.items()
         if name in pairs and other not in pairs
     ]
-    faults += unfit(pairs)
-    faults += air_settings.faults(pairs)
-    faults += healing_faults(pairs)
+    faults += find_missing_settings(pairs)
+    faults += air_settings.find_faults(pairs)
+    faults += find_healing_faults(pairs)
     key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
     if following and len(key) > 1:
         faults.append(

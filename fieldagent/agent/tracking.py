@@ -45,7 +45,7 @@ class Tracking:
     def __init__(self, state_directory: Path) -> None:
         self._place = state_directory / CHOSEN
         self.tracker: TrackerPace | None = None
-        self.chosen = _kept(self._place)
+        self.chosen = _read_stored_interval(self._place)
 
     def choose(self, interval: int | None) -> None:
         """Store the chosen interval in seconds, and use it once it is on disk. None leaves it to
@@ -64,7 +64,7 @@ class Tracking:
             return GAP * (self.chosen or USUAL)
         return GAP * pace.interval * (pace.satellite_factor if pace.costly else 1.0)
 
-    def status(self) -> dict[str, float | None]:
+    def get_status(self) -> dict[str, float | None]:
         """Return the chosen interval and the interval in use, in seconds. Also return the Unix
         times of the next position and of the report. Unknown values are None.
         """
@@ -77,7 +77,7 @@ class Tracking:
         }
 
 
-def _kept(place: Path) -> int | None:
+def _read_stored_interval(place: Path) -> int | None:
     try:
         interval = int(place.read_text())
     except FileNotFoundError:

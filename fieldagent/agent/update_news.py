@@ -52,7 +52,7 @@ class News(NamedTuple):
     offered: float = 0.0
     """Unix time of the hub's offer, as far as known; 0 if the settings name the address."""
 
-    def silent(self, now: float, why: str = "") -> str:
+    def describe_silence(self, now: float, why: str = "") -> str:
         """Return a notice if no news came for too long, with the reason of the last failure; empty
         if news came.
         """
@@ -101,16 +101,18 @@ class UpdateNews:
         self._address, self._keys, self._folder = address, keys, state_directory
         self._clock = clock
         self._has_hub = has_hub
-        self._news = _kept(state_directory / KEPT)
+        self._news = _read_stored_news(state_directory / KEPT)
         self._why = ""
         """Reason why the last look brought no news."""
 
-    def notices(self) -> list[str]:
+    def list_notices(self) -> list[str]:
         """Return a notice if no news of updates has come for a long time; otherwise an
         empty list.
         """
-        now = self._now()
-        notice = "" if now is None or self._news is None else self._news.silent(now, self._why)
+        now = self._get_trusted_time()
+        notice = (
+            "" if now is None or self._news is None else self._news.describe_silence(now, self._why)
+        )
         return [notice] if notice else []
 
     async def keep_looking(self) -> None:
@@ -119,22 +121,25 @@ class UpdateNews:
         """
         await waits.sleep(SOON)
         while True:
-            offered = self._offered()
+            offered = self._find_offered_address()
             again = trio.current_time() + await self._look(offered)
-            for notice in self.notices():
+            for notice in self.list_notices():
                 log.warning("%s", notice)
-            while self._offered() == offered and trio.current_time() < again:
+            while self._find_offered_address() == offered and trio.current_time() < again:
                 await trio.sleep_until(waits.beat_after(OFFER_CHECK_INTERVAL_S))
 
     async def _look(self, offered: str) -> float:
         """Look for news, and return the seconds until the next look."""
-        source, now = self._address or offered or self._elsewhere(), self._now()
+        source, now = (
+            self._address or offered or self._find_other_address(),
+            self._get_trusted_time(),
+        )
         if not source or now is None:
             return AGAIN
         pause, signed = DAY, 0.0
         self._why = ""
         try:
-            signed = await self._signed(source)
+            signed = await self._read_signature_time(source)
         except NoNews as why:
             log.debug("no news of updates from %s: %s", source, why)
             self._why = str(why)
@@ -149,26 +154,26 @@ class UpdateNews:
             await trio.to_thread.run_sync(partial(_keep, self._folder / KEPT, news))
         return pause
 
-    def _now(self) -> float | None:
+    def _get_trusted_time(self) -> float | None:
         """Return the Unix time; None if no trusted source knows it."""
         return self._clock.date(self._clock.now()) if self._clock.source() else None
 
-    def _offered(self) -> str:
+    def _find_offered_address(self) -> str:
         """Return the address of the hub's last offer; empty if there is none."""
         try:
             return (self._folder / OFFERED).read_text()
         except (OSError, UnicodeDecodeError):
             return ""
 
-    def _elsewhere(self) -> str:
-        if any(_lists(LISTS)):
+    def _find_other_address(self) -> str:
+        if any(_read_list_dates(LISTS)):
             return APT
         return HUB if self._has_hub else ""
 
-    async def _signed(self, source: str) -> float:
+    async def _read_signature_time(self, source: str) -> float:
         """Return the Unix time of the signature. Raises NoNews."""
         if source == APT:
-            return max(_lists(LISTS), default=0.0)
+            return max(_read_list_dates(LISTS), default=0.0)
         if source == HUB:
             return 0.0
         # A kit without such an address saves the memory of these modules.
@@ -185,7 +190,7 @@ class UpdateNews:
                 raise NoNews(f"{source}.minisig is answered with {reply.status}")
             signature = read_signature(reply.body.decode())
             comment = await trio.to_thread.run_sync(verify_comment, signature, keys)
-            signed = check_release(comment, self._now() or 0.0).signed
+            signed = check_release(comment, self._get_trusted_time() or 0.0).signed
         except (RequestFailed, NotSigned, OSError, UnicodeDecodeError) as wrong:
             raise NoNews(str(wrong)) from None
         return datetime(signed.year, signed.month, signed.day, tzinfo=UTC).timestamp()
@@ -203,7 +208,7 @@ def _keep(path: Path, news: News) -> None:
         log.warning("the news of updates cannot be stored: %s", error)
 
 
-def _kept(path: Path) -> News | None:
+def _read_stored_news(path: Path) -> News | None:
     """Return the stored news; None if it is missing or unreadable."""
     try:
         document = json.loads(path.read_bytes())
@@ -213,7 +218,7 @@ def _kept(path: Path) -> News | None:
         return None
 
 
-def _lists(folder: Path) -> Iterator[float]:
+def _read_list_dates(folder: Path) -> Iterator[float]:
     """Yield the dates of apt's lists of fieldagent's repositories (`build/repository`), in Unix
     time; apt has verified them.
     """

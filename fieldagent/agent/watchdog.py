@@ -37,7 +37,7 @@ async def keep_fed(
     beside: Callable[[], object],
 ) -> None:
     """Feed systemd's watchdog; return at once if systemd expects no sign of life. `stuck` returns a
-    problem that only a restart may fix. `in_brief` returns the text that is shown while the
+    problem that only a restart may fix. `summarise_status` returns the text that is shown while the
     agent works. `beside` is called at the same times.
     """
     interval = get_watchdog_interval()
@@ -49,7 +49,7 @@ async def keep_fed(
             nursery.start_soon(_prove_disk, journal, interval * PROOF_EVERY)
             while True:
                 faulthandler.dump_traceback_later(interval * LAST_WORDS)
-                if trouble := _hanging_write(journal, every / 2) or stuck():
+                if trouble := _find_hanging_write(journal, every / 2) or stuck():
                     log.error("%s; systemd will restart the agent", trouble)
                 else:
                     notify("WATCHDOG=1")
@@ -60,7 +60,7 @@ async def keep_fed(
         faulthandler.cancel_dump_traceback_later()
 
 
-def _hanging_write(journal: Journal, bearable: float) -> str | None:
+def _find_hanging_write(journal: Journal, bearable: float) -> str | None:
     silent = trio.current_time() - journal.writing_since
     if silent < bearable:
         return None

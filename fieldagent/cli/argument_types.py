@@ -16,7 +16,7 @@ DAYS_MAX = 36_500
 """Maximum days for which a key is valid: a hundred years."""
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
+def make_integer_reader(low: int, high: int) -> Callable[[str], int]:
     """Return a reader of an integer from `low` to `high` inclusive; it raises ArgumentTypeError."""
 
     def read(text: str) -> int:
@@ -31,17 +31,17 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def integer(text: str) -> int:
+def read_integer(text: str) -> int:
     """Read an integer. Raises ValueError."""
     return int(text)
 
 
-integer.__name__ = "a whole number"
-count = whole(1, 1_000_000)
-port = whole(0, 65_535)
+read_integer.__name__ = "a whole number"
+count = make_integer_reader(1, 1_000_000)
+port = make_integer_reader(0, 65_535)
 
 
-def seconds(text: str) -> float:
+def read_seconds(text: str) -> float:
     """Read a number of seconds, 0 or more. Raises ArgumentTypeError."""
     try:
         number = float(text)
@@ -52,14 +52,14 @@ def seconds(text: str) -> float:
     return number
 
 
-def positive(value: str) -> float:
+def read_positive(value: str) -> float:
     """Read a number above 0. Raises ArgumentTypeError."""
     if not 0 < float(value) < 1e12:
         raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
     return float(value)
 
 
-def decimal(text: str) -> float:
+def read_decimal(text: str) -> float:
     """Read `2450.5`, or `2450,5` as in many languages. `2,450` is refused, because it is ambiguous.
     Raises ArgumentTypeError.
     """
@@ -72,7 +72,7 @@ def decimal(text: str) -> float:
         raise argparse.ArgumentTypeError(what) from None
 
 
-def duration(text: str) -> float:
+def read_duration(text: str) -> float:
     """Read 90m, 12h or 2d as seconds, at least 5 minutes. Raises ArgumentTypeError."""
     number, unit = text[:-1], {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:])
     seconds = float(number) * unit if unit and number.replace(".", "", 1).isdecimal() else 0.0
@@ -81,7 +81,7 @@ def duration(text: str) -> float:
     return seconds
 
 
-def minute(text: str) -> int:
+def read_minute(text: str) -> int:
     """Read a time of day such as 06:30, and return the minutes since midnight. Raises
     ValueError."""
     hour, minute = text.split(":")
@@ -107,12 +107,12 @@ def watch_hours(text: str) -> tuple[int, int] | None:
     if text in ("always", "none"):
         return (0, 0) if text == "always" else None
     begins, ends = text.split("-")
-    return minute(begins), minute(ends)
+    return read_minute(begins), read_minute(ends)
 
 
 watch_hours.__name__ = "hours such as 06:00-22:00, always or none"
 wait.__name__ = "a time such as 30s, 5m or 2h, from 10s to 168h"
-minute.__name__ = "a time of day such as 18:00"
+read_minute.__name__ = "a time of day such as 18:00"
 
 
 def number(text: str) -> int:
@@ -125,41 +125,41 @@ def number(text: str) -> int:
 number.__name__ = "a number that `list` shows"
 
 
-def credit_count(text: str) -> int:
+def read_credit_count(text: str) -> int:
     """Read a number of credits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise ValueError
     return int(text)
 
 
-credit_count.__name__ = "a number of credits, from 0 on"
+read_credit_count.__name__ = "a number of credits, from 0 on"
 
 
-def days(text: str) -> float:
+def read_days(text: str) -> float:
     """Read the number of days for which a key is valid. Raises ArgumentTypeError."""
     if not 0 < float(text) <= DAYS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, {DAYS_MAX} at most")
     return float(text)
 
 
-days.__name__ = "a number of days"
-positive.__name__ = "a number above 0"
+read_days.__name__ = "a number of days"
+read_positive.__name__ = "a number above 0"
 
 
-def day(text: str) -> str:
+def read_day(text: str) -> str:
     """Read a day such as 2026-09-21. Raises ValueError."""
     from datetime import date  # only here, because other commands do not need it
 
     return date.fromisoformat(text).isoformat()
 
 
-def pairs(text: str) -> tuple[tuple[str, str], ...]:
+def read_pairs(text: str) -> tuple[tuple[str, str], ...]:
     """Read a list such as imei=Device,credits=Used. Raises ValueError."""
     split = [each.split("=", 1) for each in text.split(",")]
     return tuple((what.strip(), name.strip()) for what, name in split)
 
 
-def setting(text: str) -> tuple[str, str]:
+def read_setting(text: str) -> tuple[str, str]:
     """Read NAME=VALUE. Raises ArgumentTypeError."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
@@ -167,26 +167,26 @@ def setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-day.__name__ = "a day such as 2026-09-21"
-pairs.__name__ = "a list such as imei=Device,credits=Used"
+read_day.__name__ = "a day such as 2026-09-21"
+read_pairs.__name__ = "a list such as imei=Device,credits=Used"
 
 TYPES: Mapping[str, Callable[[str], Any]] = {
     "channel": str.capitalize,
     "count": count,
-    "credits": credit_count,
-    "day": day,
-    "days": days,
-    "decimal": decimal,
-    "duration": duration,
-    "int": integer,
-    "minute": minute,
+    "credits": read_credit_count,
+    "day": read_day,
+    "days": read_days,
+    "decimal": read_decimal,
+    "duration": read_duration,
+    "int": read_integer,
+    "minute": read_minute,
     "number": number,
-    "pairs": pairs,
+    "pairs": read_pairs,
     "path": Path,
     "port": port,
-    "positive": positive,
-    "seconds": seconds,
-    "setting": setting,
+    "positive": read_positive,
+    "seconds": read_seconds,
+    "setting": read_setting,
     "wait": wait,
     "watch_hours": watch_hours,
 }

@@ -46,11 +46,11 @@ def build_parser(words: Sequence[str] | None = None) -> CommandParser:
     )
     parser.add_argument("--version", action="version", version=f"fieldagent {__version__}")
     parser.set_defaults(carry_out="", parser=parser)
-    add_commands(parser, [*_commands(words)], words or ())
+    add_commands(parser, [*_list_commands(words)], words or ())
     return parser
 
 
-def _commands(words: Sequence[str] | None) -> Iterator[Command]:
+def _list_commands(words: Sequence[str] | None) -> Iterator[Command]:
     called, noun, *_ = (*(words or ()), "", "")
     of_extensions = list_places("commands")
     names = {each.words[0] for each in (*COMMANDS, *HELP)}

@@ -26,7 +26,7 @@ class CommandParser(argparse.ArgumentParser):
         self._mixing = False
         self._negative_number_matcher = re.compile(r"-\d+$|-\d*[.,]\d+$", re.ASCII)
 
-    def subcommands(self) -> dict[str, CommandParser]:
+    def get_subcommands(self) -> dict[str, CommandParser]:
         """Return the parser of each command below this one, by its name."""
         below: dict[str, CommandParser] = {}
         # argparse has no public list of its arguments. This attribute has been the same since 2.7.
@@ -37,7 +37,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help. Commands have one line each if possible, so that all fit on a screen."""
-        below = [each for each in self.subcommands().values() if each.is_listed]
+        below = [each for each in self.get_subcommands().values() if each.is_listed]
         listed = [each for each in below if each.group]
         # A command without a group is in the row of another one, or an extension added it.
         named = {name for each in listed for name in each.row[0].split(", ")}
@@ -74,11 +74,11 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Check a word that must be one of several; argparse calls this."""
         if action.choices is not None and value not in action.choices:
-            meant = self._deeper(value) or _meant(str(value), action.choices)
+            meant = self._find_deeper(value) or _find_meant(str(value), action.choices)
             choice = meant or f"it is one of {', '.join(action.choices)}"
             raise argparse.ArgumentError(action, f"unknown value {value!r}; {choice}")
 
-    def _deeper(self, word: str) -> str:
+    def _find_deeper(self, word: str) -> str:
         """Return the words of the commands that are called so, a step deeper, if there are few."""
         found = {" ".join(each[: each.index(word) + 1]) for each in self.deeper if word in each[1:]}
         named = " or ".join(repr(each) for each in sorted(found))
@@ -102,11 +102,11 @@ class CommandParser(argparse.ArgumentParser):
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
         """Refuse words that no argument of this command accepts."""
-        meant = _meant(words[0].partition("=")[0], self._option_string_actions)
+        meant = _find_meant(words[0].partition("=")[0], self._option_string_actions)
         self.error(f"{words[0]!r} is unknown; {meant or f'see `{self.prog} --help`'}")
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
+def _find_meant(word: str, known: Iterable[str]) -> str:
     import difflib  # import here, so that a correct command starts without it
 
     close = difflib.get_close_matches(word, known, n=1)

@@ -30,9 +30,9 @@ class Command(NamedTuple):
     epilog: str
 
 
-def commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterator[Command]:
+def list_commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterator[Command]:
     """Yield the parser itself, then its subcommands, in the order of --help."""
-    below = parser.subcommands()
+    below = parser.get_subcommands()
     actions = [
         action
         for action in parser._actions
@@ -43,15 +43,15 @@ def commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterator[Com
         parser.description or "",
         " ".join(parser.format_usage().split()[1:]),
         tuple(name for name, each in below.items() if each.is_listed),
-        tuple(_option(action) for action in actions if not action.option_strings),
-        tuple(_option(action) for action in actions if action.option_strings),
+        tuple(_make_option(action) for action in actions if not action.option_strings),
+        tuple(_make_option(action) for action in actions if action.option_strings),
         parser.epilog or "",
     )
     for name, subparser in below.items():
-        yield from commands(subparser, (*words, name))
+        yield from list_commands(subparser, (*words, name))
 
 
-def _option(action: argparse.Action) -> Option:
+def _make_option(action: argparse.Action) -> Option:
     choices = tuple(str(choice) for choice in action.choices or ())
     metavar = action.metavar or (action.dest.upper() if action.option_strings else action.dest)
     named = metavar if isinstance(metavar, str) else " ".join(metavar)

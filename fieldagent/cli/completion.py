@@ -10,29 +10,29 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from fieldagent.cli.arguments import build_parser
-from fieldagent.cli.command_tree import Command, Option, commands
+from fieldagent.cli.command_tree import Command, Option, list_commands
 from fieldagent.system.exit_codes import OK
 
 
-def completion(arguments: argparse.Namespace) -> int:
+def print_completion(arguments: argparse.Namespace) -> int:
     """Print the completion script for the requested shell."""
-    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell]
-    print("\n".join(write(list(commands(build_parser())))))
+    write = {"bash": _write_bash, "zsh": _write_zsh, "fish": _write_fish}[arguments.shell]
+    print("\n".join(write(list(list_commands(build_parser())))))
     return OK
 
 
-def _place(words: Iterable[str]) -> str:
+def _quote_place(words: Iterable[str]) -> str:
     """Return the path of a command for the scripts: quoted, each word after a space."""
     return shlex.quote("".join(f" {word}" for word in words))
 
 
-def _offered(command: Command) -> str:
+def _format_offered(command: Command) -> str:
     flags = [name for option in command.options for name in option.names]
     choices = [choice for argument in command.arguments for choice in argument.choices]
     return " ".join([*command.subcommands, *choices, *flags])
 
 
-def _cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
+def _write_cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
     """Yield the common part of bash and zsh. `previous` is the word before the current one, `at`
     the path of the command.
     """
@@ -40,13 +40,13 @@ def _cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
     for command in tree:
         for option in command.options:
             if option.value:
-                places = " | ".join(_place([*command.words, name]) for name in option.names)
+                places = " | ".join(_quote_place([*command.words, name]) for name in option.names)
                 what = offer.format(" ".join(option.choices)) if option.choices else of_files
                 yield f"        {places}) {what}; return ;;"
     yield "    esac"
     yield '    case "$at" in'
     for command in tree:
-        yield f"        {_place(command.words)}) {offer.format(_offered(command))} ;;"
+        yield f"        {_quote_place(command.words)}) {offer.format(_format_offered(command))} ;;"
     yield "    esac"
 
 
@@ -56,76 +56,75 @@ def _walk(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
     """
     yield f"    for ((; i < {current}; i++)); do"
     yield f'        case "$at ${{{words}[i]}}" in'
-    yield f'            {_followed(tree)}) at="$at ${{{words}[i]}}" ;;'
+    yield f'            {_write_pattern(tree)}) at="$at ${{{words}[i]}}" ;;'
     yield "        esac"
     yield "    done"
 
 
-def _followed(tree: Sequence[Command]) -> str:
+def _write_pattern(tree: Sequence[Command]) -> str:
     """Return a shell pattern that matches the path of any command."""
-    return " | ".join(_place(command.words) for command in tree if command.words)
+    return " | ".join(_quote_place(command.words) for command in tree if command.words)
 
 
-def _bash(tree: Sequence[Command]) -> Iterator[str]:
+def _write_bash(tree: Sequence[Command]) -> Iterator[str]:
     yield "_fieldagent() {"
     yield "    local at='' i=1 word=${COMP_WORDS[COMP_CWORD]}"
     yield "    local previous=${COMP_WORDS[COMP_CWORD - 1]}"
     yield "    [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} == help ]] && i=2"
     yield from _walk(tree, "COMP_WORDS", "COMP_CWORD")
     yield "    COMPREPLY=()"
-    yield from _cases(tree, "COMPREPLY=($(compgen -W '{}' -- \"$word\"))", ":")
+    yield from _write_cases(tree, "COMPREPLY=($(compgen -W '{}' -- \"$word\"))", ":")
     yield "}"
     # If nothing is offered, bash completes file names.
     yield "complete -o default -F _fieldagent fieldagent"
 
 
-def _zsh(tree: Sequence[Command]) -> Iterator[str]:
+def _write_zsh(tree: Sequence[Command]) -> Iterator[str]:
     yield "#compdef fieldagent"
     yield "_fieldagent() {"
     yield "    local at='' i=2 previous=${words[CURRENT - 1]}"
     yield "    [[ $CURRENT -gt 2 && ${words[2]} == help ]] && i=3"
     yield from _walk(tree, "words", "CURRENT")
-    yield from _cases(tree, "compadd -- {} || _files", "_files")
+    yield from _write_cases(tree, "compadd -- {} || _files", "_files")
     yield "}"
     yield "# Called by the completion where this is one of its files; read by .zshrc otherwise."
     yield 'if [[ ${funcstack[1]} == _fieldagent ]]; then _fieldagent "$@"'
     yield "else compdef _fieldagent fieldagent; fi"
 
 
-def _fish(tree: Sequence[Command]) -> Iterator[str]:
+def _write_fish(tree: Sequence[Command]) -> Iterator[str]:
     yield "function __fieldagent_at"
     yield "    set -l at ''"
     yield "    set -l given (commandline -opc)"
     yield '    test "$given[2]" = help; and set -e given[2]'
     yield "    for word in $given[2..-1]"
     yield '        switch "$at $word"'
-    yield f"            case {_followed(tree).replace(' | ', ' ')}"
+    yield f"            case {_write_pattern(tree).replace(' | ', ' ')}"
     yield '                set at "$at $word"'
     yield "        end"
     yield "    end"
     yield '    test "$at" = "$argv[1]"'
     yield "end"
     for command in tree:
-        there = (
-            f"complete -c fieldagent -n {_fish_quote(f'__fieldagent_at {_place(command.words)}')}"
-        )
+        condition = _quote_for_fish(f"__fieldagent_at {_quote_place(command.words)}")
+        there = f"complete -c fieldagent -n {condition}"
         choices = [choice for argument in command.arguments for choice in argument.choices]
         below = [*command.subcommands, *choices]
         if below:
-            yield f"{there} -f -a {_fish_quote(' '.join(below))}"
+            yield f"{there} -f -a {_quote_for_fish(' '.join(below))}"
         for option in command.options:
-            yield f"{there} {_fish_option(option)}"
+            yield f"{there} {_write_fish_option(option)}"
 
 
-def _fish_option(option: Option) -> str:
+def _write_fish_option(option: Option) -> str:
     names = [f"-l {name[2:]}" if name[:2] == "--" else f"-s {name[1:]}" for name in option.names]
     value = ["-r -F"] if option.value else []
     if option.choices:
-        value = [f"-x -a {_fish_quote(' '.join(option.choices))}"]
-    return " ".join([*names, *value, f"-d {_fish_quote(option.summary)}"])
+        value = [f"-x -a {_quote_for_fish(' '.join(option.choices))}"]
+    return " ".join([*names, *value, f"-d {_quote_for_fish(option.summary)}"])
 
 
-def _fish_quote(text: str) -> str:
+def _quote_for_fish(text: str) -> str:
     """Quote for fish, which has two escapes within single quotes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fieldagent.cli.place import only_place
+from fieldagent.cli.place import read_only_place
 from fieldagent.kit.local_http import CallFailed
 from fieldagent.package.picture import find_picture_type
 from fieldagent.package.reading import ITEM_BYTES_MAX
@@ -25,10 +25,10 @@ def _message(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"message": {"content": content}}
 
 
-def _location(arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_location(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a position report. Raises CallFailed if the position is invalid."""
     members = {
-        **_position(arguments),
+        **_read_position(arguments),
         "altitude": arguments.altitude,
         "speedOverGround": arguments.speed,
         "courseOverGround": arguments.course,
@@ -36,46 +36,48 @@ def _location(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"location": members}
 
 
-def _waypoint(arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_waypoint(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a waypoint. Raises CallFailed if the position is invalid."""
-    return {"waypoint": {**_position(arguments), "name": arguments.name, "notes": arguments.notes}}
+    return {
+        "waypoint": {**_read_position(arguments), "name": arguments.name, "notes": arguments.notes}
+    }
 
 
-def _file(arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_file_item(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of raw bytes. Raises CallFailed if the file cannot be read."""
-    return _data(_content(arguments.file))
+    return _make_data(_read_content(arguments.file))
 
 
-def _picture(arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_picture(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return a picture as data: unchanged, or scaled to `--bytes`.
 
     Raises CallFailed if it is not a picture, is too large, or cannot be scaled here.
     """
-    raw = _content(arguments.file)
+    raw = _read_content(arguments.file)
     if find_picture_type(raw) is None:
         raise CallFailed(
             f"{arguments.file} is not a JPEG, PNG, WebP, AVIF or GIF: send it with `send data`",
             USAGE,
         )
     if arguments.most_bytes is not None and len(raw) > arguments.most_bytes:
-        raw = _scaled(raw, arguments.most_bytes)
+        raw = _scale_picture(raw, arguments.most_bytes)
     if len(raw) > ITEM_BYTES_MAX:
         raise CallFailed(
             f"{arguments.file} has {len(raw)} bytes, but a Package takes {ITEM_BYTES_MAX}:"
             " scale it with --bytes 30000",
             USAGE,
         )
-    return _data(raw)
+    return _make_data(raw)
 
 
-def _content(file: str) -> bytes:
+def _read_content(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise CallFailed(f"cannot read {file}: {error.strerror}", USAGE) from None
 
 
-def _data(raw: bytes) -> dict[str, Any]:
+def _make_data(raw: bytes) -> dict[str, Any]:
     return {"data": {"payload": base64.b64encode(raw).decode()}}
 
 
@@ -83,7 +85,7 @@ QUALITIES, SIDES = (60, 40, 25), (1600, 1024, 720, 480, 320, 200)
 """Qualities of WebP, and pixels of the longer side. The best combination that fits is used."""
 
 
-def _scaled(raw: bytes, most: int) -> bytes:
+def _scale_picture(raw: bytes, most: int) -> bytes:
     """Return the picture as WebP of at most `most` bytes. Raises CallFailed."""
     try:
         image = importlib.import_module("PIL.Image")
@@ -110,20 +112,20 @@ def _scaled(raw: bytes, most: int) -> bytes:
     raise CallFailed(f"the picture does not fit {most} bytes at {SIDES[-1]} pixels either", USAGE)
 
 
-def _position(arguments: argparse.Namespace) -> dict[str, Any]:
+def _read_position(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the position of the arguments. Raises CallFailed."""
-    return {**only_place(arguments.place).degrees(), "timestamp": arguments.timestamp}
+    return {**read_only_place(arguments.place).get_degrees(), "timestamp": arguments.timestamp}
 
 
 BODIES = {
     "message": _message,
-    "location": _location,
-    "waypoint": _waypoint,
-    "data": _file,
-    "picture": _picture,
+    "location": _make_location,
+    "waypoint": _make_waypoint,
+    "data": _make_file_item,
+    "picture": _make_picture,
 }
 
 
-def item_of(arguments: argparse.Namespace) -> dict[str, Any]:
+def make_item(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of the item of `arguments.kind`. Raises CallFailed."""
     return BODIES[arguments.kind](arguments)

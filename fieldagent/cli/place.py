@@ -24,7 +24,7 @@ class Typed(NamedTuple):
     rest: Sequence[str]
     """Words after the position."""
 
-    def degrees(self) -> dict[str, str | float]:
+    def get_degrees(self) -> dict[str, str | float]:
         """Return the position as members of an item in JSON. Typed degrees stay text."""
         return {"latitude": self.latitude, "longitude": self.longitude}
 
@@ -33,15 +33,15 @@ def read_place(words: Sequence[str]) -> Typed:
     """Return the position at the beginning of the words. Degrees stay as typed, because the
     receiver parses them. Raises CallFailed.
     """
-    words = _separated(words)
+    words = _split_words(words)
     if _MAY_BE_GRID.match(" ".join(words)):
-        return _in_grid(words)
+        return _read_in_grid(words)
     if len(words) < 2:
         raise CallFailed(f"{words[0]!r} is only a latitude: add the longitude", USAGE)
     return Typed(words[0], words[1], words[2:])
 
 
-def _separated(words: Sequence[str]) -> Sequence[str]:
+def _split_words(words: Sequence[str]) -> Sequence[str]:
     """Return the words, with the comma of `46.5,7.25` or `46.5, 7.25` as a blank. The comma of
     `46,5 7,25` stays, because it is decimal.
     """
@@ -53,7 +53,7 @@ def _separated(words: Sequence[str]) -> Sequence[str]:
     return [first.removesuffix(","), *words[1:]]
 
 
-def _in_grid(words: Sequence[str]) -> Typed:
+def _read_in_grid(words: Sequence[str]) -> Typed:
     # Import here, because few people type such references.
     from fieldagent.package.grid import NotInGrid, read_grid
 
@@ -69,7 +69,7 @@ def _in_grid(words: Sequence[str]) -> Typed:
     raise CallFailed(str(wrong), USAGE)
 
 
-def only_place(words: Sequence[str]) -> Typed:
+def read_only_place(words: Sequence[str]) -> Typed:
     """Return the position that all of the words form. Raises CallFailed."""
     typed = read_place(words)
     if typed.rest:

@@ -33,7 +33,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fieldagent.cli.argument_types import TYPES, whole
+from fieldagent.cli.argument_types import TYPES, make_integer_reader
 from fieldagent.cli.command_parser import CommandParser
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -76,7 +76,7 @@ def read_table(
     commands: list[Command] = []
     fragments: dict[str, list[str]] = {}
     into: list[str] = []
-    for line in _lines(text):
+    for line in _format_lines(text):
         if line.startswith("  = "):
             commands[-1].row.append(line[4:])
         elif line.startswith(" "):
@@ -107,7 +107,7 @@ def read_table(
     return commands
 
 
-def _lines(text: str) -> list[str]:
+def _format_lines(text: str) -> list[str]:
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith(CONTINUED):
@@ -157,7 +157,7 @@ def add_commands(
 def _add_arguments(parser: CommandParser, command: Command, known: frozenset[str]) -> None:
     section: argparse._ActionsContainer = parser
     exclusive: argparse._ActionsContainer | None = None
-    for line in _expanded([*command.arguments, "==", *command.endings], command.fragments):
+    for line in _expand([*command.arguments, "==", *command.endings], command.fragments):
         if line.startswith("=="):
             section = parser.add_argument_group(line[3:]) if line[3:] else parser
             continue
@@ -174,10 +174,10 @@ def _add_arguments(parser: CommandParser, command: Command, known: frozenset[str
         (exclusive or section).add_argument(*names, **options)
 
 
-def _expanded(lines: Sequence[str], fragments: Mapping[str, list[str]]) -> Iterator[str]:
+def _expand(lines: Sequence[str], fragments: Mapping[str, list[str]]) -> Iterator[str]:
     for line in lines:
         if line.startswith("@"):
-            yield from _expanded(fragments[line], fragments)
+            yield from _expand(fragments[line], fragments)
         else:
             yield line
 
@@ -202,7 +202,7 @@ def read_argument(line: str, types: Types) -> tuple[list[str], dict[str, Any]]:
         elif kind == "const":
             options["const"] = options["type"](default)
         elif ".." in kind:
-            options["type"] = whole(*map(int, kind.split("..")))
+            options["type"] = make_integer_reader(*map(int, kind.split("..")))
         elif kind.isidentifier() and kind.islower():
             options["type"] = types[kind]
         elif kind.startswith("("):

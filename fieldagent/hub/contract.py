@@ -121,7 +121,7 @@ class Mailbox(Protocol):
         on this channel.
         """
 
-    async def stored(self, outgoing: OutgoingMessage) -> None:
+    async def mark_stored(self, outgoing: OutgoingMessage) -> None:
         """Record that the agent has the message on disk. The deliveries end, and their senders get
         receipts.
         """

@@ -34,7 +34,7 @@ from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.api.watch_api import WatchApi
 from fieldagent.hub.bridge.contract import BridgeHost
-from fieldagent.hub.bridge.registry import bridges
+from fieldagent.hub.bridge.registry import get_bridges
 from fieldagent.hub.console import Console
 from fieldagent.hub.console.guest_link import Guest, GuestLink
 from fieldagent.hub.contract import Became, Device, Estimate
@@ -50,7 +50,7 @@ from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import Keeping
 from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
-from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.part import PartHost, list_hub_parts
 from fieldagent.hub.records import (
     audit,
@@ -68,10 +68,10 @@ from fieldagent.hub.service.access_log import AccessLog
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
 from fieldagent.hub.service.synthetic_item import URL, SyntheticItems
-from fieldagent.hub.settings import HubSettings, price_of
+from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
-from fieldagent.hub.store.persist import told_once
-from fieldagent.hub.unavailable import patient
+from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.unavailable import make_patient
 from fieldagent.hub.webhook import webhooks
 from fieldagent.hub.webhook.deliveries import WebhookPost
 from fieldagent.hub.webhook.reach import open_public
@@ -115,7 +115,7 @@ class Hub:
         """`guest` may sign in once by a link."""
         self.settings = settings
         self.store = store
-        self.kinds = operators(settings.operators)
+        self.kinds = get_operators(settings.operators)
         self.leases = lease.Leases(store, uuid.uuid4().hex[:12], clock=time.time)
         self.feeds = PositionFeeds(store, clock=time.time)
         self.stopping = trio.Event()
@@ -130,7 +130,7 @@ class Hub:
         self.mobile_originated = MobileOriginated(
             store,
             clock=time.time,
-            keys=self._keys,
+            keys=self._get_keys,
             grace=settings.satellite_grace,
             time_to_live=settings.item_time_to_live,
         )
@@ -146,7 +146,7 @@ class Hub:
         )
         figures = Figures()
         self.access = AccessLog(
-            _lines_of(settings, emit), figures, trusted=settings.trusted_proxies
+            _make_log_writer(settings, emit), figures, trusted=settings.trusted_proxies
         )
         # A part that never runs must not be reported to people.
         note = self.supervisor.make_reporter(SYNTHETIC_PART) if self.sends_synthetic else log_fault
@@ -157,7 +157,7 @@ class Hub:
             store,
             clock=time.time,
             supervisor=self.supervisor,
-            counters=self._counters,
+            counters=self._read_counters,
             figures=figures,
             stopping=self.stopping,
             rows=lambda db: {
@@ -172,32 +172,32 @@ class Hub:
             time.time,
         )
         self.reach = Reach(contact_host, contact_kinds(settings.contacts))
-        self.routes = self._routes(authentication)
+        self.routes = self._make_routes(authentication)
         if guest is not None:
             self.routes.append(GuestLink(guest, store, time.time).route())
 
-    def _routes(self, authentication: Authentication) -> list[Route]:
+    def _make_routes(self, authentication: Authentication) -> list[Route]:
         """Return all routes except probes and operators."""
         links = Links(
             self._authenticate,
-            self._mailbox,
-            self.connected,
+            self._make_mailbox,
+            self.hold_link,
             self.stopping,
-            authentication.wrong_link_token,
+            authentication.count_wrong_link_token,
             self.access.note_link,
             partial(self._note_bytes, "ip"),
         )
         store = self.store
-        prices = partial(price_of, self.settings)
+        prices = partial(find_price, self.settings)
         host = PartHost(store, authentication, time.time, prices, self._note_event)
         return [
-            *self.api.routes(),
-            *ReadApi(store, authentication, clock=time.time).routes(),
-            *SosApi(store, authentication, clock=time.time).routes(),
-            *WatchApi(store, authentication, clock=time.time).routes(),
-            *FleetApi(store, authentication, clock=time.time).routes(),
+            *self.api.make_routes(),
+            *ReadApi(store, authentication, clock=time.time).make_routes(),
+            *SosApi(store, authentication, clock=time.time).make_routes(),
+            *WatchApi(store, authentication, clock=time.time).make_routes(),
+            *FleetApi(store, authentication, clock=time.time).make_routes(),
             *(route for part in list_hub_parts() for route in part.routes(host)),
-            *administration.routes(
+            *administration.make_routes(
                 Acts(store, authentication, clock=time.time),
                 self.mobile_originated,
                 open_public(self.settings.webhook_allow),
@@ -208,15 +208,15 @@ class Hub:
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
             *AnswerPage(store, clock=time.time).routes(),
-            *Console(store, authentication, self.settings, clock=time.time).routes(),
+            *Console(store, authentication, self.settings, clock=time.time).make_routes(),
             links.route(),
         ]
 
     async def _authenticate(self, token: str) -> Device:
-        return await self.store.read(lambda db: directory.device_of_token(db, token))
+        return await self.store.read(lambda db: directory.find_device_of_token(db, token))
 
-    async def _keys(self, device: Device) -> Sequence[bytes]:
-        return await self.store.read(lambda db: directory.mo_keys_of(db, device.id))
+    async def _get_keys(self, device: Device) -> Sequence[bytes]:
+        return await self.store.read(lambda db: directory.read_mo_keys(db, device.id))
 
     def _note_bytes(self, bearer: str, direction: str, size: int) -> None:
         self.access.figures.count("carried_bytes", size, bearer=bearer, direction=direction)
@@ -237,14 +237,18 @@ class Hub:
         await self.mobile_originated.take_in_from(imei, body, estimate, unusable=unusable)
         self._note_bytes("satellite", "received", len(body))
 
-    def _counters(self) -> dict[str, float]:
+    def _read_counters(self) -> dict[str, float]:
         return {
             "pushes_accepted": self.api.counts.accepted,
             "pushes_refused": self.api.counts.refused,
             "links": self.leases.links,
             "confirmations_refused": self.mobile_originated.mismatches,
             "bridges_linked": len(self.access.figures.bridged),
-            **({"synthetic_item_seconds": self.synthetic.age()} if self.sends_synthetic else {}),
+            **(
+                {"synthetic_item_seconds": self.synthetic.compute_age()}
+                if self.sends_synthetic
+                else {}
+            ),
         }
 
     @property
@@ -263,7 +267,7 @@ class Hub:
         """Return the seconds for which items are kept, and for which they are delivered."""
         return Keeping(self.settings.keep_days * 86_400.0, self.settings.item_time_to_live)
 
-    def _mailbox(self, device: Device, version: str) -> IpMailbox:
+    def _make_mailbox(self, device: Device, version: str) -> IpMailbox:
         return IpMailbox(
             self.store,
             device,
@@ -275,18 +279,18 @@ class Hub:
         )
 
     @asynccontextmanager
-    async def connected(self, device: Device) -> AsyncIterator[lease.Lease]:
+    async def hold_link(self, device: Device) -> AsyncIterator[lease.Lease]:
         """Hold the lease of a device for a link, and keep the positions for it."""
-        async with self.leases.held(device) as lease, self.feeds.joined(device.workspace):
+        async with self.leases.held(device) as lease, self.feeds.join_feed(device.workspace):
             yield lease
 
-    def callers(self) -> dict[str, Operator]:
+    def list_callers(self) -> dict[str, Operator]:
         """Return the senders of MT messages, for the operators that are configured."""
         own = self.settings.operator_own
         by_name = {name: kind.caller(own) for name, kind in self.kinds.items()}
         return {name: caller for name, caller in by_name.items() if caller is not None}
 
-    def lent(self, what: str, operator: str) -> OperatorHost:
+    def make_operator_host(self, what: str, operator: str) -> OperatorHost:
         """Return the hub's services for an operator. `what` names it in reports of failures."""
         return OperatorHost(
             self.take_in_from,
@@ -297,7 +301,7 @@ class Hub:
             partial(usage.count_session_of, self.store, clock=time.time),
         )
 
-    def bridge_host(self, name: str) -> BridgeHost:
+    def make_bridge_host(self, name: str) -> BridgeHost:
         """Return the hub's services for a bridge."""
 
         def note_link(up: bool) -> None:
@@ -312,7 +316,7 @@ class Hub:
             note_link,
         )
 
-    def inward(self, what: str) -> Inward:
+    def make_inward(self, what: str) -> Inward:
         """Return the hub's services for replies of contacts. `what` names the part in reports of
         failures.
         """
@@ -330,14 +334,16 @@ class Hub:
         """Return the admission of all calls: API, console, operators and contacts behind one
         router, with each call noted.
         """
-        probes = self.health.routes(figures=self.settings.admin_listen is None)
+        probes = self.health.make_routes(figures=self.settings.admin_listen is None)
         routes = [*self.routes, *probes]
         own = self.settings.operator_own
         for name, kind in self.kinds.items():
-            routes += kind.routes(own, self.lent("HTTP", name))
-        inward = self.inward("HTTP")
+            routes += kind.routes(own, self.make_operator_host("HTTP", name))
+        inward = self.make_inward("HTTP")
         routes += [each for kind in self.reach.kinds.values() for each in kind.routes(inward)]
-        return self.access.watch(translate_problems(patient(make_router(routes)), *_catalogues()))
+        return self.access.watch(
+            translate_problems(make_patient(make_router(routes)), *_catalogues())
+        )
 
 
 def _catalogues() -> list[str]:
@@ -360,11 +366,11 @@ async def run(
     Raises ListenFailed, OSError (an unreadable certificate), StoreFailed.
     """
     hub = Hub(settings, store, emit, guest)
-    certificate = certificate_of(settings)
-    listeners = listening.listeners(settings)
+    certificate = read_certificate(settings)
+    listeners = listening.open_all_listeners(settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_run_store, hub)
-        with _mo_listeners(hub) as brought:
+        with _open_mo_listeners(hub) as brought:
             async with trio.open_nursery() as parts:
                 parts.start_soon(_obey, asks, hub, certificate)
                 parts.start_soon(_drain, hub)
@@ -376,10 +382,10 @@ async def run(
                     parts.start_soon(keep, title, partial(_take_mo, hub, name, listener))
                 for kind in hub.reach.kinds.values():
                     name = f"what contacts answer {kind.by}"
-                    if (ask := kind.listen(hub.inward(name))) is not None:
+                    if (ask := kind.listen(hub.make_inward(name))) is not None:
                         parts.start_soon(keep, name, ask)
-                for bridge in bridges().values():
-                    if (work := bridge.work(hub.bridge_host(bridge.name))) is not None:
+                for bridge in get_bridges().values():
+                    if (work := bridge.work(hub.make_bridge_host(bridge.name))) is not None:
                         parts.start_soon(keep, bridge.title, work)
                 for name, part in PARTS.items():
                     parts.start_soon(keep, name, partial(part, hub))
@@ -428,7 +434,7 @@ async def _serve(
         per_source=CONNECTIONS_OF_ONE,
         proxies=hub.settings.trusted_proxies,
         bodies=BODIES,
-        pace=listening.pace(hub.settings, devices),
+        pace=listening.make_pace(hub.settings, devices),
     )
     port = get_port(listeners.direct)
     serving = partial(
@@ -467,7 +473,7 @@ async def _serve_admin(
     listeners = open_listeners(port, [host], allow_remote=True)
     log.info("health and metrics are at http://%s:%d", host, get_port(listeners))
     await serve(
-        make_router(hub.health.routes()),
+        make_router(hub.health.make_routes()),
         listeners,
         stopping=hub.closing,
         guard=check_host,
@@ -478,7 +484,7 @@ async def _serve_admin(
 
 
 @contextmanager
-def _mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
+def _open_mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
     """Open the listeners for MO messages of operators' gateways, as configured, by operator."""
     listeners: dict[str, MoListener] = {}
     try:
@@ -495,14 +501,14 @@ def _mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
 async def _take_mo(hub: Hub, name: str, listener: MoListener) -> None:
     # Serving closes the sockets, but may have to start again.
     own = [each.dup() for each in listener.sockets]
-    await listener.serve(own, hub.lent(hub.kinds[name].title, name))
+    await listener.serve(own, hub.make_operator_host(hub.kinds[name].title, name))
 
 
 async def _call_operators(hub: Hub) -> None:
     note_fault = hub.supervisor.make_reporter("operator calls")
-    operators = hub.callers()
+    get_operators = hub.list_callers()
     await operator_calls.run(
-        hub.store, operators, clock=time.time, note_fault=note_fault, note_call=hub.note_call
+        hub.store, get_operators, clock=time.time, note_fault=note_fault, note_call=hub.note_call
     )
 
 
@@ -510,7 +516,7 @@ async def _log_incidents(hub: Hub) -> None:
     await incident_log.run(hub.store, clock=time.time)
 
 
-async def _tell_contacts(hub: Hub) -> None:
+async def _notify_contacts(hub: Hub) -> None:
     await notification.run(
         hub.store,
         hub.reach,
@@ -549,19 +555,19 @@ async def _post_webhooks(hub: Hub) -> None:
     await webhooks.run(
         hub.store,
         clock=time.time,
-        open_stream=hub.synthetic.opener(open_public(hub.settings.webhook_allow)),
+        open_stream=hub.synthetic.make_opener(open_public(hub.settings.webhook_allow)),
         note_fault=hub.supervisor.make_reporter("webhooks"),
         note_post=note_post,
         desk=hub.settings.console_address or "",
     )
 
 
-def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access_log.Write:
-    ways = {"log": access_log.to_log, "json": access_log.as_json(emit, time.time)}
+def _make_log_writer(settings: HubSettings, emit: Callable[[str], None]) -> access_log.Write:
+    ways = {"log": access_log.write_to_log, "json": access_log.make_json_writer(emit, time.time)}
     return ways.get(settings.access_log, lambda line: None)
 
 
-def certificate_of(settings: HubSettings) -> Certificate | None:
+def read_certificate(settings: HubSettings) -> Certificate | None:
     """Return the certificate with its key; None if the hub does not serve TLS itself."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
@@ -576,28 +582,28 @@ async def _run_store(hub: Hub) -> None:
     hub.closing.set()
 
 
-async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
+async def _commit_patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
     """Commit once. If the database is unavailable, the next turn tries again."""
-    with told_once():
+    with log_once():
         await hub.store.commit(operation)
 
 
-async def _in_slices(hub: Hub, some: Callable[[Db], int]) -> None:
+async def _commit_in_batches(hub: Hub, some: Callable[[Db], int]) -> None:
     """Commit repeatedly until nothing is left, so that pushes and links can proceed in between."""
-    with told_once():
+    with log_once():
         while await hub.store.commit(some):
             pass
 
 
 async def _expire(hub: Hub) -> None:
     while True:
-        written = hub.store.heard(ANYTHING)
+        written = hub.store.get_event(ANYTHING)
         soonest = 0.0
-        with told_once():
+        with log_once():
             soonest = await hub.store.read(forgetting.next_expiry)
         if soonest <= time.time():
-            await _in_slices(hub, lambda db: forgetting.expire(db, time.time()))
-        await idle.until_due(written, soonest - time.time())
+            await _commit_in_batches(hub, lambda db: forgetting.expire(db, time.time()))
+        await idle.wait_until_due(written, soonest - time.time())
 
 
 async def _watch_kits(hub: Hub) -> None:
@@ -606,15 +612,17 @@ async def _watch_kits(hub: Hub) -> None:
 
 async def _keep_house(hub: Hub) -> None:
     while True:
-        written = hub.store.heard(ANYTHING)
+        written = hub.store.get_event(ANYTHING)
         await _forget(hub)
-        await _patiently(hub, lambda db: sessions.forget(db, time.time()))
-        await _patiently(hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time()))
+        await _commit_patiently(hub, lambda db: sessions.forget(db, time.time()))
+        await _commit_patiently(
+            hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time())
+        )
         asks = True
-        with told_once():
+        with log_once():
             asks = await hub.store.read(fragments.may_lack)
         again = HOUSEKEEPING_INTERVAL_S if asks else IDLE_HOUSEKEEPING_INTERVAL_S
-        await idle.until_due(written, again, beat=HOUSEKEEPING_INTERVAL_S, net=again)
+        await idle.wait_until_due(written, again, beat=HOUSEKEEPING_INTERVAL_S, net=again)
 
 
 async def _forget(hub: Hub) -> None:
@@ -631,7 +639,7 @@ async def _forget(hub: Hub) -> None:
         *(partial(each.forget, before=lines) for each in list_hub_parts() if each.forget),
         partial(attempts.forget, now=now),
     ):
-        await _in_slices(hub, some)
+        await _commit_in_batches(hub, some)
 
 
 async def _count_queues(hub: Hub) -> None:
@@ -642,7 +650,7 @@ async def _show_life(hub: Hub) -> None:
     """Feed systemd's watchdog while the store commits transactions."""
     interval = get_watchdog_interval()
     while interval is not None:
-        await _patiently(hub, lambda db: None)
+        await _commit_patiently(hub, lambda db: None)
         notify("WATCHDOG=1")
         await waits.sleep(interval / 3)
 
@@ -670,7 +678,7 @@ PARTS = {
     "the figures of queues": _count_queues,
     "operator calls": _call_operators,
     "webhooks": _post_webhooks,
-    "contacts": _tell_contacts,
+    "contacts": _notify_contacts,
     "messages to addresses": _hand_outward,
     "SMS to kits": _write_to_kits,
     "the log of incidents": _log_incidents,

@@ -15,7 +15,7 @@ ROUND_INTERVAL_MAX_S = 60.0
 process may die before it announces its write."""
 
 
-async def until_due(
+async def wait_until_due(
     written: trio.Event,
     seconds: float,
     *,

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 from fieldagent.extensions import add_extensions, find_absent_extension
 from fieldagent.http.address import Network
 from fieldagent.hub.bridge.contract import BridgeKind
-from fieldagent.hub.bridge.registry import bridges
+from fieldagent.hub.bridge.registry import get_bridges
 from fieldagent.hub.escalation.contract import ContactKind
 from fieldagent.hub.escalation.registry import contact_kinds
 from fieldagent.hub.operator.contract import OperatorKind
-from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.system.directories import find_state_directory, find_xdg_directory
 from fieldagent.system.environment_settings import add_environment
@@ -66,7 +66,7 @@ def tile_address(value: str) -> str:
     return value
 
 
-def tls_address(value: str) -> str:
+def read_tls_address(value: str) -> str:
     """Check an https address with a name, because browsers support passkeys only there. Raises
     WrongProperty.
     """
@@ -83,12 +83,12 @@ def tls_address(value: str) -> str:
     return bare
 
 
-def way_of_items(value: str) -> str:
+def read_items_route(value: str) -> str:
     """Return off, on, or the address to which synthetic items are pushed. Raises WrongProperty."""
     if value in ("off", "on"):
         return value
     try:
-        return tls_address(value)
+        return read_tls_address(value)
     except WrongProperty:
         raise WrongProperty(f"must be off, on, or https:// and a name, not {value!r}") from None
 
@@ -137,7 +137,7 @@ class HubSettings:
     """Settings of the bridges, by name."""
 
 
-def _addresses(value: str) -> tuple[str, ...]:
+def _read_addresses(value: str) -> tuple[str, ...]:
     for each in value.split():
         try:
             ipaddress.ip_address(each)
@@ -149,27 +149,27 @@ def _addresses(value: str) -> tuple[str, ...]:
     return tuple(value.split())
 
 
-def _own_operators(value: str) -> tuple[str, ...]:
+def _read_own_operators(value: str) -> tuple[str, ...]:
     own = tuple(value.split())
-    operators(own)
+    get_operators(own)
     return own
 
 
-def _own_contacts(value: str) -> tuple[str, ...]:
+def _read_own_contacts(value: str) -> tuple[str, ...]:
     own = tuple(value.split())
     contact_kinds(own)
     return own
 
 
-def _price_key(kind: OperatorKind) -> Key:
+def _make_price_key(kind: OperatorKind) -> Key:
     about = f"price of a credit with {kind.title} (satellite-credit-price)"
     return Key(f"{kind.name}-credit-price", read_credit_price, None, about)
 
 
-_PRICE_KEYS = [_price_key(kind) for kind in operators().values()]
-_OWN_KEYS = [key for kind in operators().values() for key in kind.keys]
+_PRICE_KEYS = [_make_price_key(kind) for kind in get_operators().values()]
+_OWN_KEYS = [key for kind in get_operators().values() for key in kind.keys]
 _CONTACT_KEYS = [key for kind in contact_kinds().values() for key in kind.keys]
-_BRIDGE_KEYS = [key for kind in bridges().values() for key in kind.keys]
+_BRIDGE_KEYS = [key for kind in get_bridges().values() for key in kind.keys]
 KEYS = (
     Key(
         "database",
@@ -196,7 +196,7 @@ KEYS = (
         "postgresql://… without the pooler, for notifications at once; without it, news takes"
         " up to 3 s",
     ),
-    Key("listen", _addresses, ("127.0.0.1", "::1"), "addresses to listen on (127.0.0.1 ::1)"),
+    Key("listen", _read_addresses, ("127.0.0.1", "::1"), "addresses to listen on (127.0.0.1 ::1)"),
     Key(
         "port", make_integer_reader(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"
     ),
@@ -204,7 +204,7 @@ KEYS = (
     Key("tls-key", read_absolute_path, None, "PEM file with the key of the certificate"),
     Key(
         "console-address",
-        tls_address,
+        read_tls_address,
         None,
         "https://NAME of the console for browsers: people can sign in with passkeys there"
         " (needs webauthn)",
@@ -296,7 +296,7 @@ KEYS = (
     ),
     Key(
         "synthetic-item",
-        way_of_items,
+        read_items_route,
         "off",
         "on: the hub sends an item to itself each minute through push, store and webhook, and"
         " /metrics has the age of the last complete one; https://NAME of the hub: it is pushed"
@@ -311,7 +311,7 @@ KEYS = (
     ),
     Key(
         "operators",
-        _own_operators,
+        _read_own_operators,
         (),
         "third-party satellite operators, package.module:NAME, separated by spaces"
         " (docs/how-to/add-an-operator.md)",
@@ -325,7 +325,7 @@ KEYS = (
     ),
     Key(
         "contacts",
-        _own_contacts,
+        _read_own_contacts,
         (),
         "third-party kinds of contact, package.module:NAME, separated by spaces"
         " (docs/how-to/add-an-operator.md)",
@@ -358,9 +358,9 @@ EXAMPLES = {
     "admin-listen": "127.0.0.1:9444",
     "trusted-proxies": "127.0.0.1/32 ::1/128",
     "webhook-allow": "10.1.0.0/16",
-    **{name: text for kind in operators().values() for name, text in kind.examples.items()},
+    **{name: text for kind in get_operators().values() for name, text in kind.examples.items()},
     **{name: text for kind in contact_kinds().values() for name, text in kind.examples.items()},
-    **{name: text for kind in bridges().values() for name, text in kind.examples.items()},
+    **{name: text for kind in get_bridges().values() for name, text in kind.examples.items()},
 }
 """Examples for the first settings file, for keys without a default. Secrets have none, because some
 users would keep them."""
@@ -374,12 +374,12 @@ def is_behind_tls(settings: HubSettings) -> bool:
     return own or bool(settings.trusted_proxies) or settings.socket_listen is not None
 
 
-def price_of(settings: HubSettings, operator: str | None) -> Price | None:
+def find_price(settings: HubSettings, operator: str | None) -> Price | None:
     """Return the price per credit of an operator; None if no price is configured."""
     return settings.operator_prices.get(operator or "", settings.satellite_credit_price)
 
 
-def database_options(settings: HubSettings, *, upgrade: bool = False) -> DatabaseOptions:
+def make_database_options(settings: HubSettings, *, upgrade: bool = False) -> DatabaseOptions:
     """Return the options for opening the database. With `upgrade`, older tables are upgraded to
     this version.
     """
@@ -391,7 +391,7 @@ def database_options(settings: HubSettings, *, upgrade: bool = False) -> Databas
     )
 
 
-def default_path(environ: Mapping[str, str] = os.environ) -> Path:
+def get_default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return `$XDG_CONFIG_HOME/fieldagent/hub.properties`."""
     return find_xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "hub.properties"
 
@@ -408,23 +408,23 @@ def load(
 
     Raises InvalidSettings with every fault, or OSError.
     """
-    file = path or default_path(environ)
+    file = path or get_default_path(environ)
     text = read_file(file, required=path is not None)
-    return parse(add_environment(text, environ, ENVIRONMENT, _keys_with), file, database, environ)
+    return parse(add_environment(text, environ, ENVIRONMENT, _list_keys), file, database, environ)
 
 
-def _keys_with(content: str) -> Sequence[Key]:
+def _list_keys(content: str) -> Sequence[Key]:
     """Return the keys that are allowed in a settings file with this text, after loading its
     extensions."""
     with suppress(WrongProperty):
         add_extensions(dict(pairs_in(content)).get("extensions", ""))
-    satellite = _kinds(content, "operators", operators)
+    satellite = _list_kinds(content, "operators", get_operators)
     owners: Sequence[OperatorKind | ContactKind | BridgeKind] = [
         *satellite,
-        *_kinds(content, "contacts", contact_kinds),
-        *bridges().values(),
+        *_list_kinds(content, "contacts", contact_kinds),
+        *get_bridges().values(),
     ]
-    return [*KEYS, *(key for each in owners for key in each.keys), *map(_price_key, satellite)]
+    return [*KEYS, *(key for each in owners for key in each.keys), *map(_make_price_key, satellite)]
 
 
 def parse(
@@ -439,16 +439,16 @@ def parse(
     with suppress(NoProperties, WrongProperty):
         # The key's own reader reports what cannot be loaded.
         add_extensions(dict(pairs_in(content)).get("extensions", ""))
-    satellite = _kinds(content, "operators", operators)
-    people = _kinds(content, "contacts", contact_kinds)
+    satellite = _list_kinds(content, "operators", get_operators)
+    people = _list_kinds(content, "contacts", contact_kinds)
     owners: dict[str, Sequence[OperatorKind | ContactKind | BridgeKind]] = {
         "operator_own": satellite,
         "contact_own": people,
-        "bridge_own": [*bridges().values()],
+        "bridge_own": [*get_bridges().values()],
     }
     kinds = [kind for some in owners.values() for kind in some]
     own = [key for kind in kinds for key in kind.keys]
-    prices = {kind.name: _price_key(kind) for kind in satellite}
+    prices = {kind.name: _make_price_key(kind) for kind in satellite}
     others = [key for key in [*own, *prices.values()] if key not in KEYS]
     values, pairs, faults = read(content, path, [*KEYS, *others], find_absent_extension)
     amounts = {name: values.pop(key.attribute) for name, key in prices.items()}
@@ -458,8 +458,10 @@ def parse(
     brought = {key.name: values.pop(key.attribute) for key in own}
     for name, some in owners.items():
         values[name] = {key.name: brought[key.name] for kind in some for key in kind.keys}
-    faults += _apart([*_TOGETHER, *(pair for kind in kinds for pair in kind.together)], pairs)
-    faults += _contradictions(values, pairs)
+    faults += _find_incomplete_pairs(
+        [*_TOGETHER, *(pair for kind in kinds for pair in kind.together)], pairs
+    )
+    faults += _find_contradictions(values, pairs)
     for name, some in owners.items():
         faults += [fault for kind in some for fault in kind.faults(values[name])]
     if faults:
@@ -469,7 +471,9 @@ def parse(
     return HubSettings(**values)
 
 
-def _apart(together: Iterable[tuple[str, str]], pairs: Mapping[str, Any]) -> list[str]:
+def _find_incomplete_pairs(
+    together: Iterable[tuple[str, str]], pairs: Mapping[str, Any]
+) -> list[str]:
     """Return the faults of pairs in which one key is set without the other."""
     return [
         f"{name} needs {missing}: set that too, or remove {name}"
@@ -479,7 +483,7 @@ def _apart(together: Iterable[tuple[str, str]], pairs: Mapping[str, Any]) -> lis
     ]
 
 
-def _contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list[str]:
+def _find_contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list[str]:
     """Return the contradictions between settings, each of which would leave users without TLS or a
     map.
     """
@@ -504,7 +508,7 @@ def _contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list
     return faults
 
 
-def _kinds(
+def _list_kinds(
     content: str, setting: str, known: Callable[[tuple[str, ...]], Mapping[str, T]]
 ) -> Sequence[T]:
     """Return the operators or the contacts that the file may configure. Third-party kinds that

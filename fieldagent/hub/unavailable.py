@@ -21,7 +21,7 @@ REASON = sentence("the hub cannot use its database now; see its log")
 _AGAIN = (("Retry-After", str(RETRY_AFTER_S)),)
 
 
-def not_now(reason: str = REASON) -> Problem:
+def make_not_now(reason: str = REASON) -> Problem:
     """Return the Problem 503 with Retry-After. `reason` is for anonymous callers and must not
     describe the database.
     """
@@ -32,30 +32,30 @@ def not_now(reason: str = REASON) -> Problem:
     )
 
 
-def patient(judge: Judge) -> Judge:
+def make_patient(judge: Judge) -> Judge:
     """Return the same routes, with an answer for calls while the database is unavailable."""
 
-    async def judged(head: Request) -> Admission:
-        with _told():
+    async def judge_patiently(head: Request) -> Admission:
+        with _convert_errors():
             admission = await judge(head)
-        return admission._replace(handler=_patient(admission.handler))
+        return admission._replace(handler=_make_patient_handler(admission.handler))
 
-    return judged
+    return judge_patiently
 
 
-def _patient(handler: Handler) -> Handler:
-    async def handled(request: Request) -> Response:
-        with _told():
+def _make_patient_handler(handler: Handler) -> Handler:
+    async def handle_patiently(request: Request) -> Response:
+        with _convert_errors():
             return await handler(request)
 
-    return handled
+    return handle_patiently
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     try:
         yield
     except StoreFull:
         raise Problem(507, "the hub's disk is full; try again later", headers=_AGAIN) from None
     except (StoreFailed, StoreUnavailable):
-        raise not_now() from None
+        raise make_not_now() from None

@@ -22,10 +22,10 @@ from fieldagent.agent.channels.recognition import (
 )
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.channels.serial_port import PortInUse, PortLost
-from fieldagent.agent.kit_part import device_parts, devices_of
+from fieldagent.agent.kit_part import get_device_parts, get_devices
 from fieldagent.agent.radios.radio_line import is_serial, open_line
-from fieldagent.agent.radios.registry import RADIOS, radio
-from fieldagent.agent.satellites.registry import modem, modems
+from fieldagent.agent.radios.registry import RADIOS, load_radio
+from fieldagent.agent.satellites.registry import get_modems, load_modem
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -57,9 +57,11 @@ def get_radios() -> list[Recognition]:
     """Return the recognitions of all known radios that have one, those between kits and
     people's.
     """
-    ways = [radio(name).recognition for name in RADIOS]
+    ways = [load_radio(name).recognition for name in RADIOS]
     found = [way() for way in ways if way]
-    found += [each for part in device_parts().values() if part.kinds for each in devices_of(part)]
+    found += [
+        each for part in get_device_parts().values() if part.kinds for each in get_devices(part)
+    ]
     # A firmware that serves both purposes is one kind.
     return list({each.name: each for each in found}.values())
 
@@ -68,9 +70,9 @@ def get_all_kinds() -> list[Recognition]:
     """Return the recognitions of all known devices that have one."""
     from fieldagent.kit.gnss import RECOGNITIONS as GNSS
 
-    satellites = [each.recognition() for each in map(modem, modems()) if each.recognition]
-    others = [part for part in device_parts().values() if not part.kinds]
-    found = [each for part in others for each in devices_of(part)]
+    satellites = [each.recognition() for each in map(load_modem, get_modems()) if each.recognition]
+    others = [part for part in get_device_parts().values() if not part.kinds]
+    found = [each for part in others for each in get_devices(part)]
     return [*GNSS, *get_radios(), *found, *satellites]
 
 
@@ -124,7 +126,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     # Data at one speed is noise at the others, so the first data that was received is the most
     # useful.
     reply = next((each for each in heard if each.said or each.echoes), heard[0])
-    return FoundDevice(place, why=f"{place}: {reply.in_words()}", answers=True)
+    return FoundDevice(place, why=f"{place}: {reply.describe_facts()}", answers=True)
 
 
 def _list_openings(

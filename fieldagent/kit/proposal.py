@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from fieldagent.agent.kit_part import KitPart, device_parts, devices_of
-from fieldagent.agent.radios.registry import RADIOS, radio
-from fieldagent.agent.satellites.registry import modems
-from fieldagent.agent.settings import all_keys, keys_of, needs, parse
+from fieldagent.agent.kit_part import KitPart, get_device_parts, get_devices
+from fieldagent.agent.radios.registry import RADIOS, load_radio
+from fieldagent.agent.satellites.registry import get_modems
+from fieldagent.agent.settings import get_needs, list_all_keys, list_allowed_keys, parse
 from fieldagent.kit.devices import FoundDevice
 from fieldagent.kit.serial_ports import is_same_port
 from fieldagent.system.java_properties import read_pairs as pairs_in
@@ -35,7 +35,7 @@ class DeviceSeat(NamedTuple):
 
 
 def _choose_seat(port: str, part: KitPart) -> DeviceSeat:
-    names = part.kinds or [each.name for each in devices_of(part)]
+    names = part.kinds or [each.name for each in get_devices(part)]
     return DeviceSeat(port, part.kind_key, names)
 
 
@@ -43,13 +43,13 @@ AUTO = "auto"
 """Kind that means: any that answers."""
 RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
 SEATS = (
-    DeviceSeat("satellite-port", "satellite-modem", modems()),
-    *(_choose_seat(port, part) for port, part in device_parts().items()),
+    DeviceSeat("satellite-port", "satellite-modem", get_modems()),
+    *(_choose_seat(port, part) for port, part in get_device_parts().items()),
     RADIO,
 )
 """Devices in order. A radio that fits several uses becomes one between kits last, because a single
 kit has no use for that."""
-DEFAULTS = {key.name: key.default for key in all_keys()}
+DEFAULTS = {key.name: key.default for key in list_all_keys()}
 
 
 class Proposal(NamedTuple):
@@ -117,7 +117,7 @@ def _can_tell(seat: DeviceSeat, before: Mapping[str, str]) -> bool:
     named = _describe_setting(seat, before)
     if seat.kind and named not in seat.names:
         return False
-    return seat is not RADIO or radio(named).recognition is not None
+    return seat is not RADIO or load_radio(named).recognition is not None
 
 
 def _describe_setting(seat: DeviceSeat, before: Mapping[str, str]) -> str:
@@ -142,10 +142,10 @@ def _of_device(there: FoundDevice, seat: DeviceSeat, before: Mapping[str, str]) 
 
 def _find_wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
     """Return the settings that a port needs, and the settings that those need."""
-    wanted = [*radio(_describe_setting(seat, known)).needs] if seat is RADIO else []
+    wanted = [*load_radio(_describe_setting(seat, known)).needs] if seat is RADIO else []
     names = [seat.port, *wanted]
     while names:
-        name = needs().get(names.pop(0), "")
+        name = get_needs().get(names.pop(0), "")
         if name and name not in (*wanted, seat.port):
             wanted.append(name)
             names.append(name)
@@ -155,7 +155,7 @@ def _find_wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
 def describe_setting(name: str, settings: Mapping[str, str]) -> str:
     """Return the description of a setting, for people."""
     text = "".join(f"{each}={value}\n" for each, value in settings.items())
-    return next((key.means for key in keys_of(text) if key.name == name), "")
+    return next((key.means for key in list_allowed_keys(text) if key.name == name), "")
 
 
 def mask_value(name: str, value: str) -> str:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fieldagent.agent.settings import keys_of, parse
+from fieldagent.agent.settings import list_allowed_keys, parse
 from fieldagent.system.exit_codes import IO_FAILED, OK, SETTINGS
 from fieldagent.system.folder import put_file, rename_file, sync_folder
 from fieldagent.system.log_lines import complain
@@ -73,7 +73,7 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
     try:
         text = read_file(card, required=True)
         parse(text, card)
-        _, pairs, _ = read(text, card, keys_of(text))
+        _, pairs, _ = read(text, card, list_allowed_keys(text))
         if not pairs:
             raise InvalidSettings(card, ["it sets nothing"])
     except InvalidSettings as wrong:

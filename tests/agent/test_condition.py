@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fieldagent.agent.agent import assembled
+from fieldagent.agent.agent import assemble_agent
 from fieldagent.agent.channels.condition_news import (
     REPORT_INTERVAL_MAX_S,
     REPORT_INTERVAL_MIN_S,
@@ -23,7 +23,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.agent.commands import acts
 from fieldagent.agent.condition import machine
-from fieldagent.agent.condition.logbook import DAY, HOUR, NAME, Logbook, median
+from fieldagent.agent.condition.logbook import DAY, HOUR, NAME, Logbook, compute_median
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
@@ -66,8 +66,16 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 
 def test_a_machine_that_tells_nothing(root: Callable[..., None]) -> None:
     """For example a PC in a container."""
-    assert (machine.degrees(), machine.millivolts(), machine.throttled()) == (None, None, None)
-    assert (machine.system(), machine.reset(), machine.battery()) == ("", UNKNOWN, None)
+    assert (machine.read_degrees(), machine.read_millivolts(), machine.read_throttling()) == (
+        None,
+        None,
+        None,
+    )
+    assert (machine.read_system_name(), machine.reset(), machine.read_battery()) == (
+        "",
+        UNKNOWN,
+        None,
+    )
 
 
 def test_a_raspberry_pi(root: Callable[..., None]) -> None:
@@ -78,9 +86,9 @@ def test_a_raspberry_pi(root: Callable[..., None]) -> None:
     root("etc/debian_version", "12.9\n")
     root("etc/rpi-issue", "Raspberry Pi reference 2024-11-19\nGenerated using pi-gen\n")
     root(RSTS, (0x1000).to_bytes(4))
-    assert (machine.degrees(), machine.millivolts()) == (61, 4_980)
-    assert machine.throttled() == 0x50005
-    assert machine.system() == "Debian 12.9, image 2024-11-19"
+    assert (machine.read_degrees(), machine.read_millivolts()) == (61, 4_980)
+    assert machine.read_throttling() == 0x50005
+    assert machine.read_system_name() == "Debian 12.9, image 2024-11-19"
     assert machine.reset() == POWER
     # A Pi's own reboots also use the watchdog, which may leave the older bit.
     root(RSTS, (0x1020).to_bytes(4))
@@ -92,8 +100,8 @@ def test_other_machines(root: Callable[..., None]) -> None:
     root("sys/class/hwmon/hwmon1/name", "rpi_volt\n")
     root(ALARM, "1\n")
     root(WATCHDOG0, "32\n")
-    assert machine.system() == "Arch Linux"
-    assert machine.throttled() == UNDER_VOLTAGE
+    assert machine.read_system_name() == "Arch Linux"
+    assert machine.read_throttling() == UNDER_VOLTAGE
     assert machine.reset() == WATCHDOG
     root(WATCHDOG0, "16\n")
     assert machine.reset() == POWER
@@ -104,13 +112,13 @@ def test_the_emptiest_battery_counts_and_a_mouse_has_none(root: Callable[..., No
     capacity.
     """
     root("sys/class/power_supply/AC/online", "1\n")
-    assert machine.battery() is None
+    assert machine.read_battery() is None
     root("sys/class/power_supply/BAT0/capacity", "81\n")
     root("sys/class/power_supply/BAT0/scope", "System\n")
     root("sys/class/power_supply/BAT1/capacity", "7\n")
     root("sys/class/power_supply/hidpp_battery_0/capacity", "3\n")
     root("sys/class/power_supply/hidpp_battery_0/scope", "Device\n")
-    assert machine.battery() == 7
+    assert machine.read_battery() == 7
 
 
 @pytest.mark.parametrize("content", ["", "nonsense\n", "-\n"])
@@ -119,8 +127,8 @@ def test_what_linux_tells_amiss_is_not_known(root: Callable[..., None], content:
         root(name, content)
     root("etc/os-release", b"PRETTY_NAME=\xff\x1b[2J\n")
     root(RSTS, b"")
-    assert (machine.throttled(), machine.degrees()) == (None, None)
-    assert (machine.system(), machine.reset()) == ("", UNKNOWN)
+    assert (machine.read_throttling(), machine.read_degrees()) == (None, None)
+    assert (machine.read_system_name(), machine.reset()) == ("", UNKNOWN)
 
 
 class Lived:
@@ -172,11 +180,11 @@ def test_starts_of_a_day_are_counted(tmp_path: Path) -> None:
     for _ in range(4):
         book = start(tmp_path, "this", elapsed)
         elapsed.now += DAY / 4
-    assert book.starts() == 3
+    assert book.count_starts() == 3
     known = json.loads(read_slots(tmp_path / NAME))
     crowded = json.dumps({**known, "starts": [int(elapsed.now)] * 200})
     put_in_slots(tmp_path / NAME, crowded.encode())
-    assert start(tmp_path, "this", elapsed).starts() == 100
+    assert start(tmp_path, "this", elapsed).count_starts() == 100
 
 
 def test_as_much_as_there_can_be_has_room_in_a_slot(tmp_path: Path) -> None:
@@ -203,7 +211,7 @@ def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path, content: str) -> N
     for write in (Path.write_bytes, put_in_slots):
         write(tmp_path / NAME, content.encode())
         book = start(tmp_path, "this", Lived())
-        assert (book.cause, book.starts()) == (UNKNOWN, 1)
+        assert (book.cause, book.count_starts()) == (UNKNOWN, 1)
         assert json.loads(read_slots(tmp_path / NAME))["boot"] == "this"
 
 
@@ -212,16 +220,16 @@ def test_a_disk_that_takes_nothing_stops_nobody(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         book = start(tmp_path / "nowhere", "this", Lived())
-    assert book.starts() == 1 and "cannot be stored" in caplog.text
+    assert book.count_starts() == 1 and "cannot be stored" in caplog.text
 
 
 def test_the_median_weighs_how_long_it_was_so() -> None:
     signals = [(0.0, 5), (100.0, 1), (3_000.0, None), (3_500.0, 4)]
-    assert median(signals, 0, 3_600) == 1
-    assert median(signals, 3_000, 3_600) == 4
-    assert median(signals, 3_000, 3_500) is None
-    assert median(signals, 9_000, 9_100) == 4
-    assert median([], 0, 3_600) is None
+    assert compute_median(signals, 0, 3_600) == 1
+    assert compute_median(signals, 3_000, 3_600) == 4
+    assert compute_median(signals, 3_000, 3_500) is None
+    assert compute_median(signals, 9_000, 9_100) == 4
+    assert compute_median([], 0, 3_600) is None
 
 
 async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
@@ -231,10 +239,10 @@ async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
     elapsed.now -= elapsed.now % HOUR
     book = start(tmp_path, "this", elapsed)
     links = {"satellite": link, "cellular": ChannelLink()}
-    assert book.signals(links, trio.current_time()) == {}
+    assert book.compute_signals(links, trio.current_time()) == {}
     for bars in (3, 0, None):
         link.note_signal(bars)
-        assert book.to_hour() == HOUR
+        assert book.compute_time_to_hour() == HOUR
         clock.jump(HOUR)
         elapsed.now += HOUR
         book.close_hour(links, trio.current_time())
@@ -243,11 +251,11 @@ async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
     clock.jump(60)
     elapsed.now += 60
     again = start(tmp_path, "this", elapsed)
-    (hours,) = again.signals(links, trio.current_time()).values()
+    (hours,) = again.compute_signals(links, trio.current_time()).values()
     assert len(hours) == HOURS and hours[-5:] == [None, 3, 0, None, 5]
     elapsed.now += 30 * HOUR
     again.close_hour({}, trio.current_time())
-    assert again.signals({"satellite": ChannelLink()}, trio.current_time()) == {}
+    assert again.compute_signals({"satellite": ChannelLink()}, trio.current_time()) == {}
 
 
 async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
@@ -260,7 +268,7 @@ async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
 
     async def listen() -> None:
         while True:
-            body = await notes.next()
+            body = await notes.wait_for_next()
             reports.append((trio.current_time() - began, decode(body)))
 
     began = trio.current_time()
@@ -284,7 +292,7 @@ async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
         nursery.cancel_scope.cancel()
     notes.begin()
     with trio.fail_after(1):
-        assert decode(await notes.next()) == reports[-1][1]
+        assert decode(await notes.wait_for_next()) == reports[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -313,13 +321,13 @@ async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) ->
     first = KitCondition(STATUS, clock=0, signals={"satellite": [None] * 23 + [3]})
     conditions = [first]
     news = ConditionNews(lambda: conditions[-1])
-    assert news.news() == first.encode()
+    assert news.take_news() == first.encode()
     conditions.append(replace(first, signals={"satellite": [*[None] * 22, 3, 4]}))
     clock.jump(REPORT_INTERVAL_MIN_S)
-    assert news.news() is None
+    assert news.take_news() is None
     conditions.append(replace(conditions[-1], **other))
     clock.jump(REPORT_INTERVAL_MIN_S)
-    assert news.news() == conditions[-1].encode()
+    assert news.take_news() == conditions[-1].encode()
 
 
 async def test_what_fails_in_it_ends_no_link(
@@ -334,10 +342,10 @@ async def test_what_fails_in_it_ends_no_link(
         return KitCondition(STATUS)
 
     news = ConditionNews(look)
-    assert news.news() is None and "cannot be sent" in caplog.text
-    assert news.news() is None, "not before the hour is over"
+    assert news.take_news() is None and "cannot be sent" in caplog.text
+    assert news.take_news() is None, "not before the hour is over"
     clock.jump(REPORT_INTERVAL_MIN_S)
-    assert news.news() == KitCondition(STATUS).encode()
+    assert news.take_news() == KitCondition(STATUS).encode()
 
 
 async def test_an_agent_with_a_hub_tells_all_that_it_knows(
@@ -348,15 +356,15 @@ async def test_an_agent_with_a_hub_tells_all_that_it_knows(
     for boot, cause in (("one", "unknown"), ("two", "cut-off")):
         reading = Reading(boot, 1_000.0, 1_790_000_000.0, "network")
         journal = Journal(tmp_path / "journal.sqlite3", lambda reading=reading: reading)  # type: ignore[misc]
-        agent = assembled(parse(text, tmp_path), journal, print)
+        agent = assemble_agent(parse(text, tmp_path), journal, print)
         assert agent.logbook is not None
         agent.logbook.keep()
-        condition = agent.condition()
+        condition = agent.read_condition()
         assert (condition.system, CAUSES[condition.cause]) == ("Debian 13", cause)
         assert condition.clock is not None and condition.status.clock == "network"
         assert decode(condition.encode()) is not None
         journal.close()
-    alone = assembled(
+    alone = assemble_agent(
         parse(f"state-directory={tmp_path}\n", tmp_path), Journal(tmp_path / "j"), print
     )
     assert alone.logbook is None
@@ -379,7 +387,7 @@ async def test_the_start_after_a_reboot_is_known_to_be_by_the_command(
             assert answer.outcome is CommandOutcome.FAILED
         else:
             with trio.fail_after(PATIENCE):
-                while not commands.boots_ended(kit.journal):
+                while not commands.read_ended_boots(kit.journal):
                     await trio.sleep(0.01)
     async with at_work(tmp_path, ALL, "the next") as kit:
         assert kit.agent.logbook is not None

@@ -172,7 +172,7 @@ async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
 
         async def look() -> None:
             while True:
-                await events.listened()
+                await events.wait_for_listener()
                 looks.add(trio.current_time())
                 await events.look_due()
 

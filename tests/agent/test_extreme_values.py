@@ -75,7 +75,7 @@ async def store(state: Path) -> None:
     async with spool(state) as (inbox, journal):
         for body in envelopes():
             await inbox.take_in(body, lambda db: None, channel="Satellite", owes=None, tagged=True)
-        assert len(inbound.listing(journal, 1_000)) == len(TIMES) * len(ITEMS)
+        assert len(inbound.list_payloads(journal, 1_000)) == len(TIMES) * len(ITEMS)
 
 
 @pytest.mark.parametrize("path", LISTS)

@@ -75,7 +75,7 @@ def works_on(kit: Agent, part: str, *broken: Break) -> None:
     "broken",
     [
         Break(f"{SATELLITE}:SatelliteDriver.work"),
-        Break(f"{SATELLITE}:SatelliteDriver._session"),
+        Break(f"{SATELLITE}:SatelliteDriver._hold_session"),
         Break(f"{SATELLITE}:SatelliteDriver._store"),
         Break(f"{SATELLITE}:SatelliteDriver._give", late=True),
         Break(f"{SATELLITE}:SatelliteDriver._converse"),
@@ -111,7 +111,7 @@ async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
     """The same Package meets each of these faults in turn."""
     broken = [
         Break(f"{CELLULAR}:CellularDriver._link"),
-        Break(f"{CELLULAR}:_OutboxPost.next", late=True),
+        Break(f"{CELLULAR}:_OutboxPost.wait_for_next", late=True),
         Break(f"{SESSION}._greet", late=True),
         Break(f"{SESSION}._send"),
         Break(f"{SESSION}._send", after=1, late=True),
@@ -165,7 +165,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
 def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) -> None:
     broken = [
         Break(f"{INBOUND}.script:run_script"),
-        Break(f"{INBOUND}.hooks:JournalSpool.heads"),
+        Break(f"{INBOUND}.hooks:JournalSpool.get_heads"),
         Break(f"{INBOUND}.dispatch:_Dispatch.start_due", after=3),
         Break("fieldagent.webhook.post:request"),
     ]
@@ -201,27 +201,27 @@ def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
 OF_SOS: dict[str, tuple[str, str, Any]] = {
     "raise_one": ("POST", "/api/sos", {}),
     "look": ("GET", "/api/sos", None),
-    "words": ("GET", "/api/sos/words", None),
+    "answer_canned_texts": ("GET", "/api/sos/words", None),
     "call_off": ("DELETE", "/api/sos", None),
     "take": ("POST", "/api/sos/5/6/take", {"by": "Zoe"}),
 }
 REQUESTS: dict[str, tuple[str, str, Any]] = {
     "send": ("POST", "/api/package", {"message": {"content": "x"}}),
     "enqueue": ("POST", "/api/package/async", {"message": {"content": "x"}}),
-    "cost": ("POST", "/api/package/cost", {"message": {"content": "x"}}),
+    "answer_cost": ("POST", "/api/package/cost", {"message": {"content": "x"}}),
     "look": ("GET", "/api/package/1", None),
     "cancel": ("POST", "/api/package/1/cancel", None),
     "queue": ("GET", "/api/queue", None),
-    "packages": ("GET", "/api/packages", None),
+    "answer_packages": ("GET", "/api/packages", None),
     "clear": ("DELETE", "/api/queue", None),
-    "inbound": ("GET", "/api/inbound", None),
-    "neighbours": ("GET", "/api/neighbours", None),
-    "mesh": ("GET", "/api/mesh", None),
+    "answer_inbound": ("GET", "/api/inbound", None),
+    "answer_neighbours": ("GET", "/api/neighbours", None),
+    "answer_mesh": ("GET", "/api/mesh", None),
     "replay": ("POST", "/api/inbound/x/replay", None),
-    "health": ("GET", "/api/health", None),
-    "status": ("GET", "/api/status", None),
+    "answer_health": ("GET", "/api/health", None),
+    "answer_status": ("GET", "/api/status", None),
     "listen": ("GET", "/api/events", None),
-    "metrics": ("GET", "/metrics", None),
+    "answer_metrics": ("GET", "/metrics", None),
 }
 """One call for each handler of the local API."""
 

@@ -286,7 +286,7 @@ async def test_guesses_from_many_addresses_lock_no_one_out(
     phrase, now = tmp_path / "phrase", [0.0]
     phrase.write_text("a hash")
     door = Entrance(phrase, lambda: now[0])
-    (enter,) = [each.handler for each in door.routes() if each.method == "POST"]
+    (enter,) = [each.handler for each in door.make_routes() if each.method == "POST"]
 
     async def tries(typed: str, peer: str) -> int:
         body = json.dumps({"passPhrase": typed}).encode()
@@ -317,7 +317,9 @@ def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> 
         page(tmp_path, "--set", phrase=f"{PHRASE}\n")
         mine = there.cookie()
         door = Entrance(tmp_path / "none", time.monotonic)
-        asked = {(each.method, each.pattern) for each in door.routes()} | {("GET", "/api/status")}
+        asked = {(each.method, each.pattern) for each in door.make_routes()} | {
+            ("GET", "/api/status")
+        }
 
         def ask() -> None:
             assert there.call("GET", "/api/status", **mine)[0] == 200

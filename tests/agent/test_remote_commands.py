@@ -15,7 +15,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import outcomes
-from fieldagent.agent.agent import assembled
+from fieldagent.agent.agent import assemble_agent
 from fieldagent.agent.channels import kit_notes
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands import acts, reads, service
@@ -69,9 +69,11 @@ class Kit:
             f"satellite-port={folder}/modem\nremote-commands={allowed}\n"
         )
         self.journal = Journal(folder / "journal.sqlite3", clocks(boot), may_leave_disk=True)
-        self.agent = assembled(parse(text, folder), self.journal, print)
+        self.agent = assemble_agent(parse(text, folder), self.journal, print)
         parts = self.agent.parts
-        self.hands = Hands(self.agent.settings, parts, self.agent.status, self.agent.healthy)
+        self.hands = Hands(
+            self.agent.settings, parts, self.agent.get_status, self.agent.find_illness
+        )
 
     async def hears(
         self, number: int, words: str, *, key: bytes = KEY, channel: str = "Cellular"
@@ -87,18 +89,18 @@ class Kit:
     def answers(self) -> list[CommandAnswer]:
         """Return the answers in Packages to the hub."""
         sequences = self.journal.read("SELECT sequence FROM package ORDER BY sequence")
-        records = [outbound.package(self.journal, sequence) for (sequence,) in sequences]
+        records = [outbound.read_kept_package(self.journal, sequence) for (sequence,) in sequences]
         items = [each.package.item for each in records if each is not None]
         return [item for item in items if isinstance(item, CommandAnswer)]
 
     async def answered(self, many: int) -> list[CommandAnswer]:
         with trio.fail_after(PATIENCE):
-            while len(self.answers()) < many or commands.under_way(self.journal):
+            while len(self.answers()) < many or commands.list_under_way(self.journal):
                 await trio.sleep(0.01)
         return self.answers()
 
     def letters(self) -> list[str]:
-        return [each.reason for each in dead_letters.listing(self.journal)]
+        return [each.reason for each in dead_letters.list_newest(self.journal)]
 
 
 @asynccontextmanager
@@ -166,7 +168,7 @@ async def test_a_wrong_key_is_a_dead_letter_and_costs_no_answer(tmp_path: Path) 
         await kit.hears(NOW, "status", key=derive_command_key(bytes(32)))
         await kit.hears_of(NOW, RemoteCommand(1), "Satellite")
         assert kit.letters() == [NOT_PROVED, NOT_PROVED]
-        assert commands.listing(kit.journal, 10) == []
+        assert commands.list_newest(kit.journal, 10) == []
         # The number is still unused: the hub's own command with it is done.
         await kit.hears(NOW, "status")
         (answer,) = await kit.answered(1)
@@ -211,7 +213,9 @@ async def test_an_sos_that_memory_alone_has_is_not_lost_by_a_command(
         await kit.agent.parts.intake.accept(Package(Message("help"), priority=100))
         await kit.hears(NOW, name)
         with trio.fail_after(PATIENCE):
-            while not (listing := commands.listing(kit.journal, 1)) or listing[0].answer is None:
+            while (
+                not (listing := commands.list_newest(kit.journal, 1)) or listing[0].answer is None
+            ):
                 await trio.sleep(0.01)
         assert listing[0].answer.outcome is CommandOutcome.REFUSED
         assert "an open SOS is only in memory" in told(listing[0].answer)
@@ -281,7 +285,7 @@ async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
         async with at_work(folder, ALL, "the next") as kit:
             # Its link or its modem brings an unconfirmed command again.
             await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
-            if commands.under_way(kit.journal)[:1] and verb.name in ("restart", "reboot"):
+            if commands.list_under_way(kit.journal)[:1] and verb.name in ("restart", "reboot"):
                 # It starts only now, and the start after it answers.
                 await _begun(kit)
         if verb.name in ("restart", "reboot"):
@@ -304,7 +308,7 @@ async def called(done: Done) -> None:
 
 async def _begun(kit: Kit) -> None:
     with trio.fail_after(PATIENCE):
-        while [each for each in commands.under_way(kit.journal) if each.state != "begun"]:
+        while [each for each in commands.list_under_way(kit.journal) if each.state != "begun"]:
             await trio.sleep(0.01)
 
 
@@ -318,7 +322,7 @@ async def test_nothing_is_cut_while_a_modem_is_in_a_session(
         await kit.hears(NOW, "restart")
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert done.times == []
-        assert [each.state for each in commands.under_way(kit.journal)] == ["accepted"]
+        assert [each.state for each in commands.list_under_way(kit.journal)] == ["accepted"]
         link.state = LinkState.READY
         await _begun(kit)
         await called(done)
@@ -348,7 +352,7 @@ async def test_of_many_commands_the_newest_are_kept_and_what_is_older_stays_know
         for number in range(NOW, NOW + 6):
             await kit.hears(number, "status")
             await kit.answered(number - NOW + 1)
-        assert len(commands.listing(kit.journal, 10)) == 3
+        assert len(commands.list_newest(kit.journal, 10)) == 3
         await kit.hears(NOW, "status")
         await kit.hears(NOW + 9, "log")
         assert [each.number for each in await kit.answered(7)][-1] == NOW + 9
@@ -363,7 +367,7 @@ def test_the_newest_warnings_are_kept() -> None:
             log.warning("no network, try %d", number)
     finally:
         log.removeHandler(kept)
-    lines = kept.lines()
+    lines = kept.list_lines()
     assert len(lines) == KEPT and lines[0].endswith(f"WARNING no network, try {KEPT + 4}")
 
 
@@ -386,7 +390,7 @@ async def bring(kit: Kit, payload: bytes, sequence: int = 5) -> None:
 
 
 def as_zipapp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kit_notes, "installed", lambda module: ZIPAPP)
+    monkeypatch.setattr(kit_notes, "find_installation_kind", lambda module: ZIPAPP)
 
 
 async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
@@ -394,7 +398,7 @@ async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
 ) -> None:
     """Hooks do not get it. root's unit gets it, and the restarted agent reports the result."""
     as_zipapp(monkeypatch)
-    result = outcomes.folder_of(tmp_path / "state") / outcomes.PROGRAM
+    result = outcomes.find_root_folder(tmp_path / "state") / outcomes.PROGRAM
     result.parent.mkdir()
     (state := tmp_path / "state").mkdir()
     async with at_work(state) as kit:
@@ -423,7 +427,7 @@ async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
 async def answered_but(kit: Kit, waiting: int) -> list[CommandAnswer]:
     """Wait for all answers except that many."""
     with trio.fail_after(PATIENCE):
-        while len(commands.under_way(kit.journal)) != waiting or not kit.answers():
+        while len(commands.list_under_way(kit.journal)) != waiting or not kit.answers():
             await trio.sleep(0.01)
     return kit.answers()
 
@@ -444,7 +448,7 @@ async def test_what_came_of_a_delta_is_told(
 ) -> None:
     as_zipapp(monkeypatch)
     (folder := tmp_path / "state").mkdir()
-    result = outcomes.folder_of(folder) / outcomes.PROGRAM
+    result = outcomes.find_root_folder(folder) / outcomes.PROGRAM
     result.parent.mkdir()
     async with at_work(folder) as kit:
         await bring(kit, PAYLOAD)
@@ -457,10 +461,10 @@ async def test_what_came_of_a_delta_is_told(
 async def test_a_delta_that_does_not_come_is_told_after_five_days(tmp_path: Path) -> None:
     async with at_work(tmp_path, serves=False) as kit:
         await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
-        (known,) = commands.under_way(kit.journal)
-        assert service._waits(kit.hands, known)
+        (known,) = commands.list_under_way(kit.journal)
+        assert service._can_still_arrive(kit.hands, known)
         late = known._replace(came=known.came - AGE_MAX_S)
-        assert not service._waits(kit.hands, late)
+        assert not service._can_still_arrive(kit.hands, late)
         answer = await service._carry_out(kit.hands, late)
         assert (answer.outcome, told(answer)) == (CommandOutcome.REFUSED, service.NOT_HERE)
 
@@ -478,7 +482,7 @@ async def test_the_newest_two_deltas_are_kept(tmp_path: Path) -> None:
     async with at_work(tmp_path, serves=False) as kit:
         for sequence, payload in enumerate(payloads, 5):
             await bring(kit, payload, sequence)
-        here = [program_deltas.payload_of(kit.journal, digest_of_payload(p)) for p in payloads]
+        here = [program_deltas.find_payload(kit.journal, digest_of_payload(p)) for p in payloads]
         assert len([each for each in here if each]) == program_deltas.KEPT
         assert here[-1] == payloads[-1]
 
@@ -489,9 +493,9 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
     fix, only = Location(46.5, 7.25), frozenset([satellite])
 
     def next_kind(kit: Kit) -> str:
-        foremost = kit.agent.parts.queues[satellite].foremost(trio.current_time())
+        foremost = kit.agent.parts.queues[satellite].find_foremost(trio.current_time())
         assert foremost is not None
-        accepted = outbound.package(kit.journal, foremost)
+        accepted = outbound.read_kept_package(kit.journal, foremost)
         assert accepted is not None
         return get_kind(accepted.package.item)
 
@@ -507,14 +511,14 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         await post(kit, fix, priority=40)
         await post(kit, Message("OK"))
         assert next_kind(kit) == "message"
-        kit.agent.parts.queues[satellite].hasten(*kit.agent.parts.queues[satellite].waiting())
+        kit.agent.parts.queues[satellite].hasten(*kit.agent.parts.queues[satellite].list_waiting())
         assert next_kind(kit) == "message"
     async with at_work(tmp_path) as kit:
         assert next_kind(kit) == "message"
         await post(kit, fix, priority=100)
         assert next_kind(kit) == "location"  # an SOS
         queue = kit.agent.parts.queues[satellite]
-        queue.withdraw([max(queue.waiting())], "it went by itself")
+        queue.withdraw([max(queue.list_waiting())], "it went by itself")
         assert next_kind(kit) == "message"
         await kit.hears(NOW + 1, "resume location")
         assert told((await kit.answered(2))[-1]) == "location goes again: 2 Packages now"
@@ -528,7 +532,7 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         await kit.hears(NOW + 3, "resume location")
         await kit.answered(4)
     async with at_work(tmp_path) as kit:
-        assert commands.held_kinds(kit.journal) == set()
+        assert commands.read_held_kinds(kit.journal) == set()
 
 
 async def test_what_is_posted_while_its_kind_is_held_or_resumed_does_as_the_others(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.channels.healing import HealingStep
-from fieldagent.agent.settings import INSTALLED, KEYS, default_path, load, parse
+from fieldagent.agent.settings import INSTALLED, KEYS, get_default_path, load, parse
 from fieldagent.system.directories import find_state_directory
 from fieldagent.system.properties import InvalidSettings
 
@@ -206,9 +206,9 @@ def test_a_named_file_must_be_there_and_the_default_may_be_missing(tmp_path: Pat
 
 
 def test_directories_follow_xdg() -> None:
-    assert default_path({"XDG_CONFIG_HOME": "/c"}) == Path("/c/fieldagent/agent.properties")
+    assert get_default_path({"XDG_CONFIG_HOME": "/c"}) == Path("/c/fieldagent/agent.properties")
     home = Path.home()
-    assert default_path({"XDG_CONFIG_HOME": "relative"}).is_relative_to(home / ".config")
+    assert get_default_path({"XDG_CONFIG_HOME": "relative"}).is_relative_to(home / ".config")
     assert find_state_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/fieldagent")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.update_news import APT, DAY, HUB, News, _lists
+from fieldagent.agent.update_news import APT, DAY, HUB, News, _read_list_dates
 from tests.agent.test_wrong_clock import Gpsd
 from tests.file_server import file_server
 from tests.processes import MODULE, Agent, agent, until
@@ -123,14 +123,14 @@ def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:
     """As `build/repository` writes it, and apt keeps it."""
     other = "Origin: Debian\nDate: Mon, 23 Nov 2026 14:00:00 UTC\n"
     (tmp_path / "mirror.example.org_dists_trixie_InRelease").write_text(other)
-    assert [*_lists(tmp_path)] == []
+    assert [*_read_list_dates(tmp_path)] == []
     head = "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nOrigin: fieldagent\n"
     signed = f"{head}Label: fieldagent\nDate: Fri, 02 Jan 2026 03:04:05 UTC\n"
     (tmp_path / "example.org_apt_._InRelease").write_text(signed)
     (tmp_path / "example.org_broken_._InRelease").write_text(head)
-    (date,) = _lists(tmp_path)
+    (date,) = _read_list_dates(tmp_path)
     assert date == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
-    silent = News(APT, date, date).silent(date + 61 * DAY)
+    silent = News(APT, date, date).describe_silence(date + 61 * DAY)
     assert silent.startswith(f"{NOT} 61 days: `sudo apt update` fetches apt's lists")
 
 
@@ -149,5 +149,5 @@ def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_told_after_sixty_days(news: News, days: int, says: str) -> None:
-    silent = news.silent(days * DAY)
+    silent = news.describe_silence(days * DAY)
     assert says in silent and bool(says) == bool(silent)

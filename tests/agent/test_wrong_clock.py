@@ -147,7 +147,7 @@ def test_a_package_expires_when_it_has_lived_and_not_before(tmp_path: Path, show
 def elapsed(home: Path, seconds: int) -> None:
     """Change the journal as if the machine had run longer since the agent stopped."""
     with closing(sqlite3.connect(home / "state" / "journal.sqlite3")) as journal:
-        base = place.known(journal)
+        base = place.read_known(journal)
         assert base is not None
         place.keep(journal, base._replace(since_boot=base.since_boot - seconds))
         journal.commit()
@@ -160,7 +160,7 @@ def test_a_boot_with_a_clock_that_nobody_has_set(tmp_path: Path, shows: str) -> 
         waits = later(kit, "waits", timeToLive=10 * 365 * DAY // 2)
         kit.stop()
     with closing(sqlite3.connect(tmp_path / "state" / "journal.sqlite3")) as journal:
-        base = place.known(journal)
+        base = place.read_known(journal)
         assert base is not None
         place.keep(journal, base._replace(boot="another"))
         journal.commit()

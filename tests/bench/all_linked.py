@@ -183,7 +183,7 @@ def _rows(database: str) -> int:
         return int(db.execute(sql)[0][0])
 
     store = open_store(database)
-    rows = store.once(count)
+    rows = store.run_once(count)
     store.close()
     return rows
 

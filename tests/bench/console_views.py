@@ -320,7 +320,7 @@ def large(database: str) -> None:
 def open_and(database: str, operation: Callable[[Db], Any]) -> None:
     store = open_store(database)
     try:
-        store.once(operation)
+        store.run_once(operation)
     finally:
         store.close()
 

@@ -133,7 +133,9 @@ def taken_in(database: str, each: int, *, teams: int = 1, batch: int = 0) -> Tak
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         there = stack.enter_context(receiver(0.001))
-        tokens = kits_of_teams(database, teams, webhook_directory.new(there.url, batch=batch))
+        tokens = kits_of_teams(
+            database, teams, webhook_directory.make_webhook(there.url, batch=batch)
+        )
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", "access-log": "none"}
         running = stack.enter_context(hub(folder, settings))
         share = -(-LINKS // CLIENTS)
@@ -180,7 +182,7 @@ def kits_of_teams(database: str, teams: int, webhook: Webhook) -> list[str]:
             for kit, whose in enumerate(of)
         ]
 
-    tokens = store.once(add)
+    tokens = store.run_once(add)
     store.close()
     return tokens
 
@@ -230,7 +232,7 @@ def kits_of_users(database: str, kits: int) -> list[str]:
             for each in users
         ]
 
-    tokens = store.once(add)
+    tokens = store.run_once(add)
     store.close()
     return tokens
 

@@ -23,14 +23,14 @@ from typing import Any, NamedTuple
 from fieldagent.hub.access.caller import DISPATCHER, Caller
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import deletion
-from fieldagent.hub.administration.export import item_numbers
+from fieldagent.hub.administration.export import list_item_numbers
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import ItemFilter
-from fieldagent.hub.api.standing import device_standings
+from fieldagent.hub.api.standing import list_device_standings
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in, mobile_terminated, operator_handover
 from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, count_some
-from fieldagent.hub.field.envelope_packing import LOOK_AT, receipts_for, waiting
+from fieldagent.hub.field.envelope_packing import LOOK_AT, list_receipts, list_waiting
 from fieldagent.hub.records import audit, forgetting, ledger, ring_alerts, sos
 from fieldagent.hub.records.ledger import Posting, enter_all
 from fieldagent.hub.service import health
@@ -182,7 +182,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
     dead = f"{500:08}{REST_OF_ID}"
 
     def find(**wanted: Any) -> Callable[[Db], Any]:
-        return lambda db: reading.items(
+        return lambda db: reading.list_items(
             db, reading.find(db, caller, ItemFilter(**wanted), reading.END, 50).numbers
         )
 
@@ -190,13 +190,15 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "push to one": lambda db: enter_all(db, [posting], now=newest, grace=60),
         "push to the workspace": lambda db: enter_all(db, [to_all], now=newest, grace=60),
         "64 pushes together": lambda db: enter_all(db, [posting] * 64, now=newest, grace=60),
-        "mailbox read of a kit with 1 000 waiting": lambda db: waiting(
+        "mailbox read of a kit with 1 000 waiting": lambda db: list_waiting(
             db, 8, newest, due="1 = 1", limit=LOOK_AT
         ),
-        "receipts of a kit": lambda db: receipts_for(db, 8, limit=32),
+        "receipts of a kit": lambda db: list_receipts(db, 8, limit=32),
         "confirm": lambda db: ledger.confirm(db, items * 9 // 10 + 7, 8, Bearer.IP, newest),
-        "what has come of an item": lambda db: device_standings(db, items // 2, newest),
-        "export: the next": lambda db: item_numbers(db, Subject("user", 9, "kit 9"), items // 2),
+        "what has come of an item": lambda db: list_device_standings(db, items // 2, newest),
+        "export: the next": lambda db: list_item_numbers(
+            db, Subject("user", 9, "kit 9"), items // 2
+        ),
         "delete a user's items": lambda db: deletion.delete_items(
             db, Subject("user", 9, "kit 9"), items // 2
         ),
@@ -208,12 +210,12 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
             db, before=since
         ),
         "forget audit lines": lambda db: audit.forget(db, before=since),
-        "figures: of what is few": lambda db: health.few(db, newest),
+        "figures: of what is few": lambda db: health.count_few(db, newest),
         "figures: deliveries that wait": lambda db: count_some(db, DELIVERIES, ()),
         "figures: webhook deliveries that wait": lambda db: count_some(db, WEBHOOKS, ()),
         "figures: dead webhook deliveries": lambda db: count_some(db, DEAD, ()),
         "satellite: what is due": lambda db: operator_handover.is_due(db, newest),
-        "satellite: when more is due": operator_handover.next_due,
+        "satellite: when more is due": operator_handover.compute_next_due,
         "satellite: pack": lambda db: mobile_terminated.pack(db, newest),
         "satellite: fragments that are missing": lambda db: mobile_terminated.ask_for_fragments(
             db, newest
@@ -221,24 +223,24 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "ring alerts: what is due": lambda db: ring_alerts.is_due(db, newest),
         "webhooks: what is due": deliveries.look,
         "webhooks: claim": lambda db: claim(db, newest),
-        "webhooks: listing": lambda db: webhook_directory.listing(db, 1),
+        "webhooks: listing": lambda db: webhook_directory.list_webhooks(db, 1),
         "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, dead, now=newest),
-        "webhooks: dead letters": lambda db: webhook_directory.dead_letters(db, 1, limit=100),
-        "check-ins": check_in.next_late,
+        "webhooks: dead letters": lambda db: webhook_directory.list_dead_letters(db, 1, limit=100),
+        "check-ins": check_in.compute_next_late,
         "list: newest": find(),
         "list: by a word that is nowhere": find(text="nowhere"),
         "list: SOS": find(sos=True),
         "list: half a year ago": find(until=since),
         "list: one by its id": find(request_id=f"{77:08}{REST_OF_ID}"),
-        "devices": lambda db: reading.devices(db, caller, reading.END, 50, newest),
-        "deliveries of a device": lambda db: reading.deliveries(
+        "devices": lambda db: reading.list_devices(db, caller, reading.END, 50, newest),
+        "deliveries of a device": lambda db: reading.list_deliveries(
             db, caller, 8, None, reading.END, 50, newest
         ),
-        "deliveries of a device that wait": lambda db: reading.deliveries(
+        "deliveries of a device that wait": lambda db: reading.list_deliveries(
             db, caller, 8, "waiting", reading.END, 50, newest
         ),
         "SOS desk": lambda db: sos.listing(db, 1, "open", reading.END, 50),
-        "events behind a listener": lambda db: reading.behind(db, 1, None, items - 10, 50),
+        "events behind a listener": lambda db: reading.list_behind(db, 1, None, items - 10, 50),
         "what a deletion would take": lambda db: deletion.plan(db, Subject("user", 9, "kit 9")),
     }
 
@@ -260,7 +262,7 @@ def measured(store: Store, operation: Callable[[Db], Any]) -> Slowest:
 
     for _ in range(TIMES):
         with suppress(_Undone):
-            store.once(once)
+            store.run_once(once)
     each = [
         Slowest(statistics.median(ms for _, ms in times), times[0][0]) for times in took.values()
     ]
@@ -270,10 +272,10 @@ def measured(store: Store, operation: Callable[[Db], Any]) -> Slowest:
 def large_hub(database: str, items: int) -> Iterator[tuple[str, Slowest]]:
     store = open_store(database)
     try:
-        store.once(partial(fill, items=items))
+        store.run_once(partial(fill, items=items))
         if is_postgres(database):
             # autovacuum does this within minutes.
-            store.once(lambda db: db.execute("ANALYZE"))
+            store.run_once(lambda db: db.execute("ANALYZE"))
         for what, operation in operations(items).items():
             yield what, measured(store, operation)
     finally:

@@ -133,7 +133,7 @@ def main(items: int = ITEMS) -> None:
     with server(durable=True) as postgres:
         database = new_database(postgres.address)
         with closing(open_store(database)) as store:
-            store.once(partial(fill, items=items))
+            store.run_once(partial(fill, items=items))
         with psycopg.connect(database, autocommit=True) as connection:
             run(connection, "VACUUM ANALYZE")
             before = DATE - (items - MONTH) * SECONDS

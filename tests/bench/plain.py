@@ -43,7 +43,7 @@ class Kit:
     def begin(self, item: Item) -> None:
         raise NotImplementedError
 
-    def say(self, **words: Any) -> None:
+    def send_events(self, **words: Any) -> None:
         self._out.send_nowait(words)
 
     def take_in(self, item: Item, text: str) -> bool:
@@ -99,7 +99,7 @@ class Beacons(Kit):
         self.due: dict[Item, float] = {}
 
     def begin(self, item: Item) -> None:
-        self.say(item=item, text=self.items[item], bytes=self.size(item))
+        self.send_events(item=item, text=self.items[item], bytes=self.size(item))
 
     def hear(self, words: dict[str, Any]) -> None:
         now = trio.current_time()
@@ -123,7 +123,7 @@ class Beacons(Kit):
             now = trio.current_time()
             for item in [item for item, at in self.due.items() if at <= now]:
                 del self.due[item]
-                self.say(item=item, text=self.items[item], bytes=self.size(item))
+                self.send_events(item=item, text=self.items[item], bytes=self.size(item))
             if now >= said:
                 said = now + BEACON_EVERY * (0.9 + 0.2 * self.random.random())
                 number = len(Beacons.beacons)
@@ -131,8 +131,8 @@ class Beacons(Kit):
                 origins = len({origin for origin, _ in self.items})
                 size = 8 + ENTRY * origins
                 for _ in range(size // PACKET):
-                    self.say(more=1, by=self.number, of=number, bytes=PACKET)
-                self.say(by=self.number, of=number, bytes=max(24, size % PACKET))
+                    self.send_events(more=1, by=self.number, of=number, bytes=PACKET)
+                self.send_events(by=self.number, of=number, bytes=max(24, size % PACKET))
             await trio.sleep(0.5)
 
 
@@ -148,7 +148,7 @@ class Flood(Kit):
 
     def begin(self, item: Item) -> None:
         for tries in range(3):
-            self.say(
+            self.send_events(
                 item=item,
                 text=self.items[item],
                 hops=0,
@@ -160,7 +160,7 @@ class Flood(Kit):
         item = words["item"][0], words["item"][1]
         self.times[item] = self.times.get(item, 0) + 1
         if self.take_in(item, words["text"]) and words["hops"] < HOPS:
-            self.say(
+            self.send_events(
                 item=item,
                 text=words["text"],
                 hops=words["hops"] + 1,

@@ -156,7 +156,7 @@ def equip(database: str, devices: int) -> None:
             directory.add_device(db, 1, member, directory.NewDevice(f"kit {number}"), now=0.0)
 
     store = open_store(database)
-    store.once(add)
+    store.run_once(add)
     store.close()
 
 

@@ -80,7 +80,7 @@ def devices_of(database: str, devices: int) -> list[str]:
             for number in range(devices)
         ]
 
-    tokens = store.once(add)
+    tokens = store.run_once(add)
     store.close()
     return tokens
 

@@ -43,20 +43,20 @@ class Sky:
 
     async def transmit(self, number: int, packet: bytes) -> None:
         air = self.air
-        while (free := air.busy_until(trio.current_time(), number)) > trio.current_time():
+        while (free := air.find_busy_end(trio.current_time(), number)) > trio.current_time():
             await trio.sleep_until(free + self.random.random() * BACKOFF)
         ends = air.transmit(trio.current_time(), number, packet)
         self.sent[number] += 1
-        self.seconds += air.airtime(packet)
+        self.seconds += air.compute_air_time(packet)
         self._changed.set()
         await trio.sleep_until(ends)
 
     async def run(self) -> NoReturn:
         while True:
             self._changed = trio.Event()
-            with trio.move_on_at(self.air.next_change()):
+            with trio.move_on_at(self.air.find_next_change()):
                 await self._changed.wait()
-            for number, packet in self.air.arrived(trio.current_time()):
+            for number, packet in self.air.take_arrived(trio.current_time()):
                 self.modems[number].heard.hear(HeardPacket(packet))
 
 

@@ -383,7 +383,7 @@ async def bring(kit: Station, texts: set[str]) -> None:
     """Act as its link to the hub, which accepts everything immediately."""
     outbox = kit.outboxes[Channel.CELLULAR]
     while True:
-        await outbox.ready()
+        await outbox.wait_until_ready()
         transmission = outbox.load(4096)
         if transmission is not None:
             contents = [entry.content for entry in decode(transmission.body).entries]

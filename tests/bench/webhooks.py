@@ -80,7 +80,7 @@ def posted(database: str, case: Case, postgres: Server) -> Posted:
         option = ["--batch", str(case.batch)] if case.batch else []
         administer(database, "webhook", "add", there.url, "--untried", *option)
         store = open_store(database)
-        store.once(partial(enter, members=members, items=case.items))
+        store.run_once(partial(enter, members=members, items=case.items))
         store.close()
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", "access-log": "none"}
         running = stack.enter_context(hub(folder, settings))

@@ -24,6 +24,6 @@ def answering(monkeypatch: pytest.MonkeyPatch, **bodies: Any) -> list[str]:
 def test_the_hubs_word_that_nobody_is_called_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     step = {"stage": "nobody", "text": "Benn cannot be reached: nobody is called that"}
     answering(monkeypatch, package={"reached": [step]})
-    assert addressee.unreached(9091, {"id": 1}) == step["text"]
+    assert addressee.find_unreached_reason(9091, {"id": 1}) == step["text"]
     answering(monkeypatch, package={"reached": [{"stage": "stored", "text": "on Ben's kit"}]})
-    assert addressee.unreached(9091, {"id": 1}) == ""
+    assert addressee.find_unreached_reason(9091, {"id": 1}) == ""

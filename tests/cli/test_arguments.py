@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.cli.arguments import build_parser
-from fieldagent.cli.command_tree import Command, commands
+from fieldagent.cli.command_tree import Command, list_commands
 from fieldagent.extensions import list_places
 from fieldagent.system.named_object import import_own
 from tests.processes import MODULE, PATIENCE, agent
@@ -57,13 +57,13 @@ def test_what_was_meant_is_said(typed: str, meant: str) -> None:
 
 @cache
 def all_commands() -> dict[tuple[str, ...], Command]:
-    return {each.words: each for each in commands(build_parser())}
+    return {each.words: each for each in list_commands(build_parser())}
 
 
 @pytest.mark.parametrize("words", [*filter(None, all_commands())], ids=" ".join)
 def test_a_command_is_read_alone_as_among_all(words: tuple[str, ...]) -> None:
     whole = all_commands()
-    alone = {each.words: each for each in commands(build_parser(words))}
+    alone = {each.words: each for each in list_commands(build_parser(words))}
     assert alone[words] == whole[words]
     called = [each for each in alone if each[: len(words)] == words]
     assert called == [each for each in whole if each[: len(words)] == words]
@@ -201,7 +201,7 @@ def without_json() -> set[tuple[str, ...]]:
     """Return the words of each command without the option `--json`."""
     return {
         each.words
-        for each in commands(build_parser())
+        for each in list_commands(build_parser())
         if not each.subcommands and not any("--json" in o.names for o in each.options)
     }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.kit_part import device_parts
+from fieldagent.agent.kit_part import get_device_parts
 from tests.breaking import Put, environment
 from tests.other_user import ENVIRONMENT, open_place, python
 from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, sky, until
@@ -174,7 +174,7 @@ def test_an_agent_that_runs_is_asked_and_its_port_left_alone(tmp_path: Path) -> 
         assert any(f"runs and answers on port {api_port}" in each for each in good)
         assert any(f"the running agent reports for modem {IMEI}: ready" in each for each in good)
         before = properties.read_text()
-        for key in ("satellite-port", *({"mesh-port"} & device_parts().keys())):
+        for key in ("satellite-port", *({"mesh-port"} & get_device_parts().keys())):
             lines = [each for each in before.splitlines() if not each.startswith(f"{key}=")]
             properties.write_text("\n".join([*lines, f"{key}=/dev/ttyNOPE", ""]))
             code, good, bad = check(properties)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.cli.arguments import build_parser
-from fieldagent.cli.command_tree import commands as all_commands
+from fieldagent.cli.command_tree import list_commands as all_commands
 from tests.machine import unavailable
 from tests.processes import MODULE, PATIENCE
 

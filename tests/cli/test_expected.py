@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli.kit.expected import in_turn_in_words
+from fieldagent.cli.kit.expected import describe_turns
 
 
 def cost(begins: float, expected: dict[str, Any] | None = None, paid: int = 0) -> dict[str, Any]:
@@ -40,4 +40,4 @@ NEARLY_ALL = {"most": 55.0, "share": 1.0, "last": 200.0}
     ],
 )
 def test_what_happens_in_turn_is_one_sentence(channels: dict[str, Any], said: list[str]) -> None:
-    assert in_turn_in_words(channels) == said
+    assert describe_turns(channels) == said

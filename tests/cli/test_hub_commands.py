@@ -181,7 +181,7 @@ def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
     """A printed key that is later unknown is worse than no key."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
-    once = SqliteStore.once
+    once = SqliteStore.run_once
 
     def in_vain(store: SqliteStore, operation: Callable[[Db], T]) -> T:
         def fail_at_the_end(db: Db) -> T:
@@ -190,7 +190,7 @@ def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
 
         return once(store, fail_at_the_end)
 
-    monkeypatch.setattr(SqliteStore, "once", in_vain)
+    monkeypatch.setattr(SqliteStore, "run_once", in_vain)
     code, output, complained = carried_out(words, alps)
     assert output == ""
     assert "Save these values" not in complained

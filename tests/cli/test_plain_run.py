@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.cli.arguments import build_parser
-from fieldagent.cli.kit.plain_run import plain_run
+from fieldagent.cli.kit.plain_run import parse_plain_run
 
 ROOT = Path(__file__).parents[2]
 WORDS = st.sampled_from(
@@ -32,7 +32,7 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=4).map(lambda words: ["run", *words]))
 def test_it_reads_as_argparse_does_or_leaves_it_to_that(words: list[str]) -> None:
-    plain = plain_run(words)
+    plain = parse_plain_run(words)
     if plain is not None:
         read = vars(build_parser(["run"]).parse_args(words))
         assert plain._asdict() == {name: read[name] for name in plain._fields}
@@ -42,11 +42,11 @@ def test_it_reads_as_argparse_does_or_leaves_it_to_that(words: list[str]) -> Non
 def test_the_unit_is_read_so() -> None:
     unit = (ROOT / "systemd/fieldagent.service").read_text()
     (command,) = (line for line in unit.splitlines() if line.startswith("ExecStart="))
-    plain = plain_run(shlex.split(command)[1:])
+    plain = parse_plain_run(shlex.split(command)[1:])
     assert plain is not None
     assert plain.config == Path("/etc/fieldagent/agent.properties")
 
 
 def test_other_commands_and_mistakes_are_left_to_argparse() -> None:
     for words in ([], ["help"], ["hub", "run"], ["run", "--config"], ["run", "--config", "-v"]):
-        assert plain_run(words) is None
+        assert parse_plain_run(words) is None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.kit_part import device_parts
+from fieldagent.agent.kit_part import get_device_parts
 from fieldagent.agent.radios.registry import RADIOS
 from fieldagent.kit.devices import get_all_kinds, get_radios
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
@@ -25,7 +25,7 @@ from tests.serial_device import serial_device
 
 SILENT = {"kiss", "aprs", "udp", "auto"}
 """Radios that cannot be asked: a TNC is silent, and those that are not devices have no port."""
-OTHERS = {kind for part in device_parts().values() for kind in part.kinds}
+OTHERS = {kind for part in get_device_parts().values() for kind in part.kinds}
 KNOWN = sorted({*RADIOS, *OTHERS} - SILENT)
 NOTHING = 13
 """A command that neither KISS nor RNode has."""

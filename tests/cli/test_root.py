@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 from fieldagent.cli.arguments import build_parser
-from fieldagent.cli.command_tree import commands
+from fieldagent.cli.command_tree import list_commands
 from fieldagent.extensions.fleet import trial, trial_journal
 from fieldagent.kit import root_units
 from fieldagent.system.as_owner import UnsafeFolder, find_owner, run_as_owner
@@ -233,7 +233,7 @@ UNITS = {
 
 
 def test_every_command_is_in_the_table() -> None:
-    there = {" ".join(each.words) for each in commands(build_parser()) if not each.subcommands}
+    there = {" ".join(each.words) for each in list_commands(build_parser()) if not each.subcommands}
     assert there == set(COMMANDS)
 
 

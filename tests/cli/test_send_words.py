@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli.kit.send import _reasons
+from fieldagent.cli.kit.send import _format_reasons
 
 CANCELED = {"status": "Canceled", "reason": "delivered over Cellular"}
 
@@ -27,4 +27,4 @@ CANCELED = {"status": "Canceled", "reason": "delivered over Cellular"}
 def test_a_channel_that_was_not_needed_does_not_seem_to_have_delivered(
     status: str | None, channels: dict[str, Any], words: str
 ) -> None:
-    assert _reasons({"status": status, "channels": channels}) == words
+    assert _format_reasons({"status": status, "channels": channels}) == words

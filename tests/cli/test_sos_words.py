@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.description import describe
-from fieldagent.cli.kit.sos import heard_text, incident_text, step_text
+from fieldagent.cli.kit.sos import format_heard, format_incident, format_step
 from fieldagent.system.terminal import format_local_time
 
 AT = 1_800_000_000.0
@@ -53,7 +53,7 @@ STEPS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", STEPS)
 def test_each_step_has_its_words(name: str) -> None:
     one, words = STEPS[name]
-    assert step_text(one) == words
+    assert format_step(one) == words
 
 
 def test_the_table_has_every_step_of_the_api() -> None:
@@ -87,7 +87,7 @@ def test_only_what_is_known_of_the_next_try_is_said(name: str) -> None:
         "steps": [step(state, by="Ben") for state in states],
         **members,
     }
-    said = incident_text(one)
+    said = format_incident(one)
     for words in (NONE, "next try"):
         assert (words in said) == end.startswith(words)
     assert said.startswith("SOS 377 raised ") and said.endswith(end)
@@ -109,7 +109,7 @@ def test_another_kits_sos_is_dated_by_what_is_known(state: str, age: int | None)
         "steps": [],
     }
     clock = {None: "", 7 * 3600: "7 hours", 13 * 3600 + 59: "13 hours", 30 * 86_400: "30 days"}
-    said = heard_text(heard)
+    said = format_heard(heard)
     assert said.startswith("SOS 070 of Ada (693758377), ") and said.endswith(": help")
     assert (f"raised {WHEN}" in said) == (age is None)
     assert (f"{clock[age]} ago by its clock" in said) == (age is not None)

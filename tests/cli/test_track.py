@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.cli.kit.track_policy import Policy, Track, distance
+from fieldagent.cli.kit.track_policy import Policy, Track, compute_distance
 from fieldagent.wire.gpsd import Fix
 
 HOME = Fix(1_800_000_000.0, 47.0, 8.0, speed=0.0)
@@ -30,14 +30,14 @@ def shown(*fixes: Fix, policy: Policy = POLICY) -> Track:
     for number, fix in enumerate(fixes):
         track.see(fix)
         if not number:
-            track.posted()
+            track.mark_posted()
     return track
 
 
 def driving() -> Track:
     """Return a track that has moved for a minute and was posted at HOME during that time."""
     track = shown(*(after(second, speed=9.0) for second in range(-60, 1)))
-    track.posted()
+    track.mark_posted()
     return track
 
 
@@ -46,17 +46,17 @@ def count(speed: Callable[[int], float], policy: Policy = POLICY, hours: int = 2
     track, posted = Track(policy), 0
     for second in range(hours * 3600):
         track.see(after(second, metres=second * 7 % 13 - 6, speed=speed(second)))
-        if track.due(costly=False):
-            track.posted()
+        if track.is_due(costly=False):
+            track.mark_posted()
             posted += 1
     return posted
 
 
 def test_nothing_is_due_without_a_fix_and_the_first_at_once() -> None:
     track = Track()
-    assert not track.due(costly=False)
+    assert not track.is_due(costly=False)
     track.see(HOME)
-    assert track.due(costly=True)
+    assert track.is_due(costly=True)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_nothing_is_due_without_a_fix_and_the_first_at_once() -> None:
 )
 def test_from_rest(fix: Fix, cheap: bool, costly: bool) -> None:
     track = shown(HOME, fix)
-    assert track.due(costly=False) is cheap
-    assert track.due(costly=True) is costly
+    assert track.is_due(costly=False) is cheap
+    assert track.is_due(costly=True) is costly
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_setting_out_counts_once_it_has_lasted(
     seconds: int, speed: float | None, cheap: bool, costly: bool
 ) -> None:
     track = shown(HOME, *(after(second, speed=speed) for second in range(seconds + 1)))
-    assert track.due(costly=False) is cheap
-    assert track.due(costly=True) is costly
+    assert track.is_due(costly=False) is cheap
+    assert track.is_due(costly=True) is costly
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_in_motion_oftener_and_where_it_came_to_rest(
     track = driving()
     for second in range(seconds + 1):
         track.see(after(second, speed=speed))
-    assert track.due(costly=False) is due
+    assert track.is_due(costly=False) is due
 
 
 def test_what_came_to_rest_is_posted_once() -> None:
@@ -127,18 +127,18 @@ def test_what_came_to_rest_is_posted_once() -> None:
     due = []
     for second in range(1860):
         track.see(after(second, speed=0.1))
-        if track.due(costly=False):
-            track.posted()
+        if track.is_due(costly=False):
+            track.mark_posted()
             due.append(second)
     assert due == [60]
 
 
 def test_speed_since_before_a_clock_that_jumped_counts() -> None:
     track = shown(HOME, after(10, speed=3.0), after(-5000, speed=3.0))
-    assert track.due(costly=False)
-    track.posted()
+    assert track.is_due(costly=False)
+    track.mark_posted()
     track.see(after(-5000 + 300, speed=3.0))
-    assert track.due(costly=False)
+    assert track.is_due(costly=False)
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_another_interval_costs_accordingly() -> None:
 
 
 def test_distances() -> None:
-    assert distance(HOME, HOME) == 0
-    assert distance(HOME, after(0, metres=1000)) == pytest.approx(1000, rel=1e-3)
+    assert compute_distance(HOME, HOME) == 0
+    assert compute_distance(HOME, after(0, metres=1000)) == pytest.approx(1000, rel=1e-3)
     zurich, sydney = Fix(0, 47.3769, 8.5417), Fix(0, -33.8688, 151.2093)
-    assert distance(zurich, sydney) == pytest.approx(16_569_000, rel=0.01)
+    assert compute_distance(zurich, sydney) == pytest.approx(16_569_000, rel=0.01)
     west, east = Fix(0, 0, 179.999), Fix(0, 0, -179.999)
-    assert distance(west, east) == pytest.approx(222, rel=0.01)
+    assert compute_distance(west, east) == pytest.approx(222, rel=0.01)
 
 
 fixes = st.builds(
@@ -184,8 +184,8 @@ fixes = st.builds(
 @given(fixes, st.lists(fixes, max_size=20))
 def test_costly_is_never_oftener(first: Fix, later: list[Fix]) -> None:
     track = shown(first, *later)
-    if track.due(costly=True):
-        assert track.due(costly=False)
+    if track.is_due(costly=True):
+        assert track.is_due(costly=False)
 
 
 @given(fixes, st.lists(fixes, max_size=20))
@@ -193,14 +193,14 @@ def test_what_was_just_posted_is_not_due_and_a_day_later_something_is(
     first: Fix, later: list[Fix]
 ) -> None:
     track = shown(first, *later)
-    track.posted()
+    track.mark_posted()
     newest = [first, *later][-1]
-    assert not track.due(costly=False)
+    assert not track.is_due(costly=False)
     track.see(newest._replace(time=newest.time + 86_400))
-    assert track.due(costly=True)
+    assert track.is_due(costly=True)
 
 
 @given(fixes, fixes)
 def test_the_distance_is_the_same_both_ways(one: Fix, other: Fix) -> None:
-    assert 0 <= distance(one, other) <= 20_100_000
-    assert distance(one, other) == pytest.approx(distance(other, one), abs=1e-3)
+    assert 0 <= compute_distance(one, other) <= 20_100_000
+    assert compute_distance(one, other) == pytest.approx(compute_distance(other, one), abs=1e-3)

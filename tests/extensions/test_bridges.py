@@ -14,7 +14,7 @@ from fieldagent.extensions.mqtt.agent import documents
 from fieldagent.extensions.mqtt.hub import documents as hub_documents
 from fieldagent.extensions.mqtt.hub import kind as hub_mqtt_kind
 from fieldagent.extensions.mqtt.hub.documents import KitItem
-from fieldagent.extensions.mqtt.hub.topics import topics_of
+from fieldagent.extensions.mqtt.hub.topics import make_topics
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.bridge import kind as tak_kind
@@ -68,9 +68,11 @@ MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
 def shown() -> set[str]:
     """Return the event types that show a user's position, fresh or old, and that remove it."""
     user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH_S + 1
-    old = outward.position(ADA, user, None, now, shared=True)
+    old = outward.make_position_events(ADA, user, None, now, shared=True)
     last_position = ToldPosition(user, now, True)
-    fresh = outward.position(ADA, user._replace(at=now), last_position, now, shared=True)
+    fresh = outward.make_position_events(
+        ADA, user._replace(at=now), last_position, now, shared=True
+    )
     return {event.type for event in [*old, *fresh]}
 
 
@@ -79,10 +81,10 @@ def sent(item: Item) -> set[str]:
     event_types = set()
     for target in (None, 9):
         fresh = FreshItem(1, 0.0, 1, target, target is None, get_kind(item), True, False)
-        person = outward.person_for(fresh, {9}, tak_kind.SHARES)
+        person = outward.find_person(fresh, {9}, tak_kind.SHARES)
         if person is not None:
             out = OutEvent(1, 1, 1, person or None, "BRAVO", "ANDROID-1", "m", 0, item, 0.0)
-            event = outward.event_of(out, ADA, 0.0)
+            event = outward.make_event(out, ADA, 0.0)
             event_types.add("" if event is None else event.type)
     return event_types
 
@@ -102,22 +104,23 @@ def test_what_a_kind_becomes_at_a_tak_server(kind: str) -> None:
 
 
 def test_what_an_sos_and_a_tick_become_there() -> None:
-    alerts = {outward.alert_of(OpenAlert(1, 1, ends), ADA, 0.0).type for ends in (False, True)}
+    alerts = {outward.make_alert(OpenAlert(1, 1, ends), ADA, 0.0).type for ends in (False, True)}
     assert types(rows()["SOS"][TAK_OUT]) == alerts
     ticks = {
-        tak.receipt(ChatReceipt(ADA, "x", "m", read), PHONE, NOW).type for read in (False, True)
+        tak.make_receipt(ChatReceipt(ADA, "x", "m", read), PHONE, NOW).type
+        for read in (False, True)
     }
     assert types(rows()["receipt"][TAK_OUT]) == ticks
 
 
 def arriving(kind: str) -> bytes:
     """Return an event of that type from a phone to Ada."""
-    said = tak.chat(GeoChat(PHONE, ADA, "m", "word"), NOW)
+    said = tak.make_chat(GeoChat(PHONE, ADA, "m", "word"), NOW)
     if kind.startswith(tak.POINTS):
-        said = tak.marker("spot", PHONE, PlacedMarker("hut", "", SPOT, NOW, ()), NOW)
+        said = tak.make_marker("spot", PHONE, PlacedMarker("hut", "", SPOT, NOW, ()), NOW)
         return encode(said).replace(b"</detail>", b'<marti><dest callsign="Ada"/></marti></detail>')
     if kind.startswith("b-a-"):
-        said = tak.alert(ADA, SPOT, NOW)
+        said = tak.make_alert(ADA, SPOT, NOW)
         return re.sub(rb"<_flow-tags_[^>]*>", b"", encode(said))
     return encode(said)
 
@@ -148,7 +151,7 @@ def test_what_is_in_inbound_and_what_send_takes() -> None:
     for kind in ("message", "location", "waypoint", "data"):
         event = {"type": kind.upper()}
         body = json.dumps({"payloads": [{"events": [event]}]})
-        published = json.loads(documents.inbound(body))
+        published = json.loads(documents.encode_inbound(body))
         assert rows()[kind][MQTT_OUT].startswith(f"`{published['event_type']}`")
         assert kind in ITEMS
         assert kind in rows()[kind][MQTT_IN]
@@ -171,16 +174,16 @@ def test_the_hubs_mqtt_is_told_of() -> None:
     assert not unnamed
     assert all(f"`{share}`" in part for share in hub_mqtt_kind.SHARES)
     assert all(f"`{kind}`" in part for kind in hub_documents.EVENT_TYPES)
-    topics = topics_of("fieldagent", "hub", "homeassistant")
+    topics = make_topics("fieldagent", "hub", "homeassistant")
     named_topics = {
         topics.online,
         topics.state,
-        *(topics.kit(7, each) for each in ("state", "item")),
+        *(topics.get_kit_topic(7, each) for each in ("state", "item")),
     }
     assert all(
         f"`{topic.partition('/hub/')[2].replace('7', 'KIT')}`" in part for topic in named_topics
     )
-    assert not [topic for topic in named_topics if topics.address(topic)]
+    assert not [topic for topic in named_topics if topics.find_address(topic)]
 
 
 @pytest.mark.parametrize("kind", ITEMS_OF_KIND)
@@ -194,7 +197,7 @@ def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
     assert hub_documents.is_shared(private, every)
     # An SOS is for all.
     assert hub_documents.is_shared(private._replace(sos=True), {"incidents"})
-    assert hub_documents.event_type(item) in hub_documents.EVENT_TYPES
+    assert hub_documents.get_event_type(item) in hub_documents.EVENT_TYPES
 
 
 def test_what_phones_on_the_kits_network_are_shown() -> None:
@@ -209,8 +212,8 @@ def test_what_phones_on_the_kits_network_are_shown() -> None:
         "data": {"type": "Data", "data": "AA=="},
     }.items():
         body = {"requestId": "r", "payloads": [{"identity": who, "events": [event]}]}
-        shown_there = lan.arrived(json.dumps(body), 0.0)
+        shown_there = lan.make_event(json.dumps(body), 0.0)
         become[kind] = None if shown_there is None else shown_there.type
     assert become == {"message": tak.CHAT, "waypoint": tak.MARKER, "data": None}
-    assert lan.user_in(lan.unit_of("User", "7", "Ben").uid) == 7
-    assert lan.user_in(lan.unit_of("Device", "7", "hut").uid) is None
+    assert lan.find_user(lan.make_unit("User", "7", "Ben").uid) == 7
+    assert lan.find_user(lan.make_unit("Device", "7", "hut").uid) is None

@@ -399,7 +399,7 @@ def recognise_device(data: bytes) -> None:
     for kind in get_all_kinds():
         kind.is_answer(data)
     nmea.read_satellite_count(nmea.read_sentences(data))
-    assert Unrecognised(data, echoes=False).in_words()
+    assert Unrecognised(data, echoes=False).describe_facts()
 
 
 DECODERS: dict[str, Decoder] = {

@@ -71,8 +71,10 @@ NOT_MEANT = "use_after_free"
 def routes(name: str) -> list[Route]:
     nothing = Mock()
     if name == "local":
-        whole = LocalApi(nothing, nothing).routes() + map_tiles.make_map_routes(CarriedMap(None))
-        return [*whole, *canned.routes(()), *track.routes(nothing, nothing)]
+        whole = LocalApi(nothing, nothing).make_routes() + map_tiles.make_map_routes(
+            CarriedMap(None)
+        )
+        return [*whole, *canned.make_routes(()), *track.make_routes(nothing, nothing)]
     api = HubApi(nothing, nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
     read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
     health = Health(
@@ -83,18 +85,18 @@ def routes(name: str) -> list[Route]:
         figures=Figures(),
         stopping=nothing,
     )
-    routes = [*api.routes(), *read_api.routes(), *health.routes()]
+    routes = [*api.make_routes(), *read_api.make_routes(), *health.make_routes()]
     routes += AnswerPage(nothing, clock=lambda: 0.0).routes()
-    routes += SosApi(nothing, nothing, clock=lambda: 0.0).routes()
+    routes += SosApi(nothing, nothing, clock=lambda: 0.0).make_routes()
     routes.append(EventStreams(nothing, nothing, nothing, clock=lambda: 0.0).route())
-    routes += administration.routes(
+    routes += administration.make_routes(
         Acts(nothing, nothing, clock=lambda: 0.0), nothing, nothing, nothing
     )
     routes += [route for part in list_hub_parts() for route in part.routes(nothing)]
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")
-    routes += WatchApi(nothing, nothing, clock=lambda: 0.0).routes()
-    routes += FleetApi(nothing, nothing, clock=lambda: 0.0).routes()
-    routes += Console(nothing, nothing, settings, clock=lambda: 0.0).routes()
+    routes += WatchApi(nothing, nothing, clock=lambda: 0.0).make_routes()
+    routes += FleetApi(nothing, nothing, clock=lambda: 0.0).make_routes()
+    routes += Console(nothing, nothing, settings, clock=lambda: 0.0).make_routes()
     return [*routes, Links(nothing, nothing, nothing).route()]
 
 

@@ -33,7 +33,7 @@ def settle(database: str, kits: int) -> None:
     store = open_store(database)
     for first in range(1, kits + 1, 200):
         numbers = range(first, min(first + 200, kits + 1))
-        store.once(partial(_settle, numbers=numbers, now=now))
+        store.run_once(partial(_settle, numbers=numbers, now=now))
     store.close()
 
 

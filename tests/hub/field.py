@@ -128,7 +128,7 @@ async def collect(mailbox: IpMailbox, capacity: int = 65_536) -> list[Envelope]:
     while (outgoing := await mailbox.load(capacity)) is not None:
         bodies = outgoing.body if isinstance(outgoing.body, tuple) else (outgoing.body,)
         envelopes += map(decode, bodies)
-        await mailbox.stored(outgoing)
+        await mailbox.mark_stored(outgoing)
     return envelopes
 
 
@@ -180,7 +180,7 @@ def _settle_in(db: Db) -> None:
             f"kit {number}",
             f"30000000000000{number}",
             MASTER if number == 3 else None,
-            secret.lookup(f"token {number}"),
+            secret.hash_for_lookup(f"token {number}"),
         )
     if db.for_update():  # PostgreSQL continues after the last number that it assigned itself
         db.execute("SELECT setval(pg_get_serial_sequence('device', 'id'), 3)")

@@ -71,7 +71,7 @@ class MemoryMailbox:
         self.loaded.append(self.waiting.popleft())
         return self.loaded[-1]
 
-    async def stored(self, outgoing: OutgoingMessage) -> None:
+    async def mark_stored(self, outgoing: OutgoingMessage) -> None:
         await trio.lowlevel.checkpoint()
         self.loaded.remove(outgoing)
         assert isinstance(outgoing.body, bytes)

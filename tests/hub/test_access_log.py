@@ -258,5 +258,5 @@ async def test_a_flood_of_refusals_fills_no_log(clock: Any) -> None:
     left_out = {"event": "refusals left out", "times": 1000 - REFUSED_A_MINUTE}
     assert len(lines) == 2 * REFUSED_A_MINUTE + 2 + 1
     assert lines.count(left_out) == 2
-    (refused,) = [f for f in figures.families() if f.name == "refusals"]
+    (refused,) = [f for f in figures.list_families() if f.name == "refusals"]
     assert sum(sample.value for sample in refused.samples) == 2001

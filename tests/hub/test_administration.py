@@ -124,7 +124,7 @@ async def office(store: Store) -> AsyncIterator[Office]:
         acts = Acts(store, authentication, clock=alps.clock)
         reach = open_public([ip_network("127.0.0.0/8")])
         nobody = Reach(ContactHost(store, {}, "", reach, alps.clock), {})
-        routes = administration.routes(acts, alps.mobile_originated(), reach, nobody)
+        routes = administration.make_routes(acts, alps.mobile_originated(), reach, nobody)
         yield Office(alps, keys, tokens, routes)
 
 
@@ -163,7 +163,7 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         made = await hub.done("POST", "/api/devices", {**DEVICE, "imei": IMEI, "tagged": True})
         device, path = made["id"], f"/api/devices/{made['id']}"
         assert (made["hubToken"][:5], len(bytes.fromhex(made["satelliteKey"]))) == ("link_", 32)
-        kit = await store.read(lambda db: directory.device_of_token(db, made["hubToken"]))
+        kit = await store.read(lambda db: directory.find_device_of_token(db, made["hubToken"]))
         assert (kit.id, kit.workspace, kit.member, kit.imei) == (device, 1, 1, IMEI)
         for body, why in {
             ("name", "kit eve"): "a device 'kit eve' is already in",
@@ -180,16 +180,16 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         assert (shown["name"], shown["disabled"], shown["relay"]) == ("kit evi", False, False)
         renewed = await hub.done("POST", f"{path}/token")
         with pytest.raises(Unknown):
-            await store.read(lambda db: directory.device_of_token(db, made["hubToken"]))
+            await store.read(lambda db: directory.find_device_of_token(db, made["hubToken"]))
         assert (await hub.done("POST", f"{path}/key"))["satelliteKey"] != made["satelliteKey"]
         replacement = {"satelliteKey": "ab" * 32}
         assert await hub.done("POST", f"{path}/key", replacement) == {"deadLettersTaken": 0}
-        assert await store.read(lambda db: directory.air_key_of(db, device)) == b"\xab" * 32
+        assert await store.read(lambda db: directory.read_air_key(db, device)) == b"\xab" * 32
         await hub.done("DELETE", f"{path}/key")
-        assert await store.read(lambda db: directory.air_key_of(db, device)) is None
+        assert await store.read(lambda db: directory.read_air_key(db, device)) is None
         await hub.done("DELETE", path)
         with pytest.raises(Unknown):
-            await store.read(lambda db: directory.device_of_token(db, renewed["hubToken"]))
+            await store.read(lambda db: directory.find_device_of_token(db, renewed["hubToken"]))
         assert (await hub.refused("DELETE", path))[0] == 404
         acts = (await hub.acted())[before:]
         assert {by for by, _, _ in acts} == {"Ben"}
@@ -371,7 +371,7 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
             keep(b"of nobody", imei="2" * 15, device=None)
 
         await store.commit(come)
-        letters = {row["payload"]: row["id"] for row in await store.read(dead_letters.listing)}
+        letters = {row["payload"]: row["id"] for row in await store.read(dead_letters.list_letters)}
         theirs = [
             ("PATCH", f"/api/devices/{device}", {"name": "mine"}),
             ("DELETE", f"/api/devices/{device}", None),
@@ -687,9 +687,11 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
     async with office(store) as hub:
 
         async def trouble(workspace: int, name: str) -> Any:
-            rows = await store.read(lambda db: directory.devices(db, workspace, START))
+            rows = await store.read(lambda db: directory.list_devices(db, workspace, START))
             caller = Caller(1, "", workspace, frozenset(), 1, "User", "", "administrator", True)
-            devices, _ = await store.read(lambda db: reading.devices(db, caller, 999, 99, START))
+            devices, _ = await store.read(
+                lambda db: reading.list_devices(db, caller, 999, 99, START)
+            )
             (listed,) = [each["contested"] for each in rows if each["name"] == name]
             (claim,) = [each["trouble"] for each in devices if each["name"] == name]
             assert claim == (listed or None)
@@ -713,7 +715,7 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
         for who in ("ben", "dora"):
             lines = (await hub.done("GET", "/api/audit", who=who))["audit"]
             assert [each["detail"] for each in lines if "contested" in each["action"]] == [theirs]
-        (listed,) = await store.read(imei_claims.listing)
+        (listed,) = await store.read(imei_claims.list_claims)
         assert (listed["imei"], listed["heldName"], listed["claimedByName"]) == (
             theirs,
             "kit 1",
@@ -731,7 +733,7 @@ async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store
 
         await store.commit(decide)
         assert await holders() == ["squat"]
-        assert await store.read(imei_claims.listing) == []
+        assert await store.read(imei_claims.list_claims) == []
         assert (await trouble(andes, "squat"), await trouble(1, "kit 1")) == (None, None)
 
 

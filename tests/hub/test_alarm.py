@@ -23,7 +23,7 @@ LATER = partial(contacts.add, workspace=1, new=DUTY)
 
 
 async def events(alps: Field) -> list[str]:
-    timeline = await alps.store.read(lambda db: sos_desk.timeline(db, 1))
+    timeline = await alps.store.read(lambda db: sos_desk.list_timeline(db, 1))
     return [each["event"] for each in timeline]
 
 

@@ -99,7 +99,7 @@ async def test_a_right_key_pays_for_the_database_on_every_route_that_it_opens(
     program = Hub(parse("", Path("hub.properties")), store)
     judged = [route for route in program.routes if route.judge is not None]
     assert len(judged) > 50
-    head = Request("GET", "/", (), store.once(_administrator), peer="192.0.2.1")
+    head = Request("GET", "/", (), store.run_once(_administrator), peer="192.0.2.1")
     pace, find = CpuPace(cookie=sessions.COOKIE), make_router(program.routes)
     strangers, known = pace.find_account(head), _remembered(pace, head)
     paid: list[float] = []

@@ -51,19 +51,19 @@ def at(text: str) -> float:
 )
 def test_when_it_is_due(rule: Rule, first: float, after: float) -> None:
     noon = at("12:00")
-    assert (rule.first(noon), rule.after(noon)) == (first, after)
+    assert (rule.compute_first(noon), rule.compute_next_after(noon)) == (first, after)
 
 
 async def look(alps: Field) -> list[str]:
     """Check as the hub does every few seconds, if there is a due time."""
-    if await alps.store.read(check_in.next_late) > alps.now:
+    if await alps.store.read(check_in.compute_next_late) > alps.now:
         return []
     return await alps.store.commit(lambda db: check_in.look(db, alps.now))
 
 
 async def standing(alps: Field, device: int = 1) -> Any:
     devices, _ = await alps.store.read(
-        lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
+        lambda db: reading.list_devices(db, hub_caller(), reading.END, 10, alps.now)
     )
     return next(each["checkIn"] for each in devices if each["id"] == device)
 
@@ -155,7 +155,7 @@ async def test_any_item_is_a_check_in_also_a_late_one(store: Store) -> None:
         assert (await standing(alps))["state"] == "overdue"
         await alps.sends(1, Entry(2, Message("battery was flat"), TIME))
         assert (await standing(alps))["state"] == "in time"
-        timeline = await store.read(lambda db: sos_desk.timeline(db, 1))
+        timeline = await store.read(lambda db: sos_desk.list_timeline(db, 1))
         assert [each["event"] for each in timeline] == ["raised", "nobody reached", "heard"]
 
 
@@ -188,7 +188,7 @@ def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database:
     with pytest.raises(AssertionError, match="is not a duration: use 90m"):
         administer(database, "device", "checkin", "kit-ada", "--every", "12x")
     store = open_store(database)
-    store.once(long_silent)
+    store.run_once(long_silent)
     store.close()
     for about, mail in (("alarms", "base@example.org"), ("sos", "rescue@example.org")):
         administer(database, "contact", "add", about, mail, "--about", about)

@@ -176,7 +176,7 @@ def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tag
         verify(offer.text.encode(), read_signature(offer.signature), keys)
         assert read_change(offer.text).pairs == (("sos-repeat", "900"),)
         # As root's unit reports it.
-        result = outcomes.folder_of(state) / outcomes.SETTINGS
+        result = outcomes.find_root_folder(state) / outcomes.SETTINGS
         result.parent.mkdir()
         outcomes.leave(result, number, "taken")
         until(lambda: _answered(database, "set sos-repeat=900") == ("done", "they are in force"))

@@ -137,9 +137,9 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         mine = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
         store = open_store(database)
         expired = "UPDATE credential SET expires = 1 WHERE kind = 'session'"
-        store.once(lambda db: db.execute(expired))
+        store.run_once(lambda db: db.execute(expired))
         assert call(running, "GET", "/api/items", **mine)[0] == 401
-        store.once(lambda db: directory.set_disabled(db, "member", 3, 1.0, now=1.0))
+        store.run_once(lambda db: directory.set_disabled(db, "member", 3, 1.0, now=1.0))
         store.close()
 
 
@@ -189,7 +189,7 @@ def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
         path = f"/api/users/{made['id']}/password"
         again = json.loads(call(running, "POST", path, **olga)[2])
         store = open_store(database)
-        store.once(lambda db: db.execute("UPDATE member SET password_until = 1"))
+        store.run_once(lambda db: db.execute("UPDATE member SET password_until = 1"))
         store.close()
         assert signs_in(again["password"])[0] == 401, "its time is over"
         log = "\n".join(running.output())

@@ -54,7 +54,7 @@ def settle_in_as_administrator(database: str) -> None:
             audit.note(db, 1, audit.HUB, "of long ago", "", now - 9_000)
 
     store = open_store(database)
-    store.once(come)
+    store.run_once(come)
     store.close()
 
 
@@ -73,7 +73,7 @@ def cost_something(database: str) -> None:
         usage.take_counts(db, "directip", [counted])
 
     store = open_store(database)
-    store.once(cost)
+    store.run_once(cost)
     store.close()
 
 
@@ -245,13 +245,13 @@ class Office:
         assert self.kept().startswith("whsec_")
         self.done("is signed with it, and with the old one until the next")
         store = open_store(database)
-        store.once(
+        store.run_once(
             lambda db: db.execute(
                 "INSERT INTO webhook_delivery (webhook, item, state, attempts, reason)"
                 " SELECT webhook.id, item.id, 'dead', 9, 'it was full' FROM webhook, item"
             )
         )
-        store.once(lambda db: db.execute("UPDATE webhook SET disabled = 1, reason = 'gone'"))
+        store.run_once(lambda db: db.execute("UPDATE webhook SET disabled = 1, reason = 'gone'"))
         store.close()
         self.shown.reload()
         self.shown.get_by_text("after 9 tries: it was full").wait_for()

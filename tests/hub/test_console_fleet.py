@@ -66,7 +66,7 @@ def tell_of_others(database: str) -> None:
             kit_condition.note(db, device, replace(well, clock=at), now - at * 3_600)
 
     store = open_store(database)
-    store.once(note)
+    store.run_once(note)
     store.close()
 
 

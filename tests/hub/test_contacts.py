@@ -256,7 +256,7 @@ def changed(database: str, sql: str) -> Any:
         return db.execute(sql)
 
     try:
-        return store.once(run)
+        return store.run_once(run)
     finally:
         store.close()
 
@@ -383,7 +383,7 @@ def test_tests_from_the_shell_have_the_limits_of_the_api_too(tmp_path: Path) -> 
         return [refusal(now=time.time()) for _ in range(most - 1)]
 
     store = open_store(database)
-    assert store.once(spend) == [""] * (most - 1)
+    assert store.run_once(spend) == [""] * (most - 1)
     with mail_relay() as relay:
         lines = {**relay.settings, "database": database}
         config = tmp_path / "hub.properties"

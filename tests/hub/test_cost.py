@@ -8,7 +8,7 @@ import os
 import pytest
 
 from fieldagent.hub.field import mobile_terminated
-from fieldagent.hub.field.cost import costs
+from fieldagent.hub.field.cost import list_costs
 from fieldagent.hub.records import usage
 from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
@@ -43,7 +43,7 @@ async def test_what_it_is_said_to_cost_is_what_it_takes(store: Store, what: str)
 
         def look(db: Db) -> dict[int, int]:
             """The estimate also holds for a second push, when the kit already knows its sender."""
-            prices = costs(db, posting, alps.now)
+            prices = list_costs(db, posting, alps.now)
             assert all(not each["linked"] for each in prices)
             return {each["id"]: each["satellite"]["bytes"] for each in prices}
 
@@ -63,7 +63,7 @@ async def test_who_has_no_modem_or_is_disabled_costs_nothing(store: Store) -> No
     async with field_of(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET imei = NULL WHERE id = 2"))
         await store.commit(lambda db: db.execute("UPDATE device SET disabled = 1 WHERE id = 3"))
-        (row,) = await store.read(lambda db: costs(db, posting, alps.now))
+        (row,) = await store.read(lambda db: list_costs(db, posting, alps.now))
         assert (row["id"], row["satellite"]) == (2, None)
 
 
@@ -77,5 +77,5 @@ async def test_a_budget_tells_what_is_left_of_today(store: Store) -> None:
             db.execute("INSERT INTO spent (day, device, bytes, credits) VALUES (?, 3, 90, 2)", day)
 
         await store.commit(spend)
-        (row,) = await store.read(lambda db: costs(db, posting, alps.now))
+        (row,) = await store.read(lambda db: list_costs(db, posting, alps.now))
         assert row["satellite"]["creditsLeft"] == 13

@@ -41,9 +41,9 @@ def all_routes() -> list[Route]:
     settings = parse(f"{lines}console-address={ADDRESS}", Path("hub.properties"))
     with TemporaryDirectory() as folder, closing(open_store(f"{folder}/hub.sqlite3")) as store:
         program = HubProgram(settings, store)
-        lent, own = program.lent("HTTP", ""), settings.operator_own
+        lent, own = program.make_operator_host("HTTP", ""), settings.operator_own
         brought = [route for kind in program.kinds.values() for route in kind.routes(own, lent)]
-        return [*program.routes, *program.health.routes(), *brought]
+        return [*program.routes, *program.health.make_routes(), *brought]
 
 
 NAMES = {"/console/file/{name}": "leaflet.js"}

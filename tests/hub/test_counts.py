@@ -65,16 +65,16 @@ def workspace_of(db: Db, devices: int) -> None:
 
 @pytest.mark.parametrize("devices", [0, 1, 1_000])
 def test_an_item_to_many_takes_few_statements(store: Store, devices: int) -> None:
-    store.once(lambda db: workspace_of(db, devices))
+    store.run_once(lambda db: workspace_of(db, devices))
 
     def count(db: Db) -> tuple[int, list[str]]:
         counted = Counted(db)
         posting = Posting(9, 100, Message("to all"), int(START), priority=12)
         return enter(counted, posting, now=START, grace=GRACE).item, counted.statements
 
-    item, statements = store.once(count)
+    item, statements = store.run_once(count)
     assert len(statements) <= 3
-    rows = store.once(
+    rows = store.run_once(
         lambda db: db.execute(
             "SELECT device.next_sequence - delivery.sequence, device.member - 100 - sequence"
             " FROM delivery JOIN device ON device.id = delivery.device WHERE item = ?",
@@ -175,7 +175,7 @@ def tried(store: Store, groups: list[list[PushRequest]]) -> tuple[Any, int]:
         raise Undone
 
     with pytest.raises(Undone):
-        store.once(try_out)
+        store.run_once(try_out)
     ((*rest, devices, tats),) = results
     # A database does not assign a number twice.
     first = min(device for device, _ in devices)
@@ -222,7 +222,7 @@ def test_postgresql_plans_a_push_that_comes_alone_no_more(postgres: str) -> None
         )
 
     try:
-        rows = store.once(plans)
+        rows = store.run_once(plans)
     finally:
         store.close()
     assert len(rows) >= 5

@@ -34,7 +34,7 @@ async def test_webhooks_kits_and_readers_are_told_of_all_others(store: Store, bo
             DAMAGED,
             "second",
         ]
-        items = await store.read(lambda db: reading.items(db, [1, 2]))
+        items = await store.read(lambda db: reading.list_items(db, [1, 2]))
         assert {each.item for each in items} == {Message(DAMAGED), Message("second")}
         waits = "SELECT count(*) FROM delivery WHERE device = 3 AND state = 'waiting'"
         assert await alps.rows(waits) == [(0,)]
@@ -63,7 +63,7 @@ async def test_what_is_told_beside_an_item_costs_that_alone(store: Store, how: s
         contents = [entry.content for each in envelopes for entry in each.entries]
         said = [each.content for each in contents if isinstance(each, Message)]
         assert said == ["first", "second"]
-        items = await store.read(lambda db: reading.items(db, [1, 2]))
-        assert [each.as_json()["to"] for each in items] == [None, None]
+        items = await store.read(lambda db: reading.list_items(db, [1, 2]))
+        assert [each.encode()["to"] for each in items] == [None, None]
         await alps.satellite()
         assert alps.sky.taken

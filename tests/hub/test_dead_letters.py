@@ -288,20 +288,20 @@ async def test_what_fails_by_a_mistake_of_ours_is_kept_the_second_time(
     async with field_of(store) as alps:
         taking = alps.mobile_originated()
         with monkeypatch.context() as broken:
-            broken.setattr(taking, "_posting", fails)
+            broken.setattr(taking, "_make_posting", fails)
             bring = partial(taking.take_in_from, alps.device(1).imei or "", said("hello"))
             with pytest.raises(ZeroDivisionError):
                 await bring()
             await bring()
-            (letter,) = await store.read(dead_letters.listing)
+            (letter,) = await store.read(dead_letters.list_letters)
             assert "failed to process it, twice: ZeroDivisionError" in letter["reason"]
             replay = partial(taking.replay, device=alps.device(1), keys=[])
             assert await store.commit(replay) == 0
-            assert len(await store.read(dead_letters.listing)) == 1
+            assert len(await store.read(dead_letters.list_letters)) == 1
         assert await store.commit(replay) == 1
         assert await store.commit(replay) == 0
         assert len(await alps.rows("SELECT id FROM item")) == 1
-        assert await store.read(dead_letters.listing) == []
+        assert await store.read(dead_letters.list_letters) == []
 
 
 async def test_what_comes_over_ip_and_cannot_be_read_is_kept_too(store: Store) -> None:
@@ -311,7 +311,7 @@ async def test_what_comes_over_ip_and_cannot_be_read_is_kept_too(store: Store) -
         body = encode([understood, later]).replace(b"\x84\x01\x02", b"\x84\x18\x63\x02")
         await alps.mailbox(1).take_in(body)
         await alps.mailbox(1).take_in(body)
-        listed = await store.read(dead_letters.listing)
+        listed = await store.read(dead_letters.list_letters)
         assert [(each["bearer"], each["device"]) for each in listed] == [("ip", "kit 1")] * 3
         assert ["kind 99" in each["reason"] for each in listed] == [True, True, False]
         assert len(await alps.rows("SELECT id FROM item")) == 1
@@ -329,11 +329,11 @@ async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
                 keep(db, b"%d" % number, imei="1" * 15, bearer=Bearer.SATELLITE)
 
         await store.commit(come)
-        listed = await store.read(dead_letters.listing)
+        listed = await store.read(dead_letters.list_letters)
         assert len(listed) == OF_ONE_MAX + 1 < COUNT_MAX
         assert base64.b64decode(listed[-1]["payload"]) == b"first"
         assert base64.b64decode(listed[-2]["payload"]) == b"5"
-        figures = await store.read(dead_letters.figures)
+        figures = await store.read(dead_letters.count_figures)
         assert figures["dead_letters_dropped"] == 5
 
 
@@ -406,8 +406,8 @@ def test_the_operator_decides_whose_a_modem_is_and_what_it_sent_before(tmp_path:
         administer(database, "device", "add", "kit-dora", "--user", "Dora", *andes)
         with closing(open_store(database)) as store:
             # As when an administrator of a workspace enters it.
-            store.once(lambda db: imeis.set_imei(db, 1, IMEI, now=0.0, by="2"))
-            store.once(
+            store.run_once(lambda db: imeis.set_imei(db, 1, IMEI, now=0.0, by="2"))
+            store.run_once(
                 lambda db: directory.add_device(
                     db, 1, 2, directory.NewDevice("squat", IMEI), now=0.0, by="2"
                 )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fieldagent.hub.access import directory
-from fieldagent.hub.access.subject import Subject, devices_of, find
+from fieldagent.hub.access.subject import Subject, find, list_devices
 from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records import contact
@@ -110,7 +110,7 @@ def whole(database: str) -> str:
         return "\n".join(lines)
 
     try:
-        return store.once(read)
+        return store.run_once(read)
     finally:
         store.close()
 
@@ -169,7 +169,7 @@ async def delete(alps: Field, gone: Subject) -> int:
     while place is not None:
         step = partial(deletion.delete_items, subject=gone, after=place)
         place, steps = await store.commit(step), steps + 1
-    for device in await store.commit(lambda db: devices_of(db, gone)):
+    for device in await store.commit(lambda db: list_devices(db, gone)):
         while await store.commit(partial(deletion.empty_device, device=device)):
             steps += 1
     await store.commit(lambda db: deletion.end(db, gone, alps.now))

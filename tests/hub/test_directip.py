@@ -64,7 +64,7 @@ async def gateway() -> AsyncIterator[Gateway]:
 async def test_what_the_gateway_takes_is_sent_and_the_modem_rings() -> None:
     async with gateway() as there:
         assert (await there.call()).outcome is Outcome.SENT
-        assert there.queue.first() == b"hello"
+        assert there.queue.get_first() == b"hello"
         assert there.rings == 1
 
 

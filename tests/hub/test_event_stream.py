@@ -17,7 +17,7 @@ import trio
 from fieldagent.http.problem import Problem
 from fieldagent.http.server_sent import StreamAsked
 from fieldagent.hub.access import credentials, directory
-from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, admitted
+from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, admit_all
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import AT_ONCE, HELD, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
@@ -75,7 +75,7 @@ def stream(
     judge = Mock()
     leases = Leases(alps.store, "here", clock=alps.clock)
     streams = EventStreams(alps.store, judge, leases, clock=alps.clock)
-    return aclosing(streams.stream(caller or hub_caller(), StreamAsked(topics, last)))
+    return aclosing(streams.stream_events(caller or hub_caller(), StreamAsked(topics, last)))
 
 
 def acknowledge(db: Db) -> None:
@@ -124,7 +124,7 @@ async def test_whose_token_is_revoked_is_told_nothing_more(store: Store) -> None
             _, key = credentials.add_key(db, 1, "team's", scopes=["read"], now=START)
             number, token = credentials.add_token(db, 2, "desk", now=START)
             proof = Proof(key, token=token)
-            (answer,) = admitted(db, [Call(proof, None, START, Purpose.READ)])
+            (answer,) = admit_all(db, [Call(proof, None, START, Purpose.READ)])
             return answer, number
 
         caller, token = await store.commit(come)
@@ -180,12 +180,12 @@ async def test_an_id_that_nobody_knows_is_told_to_be_lost(store: Store, last: st
 
 def test_a_lower_number_that_comes_late_is_told_too() -> None:
     follower = Follower(0, 30.0)
-    assert follower.fresh([(1, 0.0), (3, 1.0)], 2.0) == {1: 0, 3: 0}
-    assert follower.fresh([(1, 0.0), (2, 0.5), (3, 1.0)], 3.0) == {2: 0}
-    assert follower.fresh([(1, 0.0), (2, 0.5), (3, 1.0), (4, 39.0)], 40.0) == {4: 3}
-    assert follower.fresh([(4, 39.0)], 41.0) == {}
+    assert follower.take_fresh([(1, 0.0), (3, 1.0)], 2.0) == {1: 0, 3: 0}
+    assert follower.take_fresh([(1, 0.0), (2, 0.5), (3, 1.0)], 3.0) == {2: 0}
+    assert follower.take_fresh([(1, 0.0), (2, 0.5), (3, 1.0), (4, 39.0)], 40.0) == {4: 3}
+    assert follower.take_fresh([(4, 39.0)], 41.0) == {}
     alone = Follower(0, 0.0)
-    assert alone.fresh([(1, 0.0), (3, 1.0)], 1.0) == {1: 1, 3: 3}
+    assert alone.take_fresh([(1, 0.0), (3, 1.0)], 1.0) == {1: 1, 3: 3}
 
 
 def test_a_listener_hears_a_kit(tmp_path: Path, database: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.hub.field.cost import costs_and_expected
+from fieldagent.hub.field.cost import list_costs_and_forecast
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.forecast import LEAST
@@ -16,7 +16,7 @@ BEN = 2
 
 async def expected(alps: Field) -> dict[str, Any] | None:
     posting = Posting(1, 1, Message("come down"), int(alps.now), 12, target=BEN)
-    (row,) = await alps.store.read(lambda db: costs_and_expected(db, posting, alps.now))
+    (row,) = await alps.store.read(lambda db: list_costs_and_forecast(db, posting, alps.now))
     figures: dict[str, Any] | None = row["expected"]
     return figures
 

@@ -86,7 +86,7 @@ def spoil(database: str) -> None:
             db.execute(f"UPDATE {table} SET {name} = ?", value)
 
     with closing(open_store(database)) as store:
-        store.once(write)
+        store.run_once(write)
 
 
 def test_every_list_reads_extreme_values_and_damaged_rows(database: str, tmp_path: Path) -> None:

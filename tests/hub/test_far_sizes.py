@@ -11,8 +11,8 @@ import pytest
 import tests.hub.large_modem  # noqa: F401
 from fieldagent.hub.access import directory, people
 from fieldagent.hub.field import mobile_terminated
-from fieldagent.hub.field.cost import costs
-from fieldagent.hub.field.satellite_sizes import FarKits, far_kits
+from fieldagent.hub.field.cost import list_costs
+from fieldagent.hub.field.satellite_sizes import FarKits, find_far_kits
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, Store
@@ -38,11 +38,11 @@ async def reach(
     alps: Field, target: int | None, item: Data | Message = PICTURE, **how: Any
 ) -> FarKits:
     posting = Posting(1, 1, item, int(alps.now), 12, target=target, **how)
-    return await alps.store.read(lambda db: far_kits(db, posting, alps.now))
+    return await alps.store.read(lambda db: find_far_kits(db, posting, alps.now))
 
 
 async def why(alps: Field, target: int | None, item: Data | Message = PICTURE) -> str:
-    return (await reach(alps, target, item)).refusal()
+    return (await reach(alps, target, item)).find_refusal()
 
 
 async def test_a_picture_to_a_9602_is_refused_with_the_reason(store: Store) -> None:
@@ -92,7 +92,7 @@ async def test_bytes_are_told_of_a_large_modem_and_no_credits(store: Store) -> N
 
         def look(db: Db) -> dict[int, Any]:
             posting = Posting(1, 1, Data(bytes(3_000)), int(START), 12)
-            return {each["id"]: each["satellite"] for each in costs(db, posting, START)}
+            return {each["id"]: each["satellite"] for each in list_costs(db, posting, START)}
 
         prices = await store.read(look)
         assert prices[SMALL]["parts"] > 10

@@ -67,7 +67,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
         Break(f"{HUB}.api.push_api:HubApi.push"),
         Break(f"{HUB}.field.ip_link:Links.serve"),
         Break(f"{HUB}.field.mailbox:IpMailbox.load"),
-        Break(f"{HUB}.field.mailbox:IpMailbox.stored"),
+        Break(f"{HUB}.field.mailbox:IpMailbox.mark_stored"),
         Break(f"{HUB}.field.mailbox:IpMailbox.take_in", late=True),
         Break(f"{HUB}.webhook.webhooks:claim", after=1),
         Break(f"{HUB}.webhook.webhooks:post"),
@@ -129,7 +129,7 @@ def test_all_that_can_fail_fails_once_and_everything_arrives_once(tmp_path: Path
 def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
-    health = ["service.health:Health.readiness", "service.health:Health.metrics"]
+    health = ["service.health:Health.answer_readiness", "service.health:Health.answer_metrics"]
     places = ["api.push_api:HubApi.judge", *health, "field.ip_link:Links._open"]
     change = environment(tmp_path, *(Break(f"{HUB}.{place}") for place in places))
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:

@@ -43,7 +43,7 @@ class Made:
 
     def items(self) -> int:
         store = open_store(self.database)
-        ((count,),) = store.once(lambda db: db.execute("SELECT count(*) FROM item"))
+        ((count,),) = store.run_once(lambda db: db.execute("SELECT count(*) FROM item"))
         store.close()
         return int(count)
 
@@ -164,7 +164,7 @@ def test_what_the_hub_sends_is_counted_and_one_command_takes_all_away(tmp_path: 
         )
         store = open_store(made.database)
         until(
-            lambda: store.once(
+            lambda: store.run_once(
                 lambda db: db.execute("SELECT 1 FROM delivery WHERE state = 'waiting'") == []
             )
         )

@@ -16,8 +16,8 @@ from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.fleet import outliers as judging
-from fieldagent.hub.fleet.outliers import TEXTS, KitFigures, unlike
-from fieldagent.hub.fleet.view import in_words, view
+from fieldagent.hub.fleet.outliers import TEXTS, KitFigures, find_outliers
+from fieldagent.hub.fleet.view import describe_fleet, describe_outlier
 from fieldagent.hub.records import commands, contact
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CommandAnswer, CommandOutcome
@@ -36,7 +36,7 @@ TOLD = KitCondition(STATUS, "Debian 13.1", POWER, 1, 0, 0, {"satellite": HEARD})
 
 
 def said(fleet: list[KitFigures]) -> list[list[str]]:
-    return [[in_words(each) for each in those] for those in unlike(fleet)]
+    return [[describe_outlier(each) for each in those] for those in find_outliers(fleet)]
 
 
 def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
@@ -71,10 +71,10 @@ def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
     ],
 )
 def test_one_of_forty_is_unlike(one: dict[str, Any], sentence: str, bad: bool) -> None:
-    differences = unlike([WELL] * 39 + [replace(WELL, **one)])
+    differences = find_outliers([WELL] * 39 + [replace(WELL, **one)])
     assert differences[:-1] == [[]] * 39
     ((only,),) = differences[-1:]
-    assert (in_words(only), only.bad) == (sentence, bad)
+    assert (describe_outlier(only), only.bad) == (sentence, bad)
 
 
 def test_a_kit_or_two_are_judged_by_what_is_bad_in_any_fleet() -> None:
@@ -125,7 +125,7 @@ async def noted(alps: Field, device: int, condition: KitCondition) -> None:
 
 
 async def rows(alps: Field) -> list[dict[str, Any]]:
-    fleet = await alps.store.read(lambda db: view(db, 1, alps.now))
+    fleet = await alps.store.read(lambda db: describe_fleet(db, 1, alps.now))
     assert fleet["more"] == 0
     kits: list[dict[str, Any]] = fleet["kits"]
     return kits
@@ -297,5 +297,5 @@ async def test_a_kit_whose_row_is_damaged_keeps_nobody_from_the_fleet(
         await store.commit(
             lambda db: db.execute(f"UPDATE kit_condition SET {column} = ? WHERE device = 1", damage)
         )
-        fleet = await store.read(lambda db: view(db, 1, alps.now))
+        fleet = await store.read(lambda db: describe_fleet(db, 1, alps.now))
         assert len(fleet["kits"]) == 3

@@ -27,23 +27,23 @@ def count(db: Db, table: str) -> int:
 def test_the_audit_is_dropped_by_age_in_slices(store: Store) -> None:
     some = audit.FORGOTTEN_AT_ONCE
     lines = [(START + number, "1", "push", "") for number in range(2 * some + 10)]
-    store.once(lambda db: insert(db, "audit", ("at", "actor", "action", "detail"), lines))
+    store.run_once(lambda db: insert(db, "audit", ("at", "actor", "action", "detail"), lines))
     before = START + 2 * some
     dropped: list[int] = []
     while not dropped or dropped[-1]:
-        dropped.append(store.once(lambda db: audit.forget(db, before=before)))
+        dropped.append(store.run_once(lambda db: audit.forget(db, before=before)))
     assert dropped == [some, some, 0]
-    assert store.once(lambda db: count(db, "audit")) == 10
-    assert store.once(lambda db: min(row["at"] for row in audit.latest(db, 100))) == before
+    assert store.run_once(lambda db: count(db, "audit")) == 10
+    assert store.run_once(lambda db: min(row["at"] for row in audit.latest(db, 100))) == before
 
 
 def test_attempts_are_dropped_in_slices_once_they_count_no_more(store: Store) -> None:
     some = attempts.FORGOTTEN_AT_ONCE
     rows = [(f"198.51.100.{number}", START + number % 2) for number in range(2 * some + 4)]
-    store.once(lambda db: insert(db, "attempt", ("who", "tat"), rows))
-    dropped = [store.once(lambda db: attempts.forget(db, START)) for _ in range(3)]
+    store.run_once(lambda db: insert(db, "attempt", ("who", "tat"), rows))
+    dropped = [store.run_once(lambda db: attempts.forget(db, START)) for _ in range(3)]
     assert dropped == [some, 2, 0]
-    assert store.once(lambda db: count(db, "attempt")) == some + 2
+    assert store.run_once(lambda db: count(db, "attempt")) == some + 2
 
 
 def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Store) -> None:
@@ -61,17 +61,18 @@ def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Stor
             db.execute("INSERT INTO arrived VALUES (1, 0, ?, ?, ?, ?)", number, b"d", late, sos)
             enter(db, Posting(1, 1, Message("x"), int(START), 12), now=START, grace=GRACE)
 
-    store.once(fill)
+    store.run_once(fill)
     items = [
-        store.once(lambda db: forgetting.forget(db, before=START + 1, now=START + 1))
+        store.run_once(lambda db: forgetting.forget(db, before=START + 1, now=START + 1))
         for _ in range(3)
     ]
     remembered = [
-        store.once(lambda db: forgetting.forget_remembered(db, before=START + 1)) for _ in range(3)
+        store.run_once(lambda db: forgetting.forget_remembered(db, before=START + 1))
+        for _ in range(3)
     ]
     assert (items, remembered) == ([some, 11, 0], [some, 9, 0])
-    kept = store.once(lambda db: db.execute("SELECT sequence FROM arrived ORDER BY sequence"))
-    assert (kept, store.once(lambda db: count(db, "item"))) == ([(7,), (8,)], 0)
+    kept = store.run_once(lambda db: db.execute("SELECT sequence FROM arrived ORDER BY sequence"))
+    assert (kept, store.run_once(lambda db: count(db, "item"))) == ([(7,), (8,)], 0)
 
 
 def test_an_item_that_goes_looks_for_its_webhook_deliveries_alone(database: str) -> None:
@@ -80,7 +81,7 @@ def test_an_item_that_goes_looks_for_its_webhook_deliveries_alone(database: str)
     sql = "SELECT indexdef FROM pg_indexes WHERE tablename = 'webhook_delivery'"
     if not database.startswith("postgresql"):
         sql = "SELECT sql FROM sqlite_master WHERE tbl_name = 'webhook_delivery'"
-    defined = [str(row[0]) for row in store.once(lambda db: db.execute(sql))]
+    defined = [str(row[0]) for row in store.run_once(lambda db: db.execute(sql))]
     store.close()
     assert any(text.endswith("(item)") for text in defined)
 
@@ -134,11 +135,11 @@ def test_what_changes_meanwhile_at_another_process_is_not_swept_away(
         psycopg.connect(database, autocommit=True) as looker,
         ThreadPoolExecutor() as threads,
     ):
-        store.once(prepare)
+        store.run_once(prepare)
         other.execute(elsewhere.encode())
-        swept = threads.submit(store.once, sweep)
+        swept = threads.submit(store.run_once, sweep)
         waits = "SELECT 1 FROM pg_locks WHERE NOT granted"
         until(lambda: looker.execute(waits).fetchone() is not None)
         other.commit()
         swept.result()
-        assert store.once(lambda db: db.execute(kept)) == [(1,)]
+        assert store.run_once(lambda db: db.execute(kept)) == [(1,)]

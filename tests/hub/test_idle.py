@@ -83,7 +83,7 @@ async def test_it_rests_until_something_is_due_or_may_be(
         nursery.start_soon(set_after, "written", written)
         nursery.start_soon(set_after, "news", news)
         began = trio.current_time()
-        await idle.until_due(events["written"], seconds, news=events["news"])
+        await idle.wait_until_due(events["written"], seconds, news=events["news"])
         assert trio.current_time() - began == pytest.approx(over)
         nursery.cancel_scope.cancel()
 
@@ -141,7 +141,7 @@ async def test_what_is_written_by_whomever_is_heard_of(database: str) -> None:
 
     one, other = open_store(database), open_store(database)
     async with running(one), running(other):
-        here, there = one.heard(ANYTHING), other.heard(ANYTHING)
+        here, there = one.get_event(ANYTHING), other.get_event(ANYTHING)
         await one.commit(write)
         with trio.fail_after(PATIENCE):
             await here.wait()
@@ -153,7 +153,7 @@ async def test_what_is_written_by_whomever_is_heard_of(database: str) -> None:
 async def test_what_only_looks_wakes_nobody(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "hub.sqlite3"))
     async with running(store):
-        written = store.heard(ANYTHING)
+        written = store.get_event(ANYTHING)
         await store.commit(lambda db: db.execute("SELECT 1 FROM device"))
         assert not written.is_set()
     store.close()
@@ -172,9 +172,9 @@ async def test_where_the_kernel_tells_nothing_it_says_so_once_and_looks(
     with caplog.at_level(logging.WARNING):
         async with running(store):
             for name in ("one", "two"):
-                news = store.heard("news")
+                news = store.get_event("news")
                 other = open_store(str(tmp_path / "hub.sqlite3"))
-                other.once(partial(_add, name))
+                other.run_once(partial(_add, name))
                 other.close()
                 with trio.fail_after(PATIENCE):
                     await news.wait()

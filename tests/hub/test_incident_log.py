@@ -72,7 +72,7 @@ async def test_whose_kit_has_heard_it_is_said_with_one_by(store: Store) -> None:
         await field.sends(1, Entry(1, Message("leg broken"), int(field.now), sos=True))
         ((item,),) = await field.rows("SELECT id FROM item")
         await store.commit(lambda db: sos.note_stored(db, item, 2, field.now))
-        steps = await store.read(lambda db: incident_log._behind(db, 0, 10))
+        steps = await store.read(lambda db: incident_log._list_behind(db, 0, 10))
     assert [each.line for each in steps][-1] == "SOS 001 of kit 1: heard by Ben"
 
 

@@ -42,7 +42,9 @@ def states(database: str) -> list[str]:
     try:
         return [
             state
-            for (state,) in store.once(lambda db: db.execute("SELECT state FROM webhook_delivery"))
+            for (state,) in store.run_once(
+                lambda db: db.execute("SELECT state FROM webhook_delivery")
+            )
         ]
     finally:
         store.close()

@@ -14,7 +14,7 @@ import trio
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import command_sending
-from fieldagent.hub.field.command_cost import cost
+from fieldagent.hub.field.command_cost import compute_cost
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.records import audit, commands
@@ -75,7 +75,7 @@ async def brought_by_satellite(alps: Field) -> list[int]:
 async def test_it_takes_over_satellite_what_it_was_said_to(store: Store, verb: Verb) -> None:
     async with field_of(store) as alps:
         command = prove(0, written(verb), b"")
-        price = await store.read(lambda db: cost(db, KIT, int(START), command, START))
+        price = await store.read(lambda db: compute_cost(db, KIT, int(START), command, START))
         assert price.reached and not price.linked and price.fits
         await give(alps, "satellite", written(verb))
         await alps.satellite()
@@ -239,15 +239,15 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
             numbers: list[int] = []
 
             def first() -> None:
-                numbers.append(here.once(give_first))
+                numbers.append(here.run_once(give_first))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.to_thread.run_sync, first)
                 await trio.to_thread.run_sync(begun.wait, PATIENCE)
                 if verb == "set":
                     with pytest.raises(Refused, match="send yours again"):
-                        await trio.to_thread.run_sync(there.once, give_next)
+                        await trio.to_thread.run_sync(there.run_once, give_next)
                 else:
-                    numbers.append(await trio.to_thread.run_sync(there.once, give_next))
+                    numbers.append(await trio.to_thread.run_sync(there.run_once, give_next))
             assert sorted(numbers) == [number, number + 1][: len(numbers)]
             assert await alps.rows("SELECT count(*) FROM command") == [(len(numbers),)]

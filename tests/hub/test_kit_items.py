@@ -12,7 +12,7 @@ from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.field import check_in
 from fieldagent.hub.field.arrival import KitMessage
 from fieldagent.hub.field.check_in import Rule
-from fieldagent.hub.field.kit_items import KitItems, only_items
+from fieldagent.hub.field.kit_items import KitItems, read_only_items
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.records.workspace_log import catch_up
@@ -106,7 +106,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
         raise Undone
 
     with pytest.raises(Undone):
-        store.once(try_out)
+        store.run_once(try_out)
     return cast(tuple[Any, dict[str, list[Any]], int], results[0])
 
 
@@ -134,7 +134,7 @@ def test_many_messages_take_few_statements(store: Store, messages: int) -> None:
         return len(counted.statements)
 
     # SQLite accepts that many rows in one statement.
-    assert store.once(count) <= 10 + 2 * (messages * DEVICES // 1_000)
+    assert store.run_once(count) <= 10 + 2 * (messages * DEVICES // 1_000)
 
 
 SOS = Entry(1, Message("help"), TIME, sos=True)
@@ -152,8 +152,8 @@ SOS = Entry(1, Message("help"), TIME, sos=True)
 )
 def test_an_sos_and_all_that_is_no_item_goes_alone(entries: list[Entry], alone: bool) -> None:
     envelope = decode(encode(entries))
-    assert (only_items(Device(1, 9, 1, "kit"), envelope) is None) == alone
-    assert only_items(Device(1, 9, 1, "kit"), decode(encode(entries, origin=77))) is None
+    assert (read_only_items(Device(1, 9, 1, "kit"), envelope) is None) == alone
+    assert read_only_items(Device(1, 9, 1, "kit"), decode(encode(entries, origin=77))) is None
 
 
 @pytest.mark.parametrize("messages", [1, 40])
@@ -173,6 +173,6 @@ def test_many_confirmations_take_few_statements_and_each_sender_is_told(
             "SELECT sequence, count(DISTINCT member), count(*) FROM receipt GROUP BY sequence"
         )
 
-    statements, receipts = store.once(confirmed)
+    statements, receipts = store.run_once(confirmed)
     assert statements <= 6
     assert sorted(receipts) == [(n, DEVICES - 1, DEVICES - 1) for n in range(messages)]

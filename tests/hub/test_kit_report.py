@@ -70,19 +70,19 @@ def with_kit(database: str) -> str:
         directory.add_device(db, workspace, user, directory.NewDevice("kit"), now=0.0)
         contact.note(db, 1, "ip", 0.0)
 
-    store.once(make)
+    store.run_once(make)
     store.close()
     return database
 
 
 async def listed(store: Store) -> tuple[str, str]:
-    (device,) = await store.read(lambda db: directory.devices(db, 1, 0.0))
+    (device,) = await store.read(lambda db: directory.list_devices(db, 1, 0.0))
     return device["settings"], device["lastUpdate"]
 
 
 async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str) -> None:
     store, another = open_store(with_kit), open_store(with_kit)
-    offer = partial(another.once, lambda db: kit_report.offer(db, 1, change(7), "signed", 0.0))
+    offer = partial(another.run_once, lambda db: kit_report.offer(db, 1, change(7), "signed", 0.0))
     with trio.fail_after(60):
         async with running(store), trio.open_nursery() as nursery:
             notes: list[bytes] = []
@@ -112,7 +112,7 @@ async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str)
 
 async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit: str) -> None:
     store = open_store(with_kit)
-    store.once(lambda db: kit_report.offer(db, 1, change(8), "signed", 0.0))
+    store.run_once(lambda db: kit_report.offer(db, 1, change(8), "signed", 0.0))
     async with running(store):
         link = mailbox(store)
         for body in (b"", b"\xff", KitReport(None, OfferReport(7, "back", "no")).encode()):
@@ -125,12 +125,12 @@ async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit:
         await link.take_note(KitReport(modems=(ModemReport("radio", 4, 87),)).encode())
         await link.take_note(KitReport().encode())
         assert (await listed(store))[0] == "8 back: no link"
-    store.once(lambda db: kit_report.offer(db, 1, change(9), "signed", 0.0))
+    store.run_once(lambda db: kit_report.offer(db, 1, change(9), "signed", 0.0))
     assert (await listed(store))[0] == "9 offered"
     reader = Caller(1, "", 1, frozenset(), 1, "Integration", "push", "", may_push=True)
-    ((device,), _) = store.once(lambda db: reading.devices(db, reader, 9, 9, 0.0))
+    ((device,), _) = store.run_once(lambda db: reading.list_devices(db, reader, 9, 9, 0.0))
     assert device["modems"] == [{"channel": "radio", "signal": 4, "battery": 87, "at": 0.0}]
-    assert store.once(lambda db: kit_report.last_number(db, 1)) == 9
+    assert store.run_once(lambda db: kit_report.last_number(db, 1)) == 9
     store.close()
 
 

@@ -58,7 +58,7 @@ def sign_in(
 def exhaust(database: str, who: str) -> None:
     """Set the limits as if an address or an account had been attacked for an hour."""
     with closing(open_store(database)) as store:
-        store.once(
+        store.run_once(
             lambda db: db.execute(
                 "INSERT INTO attempt (who, tat) VALUES (?, ?)"
                 " ON CONFLICT (who) DO UPDATE SET tat = excluded.tat",
@@ -188,31 +188,31 @@ async def test_what_a_cookie_says_is_signed(store: Store) -> None:
     now = [NOW]
     devices, elsewhere = (KnownDevices(store, lambda: now[0]) for _ in range(2))
     async with at_work(store):
-        assert devices.named_in(head(f"{COOKIE}=x")) == {}
+        assert devices.list_devices_by_member(head(f"{COOKIE}=x")) == {}
         await devices.load()
         await elsewhere.load()
 
         def cookie(member: int, before: str = "") -> str:
-            _, value = devices.cookie(head(before), member, secure=True)
+            _, value = devices.make_cookie(head(before), member, secure=True)
             assert "; Secure; HttpOnly; SameSite=Strict" in value
             return value.partition(";")[0]
 
         mine = cookie(7)
-        members = elsewhere.named_in(head(mine))
+        members = elsewhere.list_devices_by_member(head(mine))
         assert [*members] == [7]
-        assert devices.named_in(head(cookie(7, mine))) == members
+        assert devices.list_devices_by_member(head(cookie(7, mine))) == members
         text = mine.partition("=")[2]
         for at, character in enumerate(text):
             other = text[:at] + ("0" if character != "0" else "1") + text[at + 1 :]
-            assert devices.named_in(head(f"{COOKIE}={other}")) == {}, other
+            assert devices.list_devices_by_member(head(f"{COOKIE}={other}")) == {}, other
         for wrong in ("", "~~~", text[:-1], text + "0", "é" * 90, "." * 4_000):
-            assert devices.named_in(head(f"{COOKIE}={wrong}")) == {}
+            assert devices.list_devices_by_member(head(f"{COOKIE}={wrong}")) == {}
         many = mine
         for member in range(8, 20):
             many = cookie(member, many)
-        assert [*devices.named_in(head(many))] == [*range(19, 19 - MARKS_MAX, -1)]
+        assert [*devices.list_devices_by_member(head(many))] == [*range(19, 19 - MARKS_MAX, -1)]
         now[0] += COOKIE_LIFETIME_S + 1
-        assert devices.named_in(head(mine)) == {}
+        assert devices.list_devices_by_member(head(mine)) == {}
 
 
 @pytest.mark.full

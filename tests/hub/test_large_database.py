@@ -75,7 +75,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     for items in (FEW, MANY):
         paths[items] = tmp_path_factory.mktemp("large") / "hub.sqlite3"
         store = open_store(str(paths[items]))
-        store.once(partial(fill, items=items))
+        store.run_once(partial(fill, items=items))
         store.close()
     return paths
 
@@ -183,5 +183,7 @@ def _routes(store: Any) -> list[Route]:
         return float(DATE)
 
     own = (ReadApi, SosApi, FleetApi)
-    routes = [route for each in own for route in each(store, Mock(), clock=clock).routes()]
-    return routes + administration.routes(Acts(store, Mock(), clock=clock), Mock(), Mock(), Mock())
+    routes = [route for each in own for route in each(store, Mock(), clock=clock).make_routes()]
+    return routes + administration.make_routes(
+        Acts(store, Mock(), clock=clock), Mock(), Mock(), Mock()
+    )

@@ -65,8 +65,8 @@ def test_items_are_entered_and_confirmed_past_each_size(store: Store, together: 
                 )
                 confirm_all(db, [(item, device) for item, device in pairs], Bearer.IP, START)
 
-    store.once(push)
-    deliveries = store.once(lambda db: db.execute("SELECT item, device, state FROM delivery"))
+    store.run_once(push)
+    deliveries = store.run_once(lambda db: db.execute("SELECT item, device, state FROM delivery"))
     assert {state for *_, state in deliveries} == {"stored"}
     each = {1: DEVICES - 1, 3: 2 * (DEVICES - 1) + 1}[together]
     assert len(deliveries) == len(STARTS) * ROUNDS * each

@@ -41,20 +41,20 @@ async def test_a_newer_link_takes_the_lease_also_in_another_process(database: st
 @pytest.mark.parametrize("how", ["disabled", "another token"])
 async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) -> None:
     async with field_of(store) as alps:
-        token = await store.commit(lambda db: directory.new_link_token(db, 1, now=alps.now))
-        device = await store.read(lambda db: directory.device_of_token(db, token))
+        token = await store.commit(lambda db: directory.make_link_token(db, 1, now=alps.now))
+        device = await store.read(lambda db: directory.find_device_of_token(db, token))
         async with Leases(store, "a", clock=alps.clock).held(device) as ours:
             change = (
                 partial(directory.set_disabled, table="device", id_=1, when=alps.now, now=alps.now)
                 if how == "disabled"
-                else partial(directory.new_link_token, device=1, now=alps.now)
+                else partial(directory.make_link_token, device=1, now=alps.now)
             )
             await store.commit(change)
             with trio.fail_after(PATIENCE):
                 await ours.lost.wait()
             assert not ours.stranded
         with pytest.raises(Unknown):
-            await store.read(lambda db: directory.device_of_token(db, token))
+            await store.read(lambda db: directory.find_device_of_token(db, token))
 
 
 async def links_of_two(store: Store, alps: Field, nursery: trio.Nursery) -> Leases:

@@ -57,8 +57,8 @@ def filled(tmp_path: Path) -> str:
     store = open_store(str(database))
     # Ids of deleted rows, the numbers that a hub of many years has, and a text that PostgreSQL
     # does not accept as it is.
-    store.once(lambda db: db.execute("UPDATE sqlite_sequence SET seq = 3000000000"))
-    store.once(
+    store.run_once(lambda db: db.execute("UPDATE sqlite_sequence SET seq = 3000000000"))
+    store.run_once(
         lambda db: db.execute("UPDATE contact SET latitude = ?, last_update = ?", -0.0, "a\0b")
     )
     store.close()

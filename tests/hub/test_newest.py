@@ -102,7 +102,7 @@ async def test_many_positions_go_in_one_message_and_the_rest_in_the_next(
             outgoing = await mailbox.load(65_536)
             assert outgoing is not None
             assert where([decode(each) for each in bodies(outgoing)]) == expected
-            await mailbox.stored(outgoing)
+            await mailbox.mark_stored(outgoing)
         assert await mailbox.load(65_536) is None
 
 
@@ -138,7 +138,7 @@ async def test_few_new_names_go_in_one_message(
             outgoing = await mailbox.load(65_536)
             assert outgoing is not None
             assert where([decode(each) for each in bodies(outgoing)]) == expected
-            await mailbox.stored(outgoing)
+            await mailbox.mark_stored(outgoing)
         await alps.sends(ADA, fix(2, 46.2, at=1))
         await alps.sends(CLEO, fix(2, 48.2, at=1))
         together = await mailbox.load(65_536)
@@ -200,7 +200,7 @@ async def test_a_link_that_waits_is_woken_by_a_position(store: Store) -> None:
     async with field(store) as alps, trio.open_nursery() as nursery:
         feeds = alps.feeds()
         nursery.start_soon(feeds.run)
-        async with feeds.joined(1):
+        async with feeds.join_feed(1):
             post = _MailboxPost(alps.mailbox(BEN, feeds=feeds), lambda direction, size: None)
             sent: list[OutgoingMessage] = []
             came = trio.Event()

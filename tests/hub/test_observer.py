@@ -27,8 +27,8 @@ def answering() -> list[str]:
 
     authentication = Mock(judge=judge)
     routes = [
-        *SosApi(Mock(), authentication, clock=lambda: 0.0).routes(),
-        *WatchApi(Mock(), authentication, clock=lambda: 0.0).routes(),
+        *SosApi(Mock(), authentication, clock=lambda: 0.0).make_routes(),
+        *WatchApi(Mock(), authentication, clock=lambda: 0.0).make_routes(),
     ]
     return [
         route.pattern.replace("{id}", "1")

@@ -15,12 +15,12 @@ IMEI = "300000000000002"
 async def test_what_is_learned_and_noted_stays(store: Store) -> None:
     async with field_of(store) as alps:
         book = OperatorBook(store, "directip", alps.clock)
-        assert await book.imei_of("t") is None
+        assert await book.find_imei("t") is None
         await book.learn(IMEI, "imt", "t")
         await book.learn(IMEI, "imt", "t")
         await book.learn("300000000000999", "imt", "u")
-        assert await book.imei_of("t") == IMEI
-        assert await book.imei_of("u") is None, "nobody has that IMEI"
+        assert await book.find_imei("t") == IMEI
+        assert await book.find_imei("u") is None, "nobody has that IMEI"
         assert not await book.has("a")
         await book.note("a")
         await book.note("a")
@@ -29,10 +29,10 @@ async def test_what_is_learned_and_noted_stays(store: Store) -> None:
         alps.now += RETENTION_S + 1
         await book.note("b")
         assert not await book.has("a"), "forgotten, long after it could come again"
-        assert await book.fetched() is None
+        assert await book.read_fetched() is None
         await book.note_fetched(1.0)
         await book.note_fetched(2.0)
-        assert await book.fetched() == 2.0
+        assert await book.read_fetched() == 2.0
 
 
 async def test_what_was_handed_over_is_followed_until_it_is_in_the_modem(store: Store) -> None:
@@ -42,9 +42,9 @@ async def test_what_was_handed_over_is_followed_until_it_is_in_the_modem(store: 
         await alps.push(Message("down"), target=2)
         alps.now += 3600
         await alps.satellite()
-        (under_way,) = await book.under_way()
+        (under_way,) = await book.list_under_way()
         assert (under_way.id, under_way.state) == ("mt-7", "")
         await book.note_state("mt-7", "Received", ended=False)
-        assert (await book.under_way())[0].state == "Received"
+        assert (await book.list_under_way())[0].state == "Received"
         await book.note_state("mt-7", "Delivery Success", ended=True)
-        assert await book.under_way() == []
+        assert await book.list_under_way() == []

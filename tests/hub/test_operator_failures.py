@@ -28,10 +28,10 @@ from fieldagent.hub.operator.failures import (
     FIXED_CAUSE_RETRY_S,
     Failure,
     Scope,
-    no_answer,
-    not_set_up,
-    unknown,
-    unreachable,
+    make_no_answer,
+    make_not_set_up,
+    make_unknown,
+    make_unreachable,
 )
 from fieldagent.hub.operator.rockblock import ROCKBLOCK
 from fieldagent.hub.records import operator_trouble, sos
@@ -52,15 +52,17 @@ from tests.processes import PATIENCE, Hub, administer, free_port, hub, until
 FAILURES = [
     *DIRECTIP.values(),
     *ROCKBLOCK.values(),
-    unknown("-4711"),
-    unreachable("127.0.0.1:1: connection refused"),
-    no_answer("no answer within 30 s"),
-    not_set_up("directip"),
+    make_unknown("-4711"),
+    make_unreachable("127.0.0.1:1: connection refused"),
+    make_no_answer("no answer within 30 s"),
+    make_not_set_up("directip"),
 ]
 ALL = Caller(1, "", 1, frozenset(), 2, "User", "Ben", DISPATCHER, may_push=False)
 
 
-@pytest.mark.parametrize("failure", [unreachable("127.0.0.1:1"), not_set_up("directip"), None])
+@pytest.mark.parametrize(
+    "failure", [make_unreachable("127.0.0.1:1"), make_not_set_up("directip"), None]
+)
 async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_does(
     store: Store, failure: Failure | None
 ) -> None:
@@ -96,19 +98,21 @@ async def told(alps: Field, place: int = 1) -> tuple[str, str]:
     """Return state and reason of the first or second delivery to Ben, as the pusher sees them."""
     items = await alps.rows("SELECT item FROM delivery WHERE device = 2 ORDER BY sequence")
     (item,) = items[place - 1]
-    (delivery,) = await alps.store.read(lambda db: standing.device_standings(db, item, alps.now))
+    (delivery,) = await alps.store.read(
+        lambda db: standing.list_device_standings(db, item, alps.now)
+    )
     listed = await alps.store.read(partial(_deliveries, before=reading.END, now=alps.now))
     assert listed[-place]["reason"] == delivery["reason"]
     return delivery["state"], delivery["reason"]
 
 
 def _deliveries(db: Any, before: int, now: float) -> list[dict[str, Any]]:
-    return reading.deliveries(db, ALL, 2, None, before, 9, now)[0]
+    return reading.list_deliveries(db, ALL, 2, None, before, 9, now)[0]
 
 
 async def shown_for_device(alps: Field) -> str | None:
-    rows = await alps.store.read(lambda db: directory.devices(db, 1, alps.now))
-    listed, _ = await alps.store.read(lambda db: reading.devices(db, ALL, 99, 9, alps.now))
+    rows = await alps.store.read(lambda db: directory.list_devices(db, 1, alps.now))
+    listed, _ = await alps.store.read(lambda db: reading.list_devices(db, ALL, 99, 9, alps.now))
     (row,) = [each["satelliteTrouble"] for each in rows if each["id"] == 2]
     assert [each["satelliteTrouble"] for each in listed if each["id"] == 2] == [row]
     assert row is None or isinstance(row, str)
@@ -199,7 +203,7 @@ async def test_an_account_raises_one_alarm_until_it_works(store: Store) -> None:
         assert (event["alarm"], "sos" in event, event["operator"]) == ("operator", False, True)
         assert "no credits left" in event["content"] and "kit " in event["content"]
         alps.now += FIXED_CAUSE_RETRY_S * 2
-        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, unreachable("away"))] * 2
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, make_unreachable("away"))] * 2
         await alps.satellite()
         alps.now += FIXED_CAUSE_RETRY_S * 2
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, ROCKBLOCK[13])]

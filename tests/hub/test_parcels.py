@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from fieldagent.hub.access.directory import secrets_of, set_relay
-from fieldagent.hub.api.standing import device_standings
+from fieldagent.hub.access.directory import read_secrets, set_relay
+from fieldagent.hub.api.standing import list_device_standings
 from fieldagent.hub.field import check_in
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.records.stations_in_range import NEXT_AFTER
@@ -47,7 +47,7 @@ async def parcels(mailbox: IpMailbox) -> list[Parcel]:
 
 async def opened(alps: Field, parcel: Parcel) -> list[Entry]:
     """Return the entries that Ben's kit reads from a parcel."""
-    secrets = await alps.store.read(lambda db: secrets_of(db, BEN))
+    secrets = await alps.store.read(lambda db: read_secrets(db, BEN))
     assert parcel.station == BEN
     envelope = unwrap(parcel.body, secrets, DOWN)
     assert envelope.origin == ADA
@@ -76,8 +76,8 @@ async def test_it_is_stored_once_its_own_kit_says_so_and_no_other(store: Store) 
         assert item.content == Message("turn back")
         assert await states(alps) == [("waiting", None)]
         assert await parcels(linked) == [], "once is enough"
-        (secret,) = await store.read(lambda db: secrets_of(db, BEN))
-        cleos = await store.read(lambda db: secrets_of(db, CLEO))
+        (secret,) = await store.read(lambda db: read_secrets(db, BEN))
+        cleos = await store.read(lambda db: read_secrets(db, CLEO))
         await confirm(alps, item, cleos[0])
         await confirm(alps, item, secret, digest=b"else")
         assert await states(alps) == [("waiting", None)]
@@ -91,7 +91,7 @@ async def test_it_is_stored_once_its_own_kit_says_so_and_no_other(store: Store) 
 async def test_what_is_brought_again_is_no_sign_of_life(store: Store) -> None:
     """It comes later under one of its carrier's numbers."""
     async with field(store) as alps:
-        (secret,) = await store.read(lambda db: secrets_of(db, BEN))
+        (secret,) = await store.read(lambda db: read_secrets(db, BEN))
         first, second = (
             Parcel(wrap([Entry(7, Receipt(digest=digest), TIME)], secret, UP))
             for digest in (b"item", b"next")
@@ -148,5 +148,5 @@ async def test_it_waits_for_a_way_of_its_own(store: Store, why: str) -> None:
         else:
             await alps.push(Message(text), target=BEN)
         assert await parcels(linked) == []
-        standing = await store.read(lambda db: device_standings(db, 1, alps.now))
+        standing = await store.read(lambda db: list_device_standings(db, 1, alps.now))
         assert [each["state"] for each in standing if each["id"] == BEN] == ["waiting"]

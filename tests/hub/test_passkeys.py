@@ -81,7 +81,7 @@ class Phone:
 
 async def refused(passkeys: Passkeys, answer: Any) -> bool:
     try:
-        await passkeys.owner(answer)
+        await passkeys.find_owner(answer)
     except Problem as problem:
         return problem.status in (401, 422)
     return False
@@ -92,11 +92,11 @@ async def test_it_signs_in_its_owner_and_nobody_by_another_answer(store: Store) 
     async with field_of(store):
         here, elsewhere = (Passkeys(store, ADDRESS, lambda: now[0]) for _ in range(2))
         phone, other = Phone(), Phone(b"of another")
-        made = phone.makes(await here.new_options(2, "Ben"))
+        made = phone.makes(await here.make_options(2, "Ben"))
         number = await elsewhere.add(2, "Ben's phone", made)
-        assert await elsewhere.owner(phone.answers(await here.sign_in_options())) == 2
+        assert await elsewhere.find_owner(phone.answers(await here.sign_in_options())) == 2
         options = await here.sign_in_options()
-        for_ben = await here.new_options(2, "Ben")
+        for_ben = await here.make_options(2, "Ben")
         good = phone.answers(options)
         wrong: dict[str, Any] = {
             "no answer": None,
@@ -122,7 +122,7 @@ async def test_it_signs_in_its_owner_and_nobody_by_another_answer(store: Store) 
         )
         for what, answer in wrong.items():
             assert await refused(here, answer), what
-        assert await here.owner(phone.answers(options)) == 2
+        assert await here.find_owner(phone.answers(options)) == 2
         now[0] += CHALLENGE_LIFETIME_S
         assert await refused(here, phone.answers(options))
         with pytest.raises(Problem):
@@ -135,7 +135,7 @@ async def test_who_may_add_one_and_how_long_it_lasts(store: Store) -> None:
     async with field_of(store):
         passkeys = Passkeys(store, ADDRESS, lambda: START)
         phone = Phone()
-        for_cleo = await passkeys.new_options(3, "Cleo")
+        for_cleo = await passkeys.make_options(3, "Cleo")
         with pytest.raises(Problem):
             await passkeys.add(2, "x", phone.makes(for_cleo))
         with pytest.raises(Problem):
@@ -144,11 +144,11 @@ async def test_who_may_add_one_and_how_long_it_lasts(store: Store) -> None:
             await passkeys.add(3, "x", {"response": 1})
         for number in range(OF_ONE_MAX):
             each = Phone(b"%d" % number)
-            await passkeys.add(3, "x", each.makes(await passkeys.new_options(3, "Cleo")))
+            await passkeys.add(3, "x", each.makes(await passkeys.make_options(3, "Cleo")))
         with pytest.raises(Problem, match="409"):
-            await passkeys.add(3, "x", phone.makes(await passkeys.new_options(3, "Cleo")))
-        assert len(await passkeys.listing(3)) == OF_ONE_MAX
+            await passkeys.add(3, "x", phone.makes(await passkeys.make_options(3, "Cleo")))
+        assert len(await passkeys.list_passkeys(3)) == OF_ONE_MAX
         await store.commit(lambda db: directory.set_password(db, 3, "x", now=START, by="3"))
-        assert len(await passkeys.listing(3)) == OF_ONE_MAX
+        assert len(await passkeys.list_passkeys(3)) == OF_ONE_MAX
         await store.commit(lambda db: directory.set_password(db, 3, "x", now=START))
-        assert await passkeys.listing(3) == []
+        assert await passkeys.list_passkeys(3) == []

@@ -281,7 +281,7 @@ async def test_a_radio_belongs_to_one_user(store: Store) -> None:
         await field.store.commit(lambda db: radios(db, 1, BEN, ["!A1B2C3D4", "!a1b2c3d4"]))
         with pytest.raises(Refused, match="user 2"):
             await field.store.commit(lambda db: radios(db, 1, CLEO, ["!a1b2C3D4"]))
-        address_book = await field.store.read(lambda db: people.directory_for(db, 1, ADA))
+        address_book = await field.store.read(lambda db: people.make_directory(db, 1, ADA))
         assert [each.handles for each in address_book.people if each.number == BEN][:1] == [
             ("!a1b2c3d4",)
         ]
@@ -304,10 +304,10 @@ async def test_who_is_deleted_leaves_no_name_where_they_had_read(store: Store) -
         await field.sends(BEN, Entry(7, read_it, TIME))
         assert await field.rows("SELECT text FROM reached") == [("Ben",)]
         await group(field, "rescue", BEN)
-        before = await field.store.read(lambda db: people.version(db, 1))
+        before = await field.store.read(lambda db: people.read_version(db, 1))
         await field.store.commit(lambda db: deletion.end(db, Subject("user", BEN, "Ben"), START))
         assert await field.rows("SELECT text FROM reached") == []
         assert await field.rows("SELECT member FROM team_member") == []
-        address_book = await field.store.read(lambda db: people.directory_for(db, 1, ADA))
+        address_book = await field.store.read(lambda db: people.make_directory(db, 1, ADA))
         assert address_book.version > before
         assert "Ben" not in [each.name for each in address_book.people]

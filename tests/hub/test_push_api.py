@@ -119,7 +119,9 @@ async def cloud(store: Store, **how: Any) -> AsyncIterator[Cloud]:
     stopping = trio.Event()
     async with running(store), trio.open_nursery() as nursery:
         await store.commit(hub.settle_in)
-        await nursery.start(partial(serve, make_router(api.routes()), listeners, stopping=stopping))
+        await nursery.start(
+            partial(serve, make_router(api.make_routes()), listeners, stopping=stopping)
+        )
         yield hub
         stopping.set()
         nursery.cancel_scope.cancel()
@@ -164,7 +166,7 @@ def given_to_the_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return counted
 
-    monkeypatch.setattr(postgres, "_marked", marked)
+    monkeypatch.setattr(postgres, "_mark_parameters", marked)
     for name in ("execute", "write"):
         run = getattr(sqlite._SqliteDb, name)
         monkeypatch.setattr(sqlite._SqliteDb, name, counting(run))

@@ -33,7 +33,7 @@ class Told:
 
     async def waiting(self) -> tuple[float, float]:
         """Return the number of deliveries, and the age of that number."""
-        answer = await self.health.metrics(Request("GET", "/metrics", (), {}))
+        answer = await self.health.answer_metrics(Request("GET", "/metrics", (), {}))
         lines = dict(line.rsplit(" ", 1) for line in answer.body.decode().splitlines()[:-1])
         names = ("deliveries_waiting", "queues_counted_seconds")
         rows, age = (float(lines[f"fieldagent_hub_{name}"]) for name in names)

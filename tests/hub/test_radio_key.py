@@ -36,7 +36,7 @@ async def begin(alps: Field, key: bytes = NEW, bearer: str = "ip", but: Sequence
 
 
 async def secrets_of(alps: Field, device: int) -> list[bytes]:
-    return await alps.store.read(lambda db: directory.secrets_of(db, device))
+    return await alps.store.read(lambda db: directory.read_secrets(db, device))
 
 
 async def asked(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]:
@@ -78,7 +78,7 @@ async def look(alps: Field) -> None:
 
 
 async def standing(alps: Field) -> dict[str, str]:
-    key_change = await alps.store.read(lambda db: radio_key.standing(db, 1, alps.now))
+    key_change = await alps.store.read(lambda db: radio_key.describe_change(db, 1, alps.now))
     assert key_change is not None
     return {each["name"]: f"{each['step']} {each['state']}" for each in key_change["kits"]}
 
@@ -90,7 +90,7 @@ async def step_of(alps: Field) -> tuple[int, bool]:
 
 
 async def lacking(alps: Field) -> float:
-    return (await alps.store.read(radio_key.figures))["radio_key_kits_pending"]
+    return (await alps.store.read(radio_key.count_figures))["radio_key_kits_pending"]
 
 
 async def test_all_take_a_step_before_any_takes_the_next(store: Store) -> None:
@@ -135,7 +135,7 @@ async def test_who_is_revoked_meanwhile_is_waited_for_no_more(store: Store) -> N
         await take(alps, ADA, BEN)
         assert await step_of(alps) == (1, False)
         await alps.store.commit(lambda db: revocation.revoke(db, CLEO, "", now=alps.now))
-        assert await alps.store.read(radio_key.next_due) <= alps.now
+        assert await alps.store.read(radio_key.compute_next_due) <= alps.now
         await look(alps)
         assert await step_of(alps) == (2, False)
         # After its return, it catches up.
@@ -177,13 +177,13 @@ async def test_a_kit_that_is_away_holds_all_up_until_it_is_left_out_and_catches_
 
 async def test_it_rests_until_somebody_is_to_be_asked_anew(store: Store) -> None:
     async with field_of(store) as alps:
-        assert await alps.store.read(radio_key.next_due) == float("inf")
+        assert await alps.store.read(radio_key.compute_next_due) == float("inf")
         await begin(alps)
-        assert await alps.store.read(radio_key.next_due) == alps.now + LIFETIME_S
+        assert await alps.store.read(radio_key.compute_next_due) == alps.now + LIFETIME_S
         ((number, *_),) = await asked(alps, ADA)
         await answer(alps, ADA, number, CommandOutcome.REFUSED)
         assert (await standing(alps))["kit 1"] == "0 refused"
-        assert await alps.store.read(radio_key.next_due) == alps.now + RETRY_AFTER_S
+        assert await alps.store.read(radio_key.compute_next_due) == alps.now + RETRY_AFTER_S
         await look(alps)
         assert await asked(alps, ADA) == []
         alps.now += RETRY_AFTER_S
@@ -215,7 +215,7 @@ async def test_a_late_answer_about_an_earlier_key_says_nothing_of_this_one(store
 async def test_satellite_is_paid_for_once_a_step_where_that_was_agreed_to(store: Store) -> None:
     async with field_of(store) as alps:
         price = await alps.store.read(
-            lambda db: radio_key.price(db, 1, "", steps=LAST, but=(), now=alps.now)
+            lambda db: radio_key.compute_price(db, 1, "", steps=LAST, but=(), now=alps.now)
         )
         assert (price.kits, price.linked, price.by_satellite) == (3, 0, 3)
         await begin(alps, bearer="")

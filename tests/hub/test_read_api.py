@@ -50,7 +50,7 @@ class Readers:
         proof = {"x-api-key": self.key, "authorization": f"Bearer {self.tokens[who]}"}
         request = Request("GET", target, query_pairs(query), {**proof, **headers})
         try:
-            admission = await make_router(self.api.routes())(request)
+            admission = await make_router(self.api.make_routes())(request)
             return await admission.handler(request)
         except Problem as problem:
             return problem.make_response()
@@ -324,9 +324,9 @@ async def test_a_page_takes_few_statements(store: Store) -> None:
             counted = Counted(db)
             wanted = ItemFilter(text="a", since=START - 60, until=START + 60)
             look = reading.find(counted, caller, wanted, END, 40)
-            assert len(reading.items(counted, look.numbers)) == 40
-            reading.devices(counted, caller, END, 100, START)
-            reading.deliveries(counted, caller, 1, None, END, 100, START)
+            assert len(reading.list_items(counted, look.numbers)) == 40
+            reading.list_devices(counted, caller, END, 100, START)
+            reading.list_deliveries(counted, caller, 1, None, END, 100, START)
             return len(counted.statements)
 
         # Two limits and a check, the items and their stages, the devices, deliveries, and the ends
@@ -384,7 +384,7 @@ def test_every_query_goes_along_an_index(store: Store) -> None:
                 for line in db.execute(f"EXPLAIN QUERY PLAN {sql}", *[1] * sql.count("?"))
             ]
 
-        lines = store.once(plan)
+        lines = store.run_once(plan)
         # The few examined rows are sorted again, at a low cost.
         assert lines and not [line for line in lines if line.startswith("SCAN item")]
         assert sum("TEMP" in line for line in lines) <= 1

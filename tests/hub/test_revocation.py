@@ -17,7 +17,7 @@ from fieldagent.hub.contract import Bearer, Revoked
 from fieldagent.hub.escalation import notice
 from fieldagent.hub.escalation.notice import AnswerWays
 from fieldagent.hub.field import kept_letters
-from fieldagent.hub.field.dead_letters import devices_with
+from fieldagent.hub.field.dead_letters import list_devices_with_letters
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.lease import Leases
 from fieldagent.hub.records.stored_entry import stored_entry
@@ -129,7 +129,7 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
         revoked = "(revoked since 2026-09-21T14:13:20Z, possibly stolen)"
         assert message.subject == f"SOS {incident.short} of kit 2 {revoked}"
         await store.commit(lambda db: revocation.restore(db, BEN, now=alps.now))
-        hub, holders = alps.mobile_originated(), partial(devices_with, workspace=1)
+        hub, holders = alps.mobile_originated(), partial(list_devices_with_letters, workspace=1)
         await store.commit(lambda db: kept_letters.take_in(db, hub, holders(db)))
         assert await alps.rows("SELECT reason FROM dead_letter") == []
         assert len(await alps.rows("SELECT id FROM item")) == 3
@@ -139,13 +139,13 @@ async def test_who_holds_it_in_another_process_ends_it(database: str) -> None:
     one, other = open_store(database), open_store(database)
     try:
         async with field_of(one) as alps, running(other):
-            token = await one.commit(lambda db: directory.new_link_token(db, BEN, now=alps.now))
+            token = await one.commit(lambda db: directory.make_link_token(db, BEN, now=alps.now))
             async with Leases(other, "b", clock=alps.clock).held(alps.device(BEN)) as lease:
                 await revoke(alps, BEN)
                 with trio.fail_after(PATIENCE):
                     await lease.lost.wait()
             with pytest.raises(Revoked):
-                await other.read(lambda db: directory.device_of_token(db, token))
+                await other.read(lambda db: directory.find_device_of_token(db, token))
     finally:
         one.close()
         other.close()

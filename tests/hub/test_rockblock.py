@@ -19,7 +19,7 @@ from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import Verdict
-from fieldagent.hub.operator.rockblock import PATH, ROCKBLOCK, RockBlock, mo_route
+from fieldagent.hub.operator.rockblock import PATH, ROCKBLOCK, RockBlock, make_mo_route
 from fieldagent.wire.outcome import Outcome
 from tests.hostile_bodies import BODIES
 from tests.hostile_bodies import FORMS as HOSTILE_FORMS
@@ -68,7 +68,7 @@ async def bring(url: str, form: dict[str, Any], *, as_json: bool = False) -> Rep
 @pytest.mark.parametrize("as_json", [False, True])
 async def test_a_signed_message_is_stored_and_answered_with_200(as_json: bool) -> None:
     store = Store()
-    async with serving(make_router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(make_router([make_mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         signed = {**FORM, "JWT": token(claims())}
         assert (await bring(url, signed, as_json=as_json)).status == 200
         assert store.taken == [(IMEI, b"Hello")]
@@ -76,7 +76,7 @@ async def test_a_signed_message_is_stored_and_answered_with_200(as_json: bool) -
 
 async def test_what_is_not_signed_stored_or_known() -> None:
     store = Store()
-    async with serving(make_router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(make_router([make_mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         signed = {**FORM, "JWT": token(claims())}
         assert (await bring(url, FORM)).status == 401
         assert (await bring(url, {**signed, "data": "00"})).status == 401
@@ -112,7 +112,9 @@ async def test_what_is_wrong_is_told_in_our_words(name: str) -> None:
     """A person who configures this at RockBLOCK reads it there."""
     body, why = UNUSABLE[name]
     kind = FORMS if b"=" in body else "application/json"
-    async with serving(make_router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(
+        make_router([make_mo_route(Store().take_in, KEY, clock=lambda: NOW)])
+    ) as url:
         headers = (("Content-Type", kind),)
         reply = await request("POST", url + PATH, headers=headers, body=body, deadline=20)
     assert reply.status in (400, 401)
@@ -121,7 +123,7 @@ async def test_what_is_wrong_is_told_in_our_words(name: str) -> None:
 
 async def test_no_form_holds_up_the_others() -> None:
     store = Store()
-    async with serving(make_router([mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(make_router([make_mo_route(store.take_in, KEY, clock=lambda: NOW)])) as url:
         for kind, bodies in ((FORMS, HOSTILE_FORMS), ("application/json", BODIES)):
             for name, body in bodies.items():
                 steps = LongestStep()
@@ -143,7 +145,9 @@ async def test_a_form_is_taken_there_and_nowhere_else() -> None:
         reply = await request("POST", f"{url}/api", headers=headers, body=b"a=1", deadline=20)
         assert reply.status == 415
         assert FORMS not in reply.headers["accept"]
-    async with serving(make_router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
+    async with serving(
+        make_router([make_mo_route(Store().take_in, KEY, clock=lambda: NOW)])
+    ) as url:
         headers = (("Content-Type", "text/plain"),)
         reply = await request("POST", url + PATH, headers=headers, body=b"a=1", deadline=20)
         assert reply.status == 415

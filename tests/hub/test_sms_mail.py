@@ -113,7 +113,7 @@ async def test_what_no_kit_has_tagged_counts_for_nothing(store: Store) -> None:
         assert await desk.told() is None
         assert desk.answers.texts == ["OK 471123"], "what people write goes on"
         with pytest.raises(Unknown):
-            await alps.store.read(lambda db: sms_mail.device_of(db, true))
+            await alps.store.read(lambda db: sms_mail.find_device(db, true))
 
 
 async def test_a_recording_turns_no_answer_to_who_sends_it(store: Store) -> None:

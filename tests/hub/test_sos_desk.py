@@ -59,7 +59,7 @@ class Desk:
         }
         request = Request(method, target, query_pairs(query), headers, content)
         try:
-            admission = await make_router(self.api.routes())(request)
+            admission = await make_router(self.api.make_routes())(request)
             return await admission.handler(request)
         except Problem as problem:
             return problem.make_response()
@@ -151,7 +151,7 @@ async def test_an_alarm_is_no_sos_in_field_header_list_words_and_figures(
             assert [each["id"] for each in listed["sos"]] == ids
             exported = await hub.told("GET", f"/api/sos/export?kind={wanted}")
             assert [each["id"] for each in exported["sos"]] == ids
-        figures = await store.read(lambda db: health.few(db, hub.alps.now))
+        figures = await store.read(lambda db: health.count_few(db, hub.alps.now))
         assert (figures["sos_open"], figures["alarms_open"]) == (1, 1)
         seen = await hub.call("GET", f"/api/sos/{id_}")
         assert seen.headers == (("fieldagent-alarm", kind),)
@@ -497,7 +497,7 @@ async def test_an_escalation_that_was_refused_is_posted_again_by_the_id_that_is_
     store: Store,
 ) -> None:
     async with desk(store) as hub:
-        made = webhook_directory.new("https://pager.example/", after=10)
+        made = webhook_directory.make_webhook("https://pager.example/", after=10)
         await store.commit(partial(webhook_directory.add, workspace=1, webhook=made, now=START))
         await hub.alps.sends(1, HELP)
         (posting,) = await store.commit(lambda db: claim(db, START + 601))
@@ -514,7 +514,7 @@ def replayed(db: Db, named: str) -> int:
 async def test_every_webhook_has_a_link_of_its_own_with_what_raised_it_alone(store: Store) -> None:
     async with desk(store) as hub:
         for after in (0, 0, 10):
-            made = webhook_directory.new("https://pager.example/", after=after)
+            made = webhook_directory.make_webhook("https://pager.example/", after=after)
             await store.commit(partial(webhook_directory.add, workspace=1, webhook=made, now=START))
         await hub.alps.sends(1, HELP, later(8, Message("cold")))
 

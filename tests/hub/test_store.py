@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from fieldagent.hub.store import schema
-from fieldagent.hub.store.contract import DatabaseOptions, Db, Store, insert, one_of
+from fieldagent.hub.store.contract import DatabaseOptions, Db, Store, insert, make_membership
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.shared_reads import SharedReads
@@ -82,7 +82,7 @@ async def test_what_is_committed_together_is_each_ones_own_and_fails_alone(store
             outcomes[number] = "refused"
 
     async with running(store):
-        news = store.heard("news")
+        news = store.get_event("news")
         async with trio.open_nursery() as callers:
             for number in range(21):
                 callers.start_soon(caller, number)
@@ -124,12 +124,12 @@ def test_rows_are_found_as_they_were_inserted_and_by_one_of_many(store: Store) -
         return insert(db, "dead_letter", columns, rows, "imei")
 
     def found(db: Db) -> list[tuple[Any, ...]]:
-        among, values = one_of(db, ["3", "1", "9"])
+        among, values = make_membership(db, ["3", "1", "9"])
         sql = f"SELECT {', '.join(columns)} FROM dead_letter WHERE imei {among} ORDER BY id"
         return [(*row[:3], bytes(row[3]), *row[4:]) for row in db.execute(sql, *values)]
 
-    assert sorted(store.once(fill)) == [("1",), ("2",), ("3",)]
-    assert store.once(found) == [rows[0], rows[2]]
+    assert sorted(store.run_once(fill)) == [("1",), ("2",), ("3",)]
+    assert store.run_once(found) == [rows[0], rows[2]]
 
 
 def _count_runs(db: Db, runs: Sequence[list[int]]) -> Sequence[list[int]]:
@@ -149,9 +149,9 @@ def test_what_is_written_is_there_for_what_follows_and_in_its_order(store: Store
         db.write("UPDATE workspace SET created = ? WHERE name = ?", 1, "Alps")
         db.write("INSERT INTO attempt (who, tat) VALUES (?, ?)", "somebody", 2)
 
-    store.once(write)
-    assert store.once(partial(run, names)) == [("Alps", 1), ("Andes", 0)]
-    assert store.once(partial(run, "SELECT who, tat FROM attempt")) == [("somebody", 2)]
+    store.run_once(write)
+    assert store.run_once(partial(run, names)) == [("Alps", 1), ("Andes", 0)]
+    assert store.run_once(partial(run, "SELECT who, tat FROM attempt")) == [("somebody", 2)]
 
 
 async def test_what_is_read_together_is_each_ones_own(store: Store) -> None:
@@ -217,7 +217,7 @@ async def test_an_announcement_reaches_this_process_and_another(database: str) -
     one, other = open_store(database), open_store(database)
     try:
         async with running(one), running(other):
-            here, there = one.heard("news"), other.heard("news")
+            here, there = one.get_event("news"), other.get_event("news")
             await one.commit(add("w"))
             with trio.fail_after(PATIENCE):
                 await here.wait()
@@ -229,9 +229,9 @@ async def test_an_announcement_reaches_this_process_and_another(database: str) -
 
 def test_administration_works_beside_a_running_store(database: str) -> None:
     one, other = open_store(database), open_store(database)
-    one.once(add("a"))
-    other.once(add("b"))
-    assert one.once(names) == other.once(names) == ["a", "b"]
+    one.run_once(add("a"))
+    other.run_once(add("b"))
+    assert one.run_once(names) == other.run_once(names) == ["a", "b"]
     one.close()
     other.close()
 
@@ -243,7 +243,7 @@ def test_administration_that_gets_into_a_hubs_way_is_carried_out_all_the_same(
     database = new_database(postgres)
     store = open_store(database)
     for name in "ab":
-        store.once(add(name))
+        store.run_once(add(name))
     begun = threading.Event()
     count = "UPDATE workspace SET posted = posted + 1 WHERE name = '{}'"
 
@@ -256,7 +256,7 @@ def test_administration_that_gets_into_a_hubs_way_is_carried_out_all_the_same(
     with psycopg.connect(database) as other, ThreadPoolExecutor(1) as pool:
         other.execute("SET deadlock_timeout = '1h'")
         other.execute(count.format("b").encode())
-        done = pool.submit(store.once, operation)
+        done = pool.submit(store.run_once, operation)
         assert begun.wait(PATIENCE)
         other.execute(count.format("a").encode())
         other.commit()
@@ -273,13 +273,13 @@ def test_several_processes_may_make_the_tables_at_once(database: str) -> None:
 
 def _open(database: str) -> Store:
     store = open_store(database)
-    store.once(names)
+    store.run_once(names)
     return store
 
 
 def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) -> None:
     store = open_store(database)
-    store.once(add("kept"))
+    store.run_once(add("kept"))
     tell_version(store, database, 99)
     store.close()
     with pytest.raises(StoreUnavailable, match="it has version 99, this program knows"):
@@ -288,15 +288,15 @@ def test_a_database_of_a_later_version_is_refused_and_left_alone(database: str) 
 
 def tell_version(store: Store, database: str, version: int) -> None:
     if database.startswith("postgresql://"):
-        store.once(partial(run, f"UPDATE fieldagent_schema SET version = {version}"))
+        store.run_once(partial(run, f"UPDATE fieldagent_schema SET version = {version}"))
     else:
-        store.once(partial(run, f"PRAGMA user_version = {version}"))
-        store.once(partial(run, f"PRAGMA application_id = {mark_of(version)}"))
+        store.run_once(partial(run, f"PRAGMA user_version = {version}"))
+        store.run_once(partial(run, f"PRAGMA application_id = {mark_of(version)}"))
 
 
 def test_a_database_of_before_the_first_release_is_refused_and_left_alone(database: str) -> None:
     store = open_store(database)
-    store.once(add("kept"))
+    store.run_once(add("kept"))
     tell_version(store, database, FIRST - 1)
     store.close()
     with pytest.raises(StoreUnavailable, match=r"before its first release .*, and is not changed"):
@@ -307,7 +307,7 @@ def test_a_step_leads_from_this_version_to_the_next(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(database)
-    store.once(add("kept"))
+    store.run_once(add("kept"))
     store.close()
     step = "ALTER TABLE workspace ADD COLUMN later {real} NOT NULL DEFAULT 5;"
     monkeypatch.setattr(schema, "STEPS", {**schema.STEPS, VERSION: step})
@@ -320,7 +320,7 @@ def test_a_step_leads_from_this_version_to_the_next(
             open_store(database, DatabaseOptions(upgrade=False))
     for _ in range(2):
         store = open_store(database)
-        assert store.once(partial(run, "SELECT name, later FROM workspace")) == [("kept", 5)]
+        assert store.run_once(partial(run, "SELECT name, later FROM workspace")) == [("kept", 5)]
         store.close()
     monkeypatch.undo()
     with pytest.raises(StoreUnavailable, match=f"it has version {VERSION + 1}, this program"):

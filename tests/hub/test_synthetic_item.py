@@ -71,7 +71,7 @@ def is_postgres(database: str) -> bool:
 def look(database: str, sql: str) -> list[tuple[Any, ...]]:
     store = open_store(database)
     try:
-        return store.once(lambda db: db.execute(sql))
+        return store.run_once(lambda db: db.execute(sql))
     finally:
         store.close()
 

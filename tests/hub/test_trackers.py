@@ -75,7 +75,7 @@ async def test_the_map_has_each_position_and_people_are_told_of_one_a_minute(sto
             assert await says(alps, here) is Became.TAKEN
         assert await items(alps) == [("location", 0, device, None)] * 3
         devices, _ = await store.read(
-            lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
+            lambda db: reading.list_devices(db, hub_caller(), reading.END, 10, alps.now)
         )
         dog = next(each for each in devices if each["id"] == device)
         assert dog["position"]["latitude"] == 45.12 and (dog["lastContact"], dog["over"]) == (

@@ -24,7 +24,7 @@ def heard(sequence: int, north: float, at: float, *, sos: bool = False) -> Entry
 
 async def kits(alps: Field) -> dict[str, dict[str, object]]:
     devices, _ = await alps.store.read(
-        lambda db: reading.devices(db, hub_caller(), reading.END, 10, alps.now)
+        lambda db: reading.list_devices(db, hub_caller(), reading.END, 10, alps.now)
     )
     return {each["name"]: each for each in devices}
 

@@ -27,8 +27,8 @@ class Fleet:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.now = 1_000.0
-        store.once(self._make)
-        self.number = store.once(self._offer)
+        store.run_once(self._make)
+        self.number = store.run_once(self._offer)
 
     def _make(self, db: Db) -> None:
         workspace = directory.add_workspace(db, "Alps", now=0.0)
@@ -50,22 +50,22 @@ class Fleet:
 
     def told(self) -> set[int]:
         """Return the kits that have the offer now."""
-        return {*self.store.once(lambda db: update_offers.offers(db, [1, 2, 3, 4]))}
+        return {*self.store.run_once(lambda db: update_offers.list_offers(db, [1, 2, 3, 4]))}
 
     def tells(self, device: int, state: str, why: str = "") -> list[str]:
         report = OfferReport(self.number, state, why)
-        self.store.once(lambda db: update_offers.note(db, device, report, self.now))
+        self.store.run_once(lambda db: update_offers.note(db, device, report, self.now))
         return self.look()
 
     def look(self) -> list[str]:
-        return self.store.once(lambda db: update_offers.look(db, self.now))
+        return self.store.run_once(lambda db: update_offers.look(db, self.now))
 
     def state(self) -> tuple[str, str]:
-        (offer,) = self.store.once(lambda db: update_offers.listing(db, 1, 9))
+        (offer,) = self.store.run_once(lambda db: update_offers.list_all(db, 1, 9))
         return offer["state"], offer["why"]
 
     def states(self) -> list[str]:
-        kits = self.store.once(lambda db: update_offers.kits(db, 1, None))
+        kits = self.store.run_once(lambda db: update_offers.list_kits(db, 1, None))
         return [kit["state"] for kit in kits]
 
 
@@ -77,7 +77,7 @@ def fleet(database: str) -> Iterator[Fleet]:
 
 
 def test_a_wave_begins_when_all_before_it_run_the_new_version(fleet: Fleet) -> None:
-    offers = fleet.store.once(lambda db: update_offers.offers(db, [1, 1, 2]))
+    offers = fleet.store.run_once(lambda db: update_offers.list_offers(db, [1, 1, 2]))
     assert offers == {1: ProgramOffer(fleet.number, "2", URL)}
     for state in ("waiting", "trial"):
         assert fleet.tells(1, state) == []
@@ -90,7 +90,7 @@ def test_a_wave_begins_when_all_before_it_run_the_new_version(fleet: Fleet) -> N
     assert (fleet.told(), fleet.state()) == ({3}, ("under way", ""))
     fleet.tells(3, "taken")
     assert (fleet.told(), fleet.state()) == (set(), ("done", ""))
-    lines = fleet.store.once(lambda db: audit.latest(db, 9, 1))
+    lines = fleet.store.run_once(lambda db: audit.latest(db, 9, 1))
     assert [(line["actor"], line["action"]) for line in lines if "update" in line["action"]] == [
         ("hub", "update done"), *[("hub", "update wave")] * 3, ("administration", "update offer"),
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def test_one_that_does_not_come_back_in_time_stops_it(fleet: Fleet) -> None:
 def test_one_that_is_revoked_meanwhile_holds_up_nobody(fleet: Fleet, state: str) -> None:
     fleet.tells(1, state)
     revoke = partial(directory.set_disabled, table="device", id_=1, when=fleet.now)
-    fleet.store.once(lambda db: revoke(db, now=fleet.now))
+    fleet.store.run_once(lambda db: revoke(db, now=fleet.now))
     fleet.look()
     assert (fleet.told(), fleet.states()[0]) == ({2}, "left out")
     fleet.now += 10 * WITHIN
@@ -143,8 +143,8 @@ def test_one_that_is_revoked_meanwhile_holds_up_nobody(fleet: Fleet, state: str)
 
 
 def test_one_that_cannot_take_it_or_has_it_holds_up_nobody(fleet: Fleet) -> None:
-    fleet.store.once(lambda db: fleet.link(db, 1, "2"))
-    fleet.store.once(lambda db: fleet.link(db, 2, "1", "package"))
+    fleet.store.run_once(lambda db: fleet.link(db, 1, "2"))
+    fleet.store.run_once(lambda db: fleet.link(db, 2, "1", "package"))
     fleet.look()
     assert fleet.told() == {3, 4}
     assert fleet.states() == ["taken", "left out", "offered", "offered"]
@@ -152,24 +152,24 @@ def test_one_that_cannot_take_it_or_has_it_holds_up_nobody(fleet: Fleet) -> None
 
 def test_what_is_told_of_another_offer_or_in_no_word_of_ours_changes_nothing(fleet: Fleet) -> None:
     for report in (OfferReport(fleet.number - 1, "back", "x"), OfferReport(fleet.number, "done")):
-        fleet.store.once(partial(update_offers.note, device=1, report=report, now=0.0))
+        fleet.store.run_once(partial(update_offers.note, device=1, report=report, now=0.0))
     assert fleet.look() == []
     assert fleet.states()[0] == "offered"
 
 
 def test_it_is_stopped_by_hand_and_offered_anew_with_a_higher_number(fleet: Fleet) -> None:
-    assert fleet.store.once(lambda db: update_offers.under_way(db, 1)) == fleet.number
-    assert fleet.store.once(lambda db: update_offers.stop(db, 1, 1.0)) == fleet.number
-    assert fleet.store.once(lambda db: update_offers.stop(db, 1, 1.0)) is None
+    assert fleet.store.run_once(lambda db: update_offers.find_under_way(db, 1)) == fleet.number
+    assert fleet.store.run_once(lambda db: update_offers.stop(db, 1, 1.0)) == fleet.number
+    assert fleet.store.run_once(lambda db: update_offers.stop(db, 1, 1.0)) is None
     assert (fleet.told(), fleet.state()) == (set(), ("stopped", "by hand"))
-    assert fleet.store.once(fleet._offer) > fleet.number
+    assert fleet.store.run_once(fleet._offer) > fleet.number
     assert fleet.told() == {1}
 
 
 def test_who_can_take_none_is_told_why(fleet: Fleet) -> None:
     def why(device: int) -> str:
-        kits = fleet.store.once(lambda db: update_offers.candidates(db, 1, 0.0))
-        return next(update_offers.cannot(kit) for kit in kits if kit.device == device)
+        kits = fleet.store.run_once(lambda db: update_offers.list_candidates(db, 1, 0.0))
+        return next(update_offers.explain_unfit(kit) for kit in kits if kit.device == device)
 
     assert why(1) == ""
     for installed, words in (
@@ -177,7 +177,7 @@ def test_who_can_take_none_is_told_why(fleet: Fleet) -> None:
         ("sources", "only a zipapp can be replaced"),
         ("", "is too old for offered updates"),
     ):
-        fleet.store.once(partial(fleet.link, device=1, version="1", installed=installed))
+        fleet.store.run_once(partial(fleet.link, device=1, version="1", installed=installed))
         assert words in why(1)
-    fleet.store.once(lambda db: directory.set_disabled(db, "device", 2, 5.0, now=5.0))
+    fleet.store.run_once(lambda db: directory.set_disabled(db, "device", 2, 5.0, now=5.0))
     assert why(2) == "it is disabled"

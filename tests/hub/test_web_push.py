@@ -141,7 +141,7 @@ def test_a_browser_whose_address_is_damaged_keeps_no_other_from_ringing(
         first = administer(database, "contact", "list")[0]["id"]
         with closing(open_store(database)) as store:
             sql = "UPDATE alarm_contact SET address = '{' WHERE id = ?"
-            store.once(lambda db: db.execute(sql, first))
+            store.run_once(lambda db: db.execute(sql, first))
         shown = administer(database, "contact", "list")
         assert shown[0]["address"] == "damaged in the hub's database"
         with agent(tmp_path, kit_of(running, token)) as kit:

@@ -141,4 +141,4 @@ async def test_nobody_else_is_told_of_steps(store: Store) -> None:
 
 def test_one_that_is_told_of_unanswered_sos_alone_has_no_steps() -> None:
     with pytest.raises(WrongProperty, match="add two"):
-        webhook_directory.new("https://example.org/", after=5, steps=True)
+        webhook_directory.make_webhook("https://example.org/", after=5, steps=True)

@@ -99,7 +99,7 @@ def test_what_two_hubs_post_comes_whole_and_in_order_though_one_is_killed(
         administer(database, "webhook", "add", url, "--untried", *option)
         store = open_store(database)
         stack.callback(store.close)
-        store.once(partial(_enter, members=members, now=time.time()))
+        store.run_once(partial(_enter, members=members, now=time.time()))
         dies = stack.enter_context(hub(folder(tmp_path / "dies"), settings))
         assert Receiver.held.wait(PATIENCE)
         stack.enter_context(hub(folder(tmp_path / "lives"), settings))
@@ -129,7 +129,7 @@ def test_what_two_hubs_post_comes_whole_and_in_order_though_one_is_killed(
 
 def _handed(store: Any) -> int:
     sql = "SELECT count(*) FROM webhook_delivery WHERE state = 'handed'"
-    ((count,),) = store.once(lambda db: db.execute(sql))
+    ((count,),) = store.run_once(lambda db: db.execute(sql))
     return int(count)
 
 

@@ -102,7 +102,7 @@ async def turn(alps: Field) -> None:
                     each.delivery,
                     secrets=each.webhook.secrets,
                     clock=alps.clock,
-                    extra=each.webhook.extra(),
+                    extra=each.webhook.get_extra_headers(),
                     open_stream=OPEN,
                     remedy=webhooks.REMEDY,
                 )
@@ -182,7 +182,7 @@ async def test_one_whose_headers_are_damaged_holds_up_no_other(store: Store) -> 
         await alps.sends(1, Entry(1, Message("for both"), int(START)))
         await turn(alps)
         assert [each.headers.get("x-desk") for each in there.got] == [None, "2"]
-        listed = await store.read(lambda db: webhook_directory.listing(db, 1))
+        listed = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
         assert len(listed) == 2
 
 
@@ -279,7 +279,7 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
             await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
             alps.now += LONGEST
         assert await states(alps) == [("dead", len(SCHEDULE))]
-        (letter,), _ = await store.read(lambda db: webhook_directory.dead_letters(db, 1))
+        (letter,), _ = await store.read(lambda db: webhook_directory.list_dead_letters(db, 1))
         assert letter["reason"] == "the receiver answered 500 Internal Server Error"
         assert (
             await store.commit(
@@ -301,7 +301,7 @@ async def test_one_that_fails_is_listed_with_the_reason_until_it_takes_something
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         for reason in ("the receiver answered 503 Service Unavailable", ""):
             await turn(alps)
-            (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+            (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
             assert listed["reason"] == reason
             assert (listed["failingSince"] is None) is (not reason)
             alps.now += LONGEST
@@ -315,7 +315,7 @@ async def test_410_disables_at_once_and_what_waits_goes_on_when_it_is_enabled(
         there.answers = [Response(410)]
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         await turn(alps)
-        (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+        (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
         assert listed["disabled"] == alps.now
         assert "410 Gone" in listed["reason"]
         assert any(
@@ -336,12 +336,12 @@ async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> 
         await turn(alps)
         alps.now += deliveries.DISABLE_AFTER_S
         for tries in range(2, deliveries.TRIES_LEAST + 1):
-            (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+            (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
             assert listed["disabled"] is None
             await turn(alps)
             assert len(there.got) == tries
             alps.now += 2 * SCHEDULE[tries]
-        (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+        (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
         assert listed["disabled"] is not None
         assert listed["waiting"] == 1
 
@@ -600,8 +600,10 @@ async def test_a_header_that_cannot_be_sent_is_refused_when_it_is_given(
 
 @pytest.mark.parametrize("secret", ["", " "])
 def test_what_is_not_said_to_be_unsigned_is_signed(secret: str) -> None:
-    assert len(webhook_directory.new("https://team.example/", secret).secrets) == 1
-    assert not webhook_directory.new("https://team.example/", secret, unsigned=True).secrets
+    assert len(webhook_directory.make_webhook("https://team.example/", secret).secrets) == 1
+    assert not webhook_directory.make_webhook(
+        "https://team.example/", secret, unsigned=True
+    ).secrets
 
 
 async def test_one_that_got_in_all_the_same_fails_alone(store: Store) -> None:
@@ -658,7 +660,7 @@ async def test_a_success_in_between_counts_against_being_disabled(store: Store) 
         )
         await store.commit(lambda db: settle(db, one, handed, alps.now))
         await store.commit(lambda db: settle(db, other, failed, alps.now))
-        (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+        (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
         assert (listed["disabled"], listed["failingSince"]) == (None, alps.now)
 
 
@@ -683,9 +685,9 @@ async def test_dead_letters_of_another_workspace_are_left_alone(store: Store) ->
     [("a:b", "c"), ("a", " b"), ("a", "b\t"), ("a b", "c"), ("a", "b\r\nc: d"), ("Host", "c")],
 )
 def test_a_header_that_could_not_be_sent_is_refused(store: Store, name: str, value: str) -> None:
-    webhook = webhook_directory.new("https://example.org/", headers={name: value})
+    webhook = webhook_directory.make_webhook("https://example.org/", headers={name: value})
     with pytest.raises(Refused):
-        store.once(lambda db: webhook_directory.add(db, 1, webhook, now=1.0))
+        store.run_once(lambda db: webhook_directory.add(db, 1, webhook, now=1.0))
 
 
 def of_batch(request: Request) -> list[str]:
@@ -750,7 +752,7 @@ async def test_410_to_a_batch_disables_and_loses_nothing_of_it(store: Store) -> 
         await send_messages(alps, range(5))
         await turn(alps)
         assert await states(alps) == [("waiting", 1)] * 5
-        (listed,) = await store.read(lambda db: webhook_directory.listing(db, 1))
+        (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
         assert (listed["disabled"], listed["batch"]) == (alps.now, 100)
         await store.commit(lambda db: webhook_directory.enable(db, 1, listed["id"], now=alps.now))
         await turn(alps)
@@ -829,7 +831,9 @@ async def test_a_probe_that_fails_before_its_time_leaves_the_last_try(store: Sto
             db.execute("UPDATE webhook SET failing_since = ?", alps.now)
             day = alps.now + SCHEDULE[-1]
             db.execute("UPDATE webhook_delivery SET attempts = ?, not_before = ?", tried, day)
-            lanes, _ = flow.Flows().choose(deliveries.look(db), alps.now, deliveries.failing(db))
+            lanes, _ = flow.Flows().choose(
+                deliveries.look(db), alps.now, deliveries.list_failing(db)
+            )
             (run,) = deliveries.claim(db, lanes, alps.now)
             return settle(db, run[0], HandoverResult(HandoverOutcome.FAILED, "503"), alps.now)
 

@@ -13,8 +13,8 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import END
-from fieldagent.hub.api.standing import device_standings
-from fieldagent.hub.field.backlog import Backlog, with_awaited
+from fieldagent.hub.api.standing import list_device_standings
+from fieldagent.hub.field.backlog import Backlog, add_awaited
 from fieldagent.hub.field.ip_link import _MailboxPost
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.forgetting import expire, forget
@@ -52,7 +52,7 @@ async def made(alps: Field) -> list[tuple[Any, ...]]:
 
 
 async def states(alps: Field, item: int = 1) -> dict[str, str]:
-    standing = await alps.store.read(lambda db: device_standings(db, item, alps.now))
+    standing = await alps.store.read(lambda db: list_device_standings(db, item, alps.now))
     return {each["name"]: each["state"] for each in standing}
 
 
@@ -94,7 +94,7 @@ async def test_an_sos_goes_first_however_far_a_device_is_behind(
         first = await mailbox.load(65_536)
         assert first is not None
         assert len(await made(alps)) < 6
-        await mailbox.stored(first)
+        await mailbox.mark_stored(first)
         assert await texts(alps, BEN) == list(map(str, range(6)))
 
 
@@ -153,12 +153,12 @@ def test_a_device_that_is_new_is_given_nothing_of_before(store: Store) -> None:
 
         before = say(1)
         new, _ = directory.add_device(db, alps, ben, directory.NewDevice("kit 2"), now=START)
-        assert device_standings(db, before, START) == []
+        assert list_device_standings(db, before, START) == []
         after = say(2)
         workspace_log.catch_up(db, [(new, START)])
         return [after, db.execute("SELECT item FROM delivery WHERE device = ?", new)]
 
-    after, rows = store.once(given)
+    after, rows = store.run_once(given)
     assert rows == [(after,)]
 
 
@@ -209,7 +209,7 @@ async def test_a_tracker_is_given_nothing_and_as_a_kit_what_comes_from_then_on(
         await says(alps, "before")
         assert await states(alps) == {"kit 3": "waiting"}
         assert await texts(alps, BEN) == []
-        await store.commit(lambda db: directory.new_link_token(db, BEN, now=alps.now))
+        await store.commit(lambda db: directory.make_link_token(db, BEN, now=alps.now))
         await says(alps, "after", first=2)
         assert await texts(alps, BEN) == ["after"]
 
@@ -230,10 +230,8 @@ async def test_what_waits_is_counted_before_anybody_comes(store: Store) -> None:
         await says(alps, "one", "two")
 
         def counts(db: Db) -> tuple[Backlog, list[Any]]:
-            listed = directory.devices(db, 1, alps.now)
-            return with_awaited(db, Backlog(0, None), alps.now), [
-                each["waiting"] for each in listed
-            ]
+            listed = directory.list_devices(db, 1, alps.now)
+            return add_awaited(db, Backlog(0, None), alps.now), [each["waiting"] for each in listed]
 
         # By places: Ada's own two are among the six.
         assert await store.read(counts) == (Backlog(6, alps.now), [0, 2, 2])
@@ -267,7 +265,7 @@ async def test_a_link_that_rests_gets_what_came_meanwhile(store: Store) -> None:
                 await says(alps, f"{number}", first=number)
                 outgoing = await post.wait_for_next(urgent=False)
                 assert [text for _, text in said([read(outgoing)])] == [f"{number}"]
-                await mailbox.stored(outgoing)
+                await mailbox.mark_stored(outgoing)
 
 
 async def test_a_device_shows_what_was_meant_for_it_however_late_the_rest_came(
@@ -294,7 +292,9 @@ async def test_a_devices_list_has_what_it_will_be_given_page_by_page(store: Stor
         def listed(db: Db) -> list[Any]:
             delivery_states, before = [], END
             while before:
-                some, following = reading.deliveries(db, caller, BEN, None, before, 2, alps.now)
+                some, following = reading.list_deliveries(
+                    db, caller, BEN, None, before, 2, alps.now
+                )
                 delivery_states += [each["state"] for each in some]
                 before = following or 0
             return delivery_states

@@ -19,9 +19,9 @@ from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, TransmitResult
 from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.mesh.troubles import Trouble
-from fieldagent.agent.outbound.item_identity import entry_of
+from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.summaries import numbers_of
+from fieldagent.agent.outbound.summaries import list_numbers
 from fieldagent.package.package import Message, Status
 from fieldagent.wire.envelope import Ack, SentBy, decode, digest_of
 from tests.agent.channels.radio_kit import Station, only_what_is_posted, station
@@ -55,14 +55,14 @@ class Turns:
         self.changed = trio.Event()
 
     def hold_calls(self, patch: pytest.MonkeyPatch) -> None:
-        ready = ChannelOutbox.ready
+        ready = ChannelOutbox.wait_until_ready
 
         async def held(outbox: ChannelOutbox, *, urgent: bool = False) -> None:
             while self.outbox is not outbox:
                 await self.changed.wait()
             await ready(outbox, urgent=urgent)
 
-        patch.setattr(ChannelOutbox, "ready", held)
+        patch.setattr(ChannelOutbox, "wait_until_ready", held)
         # A twin's identical bytes are not an echo here.
         patch.setattr(radio, "ECHOES", 0)
 
@@ -116,9 +116,9 @@ class Walk:
         for index, text in zip(senders, TEXTS, strict=False):
             kit = self._kits[index]
             self._sequence = await kit.post(message={"content": text})
-            posted = outbound.package(kit.journal, self._sequence)
+            posted = outbound.read_kept_package(kit.journal, self._sequence)
             assert posted is not None
-            self._digests[digest_of(entry_of(posted))] = TEXTS[text]
+            self._digests[digest_of(make_entry(posted))] = TEXTS[text]
 
     async def end(self) -> None:
         for index in self._kits:
@@ -192,7 +192,7 @@ class Walk:
     def _state(self) -> dict[str, str]:
         kits = [self._kits.get(index) for index in range(len(NAMES))]
         twin_of = self._numbers[TWIN] if len(self._numbers) > TWIN else 0
-        holders = on_air.holders(self._kits[ADA].journal, self._sequence)
+        holders = on_air.read_holders(self._kits[ADA].journal, self._sequence)
         return {
             "twin": str(twin_of),
             "leg": f"{self._delivery(ADA)},{self._delivery(TWIN) if twin_of == 1 else 'none'}",
@@ -208,7 +208,7 @@ class Walk:
     def _delivery(self, index: int) -> str:
         if index in self._gone:
             return "gone"
-        (delivery,) = outbound.deliveries(self._kits[index].journal, self._sequence).values()
+        (delivery,) = outbound.read_deliveries(self._kits[index].journal, self._sequence).values()
         return LEGS[delivery.status]
 
     def _has(self, kit: Station) -> int:
@@ -216,12 +216,12 @@ class Walk:
 
     def _here(self, kit: Station) -> tuple[int, int]:
         """Return which of the two items it lists, and whether it lists that it has none."""
-        summary = kit.words.summaries.summary(1)
+        summary = kit.words.summaries.make_summary(1)
         if summary is None:
             return 0, 0
         digest = kit.words.summaries.digest(1, self._sequence)
         number = 0 if digest is None else self._digests[digest]
-        return number, int(self._sequence not in numbers_of(summary))
+        return number, int(self._sequence not in list_numbers(summary))
 
 
 def _in_line(values: Any) -> str:

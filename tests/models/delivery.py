@@ -97,7 +97,7 @@ class Walk:
             )
             if how == "unconfirmed":
                 return
-            await box.stored(outgoing)
+            await box.mark_stored(outgoing)
 
     # Acts of the kit.
 

@@ -13,7 +13,7 @@ from typing import Any
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import incident
 from fieldagent.agent.outbound.incident_end import call_off
-from fieldagent.agent.outbound.incident_repeat import repeated
+from fieldagent.agent.outbound.incident_repeat import list_repeated
 from fieldagent.agent.outbound.repeat import repeat
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.contract import Bearer
@@ -58,13 +58,13 @@ class Walk:
     # The state that the model sees.
 
     async def _state(self) -> dict[str, str]:
-        last_incident = incident.last(self._kit.journal)
+        last_incident = incident.find_last(self._kit.journal)
         assert last_incident is not None
-        at_hub = incident.at_hub(self._kit.journal, self._number)
+        at_hub = incident.list_at_hub(self._kit.journal, self._number)
         return {
             "kit": KIT[Said(last_incident.state)],
             "at_hub": str(int(self._number in at_hub)),
-            "repeats": str(int(bool(repeated(self._kit.journal, "person")))),
+            "repeats": str(int(bool(list_repeated(self._kit.journal, "person")))),
         } | await self._hub.store.read(self._hub_state)
 
     def _hub_state(self, db: Db) -> dict[str, str]:

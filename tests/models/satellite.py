@@ -28,7 +28,7 @@ from fieldagent.agent.channels.satellite import SatelliteDriver
 from fieldagent.agent.channels.sbd_modem import Modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.standing import standing_of
+from fieldagent.agent.outbound.standing import get_standing
 from fieldagent.agent.satellites.sbd import SBD
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.extensions.lab.simulator.sbd_state import NextStatus, Volatile
@@ -79,16 +79,16 @@ class Gateway:
     def __init__(self) -> None:
         self.came: set[int] = set()
 
-    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         self.came.add(package_in(body))
 
-    def next_mobile_terminated(self) -> bytes | None:
+    def get_mobile_terminated(self) -> bytes | None:
         return None
 
-    def taken(self) -> None:
+    def remove_mobile_terminated(self) -> None:
         raise AssertionError("nothing waits")
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         return 0
 
 
@@ -186,7 +186,7 @@ class Walk:
 
     def _compare(self, step: Step) -> None:
         assert self._kit is not None
-        intent = self._kit.outbox.unsettled()
+        intent = self._kit.outbox.get_unsettled()
         volatile = self._modem.state.volatile
         came = [int(package in self._gateway.came) for package in (PACKAGE, SOS)]
         assert step.state == {
@@ -203,7 +203,7 @@ class Walk:
         assert self._kit is not None
         if package not in self._sequences:
             return LEGS[None]
-        standing = standing_of(self._kit.journal, self._sequences[package])
+        standing = get_standing(self._kit.journal, self._sequences[package])
         return LEGS[standing.deliveries[self._kit.outbox.channel].status]
 
     async def _happen(self, step: Step) -> None:
@@ -230,7 +230,7 @@ class Walk:
     def _reset(self, *, echo: bool) -> None:
         """Without its own echo, it is a short power loss without a trace."""
         self._modem.state.stored = Volatile(echo=echo)
-        self._modem.brown_out()
+        self._modem.start_brown_out()
 
     def hold_session(self) -> None:
         """Apply the sky's effect to a session that has started."""
@@ -310,12 +310,12 @@ class Walk:
         async def note_copy(transmission: Transmission) -> None:
             await self.turn("note_copy", partial(package_in, transmission.body))
 
-        hold(SatelliteDriver, "_until_due", self.rest)
-        hold(SatelliteDriver, "_session", partial(self.turn, "_session"))
+        hold(SatelliteDriver, "_wait_until_due", self.rest)
+        hold(SatelliteDriver, "_hold_session", partial(self.turn, "_session"))
         hold(SatelliteDriver, "_resolve", resolve)
-        hold(SatelliteDriver, "_verdict", verdict)
+        hold(SatelliteDriver, "_judge_session", verdict)
         hold(Modem, "write", lambda body: self.turn("write", partial(package_in, body)))
-        hold(Modem, "session", partial(self.turn, "session"))
+        hold(Modem, "hold_session", partial(self.turn, "session"))
         hold(Modem, "clear", clear)
         hold(ChannelOutbox, "intend", intend)
         hold(ChannelOutbox, "note_copy", note_copy)

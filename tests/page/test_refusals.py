@@ -28,11 +28,19 @@ ROOT = Path(str(files("fieldagent")))
 REFUSES = {
     *("AgentStopping", "Conflict", "Fault", "InvalidPackage", "KeyReused", "NoCoordinate"),
     *("NotACommand", "NotJson", "NotOnDisk", "Problem", "Refused", "StoreFull", "UnknownPackage"),
-    *("WrongHours", "WrongShape", "WrongValue", "WrongWeek", "matching", "not_now", "sentence"),
-    *("too_many", "unauthorized", "unknown", "wrong"),
+    *(
+        "WrongHours",
+        "WrongShape",
+        "WrongValue",
+        "WrongWeek",
+        "make_pattern_reader",
+        "make_not_now",
+        "sentence",
+    ),
+    *("make_too_many", "make_unauthorized", "make_unknown", "make_wrong"),
 }
 """Callees that make a text for people: errors, and functions that make them."""
-FIRST = {"Fault", "sentence", "too_many", "unknown", "wrong"}
+FIRST = {"Fault", "sentence", "make_too_many", "make_unknown", "make_wrong"}
 """Callees whose first argument is the only text."""
 ALSO = {"webhook/signature.py", "hub/webhook/webhook_directory.py"}
 """In these modules `WrongProperty` is about typed input, elsewhere about a settings file."""

@@ -189,7 +189,9 @@ def texts(state: Path) -> list[str]:
     )
     try:
         posted = [body.encode() for (body,) in journal.read("SELECT body FROM package")]
-        pushed = [body for (body,) in store.once(lambda db: db.execute("SELECT body FROM item"))]
+        pushed = [
+            body for (body,) in store.run_once(lambda db: db.execute("SELECT body FROM item"))
+        ]
     finally:
         journal.close()
         store.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent import settings as settings_module
-from fieldagent.agent.settings import KEYS, all_keys, parse
+from fieldagent.agent.settings import KEYS, list_all_keys, parse
 from fieldagent.hub.settings import KEYS as HUB_KEYS
 from fieldagent.hub.settings import parse as parse_hub
 from fieldagent.system.properties import InvalidSettings
@@ -100,7 +100,7 @@ def test_first_settings_name_every_key_set_none_and_are_private(
     install(installer, "--root", tmp_path / "root")
     settings = tmp_path / "root" / SETTINGS
     text = settings.read_text()
-    assert [key.name for key in all_keys() if f"\n#{key.name}=" not in text] == []
+    assert [key.name for key in list_all_keys() if f"\n#{key.name}=" not in text] == []
     assert parse(text, settings, {"HOME": "/"}) == parse("", settings, {"HOME": "/"})
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
 
@@ -113,13 +113,13 @@ def test_defaults_shown_are_those_that_hold(installer: Path, tmp_path: Path) -> 
     defaults = [
         f"{name}={value}"
         for name, _, value in pairs
-        if value.isdigit() and name not in settings_module.examples()
+        if value.isdigit() and name not in settings_module.get_examples()
     ]
     assert "api-port=9091" in defaults
     core = {key.name for key in KEYS}
     others = [each for each in defaults if each.partition("=")[0] not in core]
     assert parse("\n".join(defaults), settings, {}) == parse("\n".join(others), settings, {})
-    keys = {key.name: key for key in all_keys()}
+    keys = {key.name: key for key in list_all_keys()}
     for name, _, value in (each.partition("=") for each in others):
         assert keys[name].read(value) == keys[name].default
 
@@ -143,7 +143,7 @@ def test_each_line_of_the_first_settings_holds_once_it_is_uncommented(
     assert install(installer, *(["--hub"] if hub else []), "--root", root).returncode == 0
     file = root / (HUB_SETTINGS if hub else SETTINGS)
     settings = dict(re.findall(r"^#([a-z0-9-]+)=(.*)$", file.read_text(), re.MULTILINE))
-    assert set(settings) == {key.name for key in (HUB_KEYS if hub else all_keys())}
+    assert set(settings) == {key.name for key in (HUB_KEYS if hub else list_all_keys())}
     assert {name for name, value in settings.items() if not value} == (SECRETS | UNKNOWN) & set(
         settings
     )

@@ -87,7 +87,7 @@ BROKEN = {
     # Another session's reply is believed: its "sent" is wrong, and its "not sent" is paid twice.
     "verdict": Broken(
         satellite.SatelliteDriver,
-        "_verdict",
+        "_judge_session",
         _credulous,
         "over Satellite, and is not there|paid for 2 times",
         5,

@@ -15,7 +15,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.mesh.packet import of_each_sender
-from fieldagent.agent.outbound.summaries import numbers_of
+from fieldagent.agent.outbound.summaries import list_numbers
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import NodeModem, open_node
 from fieldagent.package.package import IncidentWord, Message, Said
@@ -118,7 +118,7 @@ class Neighbour:
     _answers: dict[int, Entry] = field(default_factory=dict)
     _news: trio.Event = field(default_factory=trio.Event)
 
-    def say(self, sequence: int, text: str, time: int, *, plead: bool) -> None:
+    def send_events(self, sequence: int, text: str, time: int, *, plead: bool) -> None:
         self.to_say[sequence] = Entry(sequence, Message(text), time)
         if plead:
             self.pleaded.add(sequence)
@@ -155,7 +155,7 @@ class Neighbour:
                 if content.station == self.station and content.by_hub:
                     self.told_carried.add(entry.sequence)
                 if content.station == self.station:
-                    numbers = numbers_of(entry) if content.count == 0 else [entry.sequence]
+                    numbers = list_numbers(entry) if content.count == 0 else [entry.sequence]
                     said = self.to_say.keys() & numbers
                     for number in said:
                         del self.to_say[number]
@@ -202,19 +202,19 @@ class Operator:
     waiting_messages: list[bytes] = field(default_factory=list)
     taken_messages: int = 0
 
-    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         self.told(f"operator takes MO {momsn}, {len(body)} bytes")
         self.bodies.append(body)
         self.collector.take(body)
 
-    def next_mobile_terminated(self) -> bytes | None:
+    def get_mobile_terminated(self) -> bytes | None:
         return self.waiting_messages[0] if self.waiting_messages else None
 
-    def taken(self) -> None:
+    def remove_mobile_terminated(self) -> None:
         self.waiting_messages.pop(0)
         self.taken_messages += 1
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         return len(self.waiting_messages)
 
 

@@ -40,7 +40,7 @@ from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
 from fieldagent.agent.settings import parse
 from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
-from fieldagent.extensions.lab.drill.steady import SteadyJournal, at_once, seed_trio
+from fieldagent.extensions.lab.drill.steady import SteadyJournal, run_at_once, seed_trio
 from fieldagent.extensions.lab.simulator import nodes as simulated_nodes
 from fieldagent.extensions.lab.simulator import pty_port
 from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir
@@ -218,7 +218,7 @@ class World:
         try:
             async with trio.open_nursery() as last:
                 last.start_soon(journal.run)
-                agent = self.agent = shipped.assembled(settings, journal, lambda line: None)
+                agent = self.agent = shipped.assemble_agent(settings, journal, lambda line: None)
                 with trio.CancelScope() as self.power:
                     async with trio.open_nursery() as nursery:
                         for outbox in agent.parts.outboxes.values():
@@ -357,7 +357,9 @@ class World:
         self.tell(f"{text} by {way}")
         if way == "radio":
             plead = self.chance.random() < 0.5
-            self.chance.choice(self.neighbours).say(number, text, int(self.now()), plead=plead)
+            self.chance.choice(self.neighbours).send_events(
+                number, text, int(self.now()), plead=plead
+            )
             return
         body = encode([Entry(number, Message(text), int(self.now()))], origin=1)
         copies = self.chance.choice([1, 1, 2])
@@ -561,7 +563,7 @@ def _a_session_counts_though_it_failed(world: World) -> None:
 
 
 def _the_modem_browns_out(world: World) -> None:
-    world.modem.brown_out()
+    world.modem.start_brown_out()
     world.port.poke()
 
 
@@ -701,7 +703,7 @@ def _replaced(world: World) -> Iterator[None]:
         put(gaps, "ASK_AFTER_S", 7200.0)
         put(gaps, "LOOK_EVERY", 1800.0)
         put(shipped, "time", world)
-        put(trio.to_thread, "run_sync", at_once)
+        put(trio.to_thread, "run_sync", run_at_once)
         for module in WITH_CHANCE:
             put(module, *world.chance_of(module))
         put(sbd_modem, "open_serial", world.lines.open_serial)

@@ -10,11 +10,11 @@ from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 
 
-def routes(messages: Sequence[str]) -> list[Route]:
+def make_routes(messages: Sequence[str]) -> list[Route]:
     """Return the route that the page uses for canned messages."""
-    return [Route("GET", "/api/messages/canned", partial(_listed, messages))]
+    return [Route("GET", "/api/messages/canned", partial(_list_canned, messages))]
 
 
-async def _listed(messages: Sequence[str], request: Request) -> Response:
+async def _list_canned(messages: Sequence[str], request: Request) -> Response:
     refuse_others(request, ())
     return make_json_response({"messages": list(messages)})

@@ -5,7 +5,7 @@ kit.
 from __future__ import annotations
 
 from fieldagent.agent.assembly import Parts
-from fieldagent.agent.outbound.check_in import to_ask
+from fieldagent.agent.outbound.check_in import make_request
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
@@ -23,7 +23,7 @@ async def begin(parts: Parts, request: Request) -> Standing:
     """Ask the hub to raise the alarm after the number of silent seconds in the body. Raises
     Problem.
     """
-    return await _ask(parts, _within(get_required_body(request)))
+    return await _ask(parts, _read_deadline(get_required_body(request)))
 
 
 async def end(parts: Parts) -> Standing:
@@ -32,14 +32,14 @@ async def end(parts: Parts) -> Standing:
 
 
 async def _ask(parts: Parts, within: int | None) -> Standing:
-    package = to_ask(within, frozenset(parts.queues))
+    package = make_request(within, frozenset(parts.queues))
     if package is None:
         detail = "no channel leads to the hub: set hub-address or satellite-port and restart"
         raise Problem(409, detail=detail)
     return await parts.intake.accept(package)
 
 
-def _within(body: bytes) -> int:
+def _read_deadline(body: bytes) -> int:
     """Return the seconds in the body. Raises NotJson, InvalidPackage."""
     document = load_document(body)
     if not isinstance(document, dict):

@@ -13,9 +13,9 @@ from fieldagent.wire.command_proof import read_text
 LISTED = 50
 
 
-def listing(parts: Parts) -> dict[str, Any]:
+def list_commands(parts: Parts) -> dict[str, Any]:
     """Return the allowed commands, and the newest commands, newest first."""
-    newest = commands.listing(parts.journal, LISTED)
+    newest = commands.list_newest(parts.journal, LISTED)
     date = parts.journal.clock.date
     return {
         "allowed": list(parts.inbox.commands.allowed),

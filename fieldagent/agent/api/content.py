@@ -35,11 +35,11 @@ DAMAGED: dict[str, Any] = {
 """Content of a Package that can no longer be read."""
 
 
-def content(package: Package, most: int | None = None) -> dict[str, Any]:
+def describe_content(package: Package, most: int | None = None) -> dict[str, Any]:
     """Return the content of a Package in the API's form, with at most `most` characters of its
     text.
     """
-    text = _text(package.item)
+    text = _find_text(package.item)
     place = package.item if isinstance(package.item, Location | Waypoint) else None
     return {
         "kind": get_kind(package.item),
@@ -50,18 +50,18 @@ def content(package: Package, most: int | None = None) -> dict[str, Any]:
         "to": package.to,
         "from": package.author,
         "receipt": "read" if package.asks else None,
-        "incident": _incident(package.item),
+        "incident": _describe_incident_update(package.item),
     }
 
 
-def _incident(item: Item | ToHub) -> dict[str, str | None] | None:
+def _describe_incident_update(item: Item | ToHub) -> dict[str, str | None] | None:
     """Return an incident update in parts, so that a page can say it in the reader's language."""
     if not isinstance(item, IncidentWord):
         return None
     return {"state": item.says.value, "by": item.by or None, "text": item.text or None}
 
 
-def _text(item: Item | ToHub) -> str | None:
+def _find_text(item: Item | ToHub) -> str | None:
     if isinstance(item, Message):
         return item.content
     if isinstance(item, Waypoint):

@@ -19,28 +19,28 @@ from fieldagent.package.forecast import (
 from fieldagent.package.package import Channel
 
 
-async def forecasts(parts: Parts, request: Request) -> Response:
+async def answer_forecasts(parts: Parts, request: Request) -> Response:
     """Answer with the forecast of each configured channel; null if too little is known."""
     channels = {}
     for channel in parts.outboxes:
-        deliveries, now = _past(parts, channel)
+        deliveries, now = _read_past_deliveries(parts, channel)
         channels[channel] = {
-            "expected": _in_json(make_forecast(deliveries, now)),
+            "expected": _encode_forecast(make_forecast(deliveries, now)),
             "kept": compare_forecasts(deliveries, now)._asdict(),
         }
     return make_json_response({"channels": channels})
 
 
-def expected(parts: Parts, channel: Channel) -> dict[str, Any] | None:
+def find_forecast(parts: Parts, channel: Channel) -> dict[str, Any] | None:
     """Return the forecast for a Package that is accepted now."""
-    return _in_json(make_forecast(*_past(parts, channel)))
+    return _encode_forecast(make_forecast(*_read_past_deliveries(parts, channel)))
 
 
-def _past(parts: Parts, channel: Channel) -> tuple[list[PastDelivery], float]:
+def _read_past_deliveries(parts: Parts, channel: Channel) -> tuple[list[PastDelivery], float]:
     """Return the past deliveries of the newest Packages on the channel, and the Unix time now."""
     clock = parts.journal.clock
-    return listing.past_deliveries(parts.journal, channel, PAST), clock.date(clock.now())
+    return listing.list_past_deliveries(parts.journal, channel, PAST), clock.date(clock.now())
 
 
-def _in_json(prediction: Forecast | None) -> dict[str, Any] | None:
+def _encode_forecast(prediction: Forecast | None) -> dict[str, Any] | None:
     return None if prediction is None else prediction._asdict()

@@ -12,24 +12,28 @@ from typing import Any
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import tally
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.kit_part import kit_parts
+from fieldagent.agent.kit_part import get_kit_parts
 from fieldagent.http import openmetrics
 from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.system.named_object import import_own
 
 
-def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
+def write_metrics(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
     """Return the answer to `GET /metrics` in the OpenMetrics text format. `status` is the answer to
     `GET /api/status`; `faults` contains the number of failures of each part of the agent.
     """
-    families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
-    for name, part in kit_parts().items():
+    families = [
+        *_list_agent_families(status, faults),
+        *_list_channel_families(status["channels"]),
+        *_list_count_families(journal),
+    ]
+    for name, part in get_kit_parts().items():
         if part.metrics and status[name] is not None:
             families += import_own(part.metrics)(status[name])
     return openmetrics.write_metrics("fieldagent", families)
 
 
-def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Family]:
+def _list_agent_families(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Family]:
     letters, journal = status["deadLetters"], status["journal"]
     for name, kind, about, value, unit in (
         ("uptime_seconds", "gauge", "Time since the agent started.", status["uptime"], "seconds"),
@@ -78,7 +82,7 @@ def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Fam
     yield Family("faults", "counter", "Failures caused by a fault in the agent, by part.", samples)
 
 
-def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
+def _list_channel_families(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
     for name, member, about, unit in (
         ("configured", "configured", "1 if the channel is configured, otherwise 0.", ""),
         ("queued_packages", "queued", "Packages that wait on the channel.", ""),
@@ -128,22 +132,22 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
     yield Family("link_state", "stateset", "State of the channel's link.", states)
 
 
-def _counted(journal: Journal) -> Iterator[Family]:
+def _list_count_families(journal: Journal) -> Iterator[Family]:
     ended = [
         Sample(count, {"channel": channel, "status": status})
-        for channel, status, count in tally.ended(journal)
+        for channel, status, count in tally.count_ended(journal)
     ]
     yield Family(
         "packages_ended", "counter", "Packages that have ended on a channel, by status.", ended
     )
     hooks = [
         Sample(count, {"hook": hook, "result": result})
-        for hook, result, count in tally.hook_results(journal)
+        for hook, result, count in tally.count_hook_results(journal)
     ]
     yield Family(
         "hook_results", "counter", "Calls of a hook, by result: handed, again or dead.", hooks
     )
-    spent = tally.spent(journal)
+    spent = tally.sum_spent(journal)
     yield Family(
         "sent_bytes",
         "counter",
@@ -161,13 +165,13 @@ def _counted(journal: Journal) -> Iterator[Family]:
         "delivery_latency_seconds",
         "histogram",
         "Time from the acceptance of a Package to its delivery.",
-        list(_latencies(journal)),
+        list(_list_latencies(journal)),
         "seconds",
     )
 
 
-def _latencies(journal: Journal) -> Iterator[Sample]:
-    for channel, latency in tally.latencies(journal).items():
+def _list_latencies(journal: Journal) -> Iterator[Sample]:
+    for channel, latency in tally.read_latencies(journal).items():
         label, below = {"channel": channel}, 0
         for bound in tally.BOUNDS:
             below += latency.counts.get(bound, 0)

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 LACKS_MAX = 8
 
 
-def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
+def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]:
     """Return the neighbours, the most recently heard first; `station` is null if there is
     no radio.
     """
     if station is None:
         return {"station": None, "neighbours": [], "remoteStations": []}
-    names = inbound.station_names(journal)
-    hub_routes = station.words.hub_routes.known()
-    in_range = set(station.neighbours.in_range())
-    ours, hops = _ours(journal, station), station.earshot()
+    names = inbound.read_station_names(journal)
+    hub_routes = station.words.hub_routes.get_valid_routes()
+    in_range = set(station.neighbours.list_in_range())
+    ours, hops = _list_repeated_packages(journal, station), station.get_in_range()
     neighbours = [
         {
             "station": number,
@@ -40,9 +40,9 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "inRange": number in in_range,
             "rssi": each.rssi,
             "snr": each.snr,
-            **_to_the_hub(hub_routes.get(number)),
-            "missing": _lacks(number, ours) if number in in_range else [],
-            "radioKey": station.key_change.name_of(each.key),
+            **_describe_hub_route(hub_routes.get(number)),
+            "missing": _list_missing(number, ours) if number in in_range else [],
+            "radioKey": station.key_change.find_name(each.key),
         }
         for number, each in reversed(station.neighbours.known.items())
     ]
@@ -54,28 +54,28 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
     return {"station": station.number, "neighbours": neighbours, "remoteStations": beyond}
 
 
-def _to_the_hub(route: KnownRoute | None) -> dict[str, Any]:
+def _describe_hub_route(route: KnownRoute | None) -> dict[str, Any]:
     if route is None:
         return {"hub": None, "hopsToHub": None, "routeBatteryLow": None}
     return {"hub": route.hops == 0, "hopsToHub": route.hops, "routeBatteryLow": route.low}
 
 
-def _ours(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:
+def _list_repeated_packages(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:
     """Return the ids of this kit's Packages that are being repeated, newest first, each with the
     stations that have it.
     """
-    items = station.rounds.ours()
-    known = outbound.packages(journal, [item.entry.sequence for item in items])
+    items = station.rounds.list_ours()
+    known = outbound.read_packages(journal, [item.entry.sequence for item in items])
     ids = {sequence: each.id for sequence, each in known.items()}
     packages = [(ids.get(item.entry.sequence) or 0, item.has) for item in items]
     return [each for each in reversed(packages) if each[0] > 0]
 
 
-def _lacks(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:
+def _list_missing(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:
     return [id_ for id_, has in ours if number not in has][:LACKS_MAX]
 
 
-def lacking(
+def list_unconfirmed_stations(
     journal: Journal,
     station: Station | None,
     sequence: int,
@@ -87,12 +87,12 @@ def lacking(
     delivery = deliveries.get(Channel.RADIO)
     if station is None or delivery is None:
         return []
-    goes_round = any(item.entry.sequence == sequence for item in station.rounds.ours())
+    goes_round = any(item.entry.sequence == sequence for item in station.rounds.list_ours())
     if delivery.status is not None and not goes_round:
         return []
-    names, has = inbound.station_names(journal), on_air.holders(journal, sequence)
+    names, has = inbound.read_station_names(journal), on_air.read_holders(journal, sequence)
     return [
         {"station": number, "name": names.get(number)}
-        for number in station.neighbours.in_range()
+        for number in station.neighbours.list_in_range()
         if number not in has
     ]

@@ -11,13 +11,13 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.api.queue_listing import AT_ONCE, in_list
+from fieldagent.agent.api.queue_listing import AT_ONCE, shorten_content
 from fieldagent.agent.journal import inbound, listing, outbound
-from fieldagent.agent.journal.directory import in_words
+from fieldagent.agent.journal.directory import describe_addressee
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, Known
-from fieldagent.agent.outbound.reach import beyond
-from fieldagent.agent.outbound.settlement import credits_in_words
+from fieldagent.agent.outbound.reach import list_reached_beyond
+from fieldagent.agent.outbound.settlement import parse_credits
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Status
 
@@ -27,7 +27,7 @@ LOOKED_AT_MAX = 10_000
 """Most Packages that are searched for one page."""
 
 
-async def page(
+async def list_page(
     journal: Journal,
     waiting: WaitReasons,
     state: str | None,
@@ -41,11 +41,11 @@ async def page(
     rows: list[dict[str, Any]] = []
     place = before
     for _ in range(0, LOOKED_AT_MAX, AT_ONCE):
-        batch = listing.newest(journal, place, AT_ONCE)
-        for sequence, row in _rows(journal, waiting, batch, state, kind):
+        batch = listing.list_newest(journal, place, AT_ONCE)
+        for sequence, row in _list_rows(journal, waiting, batch, state, kind):
             rows.append(row)
             if len(rows) == limit:
-                return rows, sequence if listing.newest(journal, sequence, 1) else None
+                return rows, sequence if listing.list_newest(journal, sequence, 1) else None
         if len(batch) < AT_ONCE:
             return rows, None
         place = batch[-1].sequence
@@ -53,7 +53,7 @@ async def page(
     return rows, place
 
 
-def _rows(
+def _list_rows(
     journal: Journal,
     waiting: WaitReasons,
     batch: listing.Batch,
@@ -63,49 +63,51 @@ def _rows(
     wanted = [sequence for sequence, status in batch if state in (None, status or WAITING)]
     if not wanted:
         return
-    packages = outbound.packages(journal, wanted)
+    packages = outbound.read_packages(journal, wanted)
     deliveries, receipts = (
-        outbound.deliveries_of(journal, wanted),
-        outbound.receipts_of(journal, wanted),
+        outbound.read_deliveries_of(journal, wanted),
+        outbound.list_receipts_of(journal, wanted),
     )
-    sent = listing.transmissions(journal, wanted)
-    steps = beyond(journal, list(packages.values()))
+    sent = listing.list_transmissions(journal, wanted)
+    steps = list_reached_beyond(journal, list(packages.values()))
     for sequence in wanted:
         known = packages.get(sequence)
         if known is None:
             continue
-        said = in_list(known)
+        said = shorten_content(known)
         if kind in (None, said["kind"]):
             row = {
-                **_told(journal, known, said),
-                "channels": waiting.deliveries_json(sequence, deliveries[sequence]),
-                "credits": _credits(sent[sequence]),
-                "receipts": [each.as_json() for each in receipts[sequence]],
-                "toName": None if said["to"] is None else in_words(journal, said["to"]),
+                **_describe_package(journal, known, said),
+                "channels": waiting.describe_deliveries(sequence, deliveries[sequence]),
+                "credits": _sum_credits(sent[sequence]),
+                "receipts": [each.encode() for each in receipts[sequence]],
+                "toName": None if said["to"] is None else describe_addressee(journal, said["to"]),
                 "reached": [step._asdict() for step in steps[sequence]],
             }
             yield sequence, row
 
 
-def _told(journal: Journal, known: Accepted | Known, said: dict[str, Any]) -> dict[str, Any]:
+def _describe_package(
+    journal: Journal, known: Accepted | Known, said: dict[str, Any]
+) -> dict[str, Any]:
     date, ended = journal.clock.date, known.ended
     return {
         "id": known.id,
         **said,
         "relayed": isinstance(known, Accepted) and bool(known.origin),
-        "relayedFor": _origin(journal, known),
+        "relayedFor": _find_origin(journal, known),
         "accepted": date(known.accepted),
         "ended": None if ended is None else date(ended),
         "status": known.status,
     }
 
 
-def _origin(journal: Journal, known: Accepted | Known) -> str | None:
+def _find_origin(journal: Journal, known: Accepted | Known) -> str | None:
     """Return the name of the kit whose item this kit relays; None if the item is this kit's."""
     if not isinstance(known, Accepted) or not known.origin:
         return None
-    return inbound.station_names(journal).get(known.origin) or f"kit {known.origin}"
+    return inbound.read_station_names(journal).get(known.origin) or f"kit {known.origin}"
 
 
-def _credits(sent: Sequence[tuple[str, int]]) -> float:
-    return round(sum(credits_in_words(detail) * times for detail, times in sent), 2)
+def _sum_credits(sent: Sequence[tuple[str, int]]) -> float:
+    return round(sum(parse_credits(detail) * times for detail, times in sent), 2)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.agent.api.content import content
+from fieldagent.agent.api.content import describe_content
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.inbound.reading import mark
 from fieldagent.agent.journal import directory
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Known
-from fieldagent.agent.outbound.reach import reached
+from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
@@ -20,7 +20,7 @@ from fieldagent.package.strict_json import load_document
 from fieldagent.system.sentence import sentence
 
 
-async def people(parts: Parts, request: Request) -> Response:
+async def answer_people(parts: Parts, request: Request) -> Response:
     """Answer with the directory, including the `to` value for each addressee."""
     refuse_others(request, ())
     journal = parts.journal
@@ -31,11 +31,11 @@ async def people(parts: Parts, request: Request) -> Response:
             "kind": each.kind,
             "radios": list(each.handles),
         }
-        for each in directory.people(journal)
+        for each in directory.list_people(journal)
     ]
-    whole = bool(directory.version(journal))
+    whole = bool(directory.read_version(journal))
     return make_json_response(
-        {"owner": directory.owner(journal) or None, "complete": whole, "people": listed}
+        {"owner": directory.read_owner(journal) or None, "complete": whole, "people": listed}
     )
 
 
@@ -60,15 +60,15 @@ async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A0
     return make_json_response({"requestId": id, "readBy": by})
 
 
-def told(journal: Journal, package: Package) -> dict[str, Any]:
+def describe_with_names(journal: Journal, package: Package) -> dict[str, Any]:
     """Return a Package's content, with the names of its addressee and author."""
     names = {"toName": package.to, "fromName": package.author}
-    return content(package) | {
-        name: None if named is None else directory.in_words(journal, named)
+    return describe_content(package) | {
+        name: None if named is None else directory.describe_addressee(journal, named)
         for name, named in names.items()
     }
 
 
-def ladder(journal: Journal, known: Known) -> list[dict[str, Any]]:
+def list_stages(journal: Journal, known: Known) -> list[dict[str, Any]]:
     """Return the stages that a Package has reached, in the API's form."""
-    return [step._asdict() for step in reached(journal, known)]
+    return [step._asdict() for step in list_reached(journal, known)]

@@ -11,13 +11,13 @@ from fieldagent.package import tracks
 NEWEST, NEWEST_MAX = 500, 5_000
 
 
-async def positions(parts: Parts, request: Request) -> Response:
+async def answer_positions(parts: Parts, request: Request) -> Response:
     """Answer with the newest own and others' positions. `of` limits them to one of the two."""
     refuse_others(request, ("format", "limit", "of"))
     named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
     of = read_one_of(request, "of", ("own", "others"))
     limit = number(request, "limit", NEWEST, range(1, NEWEST_MAX + 1))
-    own, others = await places.newest(parts.journal, limit)
+    own, others = await places.list_newest(parts.journal, limit)
     entries = [*(own if of != "others" else ()), *(others if of != "own" else ())]
     saved = ("Content-Disposition", f'attachment; filename="fieldagent.{named}"')
     if named in tracks.DOCUMENTS:

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.api.content import DAMAGED, TEXT_MAX, content
+from fieldagent.agent.api.content import DAMAGED, TEXT_MAX, describe_content
 from fieldagent.agent.journal import listing, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, Known
@@ -23,26 +23,26 @@ AT_ONCE = 50
 """Packages per batch, after which other tasks may run."""
 
 
-async def page(
+async def list_page(
     journal: Journal, waiting: WaitReasons, channels: Collection[Channel], after: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return the Packages after the place `after`, and the place after which there are more."""
     listed: list[dict[str, Any]] = []
-    sequences = listing.waiting_behind(journal, channels, after, limit + 1)
+    sequences = listing.list_waiting_behind(journal, channels, after, limit + 1)
     for begin in range(0, min(limit, len(sequences)), AT_ONCE):
-        listed += _rows(journal, waiting, sequences[begin : min(begin + AT_ONCE, limit)])
+        listed += _list_rows(journal, waiting, sequences[begin : min(begin + AT_ONCE, limit)])
         await trio.lowlevel.checkpoint()
     last = sequences[limit - 1] if len(sequences) > limit else None
     return listed, last
 
 
-def _rows(
+def _list_rows(
     journal: Journal, waiting: WaitReasons, sequences: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     date = journal.clock.date
     packages, deliveries = (
-        outbound.packages(journal, sequences),
-        outbound.deliveries_of(journal, sequences),
+        outbound.read_packages(journal, sequences),
+        outbound.read_deliveries_of(journal, sequences),
     )
     for sequence in sequences:
         if (known := packages.get(sequence)) is not None:
@@ -50,16 +50,16 @@ def _rows(
             expires = whole and whole.expires
             yield {
                 "id": known.id,
-                **in_list(known),
+                **shorten_content(known),
                 "collapseKey": whole and whole.package.collapse_key,
                 "accepted": date(known.accepted),
                 "expires": None if expires is None else date(expires),
-                "channels": waiting.deliveries_json(sequence, deliveries[sequence]),
+                "channels": waiting.describe_deliveries(sequence, deliveries[sequence]),
             }
 
 
-def in_list(known: Accepted | Known) -> dict[str, Any]:
+def shorten_content(known: Accepted | Known) -> dict[str, Any]:
     """Return the content of a Package in a list, with a shortened text; a damaged Package is
     marked.
     """
-    return content(known.package, TEXT_MAX) if isinstance(known, Accepted) else DAMAGED
+    return describe_content(known.package, TEXT_MAX) if isinstance(known, Accepted) else DAMAGED

@@ -34,11 +34,11 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.losses import report_unreadable
 from fieldagent.agent.journal.records import DamagedPackage
-from fieldagent.agent.outbound.cost import costs
+from fieldagent.agent.outbound.cost import compute_costs
 from fieldagent.agent.outbound.standing import Standing
-from fieldagent.agent.outbound.standing import standing as stands
+from fieldagent.agent.outbound.standing import find_standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
-from fieldagent.agent.refusals import told_as_problems, unread_member
+from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.http import openmetrics, server_sent
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.idempotency import read_idempotency_key
@@ -61,16 +61,16 @@ PAGE_END = queue_listing.PAGE_MAX + 1
 class Condition(Protocol):
     """Condition of the agent."""
 
-    def status(self) -> dict[str, Any]:
+    def get_status(self) -> dict[str, Any]:
         """Return the answer to `GET /api/status`."""
 
-    def fault_counts(self) -> Mapping[str, int]:
+    def count_faults(self) -> Mapping[str, int]:
         """Return the number of failures of each part of the agent since its start."""
 
-    def healthy(self) -> str | None:
+    def find_illness(self) -> str | None:
         """Return None if the agent works, or a sentence with the problem."""
 
-    def channels_gone(self) -> Sequence[str]:
+    def list_lost_channels(self) -> Sequence[str]:
         """Return the channels that have been away for an hour, each with the reason."""
 
 
@@ -82,50 +82,71 @@ class LocalApi:
         self._journal = parts.journal
         self._condition = condition
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return all routes of the local API. Every handler converts errors of the lower layers
         into a Problem.
         """
         return [
-            Route("POST", "/api/package", _guarded(self.send)),
-            Route("POST", "/api/package/async", _guarded(self.enqueue)),
-            Route("POST", "/api/package/cost", _guarded(self.cost)),
-            Route("GET", "/api/packages", _guarded(self.packages)),
-            Route("GET", "/api/package/{id}", _guarded(self.look)),
-            Route("POST", "/api/package/{id}/cancel", _guarded(self.cancel)),
-            Route("DELETE", "/api/package/{id}", _guarded(self.cancel)),
-            *(Route(*where, _guarded(handler)) for where, handler in self._sos().items()),
-            Route("POST", "/api/check-in", _guarded(partial(_begin_check_in, self._parts))),
-            Route("DELETE", "/api/check-in", _guarded(partial(_end_check_in, self._parts))),
-            Route("POST", "/api/satellite/retry", _guarded(partial(_retry_satellite, self._parts))),
-            Route("GET", "/api/trace", _guarded(partial(_trace, self._parts))),
-            Route("GET", "/api/queue", _guarded(self.queue)),
-            Route("DELETE", "/api/queue", _guarded(self.clear)),
-            Route("GET", "/api/inbound", _guarded(self.inbound)),
-            Route("POST", "/api/inbound/{id}/replay", _guarded(self.replay)),
-            Route("POST", "/api/inbound/{id}/read", _guarded(partial(people.read, self._parts))),
-            Route("GET", "/api/people", _guarded(partial(people.people, self._parts))),
-            Route("GET", "/api/positions", _guarded(partial(places.positions, self._parts))),
-            Route("GET", "/api/forecast", _guarded(partial(forecast.forecasts, self._parts))),
-            Route("GET", "/api/signals", _guarded(partial(signals.signals, self._parts))),
-            Route("GET", "/api/neighbours", _guarded(self.neighbours)),
-            Route("GET", "/api/commands", _guarded(partial(_commands, self._parts))),
-            Route("GET", "/api/mesh", _guarded(self.mesh)),
-            Route("GET", "/api/health", _guarded(self.health)),
-            Route("GET", "/api/status", _guarded(self.status)),
-            Route("GET", "/api/events", _guarded(self.listen)),
-            Route("GET", "/metrics", _guarded(self.metrics)),
+            Route("POST", "/api/package", _convert_errors(self.send)),
+            Route("POST", "/api/package/async", _convert_errors(self.enqueue)),
+            Route("POST", "/api/package/cost", _convert_errors(self.answer_cost)),
+            Route("GET", "/api/packages", _convert_errors(self.answer_packages)),
+            Route("GET", "/api/package/{id}", _convert_errors(self.look)),
+            Route("POST", "/api/package/{id}/cancel", _convert_errors(self.cancel)),
+            Route("DELETE", "/api/package/{id}", _convert_errors(self.cancel)),
+            *(
+                Route(*where, _convert_errors(handler))
+                for where, handler in self._make_sos_routes().items()
+            ),
+            Route("POST", "/api/check-in", _convert_errors(partial(_begin_check_in, self._parts))),
+            Route("DELETE", "/api/check-in", _convert_errors(partial(_end_check_in, self._parts))),
+            Route(
+                "POST",
+                "/api/satellite/retry",
+                _convert_errors(partial(_retry_satellite, self._parts)),
+            ),
+            Route("GET", "/api/trace", _convert_errors(partial(_answer_trace, self._parts))),
+            Route("GET", "/api/queue", _convert_errors(self.queue)),
+            Route("DELETE", "/api/queue", _convert_errors(self.clear)),
+            Route("GET", "/api/inbound", _convert_errors(self.answer_inbound)),
+            Route("POST", "/api/inbound/{id}/replay", _convert_errors(self.replay)),
+            Route(
+                "POST", "/api/inbound/{id}/read", _convert_errors(partial(people.read, self._parts))
+            ),
+            Route(
+                "GET", "/api/people", _convert_errors(partial(people.answer_people, self._parts))
+            ),
+            Route(
+                "GET",
+                "/api/positions",
+                _convert_errors(partial(places.answer_positions, self._parts)),
+            ),
+            Route(
+                "GET",
+                "/api/forecast",
+                _convert_errors(partial(forecast.answer_forecasts, self._parts)),
+            ),
+            Route(
+                "GET", "/api/signals", _convert_errors(partial(signals.answer_signals, self._parts))
+            ),
+            Route("GET", "/api/neighbours", _convert_errors(self.answer_neighbours)),
+            Route("GET", "/api/commands", _convert_errors(partial(_answer_commands, self._parts))),
+            Route("GET", "/api/mesh", _convert_errors(self.answer_mesh)),
+            Route("GET", "/api/health", _convert_errors(self.answer_health)),
+            Route("GET", "/api/status", _convert_errors(self.answer_status)),
+            Route("GET", "/api/events", _convert_errors(self.listen)),
+            Route("GET", "/metrics", _convert_errors(self.answer_metrics)),
             make_description_route("fieldagent.agent"),
-            *web_page.routes(),
-            *handbook.routes(),
+            *web_page.make_routes(),
+            *handbook.make_routes(),
         ]
 
-    def _sos(self) -> dict[tuple[str, str], Handler]:
+    def _make_sos_routes(self) -> dict[tuple[str, str], Handler]:
         sos = IncidentApi(self._parts)
         return {
             ("POST", "/api/sos"): sos.raise_one,
             ("GET", "/api/sos"): sos.look,
-            ("GET", "/api/sos/words"): sos.words,
+            ("GET", "/api/sos/words"): sos.answer_canned_texts,
             ("DELETE", "/api/sos"): sos.call_off,
             ("POST", "/api/sos/{station}/{number}/take"): sos.take,
         }
@@ -136,33 +157,33 @@ class LocalApi:
         """
         standing, unread = await self._accept(request)
         seconds = read_preferred_wait(request.headers)
-        outcome = self._parts.endings.outcome
+        outcome = self._parts.endings.wait_for_outcome
         if seconds is None:
             ended = await outcome(standing.sequence)
-            return make_json_response(_kept(self._journal, _answer(ended) | unread))
+            return make_json_response(_add_memory_reason(self._journal, _answer(ended) | unread))
         applied = ("Preference-Applied", f"wait={seconds}")
         with waits.move_on_after(seconds):
             standing = await outcome(standing.sequence)
         if standing.status is not None:
-            answer = _kept(self._journal, _answer(standing) | unread)
+            answer = _add_memory_reason(self._journal, _answer(standing) | unread)
             return make_json_response(answer, headers=(applied,))
-        answer = _kept(self._journal, _progress(standing) | unread)
-        return make_json_response(answer, 202, (_location(standing), applied))
+        answer = _add_memory_reason(self._journal, _describe_progress(standing) | unread)
+        return make_json_response(answer, 202, (_make_location_header(standing), applied))
 
     async def enqueue(self, request: Request) -> Response:
         """Accept a Package and answer 202 at once, with the address of its status."""
         standing, unread = await self._accept(request)
-        answer = _kept(self._journal, _progress(standing) | unread)
-        return make_json_response(answer, 202, (_location(standing),))
+        answer = _add_memory_reason(self._journal, _describe_progress(standing) | unread)
+        return make_json_response(answer, 202, (_make_location_header(standing),))
 
-    async def cost(self, request: Request) -> Response:
+    async def answer_cost(self, request: Request) -> Response:
         """Answer with the Package's cost on each channel; it is not queued. A Package that would be
         refused is refused here, too."""
         package = parse_package(get_required_body(request))
         require_known(self._journal, package.to)
         clock = self._journal.clock
-        estimates = costs(package, self._parts.outboxes, clock.date(clock.now()))
-        begins = self._parts.intake.begins_of(package)
+        estimates = compute_costs(package, self._parts.outboxes, clock.date(clock.now()))
+        begins = self._parts.intake.compute_begins(package)
         return make_json_response(
             {
                 "channels": {
@@ -173,10 +194,10 @@ class LocalApi:
                         "creditsLeft": None if cost.by_bytes else cost.left,
                         "byBytes": cost.by_bytes,
                         "bytesLeft": cost.left if cost.by_bytes else None,
-                        "money": self._money(cost.credits),
+                        "money": self._format_money(cost.credits),
                         "begins": begins[channel].after,
                         "why": begins[channel].why or None,
-                        "expected": forecast.expected(self._parts, channel),
+                        "expected": forecast.find_forecast(self._parts, channel),
                         "reason": cost.cannot or None,
                     }
                     for channel, cost in estimates.items()
@@ -184,7 +205,7 @@ class LocalApi:
             }
         )
 
-    def _money(self, paid: float) -> str | None:
+    def _format_money(self, paid: float) -> str | None:
         """Return the price of that many credits; None without credits or without a configured
         price.
         """
@@ -196,35 +217,39 @@ class LocalApi:
         key = read_idempotency_key(request.headers)
         unread: list[Fault] = []
         package = parse_package(get_required_body(request), unread)
-        return await self._parts.intake.accept(package, key), unread_member(unread)
+        return await self._parts.intake.accept(package, key), describe_unread_member(unread)
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
         """Answer with the state of one Package: channel deliveries, receipts,
         stages and history. A reused id means the newest Package. Raises Problem 404 for an unknown
         id.
         """
-        standing = stands(self._journal, _id(id))
-        confirmations = outbound.receipts(self._journal, standing.sequence)
-        receipts = [each.as_json() for each in confirmations]
-        known = outbound.by_sequence(self._journal, standing.sequence)
-        lines = [] if known is None else history.lines(self._journal, known, confirmations)
+        standing = stands(self._journal, _read_id(id))
+        confirmations = outbound.list_receipts(self._journal, standing.sequence)
+        receipts = [each.encode() for each in confirmations]
+        known = outbound.find_by_sequence(self._journal, standing.sequence)
+        lines = [] if known is None else history.list_lines(self._journal, known, confirmations)
         story = [line._asdict() for line in lines]
         said = {}
         with suppress(DamagedPackage):
-            accepted = outbound.package(self._journal, standing.sequence)
-            said = {} if accepted is None else people.told(self._journal, accepted.package)
+            accepted = outbound.read_kept_package(self._journal, standing.sequence)
+            said = (
+                {}
+                if accepted is None
+                else people.describe_with_names(self._journal, accepted.package)
+            )
         # A final status never changes; later facts are shown beside it.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return make_json_response(
             {
-                **_kept(self._journal, _progress(standing)),
+                **_add_memory_reason(self._journal, _describe_progress(standing)),
                 **said,
-                "channels": _waiting(self._parts).deliveries_json(
+                "channels": _get_wait_reasons(self._parts).describe_deliveries(
                     standing.sequence, standing.deliveries
                 ),
                 "receipts": receipts,
-                "reached": [] if known is None else people.ladder(self._journal, known),
-                "unconfirmed": neighbour_listing.lacking(
+                "reached": [] if known is None else people.list_stages(self._journal, known),
+                "unconfirmed": neighbour_listing.list_unconfirmed_stations(
                     self._journal, self._parts.station, standing.sequence, standing.deliveries
                 ),
                 "late": late,
@@ -239,7 +264,7 @@ class LocalApi:
         """
         if request.body.strip() not in (b"", b"{}"):
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
-        package = _id(id)
+        package = _read_id(id)
         ended_before = stands(self._journal, package).status is not None
         standing = await self._parts.cancellation.cancel(package, _channel(request))
         if ended_before or standing.status not in (None, "Canceled"):
@@ -253,7 +278,7 @@ class LocalApi:
                 members={"package": _answer(standing)},
             )
         if standing.status is None:
-            return make_json_response(_progress(standing), 202)
+            return make_json_response(_describe_progress(standing), 202)
         return make_json_response(_answer(standing))
 
     async def queue(self, request: Request) -> Response:
@@ -265,12 +290,12 @@ class LocalApi:
         after = number(request, "after", 0, range(2**63))
         channels = [name for name in self._parts.queues if channel in (None, name)]
         queued = await self._parts.resume.count_waiting(channels)
-        listed, last = await queue_listing.page(
-            self._journal, _waiting(self._parts), channels, after, limit
+        listed, last = await queue_listing.list_page(
+            self._journal, _get_wait_reasons(self._parts), channels, after, limit
         )
         return make_page(request, {"queued": queued, "packages": listed}, "after", last)
 
-    async def packages(self, request: Request) -> Response:
+    async def answer_packages(self, request: Request) -> Response:
         """Answer with a page of the sent Packages, newest first; `?before=` is the place before
         which it starts. Raises Problem 400.
         """
@@ -279,11 +304,11 @@ class LocalApi:
         kind = read_one_of(request, "kind", tuple(KINDS))
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, PAGE_END))
-        rows, last = await package_listing.page(
-            self._journal, _waiting(self._parts), state, kind, before, limit
+        rows, last = await package_listing.list_page(
+            self._journal, _get_wait_reasons(self._parts), state, kind, before, limit
         )
         for row in rows:
-            row["money"] = self._money(row["credits"])
+            row["money"] = self._format_money(row["credits"])
         return make_page(request, {"packages": rows}, "before", last)
 
     async def clear(self, request: Request) -> Response:
@@ -294,7 +319,7 @@ class LocalApi:
             {"deleted": await self._parts.cancellation.clear(_channel(request))}
         )
 
-    async def inbound(self, request: Request) -> Response:
+    async def answer_inbound(self, request: Request) -> Response:
         """Answer with a page of the received payloads, newest first. The first page also contains
         all dead letters, unless `?state=` asks for another state. Raises Problem 400.
         """
@@ -302,16 +327,16 @@ class LocalApi:
         state = read_one_of(request, "state", inbound.STATES)
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED_MAX, range(1, PAGE_END))
-        listed = inbound.listing(self._journal, limit + 1, state, before)
+        listed = inbound.list_payloads(self._journal, limit + 1, state, before)
         last = listed[limit - 1]["number"] if len(listed) > limit else None
         # Dead letters are few and have their own list, so the first page contains all.
         has_letters = before == END and state in (None, "dead")
-        letters = dead_letters.listing(self._journal) if has_letters else []
+        letters = dead_letters.list_newest(self._journal) if has_letters else []
         return make_page(
             request,
             {
-                "payloads": [*_payloads(listed[:limit])],
-                "deadLetters": [_dead_letter(letter) for letter in letters],
+                "payloads": [*_list_payloads(listed[:limit])],
+                "deadLetters": [_describe_dead_letter(letter) for letter in letters],
             },
             "before",
             last,
@@ -332,64 +357,66 @@ class LocalApi:
         self._parts.inbox.wake()
         return make_json_response({"requestId": id, "hooks": list(hooks)}, 202)
 
-    async def neighbours(self, request: Request) -> Response:
+    async def answer_neighbours(self, request: Request) -> Response:
         """Answer with the kits that were heard by radio."""
-        return make_json_response(neighbour_listing.listing(self._journal, self._parts.station))
+        return make_json_response(
+            neighbour_listing.list_neighbours(self._journal, self._parts.station)
+        )
 
-    async def mesh(self, request: Request) -> Response:
+    async def answer_mesh(self, request: Request) -> Response:
         """Answer with the people whose radios are in range; empty if the kit has no radio for
         them.
         """
-        found = [each for part in self._parts.services.values() for each in part.people()]
+        found = [each for part in self._parts.services.values() for each in part.list_people()]
         return make_json_response({"people": found})
 
-    async def health(self, request: Request) -> Response:
+    async def answer_health(self, request: Request) -> Response:
         """Answer 200 with UP, or with DEGRADED if a channel has been away for an hour. Answer 503
         with DOWN and the reason if the agent does not work.
         """
-        trouble = self._condition.healthy()
-        if trouble is None and (gone := self._condition.channels_gone()):
+        trouble = self._condition.find_illness()
+        if trouble is None and (gone := self._condition.list_lost_channels()):
             return make_json_response({"status": "DEGRADED", "reason": "; ".join(gone)})
         if trouble is None:
             return make_json_response({"status": "UP"})
         return make_json_response({"status": "DOWN", "reason": trouble}, 503)
 
-    async def status(self, request: Request) -> Response:
-        return make_json_response(self._condition.status())
+    async def answer_status(self, request: Request) -> Response:
+        return make_json_response(self._condition.get_status())
 
     async def listen(self, request: Request) -> Response:
         """Answer with the stream of events (text/event-stream)."""
         asked = server_sent.read_request(request, TOPICS)
         return server_sent.answer(partial(self._parts.events.listen, asked))
 
-    async def metrics(self, request: Request) -> Response:
+    async def answer_metrics(self, request: Request) -> Response:
         """Answer with the metrics for Prometheus."""
-        status, faults = self._condition.status(), self._condition.fault_counts()
-        text = metrics.text(status, faults, self._journal)
+        status, faults = self._condition.get_status(), self._condition.count_faults()
+        text = metrics.write_metrics(status, faults, self._journal)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
 
-def _waiting(parts: Parts) -> WaitReasons:
+def _get_wait_reasons(parts: Parts) -> WaitReasons:
     return WaitReasons(parts.journal, parts.queues, parts.outboxes, parts.endings.clock())
 
 
-def _location(standing: Standing) -> tuple[str, str]:
+def _make_location_header(standing: Standing) -> tuple[str, str]:
     return "Location", f"/api/package/{standing.id}"
 
 
-def _guarded(handler: Handler) -> Handler:
+def _convert_errors(handler: Handler) -> Handler:
     """Return a handler that converts errors of the lower layers into problems."""
 
-    async def guarded(request: Request, **parts: str) -> Response:
-        with told_as_problems():
+    async def handle_converted(request: Request, **parts: str) -> Response:
+        with convert_refusals():
             return await handler(request, **parts)
 
-    return guarded
+    return handle_converted
 
 
 async def _begin_check_in(parts: Parts, request: Request) -> Response:
     standing = await check_in.begin(parts, request)
-    return make_json_response(_progress(standing), 202, (_location(standing),))
+    return make_json_response(_describe_progress(standing), 202, (_make_location_header(standing),))
 
 
 async def _retry_satellite(parts: Parts, request: Request) -> Response:
@@ -401,11 +428,11 @@ async def _retry_satellite(parts: Parts, request: Request) -> Response:
     return make_json_response({"queued": len(outbox)}, 202)
 
 
-async def _commands(parts: Parts, request: Request) -> Response:
-    return make_json_response(commands.listing(parts))
+async def _answer_commands(parts: Parts, request: Request) -> Response:
+    return make_json_response(commands.list_commands(parts))
 
 
-async def _trace(parts: Parts, request: Request) -> Response:
+async def _answer_trace(parts: Parts, request: Request) -> Response:
     """Answer with the last traffic of a channel's serial line: the part that a fault left on disk,
     and the part in memory.
     """
@@ -416,16 +443,16 @@ async def _trace(parts: Parts, request: Request) -> Response:
         raise Problem(409, detail=sentence("{channel} is not configured", channel=channel))
     recorder = outbox.link.recorder
     return make_json_response(
-        {"kept": await recorder.kept(), "memory": recorder.text(payloads=payloads)}
+        {"kept": await recorder.read_stored(), "memory": recorder.write_trace(payloads=payloads)}
     )
 
 
 async def _end_check_in(parts: Parts, request: Request) -> Response:
     standing = await check_in.end(parts)
-    return make_json_response(_progress(standing), 202, (_location(standing),))
+    return make_json_response(_describe_progress(standing), 202, (_make_location_header(standing),))
 
 
-def _id(text: str) -> int:
+def _read_id(text: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,10}", text, re.ASCII) or int(text) not in INT32:
         raise Problem(
             404,
@@ -443,7 +470,7 @@ def _channel(request: Request, *others: str) -> Channel | None:
     return None if value is None else Channel(value)
 
 
-def _kept(journal: Journal, answer: dict[str, Any]) -> dict[str, Any]:
+def _add_memory_reason(journal: Journal, answer: dict[str, Any]) -> dict[str, Any]:
     """Add the reason to the answer if the journal is not on disk."""
     why = journal.not_on_disk
     return {**answer, "notOnDisk": why} if why else answer
@@ -459,12 +486,12 @@ def _answer(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _progress(standing: Standing) -> dict[str, Any]:
+def _describe_progress(standing: Standing) -> dict[str, Any]:
     """Return the answer with the time of acceptance; `status` is null while the Package waits."""
     return {**_answer(standing), "accepted": standing.accepted}
 
 
-def _payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _list_payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the payloads of a list, without rows whose body cannot be read."""
     for row in rows:
         try:
@@ -473,7 +500,7 @@ def _payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             report_unreadable("payload", row["requestId"])
 
 
-def _dead_letter(letter: DeadLetter) -> dict[str, Any]:
+def _describe_dead_letter(letter: DeadLetter) -> dict[str, Any]:
     """Return a dead letter in JSON, with its text if it contains text."""
     try:
         text = letter.body.decode()

@@ -8,7 +8,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.http.message import Request, Response, make_json_response
 
 
-async def signals(parts: Parts, request: Request) -> Response:
+async def answer_signals(parts: Parts, request: Request) -> Response:
     """Answer with each channel's signal over time, in Unix time. Each value is valid until the
     next, the last one until now.
     """

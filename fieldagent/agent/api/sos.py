@@ -18,9 +18,9 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident, outbound, places
 from fieldagent.agent.journal.incident import OWN, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
-from fieldagent.agent.outbound.incident_end import call_off, has_own_words, may_be_known
+from fieldagent.agent.outbound.incident_end import call_off, can_be_known, has_own_words
 from fieldagent.agent.outbound.intake import KeyReused
-from fieldagent.agent.refusals import unread_member
+from fieldagent.agent.refusals import describe_unread_member
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.idempotency import read_idempotency_key
 from fieldagent.http.message import Request, Response, make_json_response
@@ -66,8 +66,8 @@ class IncidentApi:
         request never prevents an SOS: the answer lists the unreadable parts.
         """
         unread: list[Fault] = []
-        text, position = _said_and_where(request.body or b"{}", unread)
-        key = _key(request, unread)
+        text, position = _read_text_and_position(request.body or b"{}", unread)
+        key = _read_key(request, unread)
         async with self._raising:
             current = incident.open_one(self._journal)
             raised = current is None
@@ -76,7 +76,7 @@ class IncidentApi:
             is_ours = current is not None and has_own_words(self._journal, current.number)
             said: list[Item] = [Message(text or UNSAID)] if text or not is_ours else []
             said += [] if position is None else [position]
-            last = places.last_own(self._journal) if raised and position is None else None
+            last = places.find_last_own(self._journal) if raised and position is None else None
             # If it was canceled meanwhile, it is over, and the rest must not raise another.
             with suppress(IncidentOver):
                 joins = None
@@ -84,10 +84,10 @@ class IncidentApi:
                     joins = await self._add(item, joins, key and f"{key}/{get_kind(item)}")
                 if last is not None:
                     await self._add(replace(last, source=PositionSource.LAST), joins)
-        current = incident.open_one(self._journal) or incident.last(self._journal)
+        current = incident.open_one(self._journal) or incident.find_last(self._journal)
         assert current is not None, "something was accepted, or one was open"
         return make_json_response(
-            self._told(current) | unread_member(unread), 201 if raised else 200
+            self._describe_answer(current) | describe_unread_member(unread), 201 if raised else 200
         )
 
     async def _add(self, item: Item, joins: int | None, key: str | None = None) -> int | None:
@@ -102,9 +102,9 @@ class IncidentApi:
             # The key was used with another content. This content is new, and must be sent all the
             # same.
             standing = await accept(None)
-        return incident.incident_of(self._journal, standing.sequence)
+        return incident.find_incident(self._journal, standing.sequence)
 
-    async def words(self, request: Request) -> Response:
+    async def answer_canned_texts(self, request: Request) -> Response:
         """Answer with the canned messages, which take one or two bytes on the air."""
         refuse_others(request, ())
         return make_json_response(
@@ -117,7 +117,7 @@ class IncidentApi:
 
     async def look(self, request: Request) -> Response:
         refuse_others(request, ())
-        return make_json_response(self._status())
+        return make_json_response(self._get_incident_status())
 
     async def call_off(self, request: Request) -> Response:
         """End the open incident, or only the incident with that number, so that a repeated request
@@ -127,27 +127,31 @@ class IncidentApi:
         refuse_others(request, ("number",))
         wanted = number(request, "number", 0, range(1, 2**63))
         journal = self._journal
-        current = incident.named(journal, wanted) if wanted else incident.open_one(journal)
+        current = incident.find_numbered(journal, wanted) if wanted else incident.open_one(journal)
         if current is None:
             return make_json_response({"incident": None, "othersNotified": False})
         if current.ended is not None:
-            is_known = may_be_known(journal, current.number)
-            return make_json_response({"incident": self._told(current), "othersNotified": is_known})
+            is_known = can_be_known(journal, current.number)
+            return make_json_response(
+                {"incident": self._describe_answer(current), "othersNotified": is_known}
+            )
         parts = self._parts
         is_known = await call_off(
             journal, parts.cancellation, parts.intake, parts.proof_keys, current.number
         )
-        over = incident.named(journal, current.number)
+        over = incident.find_numbered(journal, current.number)
         assert over is not None, "an incident stays"
-        return make_json_response({"incident": self._told(over), "othersNotified": is_known})
+        return make_json_response(
+            {"incident": self._describe_answer(over), "othersNotified": is_known}
+        )
 
     async def take(self, request: Request, station: str, number: str) -> Response:
         """Record that a person here has another kit's incident, and notify that kit and all
         stations in range. An unknown incident is answered with 404.
         """
-        by, text = _name_and_text(get_required_body(request))
+        by, text = _read_name_and_text(get_required_body(request))
         wanted = _number(station), _number(number)
-        heard = incident_status.heard_json(self._journal, wanted[1])
+        heard = incident_status.list_heard_incidents(self._journal, wanted[1])
         if wanted[0] not in [each["station"] for each in heard]:
             raise Problem(
                 404,
@@ -165,23 +169,23 @@ class IncidentApi:
             lambda db: incident.note_word(db, word, at, now, proved=True, counts=is_here)
         )
         if not is_here:
-            await self._say_once(word)
-        return make_json_response(self._status(), 202)
+            await self._send_update_once(word)
+        return make_json_response(self._get_incident_status(), 202)
 
-    async def _say_once(self, word: IncidentWord) -> None:
+    async def _send_update_once(self, word: IncidentWord) -> None:
         """Send the update. A repeated request sends it again only if the first was not
         delivered.
         """
         key = f"seen {word.station} {word.incident} {word.by} {word.text}"
-        known = outbound.by_idempotency_key(self._journal, key)
+        known = outbound.find_by_idempotency_key(self._journal, key)
         failed = known is not None and known.status not in (None, Status.DELIVERED)
         package = Package(word, priority=SOS_PRIORITY - 1)
         await self._parts.intake.accept(package, None if failed else key)
 
-    def _told(self, current: Incident) -> dict[str, Any]:
-        return incident_status.as_json(self._journal, current)
+    def _describe_answer(self, current: Incident) -> dict[str, Any]:
+        return incident_status.describe_incident(self._journal, current)
 
-    def _status(self) -> dict[str, Any]:
+    def _get_incident_status(self) -> dict[str, Any]:
         return self._parts.incident_status()
 
 
@@ -190,7 +194,7 @@ UNREAD_MAX = 60
 _RAISE = {"text": Field(read_text, "text")}
 
 
-def _said_and_where(body: bytes, unread: list[Fault]) -> tuple[str, Location | None]:
+def _read_text_and_position(body: bytes, unread: list[Fault]) -> tuple[str, Location | None]:
     r"""Return the text and the position of a body such as `{"text": "leg broken", "position":
     {"latitude": 47.3, "longitude": "8° 32' 30\" E"}}`; both are optional.
 
@@ -198,7 +202,7 @@ def _said_and_where(body: bytes, unread: list[Fault]) -> tuple[str, Location | N
     understand it.
     """
     try:
-        document = _object(body)
+        document = _read_object(body)
     except NotJson as wrong:
         unread.append(Fault(str(wrong), ""))
         return "", None
@@ -216,21 +220,21 @@ def _said_and_where(body: bytes, unread: list[Fault]) -> tuple[str, Location | N
         ]
     text = said.get("text", "").strip()
     if where is not None and position is None:
-        text = f"{text or UNSAID} (position: {_in_brief(where)})"
+        text = f"{text or UNSAID} (position: {_summarise_value(where)})"
     return text, position
 
 
 _LOCATION, _POSITION = "/location", "/position"
 
 
-def _in_brief(where: Any) -> str:
+def _summarise_value(where: Any) -> str:
     """Return an unreadable position for people."""
     if isinstance(where, dict):
         where = " ".join(str(where.get(name, "?")) for name in ("latitude", "longitude"))
     return "".join(each if each.isprintable() else "?" for each in str(where))[:UNREAD_MAX]
 
 
-def _key(request: Request, unread: list[Fault]) -> str | None:
+def _read_key(request: Request, unread: list[Fault]) -> str | None:
     """Return the Idempotency-Key; None if it cannot be read."""
     try:
         return read_idempotency_key(request.headers)
@@ -239,17 +243,17 @@ def _key(request: Request, unread: list[Fault]) -> str | None:
         return None
 
 
-def _name_and_text(body: bytes) -> tuple[str, str]:
+def _read_name_and_text(body: bytes) -> tuple[str, str]:
     faults: list[Fault] = []
     members = {"by": Field(read_text, "by", required=True), "text": Field(read_text, "text")}
-    said = read_members(_object(body), members, "", faults)
+    said = read_members(_read_object(body), members, "", faults)
     if not faults and not said["by"].strip():
         faults.append(Fault("must be the name of the person who takes it over", "/by"))
     _refuse(faults)
     return said["by"].strip(), said.get("text", "").strip()
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def _read_object(body: bytes) -> dict[str, Any]:
     document = load_document(body)
     if not isinstance(document, dict):
         raise Problem(422, "the body must be a JSON object")

@@ -13,8 +13,8 @@ import trio
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import places
-from fieldagent.agent.outbound.cost import costs
-from fieldagent.agent.refusals import told_as_problems
+from fieldagent.agent.outbound.cost import compute_costs
+from fieldagent.agent.refusals import convert_refusals
 from fieldagent.agent.tracking import LONGEST, SHORTEST, TrackerPace, Tracking
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request, Response, make_json_response
@@ -31,26 +31,26 @@ LOOKED_AT = 5_000
 """Number of our newest positions that are searched for a day's positions."""
 
 
-def routes(parts: Parts, tracking: Tracking) -> list[Route]:
+def make_routes(parts: Parts, tracking: Tracking) -> list[Route]:
     """Return the routes of `/api/track`; `tracking` contains the tracker's reported interval and
     the interval that people chose.
     """
     return [
-        Route("GET", "/api/track", partial(_day, parts, tracking)),
-        Route("GET", "/api/track/cost", partial(_cost, parts, tracking)),
+        Route("GET", "/api/track", partial(_answer_day, parts, tracking)),
+        Route("GET", "/api/track/cost", partial(_answer_cost, parts, tracking)),
         Route("POST", "/api/track/interval", partial(_choose, tracking)),
         Route("DELETE", "/api/track/interval", partial(_leave_it, tracking)),
         Route("POST", "/api/track/tracker", partial(_take, parts, tracking)),
     ]
 
 
-async def _day(parts: Parts, tracking: Tracking, request: Request) -> Response:
+async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Response:
     refuse_others(request, ("day",))
     clock = parts.journal.clock
     now = datetime.fromtimestamp(clock.date(clock.now()), UTC)
     begin = _begin_of(dict(request.query).get("day"), now)
-    own, _ = await places.newest(parts.journal, LOOKED_AT)
-    track = sorted((each for each in own if isinstance(each.place, Location)), key=_moment)
+    own, _ = await places.list_newest(parts.journal, LOOKED_AT)
+    track = sorted((each for each in own if isinstance(each.place, Location)), key=_read_moment)
     pause = tracking.pause()
     end = begin + timedelta(days=1)
     pace = tracking.tracker
@@ -70,11 +70,11 @@ async def _day(parts: Parts, tracking: Tracking, request: Request) -> Response:
             ],
             "gaps": [
                 {"from": first, "until": last}
-                for first, last in _gaps(track, pause, now)
+                for first, last in _find_gaps(track, pause, now)
                 if first < end.timestamp() and (last or now.timestamp()) > begin.timestamp()
             ],
             "chosenInterval": tracking.chosen,
-            "tracker": None if pace is None else _in_json(pace),
+            "tracker": None if pace is None else _encode_position(pace),
         }
     )
 
@@ -91,11 +91,13 @@ def _begin_of(day: str | None, now: datetime) -> datetime:
     raise Problem(400, detail="?day= is a day such as 2026-03-01, of UTC")
 
 
-def _moment(each: Placed) -> datetime:
+def _read_moment(each: Placed) -> datetime:
     return each.moment
 
 
-def _gaps(track: list[Placed], pause: float, now: datetime) -> Iterator[tuple[float, float | None]]:
+def _find_gaps(
+    track: list[Placed], pause: float, now: datetime
+) -> Iterator[tuple[float, float | None]]:
     """Yield start and end of each period without a position, in Unix time; the end is None if it
     continues.
     """
@@ -105,7 +107,7 @@ def _gaps(track: list[Placed], pause: float, now: datetime) -> Iterator[tuple[fl
         yield moments[-1], None
 
 
-def _in_json(pace: TrackerPace) -> dict[str, Any]:
+def _encode_position(pace: TrackerPace) -> dict[str, Any]:
     return {
         "interval": pace.interval,
         "movingInterval": pace.moving_interval,
@@ -118,7 +120,7 @@ def _in_json(pace: TrackerPace) -> dict[str, Any]:
     }
 
 
-async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
+async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
     """Answer with the cost of a day at that interval on each channel, at rest and in motion all
     day.
     """
@@ -142,7 +144,7 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
     now = clock.date(clock.now())
     # The cost of a position hardly depends on the place.
     typical = Location(47.376888, 8.541694, None, 408.0, 1.4, 270.0)
-    estimates = costs(Package(typical), parts.outboxes, now)
+    estimates = compute_costs(Package(typical), parts.outboxes, now)
     # The tracker's intervals keep their proportion.
     moving = interval * pace.moving_interval / pace.interval
 
@@ -166,14 +168,14 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
 
 
 async def _choose(tracking: Tracking, request: Request) -> Response:
-    body = _object(request)
+    body = _read_object(request)
     faults = [
         ("is not a known member; known is interval", f"/{name[:80]}")
         for name in body
         if name != "interval"
     ]
     interval: Any = body.get("interval")
-    if not _positive(interval) or interval % 1 or not SHORTEST <= interval <= LONGEST:
+    if not _is_positive(interval) or interval % 1 or not SHORTEST <= interval <= LONGEST:
         faults.append(
             (
                 sentence("must be whole seconds, {least} to {most}", least=SHORTEST, most=LONGEST),
@@ -204,7 +206,7 @@ async def _put(tracking: Tracking, interval: int | None) -> None:
 
 async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
     """Accept a tracker's report about itself, and answer with the chosen interval."""
-    body = _object(request)
+    body = _read_object(request)
     faults = [
         (sentence("must be {words}", words=words), f"/{name}")
         for name, (fits, words) in MEMBERS.items()
@@ -226,33 +228,33 @@ async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
     return make_json_response({"chosenInterval": tracking.chosen})
 
 
-def _positive(value: Any) -> bool:
+def _is_positive(value: Any) -> bool:
     """Return True for a number of at least a thousandth; with a smaller interval a day would have
     too many positions.
     """
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value < 1e10
 
 
-def _positive_or_none(value: object) -> bool:
-    return value is None or _positive(value)
+def _is_positive_or_none(value: object) -> bool:
+    return value is None or _is_positive(value)
 
 
-def _truth(value: object) -> bool:
+def _is_true_or_false(value: object) -> bool:
     return isinstance(value, bool)
 
 
 MEMBERS = {
     **dict.fromkeys(
-        ("interval", "movingInterval", "satelliteFactor"), (_positive, "0.001 or more")
+        ("interval", "movingInterval", "satelliteFactor"), (_is_positive, "0.001 or more")
     ),
-    **dict.fromkeys(("batch", "due"), (_positive_or_none, "0.001 or more, or null")),
-    **dict.fromkeys(("costly", "moving"), (_truth, "true or false")),
+    **dict.fromkeys(("batch", "due"), (_is_positive_or_none, "0.001 or more, or null")),
+    **dict.fromkeys(("costly", "moving"), (_is_true_or_false, "true or false")),
 }
 
 
-def _object(request: Request) -> dict[str, Any]:
+def _read_object(request: Request) -> dict[str, Any]:
     """Return the JSON object in the body. Raises Problem."""
-    with told_as_problems():
+    with convert_refusals():
         document = load_document(get_required_body(request))
     if not isinstance(document, dict):
         raise Problem(422, detail="must be an object", errors=[("must be an object", "")])

@@ -51,7 +51,7 @@ MEAN_SHARE, STRAY_SHARE, STRAYS = 1 / 8, 1 / 4, 4.0
 6298, 2.3)."""
 
 
-def backoff(share: float, most: float, crowd: int) -> float:
+def draw_backoff(share: float, most: float, crowd: int) -> float:
     """Return random seconds, up to `most`, until a station sends an answer that any of `crowd`
     stations could send. The delays are short if the crowd is small and mostly long if it is
     large. So about one station begins and the others hear it (RFC 5401, RandomBackoff).
@@ -60,19 +60,19 @@ def backoff(share: float, most: float, crowd: int) -> float:
     return most / steep * log(share * (exp(steep) - 1) + 1)
 
 
-def ack_within(crowd: int) -> float:
+def compute_ack_wait(crowd: int) -> float:
     """Return the seconds in which one of `crowd` stations confirms an item that is not an SOS."""
     return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD))
 
 
-def drawn(share: float, crowd: int) -> float:
+def draw_share(share: float, crowd: int) -> float:
     """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
     or more. Up to `CROWD` stations all answer. If there are more, about `ON_CALL` of them do.
     """
     return share * max(1.0, (crowd - CROWD + ON_CALL) / ON_CALL)
 
 
-def alone_after(share: float, crowd: int) -> float:
+def compute_lone_wait(share: float, crowd: int) -> float:
     """Return the seconds until this kit confirms an item that is not an SOS in a packet of its own.
     Return inf if this kit is not one of the stations that answer for all.
 
@@ -80,12 +80,12 @@ def alone_after(share: float, crowd: int) -> float:
     rides in an earlier packet of some station. Some stations may still miss a packet that many
     hear.
     """
-    share, most = drawn(share, crowd), ack_within(crowd)
+    share, most = draw_share(share, crowd), compute_ack_wait(crowd)
     if share >= 1:
         return inf
     if crowd <= CROWD:
-        return backoff(share, most, crowd)
-    return most / 2 + backoff(share, most / 2, ON_CALL)
+        return draw_backoff(share, most, crowd)
+    return most / 2 + draw_backoff(share, most / 2, ON_CALL)
 
 
 class AirTurn(NamedTuple):
@@ -175,18 +175,20 @@ class AirPace:
         held = self._turn.follows * self._spacing
         return held + (0.1 + 0.9 * share) * longest
 
-    def patience(self, tries: int, *, part: bool, urgent: bool = False) -> float:
+    def compute_answer_wait(self, tries: int, *, part: bool, urgent: bool = False) -> float:
         """Return the seconds to wait for an answer. Urgent packets and fragments are answered at
         once.
         """
         longest = ANSWER_TIMEOUT_S + self.on_air * (WINDOW + 2)
         if not (part or urgent):
-            longest += ack_within(self._turn.crowd) - ACK_WITHIN
+            longest += compute_ack_wait(self._turn.crowd) - ACK_WITHIN
         if not part or not self._mean or tries >= PRODS:
             return longest
         return min(longest, max(LEAST, self._mean + STRAYS * self._stray))
 
-    def again(self, tries: int, now: float, share: float, *, urgent: bool, part: bool) -> float:
+    def compute_retry_wait(
+        self, tries: int, now: float, share: float, *, urgent: bool, part: bool
+    ) -> float:
         """Return the seconds until an unanswered packet is retried."""
         since = self._answered_at
         if part and now - self._heard_at < LATELY:

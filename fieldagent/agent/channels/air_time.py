@@ -40,7 +40,7 @@ class AirLimit(NamedTuple):
 
 class AirTime:
     """Air-time that a radio uses, counted by minute, so that an hour takes sixty numbers. `clock`
-    is elapsed time. `known` contains the minutes that an earlier run stored (see `unsaved`).
+    is elapsed time. `known` contains the minutes that an earlier run stored (see `take_unsaved`).
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class AirTime:
         self.limit = AirLimit(percent, limit.dwell or self.limit.dwell)
         if self._may_lack and self.is_limited():
             self._may_lack = False
-            self.note(UNSAVED * self._allowed())
+            self.note(UNSAVED * self._get_allowance())
 
     def is_limited(self) -> bool:
         """Return True if the band limits air-time per hour at all."""
         return self.limit.percent < 100
 
-    def spent(self) -> float:
+    def compute_used(self) -> float:
         """Return the seconds used in the last hour, including the whole minute in which that hour
         began.
         """
@@ -79,24 +79,24 @@ class AirTime:
         self._minutes = {at: took for at, took in self._minutes.items() if at >= oldest}
         return sum(self._minutes.values())
 
-    def left(self) -> float:
+    def compute_remaining(self) -> float:
         """Return the seconds that remain of this hour's allowance."""
-        return max(0.0, self._allowed() - self.spent())
+        return max(0.0, self._get_allowance() - self.compute_used())
 
-    def allows(self, seconds: float, *, urgent: bool) -> bool:
+    def can_send(self, seconds: float, *, urgent: bool) -> bool:
         """Return True if a packet of that many seconds may be sent. Log a warning if an SOS exceeds
         the limit of other packets.
         """
         times = URGENT_SHARE if urgent else 1.0
         dwell = self.limit.dwell
-        if dwell is not None and self._within(dwell) + seconds > dwell.seconds * times:
+        if dwell is not None and self._sum_within(dwell) + seconds > dwell.seconds * times:
             return False
         if not self.is_limited():
             return True
-        spent = self.spent() + seconds
-        if self._allowed() < spent <= self._allowed() * times and self._beyond.note():
-            log.warning("an SOS takes more air-time than this hour has: %s", self.in_words())
-        return spent <= self._allowed() * times
+        spent = self.compute_used() + seconds
+        if self._get_allowance() < spent <= self._get_allowance() * times and self._beyond.note():
+            log.warning("an SOS takes more air-time than this hour has: %s", self.describe_usage())
+        return spent <= self._get_allowance() * times
 
     def note(self, seconds: float) -> None:
         """Record that the radio was on the air for so many seconds; negative to cancel an earlier
@@ -115,33 +115,32 @@ class AirTime:
 
     def is_to_be_saved(self) -> bool:
         """Return True if enough air-time is unsaved to be worth a write."""
-        return self.is_limited() and self._unsaved >= UNSAVED * self._allowed()
+        return self.is_limited() and self._unsaved >= UNSAVED * self._get_allowance()
 
-    def unsaved(self) -> dict[int, float]:
+    def take_unsaved(self) -> dict[int, float]:
         """Return the unsaved seconds by minute, and count them as saved."""
         minutes = {minute: self._minutes.get(minute, 0.0) for minute in self._changed}
         self._changed, self._unsaved = set(), 0.0
         return minutes
 
-    def in_words(self) -> str:
+    def describe_usage(self) -> str:
         """Return the used and the allowed seconds of this hour, for people."""
-        allowed = f"{self._allowed():.0f} s ({self.limit.percent:g} %)"
-        return f"{self.spent():.0f} s on the air, of {allowed}"
+        allowed = f"{self._get_allowance():.0f} s ({self.limit.percent:g} %)"
+        return f"{self.compute_used():.0f} s on the air, of {allowed}"
 
-    def notice(self) -> str:
+    def find_notice(self) -> str:
         """Return a notice for people if an SOS has exceeded the hour's limit, else an
         empty string.
         """
-        if not self.is_limited() or self.spent() <= self._allowed():
+        if not self.is_limited() or self.compute_used() <= self._get_allowance():
             return ""
-        return (
-            f"an SOS has taken more air-time than this hour has: {self.in_words()}; all else waits"
-        )
+        usage = self.describe_usage()
+        return f"an SOS has taken more air-time than this hour has: {usage}; all else waits"
 
-    def _allowed(self) -> float:
+    def _get_allowance(self) -> float:
         return self.limit.percent / 100 * HOUR
 
-    def _within(self, dwell: Dwell) -> float:
+    def _sum_within(self, dwell: Dwell) -> float:
         oldest = self._clock() - dwell.within
         while self._lately and self._lately[0][0] <= oldest:
             self._lately.popleft()

@@ -77,19 +77,19 @@ class _OutboxPost:
         self.notes.begin()
 
     async def wait_for_next(self, *, urgent: bool) -> Transmission:
-        if self.again and (self.again[0].urgent or not (urgent or await self._urgent_waits())):
+        if self.again and (self.again[0].urgent or not (urgent or await self._is_urgent_waiting())):
             return self.again.popleft()
         while True:
-            await self.outbox.ready(urgent=urgent)
+            await self.outbox.wait_until_ready(urgent=urgent)
             await self.outbox.fix_dates()
             transmission = self.outbox.load(BODY_BYTES)
             if transmission is not None:
                 return transmission
             await trio.sleep(1)
 
-    async def _urgent_waits(self) -> bool:
+    async def _is_urgent_waiting(self) -> bool:
         with trio.CancelScope(deadline=-inf) as at_once:
-            await self.outbox.ready(urgent=True)
+            await self.outbox.wait_until_ready(urgent=True)
         return not at_once.cancelled_caught
 
     async def mark_stored(self, item: Transmission) -> None:
@@ -104,13 +104,13 @@ class _OutboxPost:
         await self.reception.receive(body)
 
     async def wait_for_next_note(self) -> bytes:
-        return await self.notes.next()
+        return await self.notes.wait_for_next()
 
     async def take_note(self, body: bytes) -> None:
         await self.notes.take_in(body)
 
 
-async def no_healing_since(dead_since: float | None) -> bool:
+async def forbid_healing_since(dead_since: float | None) -> bool:
     """Return False: no recovery step is taken."""
     return False
 
@@ -124,7 +124,7 @@ async def run(
     *,
     random: randomness.Random,
     ping: float | None = None,
-    heal: Callable[[float | None], Awaitable[bool]] = no_healing_since,
+    heal: Callable[[float | None], Awaitable[bool]] = forbid_healing_since,
     journal: int = 0,
     progress: Callable[[], None] = lambda: None,
     turn: IpTurn | None = None,
@@ -159,7 +159,7 @@ class LinkPace:
             return min(PAUSE_MAX, max(1.0, self.wish))
         return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.tries - 1, 10)))
 
-    def comes_soon(self, ended: LinkEnd) -> bool:
+    def is_back_soon(self, ended: LinkEnd) -> bool:
         """Return True if the hub ended the link in order, so that a pause of at most `SOON` is
         right.
         """
@@ -195,7 +195,7 @@ class CellularDriver:
                 ended = await self._link()
                 self._judge(ended)
                 if ended.code not in _IN_ORDER:
-                    await self.link.recorder.fault(self.link.reason)
+                    await self.link.recorder.record_fault(self.link.reason)
             except Unreachable as trouble:
                 self.keepalive.record_missed()
                 self._show(trouble.state, trouble.reason)
@@ -222,7 +222,7 @@ class CellularDriver:
                         self.post,
                         keepalive=self.keepalive,
                         journal=self.journal,
-                        opened=self._opened,
+                        opened=self._open_link,
                         progress=self._look_at_link,
                     )
                 )
@@ -241,7 +241,7 @@ class CellularDriver:
             if exchange.acknowledged or self.dead_since - began > PAUSE_MAX:
                 self.pace.tries = 0
 
-    def _opened(self) -> None:
+    def _open_link(self) -> None:
         self.post.outbox.fit(IP_MESSAGE_LIMITS)
         self.turn.note(linked=True)
         before = self.keepalive.cut
@@ -256,7 +256,7 @@ class CellularDriver:
             self.link.reason = self.keepalive.note()
 
     def _judge(self, ended: LinkEnd) -> None:
-        if self.pace.comes_soon(ended):
+        if self.pace.is_back_soon(ended):
             self._note_wish(SOON)
         fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None
         if fault is not None:
@@ -291,7 +291,7 @@ class CellularDriver:
         self.link.next_look = trio.current_time() + pause
         self.link.next_urgent = trio.current_time() + min(pause, URGENT_PAUSE_S)
         with waits.move_on_after(pause):
-            await self.post.outbox.ready(urgent=True)
+            await self.post.outbox.wait_until_ready(urgent=True)
             await trio.sleep(URGENT_PAUSE_S)
 
     async def _recover(self) -> None:

@@ -45,7 +45,7 @@ class ConditionNews:
         """Return the seconds until the next look."""
         return max(0.0, self.looked_at + REPORT_INTERVAL_MIN_S - trio.current_time())
 
-    def news(self) -> bytes | None:
+    def take_news(self) -> bytes | None:
         """Look if the time has come, and return a note for the hub if there is something to report,
         else None. An error here must not end the link, because an SOS may need it.
         """
@@ -60,13 +60,13 @@ class ConditionNews:
             log.exception("the state of this kit cannot be sent, trying again in an hour")
             return None
         is_old = self.told is None or now >= self.told_at + REPORT_INTERVAL_MAX_S
-        if self.told is not None and not is_old and not differs(self.told, current):
+        if self.told is not None and not is_old and not is_changed(self.told, current):
             return None
         self.told, self.told_at = current, now
         return note
 
 
-def differs(previous: KitCondition, current: KitCondition) -> bool:
+def is_changed(previous: KitCondition, current: KitCondition) -> bool:
     """Return True if the change is large enough to report."""
     one, other = previous.status, current.status
     return (
@@ -74,23 +74,23 @@ def differs(previous: KitCondition, current: KitCondition) -> bool:
         != (current.system, current.cause, current.starts)
         or previous.throttled != current.throttled
         or (one.clock, one.faults, one.trouble) != (other.clock, other.faults, other.trouble)
-        or _apart(one.disk_used, other.disk_used, DISK)
-        or _apart(one.degrees, other.degrees, DEGREES)
-        or _apart(one.millivolts, other.millivolts, MILLIVOLTS)
-        or _apart(previous.clock, current.clock, CLOCK)
-        or _apart(one.credits_left, other.credits_left, CREDITS)
+        or _is_apart(one.disk_used, other.disk_used, DISK)
+        or _is_apart(one.degrees, other.degrees, DEGREES)
+        or _is_apart(one.millivolts, other.millivolts, MILLIVOLTS)
+        or _is_apart(previous.clock, current.clock, CLOCK)
+        or _is_apart(one.credits_left, other.credits_left, CREDITS)
         or (one.credits_left == 0) != (other.credits_left == 0)
-        or _heard_otherwise(previous.signals or {}, current.signals or {})
+        or _is_heard_otherwise(previous.signals or {}, current.signals or {})
     )
 
 
-def _apart(one: int | None, other: int | None, least: int) -> bool:
+def _is_apart(one: int | None, other: int | None, least: int) -> bool:
     if one is None or other is None:
         return one is not other
     return abs(one - other) >= least
 
 
-def _heard_otherwise(
+def _is_heard_otherwise(
     previous: Mapping[str, Sequence[int | None]], current: Mapping[str, Sequence[int | None]]
 ) -> bool:
     """Return True if the hour that has just ended differs from the running hour of the
@@ -98,4 +98,4 @@ def _heard_otherwise(
     """
     if previous.keys() != current.keys():
         return True
-    return any(_apart(previous[name][-1], current[name][-2], BARS) for name in current)
+    return any(_is_apart(previous[name][-1], current[name][-2], BARS) for name in current)

@@ -105,7 +105,7 @@ class ChannelLink:
         self._asked.set()
         self._asked = trio.Event()
 
-    async def asked(self) -> None:
+    async def wait_until_requested(self) -> None:
         """Wait until a person requests an attempt."""
         await self._asked.wait()
 
@@ -175,7 +175,7 @@ class Outbox(Protocol):
     def fit(self, message_limits: MessageLimits) -> None:
         """Pack for this modem from now on. Call it when the modem is known, before `load`."""
 
-    async def ready(self, *, urgent: bool = False) -> None:
+    async def wait_until_ready(self, *, urgent: bool = False) -> None:
         """Wait until a Package (with `urgent`, an SOS) is due and the budget allows it."""
 
     async def fix_dates(self) -> None:
@@ -190,7 +190,7 @@ class Outbox(Protocol):
         Its Packages are in flight from then until `settle`.
         """
 
-    def unsettled(self) -> Intent | None:
+    def get_unsettled(self) -> Intent | None:
         """Return the intent that no `settle` has ended yet; None if there is no such intent."""
 
     async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
@@ -227,13 +227,13 @@ class Outbox(Protocol):
         the second copy.
         """
 
-    def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+    def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         """Return the rest of today's budget in the tariff's units, None if there is no budget. With
         `urgent` it includes the reserve. For a check of the `mailbox` it excludes the part that
         is kept for the kit's own messages, unless the kit waits for the answer to an SOS.
         """
 
-    def held_back(self) -> str:
+    def describe_hold(self) -> str:
         """Return the reason, for people, why waiting Packages are held back; empty if they
         are not.
         """

@@ -31,7 +31,7 @@ class CountedModem:
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         seconds = 8 * (len(packet) + FRAME_BYTES) / self._bit_rate
-        if not self._link.air_time.allows(seconds, urgent=urgent):
+        if not self._link.air_time.can_send(seconds, urgent=urgent):
             return TransmitResult.SPENT
         # Count the packet before it is sent: if this call is canceled, the packet may be on the
         # air.
@@ -46,7 +46,7 @@ class CountedModem:
 
 
 @asynccontextmanager
-async def counted(
+async def open_counted(
     open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]],
     link: ChannelLink,
     bit_rate: int,

@@ -47,43 +47,43 @@ class FlightRecorder:
 
     def begin(self, path: str, baud: int) -> None:
         """Record that the port was opened."""
-        self.happened(f"opened {path} at {baud}")
+        self.record_event(f"opened {path} at {baud}")
 
-    def sent(self, data: bytes) -> None:
+    def record_sent(self, data: bytes) -> None:
         """Record bytes that the host has sent."""
         self._note(SENT, data)
 
-    def came(self, data: bytes) -> None:
+    def record_received(self, data: bytes) -> None:
         """Record bytes that the device has sent."""
         self._note(CAME, data)
 
-    def happened(self, text: str) -> None:
+    def record_event(self, text: str) -> None:
         """Record an event at the port or in the dialog."""
         self._note(HAPPENED, text.encode("ascii", "replace"))
 
-    def _now(self) -> float:
+    def _read_clock(self) -> float:
         now = trio.current_time()
         self._begun = now if self._begun is None else self._begun
         return now - self._begun
 
     def _note(self, way: str, data: bytes) -> None:
-        self._records.append(TraceRecord(self._now(), way, data))
+        self._records.append(TraceRecord(self._read_clock(), way, data))
         self._size += len(data)
         while self._size > MEMORY_BYTES or len(self._records) > RECORDS_MAX:
             self._size -= len(self._records.popleft().data)
 
-    def text(self, *, payloads: bool = False) -> str:
+    def write_trace(self, *, payloads: bool = False) -> str:
         """Return the records in memory as a trace."""
         records = list(self._records)
         shown = records if payloads else mask(records, self.kind)
         return trace.write_head(self.kind, masked=not payloads) + trace.write(shown)
 
-    async def fault(self, text: str) -> None:
+    async def record_fault(self, text: str) -> None:
         """Record a fault, and append the new records to the ring on disk, at most every
         SAVE_INTERVAL_S.
         """
-        self.happened(text)
-        now = self._now()
+        self.record_event(text)
+        now = self._read_clock()
         if self.ring is None or now - self._written < SAVE_INTERVAL_S:
             return
         masked = mask(list(self._records), self.kind)
@@ -94,7 +94,7 @@ class FlightRecorder:
         except OSError as error:
             log.warning("cannot record the serial line: %s", error)
 
-    async def kept(self) -> str:
+    async def read_stored(self) -> str:
         """Return the text of the ring on disk; empty if there is none."""
         try:
             return await trio.to_thread.run_sync(_read, self.ring) if self.ring else ""

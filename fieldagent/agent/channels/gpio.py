@@ -26,7 +26,7 @@ class GpioLine:
     def __init__(self, where: str) -> None:
         chip, _, line = where.rpartition("/")
         with find_chip(chip).open("rb", buffering=0) as device:
-            request = _requested(int(line), OUTPUT)
+            request = _encode_request(int(line), OUTPUT)
             ioctl(device, GET_LINE, request)
         self._line = _REQUEST.unpack(request)[-1]
 
@@ -46,7 +46,7 @@ class GpioInput:
 
     def __init__(self, line: int) -> None:
         with find_chip("").open("rb", buffering=0) as device:
-            request = _requested(line, INPUT)
+            request = _encode_request(line, INPUT)
             ioctl(device, GET_LINE, request)
         self._line = _REQUEST.unpack(request)[-1]
 
@@ -61,7 +61,7 @@ class GpioInput:
         os.close(self._line)
 
 
-def _requested(line: int, flags: int) -> bytearray:
+def _encode_request(line: int, flags: int) -> bytearray:
     return bytearray(
         _REQUEST.pack(
             *(line, *[0] * 63),

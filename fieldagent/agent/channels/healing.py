@@ -50,7 +50,7 @@ class Healing(NamedTuple):
     """Seconds between two steps."""
 
 
-def steps_of(
+def get_steps(
     steps: tuple[HealingStep, ...] | None, command: str | None, *usual: HealingStep
 ) -> tuple[HealingStep, ...]:
     """Return the configured steps. If there are none, return the usual steps and, if a command is
@@ -61,7 +61,7 @@ def steps_of(
     return (*usual, HealingStep("command")) if command else usual
 
 
-def healing_faults(pairs: Mapping[str, str]) -> list[str]:
+def find_healing_faults(pairs: Mapping[str, str]) -> list[str]:
     """Return the errors in these settings: a command step whose command is not set."""
     return [
         f"{name} needs {command}: set that too, or remove {name}"

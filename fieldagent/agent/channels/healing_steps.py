@@ -86,7 +86,7 @@ class Healer:
         until the device is on again."""
         self._started = False
         self._ladder = HealingLadder(
-            healing.steps, _kept(self._file), healing.silent, healing.pause
+            healing.steps, _read_stored_times(self._file), healing.silent, healing.pause
         )
 
     async def attend(self) -> bool:
@@ -122,8 +122,10 @@ class Healer:
             await self._switch_on_again()
             await self._take(step)
         except (OSError, ValueError, serial.SerialException) as error:
-            log.error("%s could not be done: %s", step, _why(error))
-            self._link.facts["healing"] = f"{place}, {step}: could not be done: {_why(error)}"
+            log.error("%s could not be done: %s", step, _describe_error(error))
+            self._link.facts["healing"] = (
+                f"{place}, {step}: could not be done: {_describe_error(error)}"
+            )
         return True
 
     async def _take(self, step: HealingStep) -> None:
@@ -137,7 +139,7 @@ class Healer:
         where = step.where
         if step.kind == "usb":
             # Store the device's path in /sys: while it is off, its port does not lead to it.
-            where = str(usb_switch(self._healing.port, where).resolve())
+            where = str(find_usb_switch(self._healing.port, where).resolve())
         try:
             put_file(self._off, f"{step.kind} {where}".encode())
         except OSError as error:
@@ -166,7 +168,9 @@ class Healer:
         except FileNotFoundError:
             log.info("%s %s no longer exists", kind, where)
         except (OSError, ValueError) as error:
-            log.error("%s %s could not be switched on again: %s", kind, where, _why(error))
+            log.error(
+                "%s %s could not be switched on again: %s", kind, where, _describe_error(error)
+            )
             return
         self._off.unlink(missing_ok=True)
 
@@ -177,7 +181,7 @@ class Healer:
             log.info("%s cannot be written: %s", self._file, error.strerror)
 
 
-def _kept(file: Path) -> list[float]:
+def _read_stored_times(file: Path) -> list[float]:
     with suppress(OSError, ValueError, TypeError):
         return [float(at) for at in json.loads(file.read_bytes())]
     return []
@@ -266,7 +270,7 @@ _ON_AGAIN: dict[str, Callable[[str], None]] = {
 }
 
 
-def usb_switch(port: str, where: str) -> Path:
+def find_usb_switch(port: str, where: str) -> Path:
     """Return the file that switches the port's device, or the device named in `where`. Raises
     OSError.
     """
@@ -289,11 +293,11 @@ def check_step(healing: Healing, step: HealingStep) -> Finding:
         if step.kind in ("gpio", "rockblock"):
             path = find_chip(step.where.rpartition("/")[0] if step.kind == "gpio" else "")
         elif step.kind == "usb":
-            path = usb_switch(healing.port, step.where)
+            path = find_usb_switch(healing.port, step.where)
         else:
             return Finding(True, f"{text} can be done")
     except OSError as error:
-        return Finding(False, f"{text}: {_why(error)}")
+        return Finding(False, f"{text}: {_describe_error(error)}")
     if not os.access(path, os.W_OK):
         mend = "add the agent's user to its group" if step.kind != "usb" else USB_MEND
         return Finding(False, f"{text}: {path} may not be written: {mend}")
@@ -303,7 +307,7 @@ def check_step(healing: Healing, step: HealingStep) -> Finding:
 USB_MEND = "let a rule of udev give it to the agent's group, or use a command (uhubctl)"
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     place = getattr(error, "filename", None)
     return f"{place}: {message}" if place else message

@@ -65,7 +65,7 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = 
     try:
         return await connect(stream, url, headers, max_size=BODY_BYTES + OVERHEAD_BYTES)
     except HandshakeRefused as refused:
-        raise _refusal(refused) from refused
+        raise _make_refusal(refused) from refused
     except Closed as closed:
         raise Unreachable(LinkState.NO_SERVICE, "the hub closed the connection") from closed
 
@@ -87,7 +87,7 @@ async def probe(hub: HubAddress) -> None:
     raise Unreachable(LinkState.FAULT, text)
 
 
-def _refusal(refused: HandshakeRefused) -> Unreachable:
+def _make_refusal(refused: HandshakeRefused) -> Unreachable:
     if refused.status == 401:
         return TokenRefused(LinkState.FAULT, "the hub refuses the token: correct hub-token")
     if refused.status == GONE:

@@ -94,7 +94,7 @@ class IdentifiedModem:
 
 
 @asynccontextmanager
-async def identified(
+async def open_identified(
     open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], owed: OwedIdentification
 ) -> AsyncIterator[RadioModem]:
     """Open a modem that identifies itself. `owed` belongs to the caller, because the duty outlives

@@ -37,6 +37,6 @@ class IpTurn:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until the link comes or goes."""
         await self._changed.wait()

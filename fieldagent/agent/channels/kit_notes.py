@@ -78,7 +78,7 @@ class KitNotes:
 
     state_directory: Path
     links: Mapping[str, ChannelLink]
-    installed: str = field(default_factory=lambda: installed(Path(__file__)))
+    installed: str = field(default_factory=lambda: find_installation_kind(Path(__file__)))
     told: KitReport = field(default_factory=KitReport)
     """Last report over this link."""
     watch_until: float = -inf
@@ -102,8 +102,8 @@ class KitNotes:
 
     def begin(self) -> None:
         """Start with a new link: everything is reported again."""
-        left = self._left(OFFER) or self._left(PROGRAM_OFFER)
-        if left or outcomes.at_work(self.state_directory):
+        left = self._encode_remaining(OFFER) or self._encode_remaining(PROGRAM_OFFER)
+        if left or outcomes.is_at_work(self.state_directory):
             self.watch_until = trio.current_time() + WATCH_FILES_S
         self.told, self.modems_again = KitReport(), -inf
         self.named_directory, self.told_earshot, self.reported_backup = False, {}, False
@@ -111,7 +111,7 @@ class KitNotes:
         if self.condition is not None:
             self.condition.begin()
 
-    async def next(self) -> bytes:
+    async def wait_for_next(self) -> bytes:
         """Wait for the next note to the hub and return its bytes. Each link starts with the
         directory's version and the last state that the hub is known to have received. Then it
         carries changes.
@@ -130,10 +130,10 @@ class KitNotes:
             if self.earshot is not None and (heard := self.earshot()) != self.told_earshot:
                 self.told_earshot = heard
                 return Earshot(heard).encode()
-            if self.condition is not None and (note := self.condition.news()) is not None:
+            if self.condition is not None and (note := self.condition.take_news()) is not None:
                 return note
             with waits.move_on_after(
-                CHECK_INTERVAL_S if self._may_change(report) else self._rest()
+                CHECK_INTERVAL_S if self._can_change_soon(report) else self._rest()
             ):
                 await self.offered.wait()
             self.offered = trio.Event()
@@ -149,7 +149,7 @@ class KitNotes:
         rest = MODEMS_INTERVAL_S if self.links else inf
         return rest if self.condition is None else min(rest, self.condition.pause())
 
-    def _may_change(self, report: KitReport) -> bool:
+    def _can_change_soon(self, report: KitReport) -> bool:
         """Return True if the report may change soon, or if a program is waiting, which a slow link
         still loads.
         """
@@ -161,18 +161,18 @@ class KitNotes:
         soon = trio.current_time() < self.modems_again
         return replace(
             report,
-            modems=self.told.modems if soon else tuple(_modems(self.links)),
-            settings=self._waiting(OFFER) or report.settings,
-            program=self._waiting(PROGRAM_OFFER) or report.program,
+            modems=self.told.modems if soon else tuple(_list_modems(self.links)),
+            settings=self._find_waiting_offer(OFFER) or report.settings,
+            program=self._find_waiting_offer(PROGRAM_OFFER) or report.program,
             installed=self.installed,
         )
 
-    def _waiting(self, file: str) -> OfferReport | None:
+    def _find_waiting_offer(self, file: str) -> OfferReport | None:
         """Return the offer that root's unit has not taken yet; None if it has taken it."""
-        offer = _read(self._left(file))
+        offer = _read(self._encode_remaining(file))
         return None if offer is None else OfferReport(offer.number, "waiting")
 
-    def _left(self, file: str) -> bytes:
+    def _encode_remaining(self, file: str) -> bytes:
         try:
             return (self.state_directory / file).read_bytes()
         except OSError:
@@ -182,7 +182,7 @@ class KitNotes:
         """Leave an offer for root's unit, once. The agent does not trust its content: the unit
         verifies it first. A directory is stored directly.
         """
-        said = _decoded(body)
+        said = _decode_json(body)
         if isinstance(said, Directory):
             if self.directory is not None:
                 await self.directory.keep(said)
@@ -192,7 +192,7 @@ class KitNotes:
             self.offered.set()
             return
         offer = _read(body)
-        if offer is None or body == self._left(offer.file):
+        if offer is None or body == self._encode_remaining(offer.file):
             return
         if offer.file == PROGRAM_OFFER and self.installed != ZIPAPP:
             log.warning("the hub offers %s, but only a zipapp can install it", offer.what)
@@ -216,7 +216,7 @@ class KitNotes:
             update_news.note_offer(self.state_directory, offer.address)
 
 
-def _modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
+def _list_modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
     for name, link in links.items():
         if name not in MODEMS:
             continue
@@ -226,7 +226,7 @@ def _modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
             yield ModemReport(name, link.signal, known)
 
 
-def installed(module: Path) -> str:
+def find_installation_kind(module: Path) -> str:
     """Return the kind of installation of the program that contains this module. For a zipapp, a
     parent of the module is a file.
     """
@@ -250,7 +250,7 @@ class _Brought(NamedTuple):
 
 def _read(body: bytes) -> _Brought | None:
     """Return the offer in the note; None if the note is not an offer or cannot be read."""
-    match _decoded(body) if body else None:
+    match _decode_json(body) if body else None:
         case SettingsOffer(text):
             try:
                 number = read_change(text).number
@@ -266,7 +266,7 @@ def _read(body: bytes) -> _Brought | None:
 UNREADABLE = "a note of the hub cannot be read: %s"
 
 
-def _decoded(body: bytes) -> object:
+def _decode_json(body: bytes) -> object:
     try:
         return decode(body)
     except RemoteProtocolError as error:

@@ -36,7 +36,7 @@ class Probe:
     """Returns True if the received bytes contain its answer."""
 
 
-async def answers_at(port: str, baud: int, probe: Probe) -> bool:
+async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
     """Return True if such a modem answers at this baud rate. Raises PortLost."""
 
     def is_there(said: bytes) -> bool | None:
@@ -75,17 +75,17 @@ class LineSpeed:
     async def _search(self, port: str) -> None:
         self._silent, self._next = False, trio.current_time() + SEARCH_INTERVAL_S
         for baud in self._probe.speeds:
-            if await answers_at(port, baud, self._probe) and (
+            if await can_answer_at(port, baud, self._probe) and (
                 # Noise at a wrong rate may look like an answer, but not twice.
-                baud == self._probe.speeds[0] or await answers_at(port, baud, self._probe)
+                baud == self._probe.speeds[0] or await can_answer_at(port, baud, self._probe)
             ):
                 self.baud = baud
-                if words := self.in_words():
+                if words := self.describe_unusual_speed():
                     log.warning("%s: the modem %s", port, words)
                 return
         self.baud = self._probe.speeds[0]
 
-    def in_words(self) -> str:
+    def describe_unusual_speed(self) -> str:
         """Return a notice that the modem uses an unusual baud rate; empty if it does not."""
         usual = self._probe.speeds[0]
         if self._is_set or self.baud == usual:

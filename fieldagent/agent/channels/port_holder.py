@@ -11,26 +11,26 @@ from pathlib import Path
 PROC = Path("/proc")
 
 
-def held_by(port: str) -> str:
+def describe_holder(port: str) -> str:
     """Return the program that holds the port and how to end it, in words that follow the port's
     name.
     """
-    process = _locker(port)
+    process = _find_locker(port)
     if process is None:
         return "is in use by another program: end that first"
-    unit = _unit(process)
+    unit = _find_unit(process)
     if unit:
         named = "the agent" if unit == "fieldagent" else unit
         stop = f"`sudo systemctl stop {unit}` frees it, and `start` starts it again"
         return f"is in use by {named} (process {process}): {stop}"
-    command = _command(process)
+    command = _read_command(process)
     named = "the agent" if _is_agent(command) else f"`{' '.join(command)[:60]}`"
     if not command:
         named = "another program"
     return f"is in use by {named} (process {process}): `kill {process}` ends it"
 
 
-def _locker(port: str) -> int | None:
+def _find_locker(port: str) -> int | None:
     """Return the process that has locked the port; None if there is none or it is not visible."""
     try:
         file = Path(port).stat()
@@ -42,7 +42,7 @@ def _locker(port: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _unit(process: int) -> str:
+def _find_unit(process: int) -> str:
     """Return the system service of the process; empty if it has none."""
     try:
         group = (PROC / str(process) / "cgroup").read_text()
@@ -55,7 +55,7 @@ def _unit(process: int) -> str:
     return ""
 
 
-def _command(process: int) -> list[str]:
+def _read_command(process: int) -> list[str]:
     try:
         text = (PROC / str(process) / "cmdline").read_bytes().decode("utf-8", "replace")
     except OSError:

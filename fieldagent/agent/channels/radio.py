@@ -28,7 +28,7 @@ from fieldagent.agent.channels.radio_modem import (
     RadioOutbox,
     TransmitResult,
 )
-from fieldagent.agent.channels.reopening import keep_open, no_healing
+from fieldagent.agent.channels.reopening import forbid_healing, keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -60,7 +60,7 @@ async def run(
     *,
     random: randomness.Random,
     packet_bytes: int = AIR_BYTES,
-    heal: Callable[[], Awaitable[bool]] = no_healing,
+    heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one radio forever, also while it is absent, unplugged or without power.
@@ -77,10 +77,10 @@ async def run(
             driver = RadioDriver(air, outbox, reception, link, random, packet_bytes, progress, pace)
             await driver.work()
 
-    def tell(error: BaseException) -> None:
+    def report(error: BaseException) -> None:
         _show(link, LinkState.ABSENT, str(error))
 
-    await keep_open(work, (RadioLost, PortLost), tell, progress, link, heal)
+    await keep_open(work, (RadioLost, PortLost), report, progress, link, heal)
 
 
 def _show(link: ChannelLink, state: LinkState, reason: str) -> None:
@@ -151,7 +151,9 @@ class RadioDriver:
                     self.round.set()
                     self.round = trio.Event()
                 with waits.move_on_after(NEXT_FRAGMENT_TIMEOUT_S if follows else inf) as late:
-                    await self.outbox.ready(urgent=self.waiting >= WINDOW and not follows)
+                    await self.outbox.wait_until_ready(
+                        urgent=self.waiting >= WINDOW and not follows
+                    )
                 if not follows:
                     await waits.sleep(self.pace.pause(self.random.random()))
             follows = False
@@ -211,7 +213,7 @@ class RadioDriver:
         """
         await trio.sleep(URGENT_MAX)
         if not transmission.urgent:
-            await self.outbox.ready(urgent=True)
+            await self.outbox.wait_until_ready(urgent=True)
         limit.cancel()
 
     async def _await_answer(self, transmission: Transmission, round_over: trio.Event) -> None:
@@ -221,9 +223,11 @@ class RadioDriver:
             with trio.move_on_after(ROUND_MAX):
                 await round_over.wait()
             began = trio.current_time()
-            patience = pace.patience(transmission.tries, part=part, urgent=transmission.urgent)
+            patience = pace.compute_answer_wait(
+                transmission.tries, part=part, urgent=transmission.urgent
+            )
             with waits.move_on_after(patience):
-                answered = await self.outbox.acknowledged(transmission)
+                answered = await self.outbox.wait_for_acknowledgement(transmission)
                 missed = not answered
         finally:
             now = trio.current_time()
@@ -236,7 +240,9 @@ class RadioDriver:
             wait = 0.0
             if not missed:
                 tries, share = transmission.tries, self.random.random()
-                wait = pace.again(tries, now, share, urgent=transmission.urgent, part=part)
+                wait = pace.compute_retry_wait(
+                    tries, now, share, urgent=transmission.urgent, part=part
+                )
             await self._settle(transmission, answered, "no answer", wait)
 
     async def _settle(

@@ -99,7 +99,7 @@ class AirReception(Protocol):
 
 
 class RadioOutbox(Outbox, Protocol):
-    async def acknowledged(self, transmission: Transmission) -> bool:
+    async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:
         """Wait until a station confirms all of it. Return False if a station's confirmation of a
         later packet shows that it missed this one.
         """

@@ -88,7 +88,7 @@ class Unrecognised(NamedTuple):
     echoes: bool
     """True if it returns the bytes that it receives."""
 
-    def in_words(self) -> str:
+    def describe_facts(self) -> str:
         """Return the known facts for people, with a guess about the kind of device."""
         if self.said:
             shown = self.said.decode("ascii", "backslashreplace")[:SHOWN]
@@ -118,15 +118,15 @@ class _Hearing:
         self._said += data
         del self._said[:-SAID_MAX]
 
-    def said(self) -> bytes:
+    def get_received(self) -> bytes:
         said = bytes(self._said)
         for each in self._asked:
             # Terminals change line endings in the echo: compare without them.
             said = said.replace(each.strip(b"\r\0"), b"")
         return said
 
-    def verdict(self) -> Unrecognised:
-        said = self.said()
+    def judge(self) -> Unrecognised:
+        said = self.get_received()
         echoes = len(said) < len(self._said)
         # A terminal returns lines in its own form, with prompts between them.
         return Unrecognised(b"" if echoes and not said.strip(b"\r\n\0") else said, echoes)
@@ -149,12 +149,12 @@ async def recognise(
                     hearing.ask(GUARD + question)
                     await line.write(GUARD + question)
                 while True:
-                    said = hearing.said()
+                    said = hearing.get_received()
                     for each in (*asked, *known):
                         if each.is_answer(said):
                             return each
                     hearing.take(await line.read())
-    return hearing.verdict()
+    return hearing.judge()
 
 
 async def answer_to(

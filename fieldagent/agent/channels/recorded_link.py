@@ -15,24 +15,24 @@ class RecordedSocket:
         self._socket = socket
         self._recorder = recorder
         recorder.kind = trace.LINK
-        recorder.happened(f"connected to {address}")
+        recorder.record_event(f"connected to {address}")
 
     async def receive(self) -> bytes:
         """Return the next message. Raises Closed."""
         try:
             message = await self._socket.receive()
         except Closed as closed:
-            self._recorder.happened(f"closed by the hub: {closed.code} {closed.reason}")
+            self._recorder.record_event(f"closed by the hub: {closed.code} {closed.reason}")
             raise
-        self._recorder.came(message)
+        self._recorder.record_received(message)
         return message
 
     async def send(self, message: bytes) -> None:
         """Send one message. Raises Closed."""
-        self._recorder.sent(message)
+        self._recorder.record_sent(message)
         await self._socket.send(message)
 
     async def close(self, code: int, reason: str) -> None:
         """Send the peer the reason, and wait until it closes too."""
-        self._recorder.happened(f"closed by the kit: {code} {reason}")
+        self._recorder.record_event(f"closed by the kit: {code} {reason}")
         await self._socket.close(code, reason)

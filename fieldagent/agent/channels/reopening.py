@@ -18,7 +18,7 @@ STABLE_AFTER_S = 60.0
 device that answers first and then refuses something is not opened each second."""
 
 
-async def no_healing() -> bool:
+async def forbid_healing() -> bool:
     """Return False: no recovery step is taken."""
     return False
 
@@ -29,7 +29,7 @@ async def keep_open(
     tell: Callable[[BaseException], None],
     progress: Callable[[], None],
     link: ChannelLink,
-    heal: Callable[[], Awaitable[bool]] = no_healing,
+    heal: Callable[[], Awaitable[bool]] = forbid_healing,
 ) -> NoReturn:
     """Call `work` forever. It opens the device and works with it until it raises one of `lost`,
     which is passed to `tell`.
@@ -50,7 +50,7 @@ async def keep_open(
         else:
             failed = ""
         if failed:
-            await link.recorder.fault(failed)
+            await link.recorder.record_fault(failed)
         steady = trio.current_time() - began >= STABLE_AFTER_S
         if await heal() or steady:
             tries = 0

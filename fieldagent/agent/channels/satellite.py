@@ -44,14 +44,14 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.line_speed import LineSpeed
-from fieldagent.agent.channels.reopening import keep_open, no_healing
+from fieldagent.agent.channels.reopening import forbid_healing, keep_open
 from fieldagent.agent.channels.satellite_pace import WITHHELD, GatewayMailbox, LinkRest
 from fieldagent.agent.channels.satellite_waits import (
-    first_of,
-    next_look,
+    compute_next_look,
     note_absent,
     obey,
-    until_rested,
+    wait_for_first,
+    wait_until_rested,
 )
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
@@ -116,7 +116,7 @@ class MailReader:
         if not read.intact:
             if self.garbled_since is None:
                 self.garbled_since = now
-                await self.modem.link.recorder.fault("a message was garbled")
+                await self.modem.link.recorder.record_fault("a message was garbled")
             if not needed and not hurry and now - self.garbled_since < GARBLED_MAX_S:
                 return MailRead.STAYS
         if size:
@@ -170,7 +170,7 @@ async def run(
     *,
     speed: LineSpeed,
     registers: bool = True,
-    heal: Callable[[], Awaitable[bool]] = no_healing,
+    heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one modem forever, also while it is absent, unplugged, or without power or account.
@@ -184,10 +184,10 @@ async def run(
         async with open_modem(port, await speed.look(port), link, *more) as modem:
             driver = SatelliteDriver(modem, outbox, reception, link, pace, progress)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(obey, link, pace.rest, modem.tell)
+                nursery.start_soon(obey, link, pace.rest, modem.wake_waiting)
                 await driver.work()
 
-    def tell(error: BaseException) -> None:
+    def report(error: BaseException) -> None:
         if isinstance(error, ModemSilent):
             speed.note_silent()
         note_absent(link, error)
@@ -195,7 +195,7 @@ async def run(
     await keep_open(
         work,
         (PortLost, ModemSilent, RemoteProtocolError),
-        tell,
+        report,
         progress,
         link,
         heal,
@@ -244,14 +244,16 @@ class SatelliteDriver:
     mail: MailReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mail = MailReader(self.modem, self.reception, self.pace.mailbox, self._unless_urgent)
+        self.mail = MailReader(
+            self.modem, self.reception, self.pace.mailbox, self._wait_unless_urgent
+        )
 
     async def work(self) -> NoReturn:
         """Settle the intent of an earlier opening, then hold sessions as they are due. Raises
         PortLost, ModemSilent and RemoteProtocolError; the caller then reopens the port.
         """
         self.outbox.fit(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDITS))
-        status = await self.modem.status()
+        status = await self.modem.read_status()
         # The status is the only sign of a message that came while the modem or the agent was off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)
         await self._account_for_check(status)
@@ -261,34 +263,34 @@ class SatelliteDriver:
         while True:
             self.progress()
             self._show()
-            if (intent := self.outbox.unsettled()) is not None:
+            if (intent := self.outbox.get_unsettled()) is not None:
                 await self._resolve(intent)
             else:
-                await self._until_due()
-                await self._session()
+                await self._wait_until_due()
+                await self._hold_session()
 
     def _show(self) -> None:
         self.link.facts["waitingAtGateway"] = self.pace.mailbox.queued
-        self.link.next_look = self.pace.rest.ends(self.modem.service)
-        self.link.next_urgent = self.pace.rest.ends(self.modem.service, urgent=True)
+        self.link.next_look = self.pace.rest.compute_end(self.modem.service)
+        self.link.next_urgent = self.pace.rest.compute_end(self.modem.service, urgent=True)
         if self.link.state is LinkState.FAULT:
             return
         away = self.modem.service is False
         self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
-        mailbox = "" if away else self.pace.mailbox.in_words()
+        mailbox = "" if away else self.pace.mailbox.describe_wait()
         if self.mail.garbled_since is not None:
             mailbox = STAYS
-        held = self.outbox.held_back() or self._mail_held_back()
+        held = self.outbox.describe_hold() or self._describe_mail_hold()
         if held and held != self.link.reason:
             log.warning("%s", held)
         self.link.reason = held or mailbox
 
-    def _mail_held_back(self) -> str:
+    def _describe_mail_hold(self) -> str:
         """Return the reason why waiting messages are not fetched if that is their cost, else an
         empty string.
         """
         waiting = self.pace.mailbox.queued
-        if not (self.modem.rang or waiting) or self.outbox.allowance(mailbox=True) != 0:
+        if not (self.modem.rang or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:
             return ""
         what = format_count(waiting, "message") if waiting else "a message"
         return (
@@ -298,14 +300,16 @@ class SatelliteDriver:
 
     # Waiting for the next task.
 
-    async def _until_due(self) -> None:
+    async def _wait_until_due(self) -> None:
         """Wait until a Package or a message is due, and check an idle modem regularly."""
         looks = 0
-        while not self._mailbox_is_due():
-            if await self._wait(next_look(), self._package_due, self._mailbox_due):
+        while not self._is_mailbox_due():
+            if await self._wait(
+                compute_next_look(), self._wait_for_package, self._wait_until_mailbox_due
+            ):
                 break
             looks += 1
-            if (await self.modem.status()).mt_flag:
+            if (await self.modem.read_status()).mt_flag:
                 await self.mail.read()
             if looks % HOLD_EACH == 0:
                 await self.modem.hold_settings()
@@ -313,25 +317,30 @@ class SatelliteDriver:
         if self.modem.service is False:
             # The modem may have lost the setting that makes it report its service.
             await self.modem.hold_settings()
-            urgent = partial(self.outbox.ready, urgent=True)
+            urgent = partial(self.outbox.wait_until_ready, urgent=True)
             self.link.next_look = trio.current_time() + NO_SERVICE_WAIT_S
-            await self._wait(NO_SERVICE_WAIT_S, urgent, self.modem.sees_network, self.link.asked)
+            await self._wait(
+                NO_SERVICE_WAIT_S,
+                urgent,
+                self.modem.wait_for_network,
+                self.link.wait_until_requested,
+            )
 
     async def _wait(self, seconds: float, *events: Callable[[], Awaitable[None]]) -> bool:
-        return await first_of(seconds, self.progress, *events)
+        return await wait_for_first(seconds, self.progress, *events)
 
-    async def _package_due(self) -> None:
+    async def _wait_for_package(self) -> None:
         """Wait until a Package is ready and the link may be tried again."""
-        await self.outbox.ready()
-        await self._rested(urgent=False)
+        await self.outbox.wait_until_ready()
+        await self._wait_until_rested(urgent=False)
 
-    async def _rested(self, *, urgent: bool) -> None:
+    async def _wait_until_rested(self, *, urgent: bool) -> None:
         """Wait until the link may be tried again. The wait is shorter for an SOS, also for an SOS
         that arrives during it.
         """
 
         async def is_over(urgent: bool) -> None:
-            await until_rested(
+            await wait_until_rested(
                 self.pace.rest,
                 lambda: self.modem.service,
                 lambda: self.modem.news.wait(),
@@ -339,30 +348,30 @@ class SatelliteDriver:
             )
 
         async def is_over_for_an_sos() -> None:
-            await self.outbox.ready(urgent=True)
+            await self.outbox.wait_until_ready(urgent=True)
             await is_over(True)
 
         await self._wait(inf, partial(is_over, urgent), is_over_for_an_sos)
 
-    async def _mailbox_due(self) -> None:
-        while not self._mailbox_is_due():
-            rests = max(self.pace.rest.ends(self.modem.service), self.pace.mailbox.until)
+    async def _wait_until_mailbox_due(self) -> None:
+        while not self._is_mailbox_due():
+            rests = max(self.pace.rest.compute_end(self.modem.service), self.pace.mailbox.until)
             with trio.move_on_at(rests if rests > trio.current_time() else inf):
                 await self.modem.news.wait()
 
-    def _mailbox_is_due(self) -> bool:
+    def _is_mailbox_due(self) -> bool:
         now, pace = trio.current_time(), self.pace
         since = now - pace.last_session
         check = pace.mailbox_check is not None and since >= pace.mailbox_check
         wanted = self.modem.rang or pace.mailbox.queued > 0 or check
-        rested = now >= max(pace.rest.ends(self.modem.service), pace.mailbox.until)
+        rested = now >= max(pace.rest.compute_end(self.modem.service), pace.mailbox.until)
         free = not pace.mailbox.withheld
-        return wanted and rested and free and self.outbox.allowance(mailbox=True) != 0
+        return wanted and rested and free and self.outbox.compute_allowance(mailbox=True) != 0
 
     # A session.
 
-    async def _session(self) -> None:
-        status = await self.modem.status()
+    async def _hold_session(self) -> None:
+        status = await self.modem.read_status()
         if status.mt_flag and not self.pace.mailbox.withheld:
             await self.mail.read(needed=True)
         await self.modem.hold_settings()
@@ -372,7 +381,7 @@ class SatelliteDriver:
         transmission = self.outbox.load(sbd.MO_BYTES)
         if transmission is not None:
             await self._give(transmission, status.momsn)
-        elif self._mailbox_is_due():
+        elif self._is_mailbox_due():
             if not await self.modem.clear(sbd.CLEAR_MO) and status.mo_flag:
                 # The old message would be sent, and billed, again.
                 self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
@@ -412,7 +421,7 @@ class SatelliteDriver:
         rang, self.modem.rang = self.modem.rang, False
         try:
             urgent = transmission is not None and transmission.urgent
-            result = await self.modem.session(answers_ring=rang, urgent=urgent)
+            result = await self.modem.hold_session(answers_ring=rang, urgent=urgent)
         except BaseException:
             self.modem.rang = self.modem.rang or rang
             raise
@@ -420,25 +429,27 @@ class SatelliteDriver:
             self.pace.last_session = trio.current_time()
         self.pace.mailbox.begun = None
         status = find_mo_status(result.mo_status)
-        text = status.means if transmission is not None else _asked_in_words(result, status)
+        text = status.means if transmission is not None else _describe_check_result(result, status)
         log.info("session %d ended: %s", result.momsn, text)
         verdict = status.verdict
         if transmission is not None:
-            verdict = await self._verdict(status, momsn)
+            verdict = await self._judge_session(status, momsn)
         self._judge_link(status, verdict)
         if status.network_waits and (seconds := await self.modem.ask_traffic()):
             log.info("the network accepts the next session in %d s", seconds)
-            self.pace.rest.until_traffic(seconds, trio.current_time(), self.pace.random.random())
+            self.pace.rest.start_until_traffic(
+                seconds, trio.current_time(), self.pace.random.random()
+            )
         if transmission is not None:
             await self._settle(transmission, status, verdict)
         await self._take_mail(result, status, rang, alone=transmission is None)
 
-    async def _verdict(self, status: MoStatus, momsn: int) -> SessionVerdict:
+    async def _judge_session(self, status: MoStatus, momsn: int) -> SessionVerdict:
         """Decide if the message was sent, from the MO status, the MOMSN before and after, and the
         buffer (see the table at the top of this module).
         """
         wrote, resets = self.modem.holds_ours, self.modem.resets
-        after = await self.modem.status()
+        after = await self.modem.read_status()
         moved = after.momsn == (momsn + 1) % sbd.MOMSN_MODULUS
         told_sent = status.verdict is SessionVerdict.SENT
         if self.modem.holds_ours and moved and told_sent:
@@ -464,10 +475,10 @@ class SatelliteDriver:
             # The network is available, whatever the modem reported before.
             self.modem.service = True
         if verdict is SessionVerdict.SENT:
-            self.pace.rest.succeeded()
+            self.pace.rest.end_after_success()
         elif verdict is not SessionVerdict.REFUSED:
             chance = self.pace.random.random()
-            self.pace.rest.failed(status, trio.current_time(), chance)
+            self.pace.rest.start_after_failure(status, trio.current_time(), chance)
         if status.verdict is SessionVerdict.FAULT:
             self.link.state, self.link.reason = LinkState.FAULT, status.means
             log.error("the satellite modem refuses to work: %s", status.means)
@@ -483,7 +494,7 @@ class SatelliteDriver:
             await self.outbox.note_doubtful_cost(transmission)
         await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.means)
         if verdict is SessionVerdict.DOUBTFUL:
-            await self.link.recorder.fault(f"unknown whether it was sent: {status.means}")
+            await self.link.recorder.record_fault(f"unknown whether it was sent: {status.means}")
         if verdict is SessionVerdict.SENT:
             # The modem keeps its sent message: another session would send and bill it again.
             await self.modem.clear(sbd.CLEAR_MO)
@@ -497,7 +508,7 @@ class SatelliteDriver:
         reached = status.verdict is SessionVerdict.SENT
         if reached:
             chance = self.pace.random.random()
-            self.pace.mailbox.checked(result, trio.current_time(), chance)
+            self.pace.mailbox.note_check(result, trio.current_time(), chance)
         else:
             self.modem.rang = self.modem.rang or rang
         if result.mt_status == 1 and result.mt_length > 0:
@@ -523,8 +534,8 @@ class SatelliteDriver:
         identical bytes again first, unless an SOS waits: the message in doubt waits for that.
         """
         urgent = intent.transmission.urgent
-        await self._rested(urgent=urgent)
-        status = await self.modem.status()
+        await self._wait_until_rested(urgent=urgent)
+        status = await self.modem.read_status()
         same = intent.modem == self.modem.imei
         moved = status.momsn == (intent.at_modem + 1) % sbd.MOMSN_MODULUS
         if same and moved and self.modem.holds_ours:
@@ -542,7 +553,7 @@ class SatelliteDriver:
             await self.outbox.note_copy(intent.transmission)
         if status.mt_flag:
             await self.mail.read(needed=True)
-        if not urgent and await self._urgent_waits():
+        if not urgent and await self._is_urgent_waiting():
             log.info("an SOS is sent before message %d, which is sent again later", intent.at_modem)
             await self.outbox.settle(
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS went first"
@@ -554,13 +565,13 @@ class SatelliteDriver:
         await self._store(intent.transmission)
         await self._converse(intent.transmission, status.momsn)
 
-    async def _unless_urgent(self, seconds: float) -> bool:
+    async def _wait_unless_urgent(self, seconds: float) -> bool:
         """Wait that many seconds. Return True, at once, if an SOS waits."""
-        return await self._wait(seconds, partial(self.outbox.ready, urgent=True))
+        return await self._wait(seconds, partial(self.outbox.wait_until_ready, urgent=True))
 
-    async def _urgent_waits(self) -> bool:
+    async def _is_urgent_waiting(self) -> bool:
         with trio.CancelScope(deadline=trio.current_time()) as at_once:
-            await self.outbox.ready(urgent=True)
+            await self.outbox.wait_until_ready(urgent=True)
         return not at_once.cancelled_caught
 
 
@@ -573,7 +584,7 @@ _OUTCOMES = {
 }
 
 
-def _asked_in_words(result: sbd.SessionResult, status: MoStatus) -> str:
+def _describe_check_result(result: sbd.SessionResult, status: MoStatus) -> str:
     """Return the result, for people, of a session without an outgoing message."""
     reached = status.verdict is SessionVerdict.SENT
     return (

@@ -36,7 +36,7 @@ class LinkRest:
     away: bool = False
     """True if the modem had no network at some time since the last session."""
 
-    def failed(self, status: MoStatus, now: float, chance: float) -> None:
+    def start_after_failure(self, status: MoStatus, now: float, chance: float) -> None:
         """Start a pause after a session that failed with this status. `chance` is a random number
         from 0 to 1, so that many kits do not call at one moment.
         """
@@ -46,7 +46,7 @@ class LinkRest:
         self.failures += 1
         self.away = False
 
-    def until_traffic(self, seconds: float, now: float, chance: float) -> None:
+    def start_until_traffic(self, seconds: float, now: float, chance: float) -> None:
         """Pause until the network accepts sessions again, in that many seconds. An SOS waits no
         longer than its usual maximum.
         """
@@ -54,7 +54,7 @@ class LinkRest:
         self.until = now + seconds
         self.urgent_until = self.soonest = now + min(seconds, URGENT_WAIT_MAX)
 
-    def succeeded(self) -> None:
+    def end_after_success(self) -> None:
         """Note a session that succeeded: it ends every pause."""
         self.failures, self.until, self.urgent_until, self.soonest = 0, -inf, -inf, -inf
 
@@ -64,7 +64,7 @@ class LinkRest:
         """
         self.until = self.urgent_until = self.soonest
 
-    def ends(self, service: bool | None, *, urgent: bool = False) -> float:
+    def compute_end(self, service: bool | None, *, urgent: bool = False) -> float:
         """Return the time when all, or an SOS, may be tried again. The return of the network ends
         every pause except one that the network itself requested.
         """
@@ -91,7 +91,7 @@ class GatewayMailbox:
     begun: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a check whose end is unknown."""
 
-    def checked(self, result: SessionResult, now: float, chance: float) -> None:
+    def note_check(self, result: SessionResult, now: float, chance: float) -> None:
         """Record that a session reached the gateway. Start a pause if messages still wait and none
         came.
         """
@@ -109,7 +109,7 @@ class GatewayMailbox:
         self.until = now + wait * (1 + 0.1 * chance)
         self.fruitless += 1
 
-    def in_words(self) -> str:
+    def describe_wait(self) -> str:
         """Return for people why messages at the gateway do not arrive; empty if they are not held
         up.
         """

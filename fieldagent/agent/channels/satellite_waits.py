@@ -22,12 +22,12 @@ CHECK_INTERVAL_S = 60.0
 """Seconds between two looks at an idle modem: for a missed ring, a reset, or the sky."""
 
 
-def next_look() -> float:
+def compute_next_look() -> float:
     """Return the seconds until an idle modem is looked at."""
     return waits.beat_after(CHECK_INTERVAL_S) - trio.current_time()
 
 
-async def first_of(
+async def wait_for_first(
     seconds: float, progress: Callable[[], None], *events: Callable[[], Awaitable[None]]
 ) -> bool:
     """Wait for the first of these events, and call `progress` regularly. Return False if none came
@@ -36,19 +36,19 @@ async def first_of(
     with waits.move_on_after(seconds) as limit:
         async with trio.open_nursery() as nursery:
 
-            async def until(event: Callable[[], Awaitable[None]]) -> None:
+            async def wait_until(event: Callable[[], Awaitable[None]]) -> None:
                 await event()
                 nursery.cancel_scope.cancel()
 
             for event in events:
-                nursery.start_soon(until, event)
+                nursery.start_soon(wait_until, event)
             while True:
                 progress()
                 await trio.sleep_until(waits.beat_after(PROGRESS_INTERVAL_S))
     return not limit.cancelled_caught
 
 
-async def until_rested(
+async def wait_until_rested(
     rest: LinkRest,
     service: Callable[[], bool | None],
     news: Callable[[], Awaitable[None]],
@@ -58,7 +58,7 @@ async def until_rested(
     """Wait until the link may be tried again. `news` waits for an unsolicited report of the modem,
     such as the return of the network, which `service` then returns.
     """
-    while trio.current_time() < (ends := rest.ends(service(), urgent=urgent)):
+    while trio.current_time() < (ends := rest.compute_end(service(), urgent=urgent)):
         with trio.move_on_at(ends):
             await news()
 
@@ -66,7 +66,7 @@ async def until_rested(
 async def obey(link: ChannelLink, rest: LinkRest, tell: Callable[[], None]) -> NoReturn:
     """End the pause whenever a person requests it; `tell` wakes the task that waits for its end."""
     while True:
-        await link.asked()
+        await link.wait_until_requested()
         rest.end()
         tell()
 

@@ -96,9 +96,9 @@ class Modem:
             self.link.note_signal(event.bars)
         else:
             self.service = event.available
-        self.tell()
+        self.wake_waiting()
 
-    def tell(self) -> None:
+    def wake_waiting(self) -> None:
         """Wake the tasks that wait for news."""
         self.news.set()
         self.news = trio.Event()
@@ -267,12 +267,12 @@ class Modem:
         if revision.ok and revision.lines:
             self.link.facts["firmware"] = revision.lines[0]
 
-    async def sees_network(self) -> None:
+    async def wait_for_network(self) -> None:
         """Wait until the modem no longer reports that it has no network."""
         while self.service is False:
             await self.news.wait()
 
-    async def session(self, *, answers_ring: bool, urgent: bool) -> sbd.SessionResult:
+    async def hold_session(self, *, answers_ring: bool, urgent: bool) -> sbd.SessionResult:
         """Hold one session with the gateway, a shorter one if `urgent`. Raises RemoteProtocolError
         if its reply is damaged.
         """
@@ -300,7 +300,7 @@ class Modem:
             log.warning("the modem did not clear its buffer: %s answered %s", command, reply.lines)
         return cleared
 
-    async def status(self) -> sbd.BufferStatus:
+    async def read_status(self) -> sbd.BufferStatus:
         """Query the buffers. If the modem was reset, set it up again."""
         reply = await self.ask(sbd.STATUS)
         if reply.echoed and self.echo_shows_reset:

@@ -22,12 +22,12 @@ def check_serial_port(port: Path) -> Finding:
     if not stat.S_ISCHR(mode.st_mode):
         return Finding(False, f"{port} is not a serial port")
     if not os.access(port, os.R_OK | os.W_OK):
-        return Finding(False, f"{port} may not be opened: {_right_to(port, mode)}")
+        return Finding(False, f"{port} may not be opened: {_describe_right(port, mode)}")
     return Finding(True, f"{port} can be opened")
 
 
-def _right_to(port: Path, mode: os.stat_result) -> str:
-    group = _named(mode.st_gid)
+def _describe_right(port: Path, mode: os.stat_result) -> str:
+    group = _name_port(mode.st_gid)
     if mode.st_mode & 0o060 == 0o060 and mode.st_gid:
         return f"`sudo usermod --append --groups {group} $USER`, and log in again"
     # Linux has a console on such a line: its getty gives it back to root only.
@@ -36,7 +36,7 @@ def _right_to(port: Path, mode: os.stat_result) -> str:
     return f"its mode is {shown}, only for root. If it is a console, run `{getty}` and restart"
 
 
-def _named(group: int) -> str:
+def _name_port(group: int) -> str:
     try:
         return grp.getgrgid(group).gr_name
     except KeyError:

@@ -45,11 +45,11 @@ class SerialPort:
             raise PortLost(f"{self._path} went away ({error})") from None
         if not data:
             raise PortLost(f"{self._path} went away")
-        self._recorder.came(bytes(data))
+        self._recorder.record_received(bytes(data))
         return bytes(data)
 
     async def write(self, data: bytes) -> None:
-        self._recorder.sent(data)
+        self._recorder.record_sent(data)
         try:
             await self._stream.send_all(data)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -70,10 +70,10 @@ async def open_serial(
         line = await trio.to_thread.run_sync(opening)
     except (serial.SerialException, OSError, ValueError, termios.error) as error:
         if getattr(error, "errno", None) in _TAKEN:
-            from fieldagent.agent.channels.port_holder import held_by
+            from fieldagent.agent.channels.port_holder import describe_holder
 
-            raise PortInUse(f"{path} {held_by(path)}") from None
-        raise PortLost(f"{path} cannot be opened: {_why(error)}") from None
+            raise PortInUse(f"{path} {describe_holder(path)}") from None
+        raise PortLost(f"{path} cannot be opened: {_describe_error(error)}") from None
     try:
         try:
             _read_nothing_only_at_the_end(line.fileno())
@@ -97,6 +97,6 @@ def _read_nothing_only_at_the_end(descriptor: int) -> None:
     termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     number = getattr(error, "errno", None)
     return os.strerror(number) if isinstance(number, int) else str(error)

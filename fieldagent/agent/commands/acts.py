@@ -18,14 +18,14 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import outcomes
-from fieldagent.agent.assembly import air_keys, secrets_of
+from fieldagent.agent.assembly import derive_air_keys, get_secrets
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
 from fieldagent.agent.journal import commands, incident, outbound, program_deltas
 from fieldagent.agent.journal.commands import KnownCommand
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.modem_healing import healing_of
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, let_go
+from fieldagent.agent.modem_healing import make_healing
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, release_kind
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outcomes import (
     OFFER,
@@ -61,7 +61,7 @@ REBOOT_TIMEOUT_S = 120.0
 """Seconds in which root's unit reboots the machine."""
 
 
-def _satellite(hands: Hands) -> ChannelOutbox:
+def _get_satellite(hands: Hands) -> ChannelOutbox:
     outbox = hands.parts.outboxes.get(Channel.SATELLITE)
     if outbox is None:
         raise CannotBeDone("no satellite modem is configured")
@@ -70,15 +70,15 @@ def _satellite(hands: Hands) -> ChannelOutbox:
 
 async def retry(hands: Hands, known: KnownCommand) -> str:
     """Let the modem try now. Raises CannotBeDone."""
-    outbox = _satellite(hands)
+    outbox = _get_satellite(hands)
     outbox.link.ask()
     return f"the modem tries now, with {format_count(len(outbox), 'Package')} to send"
 
 
-def may_heal(hands: Hands) -> None:
+def check_healing(hands: Hands) -> None:
     """Raise CannotBeDone if no modem needs a recovery step."""
-    link = _satellite(hands).link
-    if "satellite" not in healing_of(hands.settings):
+    link = _get_satellite(hands).link
+    if "satellite" not in make_healing(hands.settings):
         raise CannotBeDone("satellite-heal has no step here")
     if link.state is not LinkState.ABSENT:
         raise CannotBeDone(f"the modem answers ({link.state.value}): only a silent one is healed")
@@ -86,7 +86,7 @@ def may_heal(hands: Hands) -> None:
 
 async def heal(hands: Hands, known: KnownCommand) -> str:
     """Take the next recovery step for a silent modem. Raises Failed."""
-    link = _satellite(hands).link
+    link = _get_satellite(hands).link
     before = link.facts.get("healingSteps", 0)
     link.heal_now = True
     with trio.move_on_after(HEALING_TIMEOUT_S):
@@ -97,7 +97,7 @@ async def heal(hands: Hands, known: KnownCommand) -> str:
     raise Failed("no step was taken in five minutes: the modem answers, or 8 were in an hour")
 
 
-def may_restart(hands: Hands) -> None:
+def check_restart(hands: Hands) -> None:
     """Raise CannotBeDone if systemd would not start the agent again."""
     if not os.environ.get("INVOCATION_ID"):
         raise CannotBeDone("systemd has not started this agent, so it would not start again")
@@ -137,7 +137,7 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
     state = hands.settings.state_directory
     if _report(hands, "settings", known.number) is None:
         await _leave(hands, known)
-    if await _ended(hands, "settings", known.number):
+    if await _is_change_done(hands, "settings", known.number):
         return "they are in force"
     (state / OFFER).unlink(missing_ok=True)
     raise Failed("root's unit has not tried them: fieldagent-settings.path")
@@ -151,21 +151,21 @@ async def update_program(hands: Hands, known: KnownCommand) -> str:
     if _report(hands, "program", known.number) is None:
         version = await _leave_delta(hands, known)
         log.warning("root's unit tests version %s, built from a delta", version)
-    if await _ended(hands, "program", known.number):
+    if await _is_change_done(hands, "program", known.number):
         return f"{__version__} runs"
     (state / PROGRAM_OFFER).unlink(missing_ok=True)
     raise Failed("root's unit has not tried it: fieldagent-update-offer.path")
 
 
-def may_update(hands: Hands) -> None:
+def check_update(hands: Hands) -> None:
     """Raise CannotBeDone if the program cannot be replaced by a delta."""
-    from fieldagent.agent.channels.kit_notes import installed
+    from fieldagent.agent.channels.kit_notes import find_installation_kind
 
-    if installed(Path(__file__)) != ZIPAPP:
+    if find_installation_kind(Path(__file__)) != ZIPAPP:
         raise CannotBeDone("only a zipapp accepts a delta: update the packages with apt")
 
 
-def delta_is_here(hands: Hands, known: KnownCommand) -> bool:
+def is_delta_here(hands: Hands, known: KnownCommand) -> bool:
     """Return True if the delta that the command names has arrived completely; it comes in an item
     of its own.
     """
@@ -180,7 +180,7 @@ def _digest(known: KnownCommand) -> bytes:
 
 async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     """Leave the delta and return the version that it names. Raises CannotBeDone, Failed."""
-    payload = program_deltas.payload_of(hands.parts.journal, _digest(known))
+    payload = program_deltas.find_payload(hands.parts.journal, _digest(known))
     if payload is None:
         raise CannotBeDone("the delta was replaced by a later one")
     try:
@@ -202,7 +202,7 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     return version
 
 
-async def _ended(hands: Hands, what: str, number: int) -> bool:
+async def _is_change_done(hands: Hands, what: str, number: int) -> bool:
     """Return True if the change succeeded, False if root's unit has not tried it. Raises
     CannotBeDone if it was refused, Failed if it was rolled back.
     """
@@ -231,20 +231,22 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
     before = radio_keys.load(hands.settings)
     if not before.keys:
         raise CannotBeDone("no radio-key is set on this kit")
-    if (new := open_key(sealed, secrets_of(hands.settings))) is None:
+    if (new := open_key(sealed, get_secrets(hands.settings))) is None:
         raise CannotBeDone("the key is sealed for another satellite-key or hub-token")
-    keys = radio_keys.after(before, step, new)
+    keys = radio_keys.make_keys_after(before, step, new)
     try:
         await trio.to_thread.run_sync(partial(radio_keys.store, hands.settings, keys))
     except OSError as error:
         raise Failed(f"the key cannot be kept: {error.strerror}") from None
-    station.take_keys(GroupKeys(air_keys(keys.keys), air_keys(keys.dropped)), keys.step)
+    station.take_keys(
+        GroupKeys(derive_air_keys(keys.keys), derive_air_keys(keys.dropped)), keys.step
+    )
     return f"step {step} of 3"
 
 
 async def hold(hands: Hands, known: KnownCommand) -> str:
     """Hold back posted Packages of a kind from satellite. Raises CannotBeDone."""
-    kind, queue = _kind_to_hold(hands, known)
+    kind, queue = _find_kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=True))
     # Include Packages that were posted meanwhile.
     there = _of_kind(hands, queue, kind)
@@ -254,22 +256,22 @@ async def hold(hands: Hands, known: KnownCommand) -> str:
 
 async def resume(hands: Hands, known: KnownCommand) -> str:
     """Release Packages of that kind. Raises CannotBeDone."""
-    kind, queue = _kind_to_hold(hands, known)
+    kind, queue = _find_kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=False))
     there = _of_kind(hands, queue, kind)
-    let_go(queue, kind, there)
+    release_kind(queue, kind, there)
     return f"{kind} goes again: {format_count(len(there), 'Package')} now"
 
 
-def _kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue]:
+def _find_kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue]:
     """Return the kind and the satellite queue. Raises CannotBeDone."""
-    _satellite(hands)
+    _get_satellite(hands)
     return str(known.command.arguments[0]), hands.parts.queues[Channel.SATELLITE]
 
 
 def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
     """Return the queued Packages of that kind that are not an SOS."""
-    known = outbound.packages(hands.parts.journal, queue.waiting())
+    known = outbound.read_packages(hands.parts.journal, queue.list_waiting())
     packages = {key: each.package for key, each in known.items() if isinstance(each, Accepted)}
     return [
         sequence
@@ -301,16 +303,16 @@ def _report(hands: Hands, what: str, number: int) -> OfferReport | None:
     return report if report is not None and report.number == number else None
 
 
-async def quiet(hands: Hands) -> None:
+async def wait_until_quiet(hands: Hands) -> None:
     """Wait until no modem is in a session. Raises CannotBeDone if a session does not end."""
     with trio.move_on_after(SESSION_END_TIMEOUT_S):
-        while busy := _busy(hands.parts.outboxes):
+        while busy := _find_busy_channel(hands.parts.outboxes):
             await trio.sleep(CHECK_INTERVAL_S)
         return
     raise CannotBeDone(f"{busy} has been in a session for ten minutes")
 
 
-def _busy(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
+def _find_busy_channel(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
     """Return the channel with a session; empty if there is none. The link to the hub does not
     count, because its unacknowledged transmissions are sent again.
     """
@@ -335,9 +337,9 @@ AGAIN = ("reboot", "set", "hold", "resume", "radio-key", "update")
 """Commands that continue if they were begun before the agent's start, because a repetition has no
 further effect. The same order means one reboot per boot, and one trial of settings or of a
 program with that number. It also means one kind that is held or released, and one step to a key."""
-JUDGES = {"heal": may_heal, "restart": may_restart, "update": may_update}
+JUDGES = {"heal": check_healing, "restart": check_restart, "update": check_update}
 """Checks before a command is begun."""
-WAITS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": delta_is_here}
+WAITS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": is_delta_here}
 """Conditions that a command waits for."""
 CUTS = ("heal", "restart", "reboot", "set", "update")
 """Commands that wait until no modem is in a session."""

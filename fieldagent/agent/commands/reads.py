@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.agent.commands.hands import CannotBeDone, Hands
-from fieldagent.agent.condition.reading import status_of
+from fieldagent.agent.condition.reading import make_status
 from fieldagent.agent.journal import history, outbound
 from fieldagent.package.package import Channel
 from fieldagent.package.writing import format_clock_time
@@ -11,39 +11,39 @@ from fieldagent.wire import answer_text, kit_status
 from fieldagent.wire.command import Argument, get_answer_size
 
 
-def status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def read_status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return the kit's condition in 32 bytes."""
     answer, trouble = hands.status(), hands.trouble() is not None
-    return kit_status.encode(status_of(hands.settings, answer, hands.starts, trouble=trouble))
+    return kit_status.encode(make_status(hands.settings, answer, hands.starts, trouble=trouble))
 
 
 def log(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return the newest warnings."""
-    lines = hands.log.lines() or ["no warning since the agent began"]
+    lines = hands.log.list_lines() or ["no warning since the agent began"]
     return answer_text.pack_lines(lines, get_answer_size(arguments))
 
 
 def show(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return a Package's history, newest first. Raises CannotBeDone."""
     journal, id_ = hands.parts.journal, int(arguments[0])
-    known = outbound.by_id(journal, id_)
+    known = outbound.find_by_id(journal, id_)
     if known is None:
         raise CannotBeDone(f"no Package has the id {id_}")
-    receipts = outbound.receipts(journal, known.sequence)
+    receipts = outbound.list_receipts(journal, known.sequence)
     lines = [f"status {known.status or 'waiting'}"]
-    for each in reversed(history.lines(journal, known, receipts)):
+    for each in reversed(history.list_lines(journal, known, receipts)):
         often = f"x{each.times}" if each.times > 1 else ""
         words = (format_clock_time(each.at), each.channel or "", each.event, each.detail, often)
         lines.append(" ".join(filter(None, words)))
     return answer_text.pack_lines(lines, get_answer_size(arguments[1:]))
 
 
-def trace(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
+def read_trace(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return the last part of the satellite's trace. Raises CannotBeDone."""
     if (outbox := hands.parts.outboxes.get(Channel.SATELLITE)) is None:
         raise CannotBeDone("no satellite modem is configured")
-    lines = outbox.link.recorder.text().splitlines()
+    lines = outbox.link.recorder.write_trace().splitlines()
     return answer_text.pack_last(lines, get_answer_size(arguments))
 
 
-READS = {"status": status, "log": log, "show": show, "trace": trace}
+READS = {"status": read_status, "log": log, "show": show, "trace": read_trace}

@@ -23,11 +23,11 @@ class RecentLog(logging.Handler):
         """Keep one more record."""
         self._kept.append(record)
 
-    def lines(self) -> list[str]:
+    def list_lines(self) -> list[str]:
         """Return the lines, newest first."""
-        return [_line(each) for each in reversed(self._kept)]
+        return [_format_line(each) for each in reversed(self._kept)]
 
 
-def _line(record: logging.LogRecord) -> str:
+def _format_line(record: logging.LogRecord) -> str:
     text = f"{format_clock_time(record.created)} {record.levelname} {record.getMessage()}"
     return text if len(text) <= LINE_MAX else f"{text[:LINE_MAX]}…"

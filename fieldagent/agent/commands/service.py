@@ -17,7 +17,7 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.commands.acts import ACTS, AGAIN, CUTS, JUDGES, WAITS, quiet
+from fieldagent.agent.commands.acts import ACTS, AGAIN, CUTS, JUDGES, WAITS, wait_until_quiet
 from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
 from fieldagent.agent.commands.reads import READS
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, CommandGate
@@ -46,27 +46,27 @@ CUT_OFF = "the agent stopped during the command: its progress is unknown"
 async def run(hands: Hands, gate: CommandGate) -> None:
     """Carry out stored and new commands until canceled."""
     journal = hands.parts.journal
-    with _kept_log(hands):
+    with _keep_log(hands):
         if not hands.starts:
             hands.starts = await journal.persist(commands.count_start)
-        for each in commands.under_way(journal):
+        for each in commands.list_under_way(journal):
             if each.state == "begun":
-                await _owe(hands, await _after_start(hands, each))
+                await _owe(hands, await _make_answer_after_start(hands, each))
         while True:
             news = gate.news
-            for each in commands.under_way(journal):
-                if each.state == "accepted" and not _waits(hands, each):
+            for each in commands.list_under_way(journal):
+                if each.state == "accepted" and not _can_still_arrive(hands, each):
                     await _owe(hands, await _carry_out(hands, each))
-            for each in commands.under_way(journal):
+            for each in commands.list_under_way(journal):
                 if each.state == "owed":
                     await _answer(hands, each)
-            left = commands.under_way(journal)
-            if all(each.state == "accepted" and _waits(hands, each) for each in left):
+            left = commands.list_under_way(journal)
+            if all(each.state == "accepted" and _can_still_arrive(hands, each) for each in left):
                 with waits.move_on_after(RECHECK_AFTER_S if left else inf):
                     await news.wait()
 
 
-def _lacks(hands: Hands, known: KnownCommand) -> bool:
+def _is_something_missing(hands: Hands, known: KnownCommand) -> bool:
     """Return True if the command needs something that has not arrived."""
     if not known.is_readable:
         return False
@@ -74,13 +74,16 @@ def _lacks(hands: Hands, known: KnownCommand) -> bool:
     return is_here is not None and not is_here(hands, known)
 
 
-def _waits(hands: Hands, known: KnownCommand) -> bool:
+def _can_still_arrive(hands: Hands, known: KnownCommand) -> bool:
     """Return True if it may still arrive."""
-    return _lacks(hands, known) and hands.parts.journal.clock.now() < known.came + AGE_MAX_S
+    return (
+        _is_something_missing(hands, known)
+        and hands.parts.journal.clock.now() < known.came + AGE_MAX_S
+    )
 
 
 @contextmanager
-def _kept_log(hands: Hands) -> Iterator[None]:
+def _keep_log(hands: Hands) -> Iterator[None]:
     root = logging.getLogger()
     root.addHandler(hands.log)
     try:
@@ -92,9 +95,9 @@ def _kept_log(hands: Hands) -> Iterator[None]:
 async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
     words = format_command(known.command)
     if not known.is_readable:
-        return _told(known, CommandOutcome.FAILED, UNREADABLE)
-    if _lacks(hands, known):
-        return _told(known, CommandOutcome.REFUSED, NOT_HERE)
+        return _make_answer(known, CommandOutcome.FAILED, UNREADABLE)
+    if _is_something_missing(hands, known):
+        return _make_answer(known, CommandOutcome.REFUSED, NOT_HERE)
     log.info("the hub's command %d: %s", known.number, words)
     name = get_verb(known.command).name
     try:
@@ -104,53 +107,53 @@ async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
         if name in JUDGES:
             JUDGES[name](hands)
         if name in CUTS:
-            await quiet(hands)
+            await wait_until_quiet(hands)
     except CannotBeDone as why:
-        return _told(known, CommandOutcome.REFUSED, str(why))
+        return _make_answer(known, CommandOutcome.REFUSED, str(why))
     except Exception as error:
-        return _mistake(known, error)
+        return _make_mistake_answer(known, error)
     boot = hands.parts.journal.clock.get_base().boot
     await hands.parts.journal.persist(commands.begin(known.number, boot))
     log.warning("the hub's command %d is carried out: %s", known.number, words)
-    return await _done(hands, known, name)
+    return await _make_done(hands, known, name)
 
 
-async def _done(hands: Hands, known: KnownCommand, name: str) -> CommandAnswer:
+async def _make_done(hands: Hands, known: KnownCommand, name: str) -> CommandAnswer:
     try:
-        return _told(known, CommandOutcome.DONE, await ACTS[name](hands, known))
+        return _make_answer(known, CommandOutcome.DONE, await ACTS[name](hands, known))
     except CannotBeDone as why:
-        return _told(known, CommandOutcome.REFUSED, str(why))
+        return _make_answer(known, CommandOutcome.REFUSED, str(why))
     except Failed as why:
-        return _told(known, CommandOutcome.FAILED, str(why))
+        return _make_answer(known, CommandOutcome.FAILED, str(why))
     except Exception as error:
-        return _mistake(known, error)
+        return _make_mistake_answer(known, error)
 
 
-def _mistake(known: KnownCommand, error: Exception) -> CommandAnswer:
+def _make_mistake_answer(known: KnownCommand, error: Exception) -> CommandAnswer:
     """Return the answer for an unexpected error, so that the error does not block the next
     commands.
     """
     if isinstance(error, StoreFailed | StoreFull):
         raise error
     log.exception("command %d failed because of a bug", known.number)
-    return _told(known, CommandOutcome.FAILED, f"the agent failed: {describe_error(error)}")
+    return _make_answer(known, CommandOutcome.FAILED, f"the agent failed: {describe_error(error)}")
 
 
-async def _after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
+async def _make_answer_after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
     """Return the answer to a command that was begun before the agent's start."""
     if not known.is_readable:
-        return _told(known, CommandOutcome.FAILED, CUT_OFF)
+        return _make_answer(known, CommandOutcome.FAILED, CUT_OFF)
     name = get_verb(known.command).name
     if name == "restart":
-        return _told(known, CommandOutcome.DONE, "the agent has restarted")
+        return _make_answer(known, CommandOutcome.DONE, "the agent has restarted")
     if name == "reboot" and known.boot != hands.parts.journal.clock.get_base().boot:
-        return _told(known, CommandOutcome.DONE, "the machine has restarted")
+        return _make_answer(known, CommandOutcome.DONE, "the machine has restarted")
     if name in AGAIN:
-        return await _done(hands, known, name)
-    return _told(known, CommandOutcome.FAILED, CUT_OFF)
+        return await _make_done(hands, known, name)
+    return _make_answer(known, CommandOutcome.FAILED, CUT_OFF)
 
 
-def _told(known: KnownCommand, outcome: CommandOutcome, text: str) -> CommandAnswer:
+def _make_answer(known: KnownCommand, outcome: CommandOutcome, text: str) -> CommandAnswer:
     return CommandAnswer(known.number, outcome, answer_text.pack(text))
 
 
@@ -175,7 +178,7 @@ async def _answer(hands: Hands, known: KnownCommand) -> None:
         await trio.sleep(DISK_RETRY_AFTER_S)
         return
     journal = hands.parts.journal
-    await journal.persist(commands.answered(known.number, journal.clock.now()))
+    await journal.persist(commands.mark_answered(known.number, journal.clock.now()))
 
 
 async def _answer_by_radio(hands: Hands, number: int, answer: CommandAnswer) -> None:
@@ -183,7 +186,7 @@ async def _answer_by_radio(hands: Hands, number: int, answer: CommandAnswer) -> 
     parts, now = hands.parts, hands.parts.journal.clock.now()
 
     def store(db: sqlite3.Connection) -> Accepted | None:
-        commands.answered(number, now)(db)
+        commands.mark_answered(number, now)(db)
         station = parts.station
         return None if station is None else station.parcels.answer(db, answer, now)
 

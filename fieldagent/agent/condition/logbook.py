@@ -73,7 +73,7 @@ class Logbook:
         at = now()
         cause = before.cause
         if before.boot != boot:
-            cause = COMMAND if before.boot in commanded else cause_of(before, reset)
+            cause = COMMAND if before.boot in commanded else find_cause(before, reset)
         starts = [*(each for each in before.starts if 0 <= at - each < DAY), at]
         self._known = Remembered(boot, cause, False, starts[-STARTS_KEPT:], before.hours)
 
@@ -82,7 +82,7 @@ class Logbook:
         """Return the reason of the machine's last start, one of CAUSES."""
         return self._known.cause
 
-    def starts(self) -> int:
+    def count_starts(self) -> int:
         """Return the number of starts of the agent in the last 24 hours."""
         at = self._now()
         return sum(at - each < DAY for each in self._known.starts)
@@ -108,7 +108,7 @@ class Logbook:
         hour = round(self._now() / HOUR) - 1
         hours = {name: dict(known) for name, known in self._known.hours.items()}
         for name, link in links.items():
-            if (bars := median(link.signals, clock - HOUR, clock)) is not None:
+            if (bars := compute_median(link.signals, clock - HOUR, clock)) is not None:
                 hours.setdefault(name, {})[hour] = bars
         recent = {
             name: {each: bars for each, bars in known.items() if 0 <= hour - each < HOURS}
@@ -117,11 +117,11 @@ class Logbook:
         kept = {name: known for name, known in recent.items() if known}
         self._known = replace(self._known, hours=kept)
 
-    def to_hour(self) -> float:
+    def compute_time_to_hour(self) -> float:
         """Return the seconds until this hour of elapsed time is over."""
         return HOUR - self._now() % HOUR
 
-    def signals(
+    def compute_signals(
         self, links: Mapping[str, ChannelLink], clock: float
     ) -> dict[str, list[int | None]]:
         """Return for each link with known signals the medians of 23 hours and of the
@@ -133,13 +133,13 @@ class Logbook:
         for name, link in links.items():
             known = self._known.hours.get(name, {})
             before = [known.get(hour - ago) for ago in range(HOURS - 1, 0, -1)]
-            hours = [*before, median(link.signals, began, clock)]
+            hours = [*before, compute_median(link.signals, began, clock)]
             if any(bars is not None for bars in hours):
                 medians[name] = hours
         return medians
 
 
-def cause_of(before: Remembered, reset: int) -> int:
+def find_cause(before: Remembered, reset: int) -> int:
     """Return the reason of a start without a command; `reset` is the hardware's report."""
     if before.in_order:
         return SHUTDOWN
@@ -148,7 +148,9 @@ def cause_of(before: Remembered, reset: int) -> int:
     return CUT_OFF
 
 
-def median(signals: Iterable[tuple[float, int | None]], begin: float, end: float) -> int | None:
+def compute_median(
+    signals: Iterable[tuple[float, int | None]], begin: float, end: float
+) -> int | None:
     """Return the median of the bars, weighted by time, over the time in which they were known; None
     if they never were. `signals` are pairs of time and bars, each valid until the next.
     """
@@ -171,18 +173,18 @@ def _read(path: Path) -> Remembered:
         document = json.loads(read_slots(path))
         return Remembered(
             str(document["boot"]),
-            _within(document["cause"], len(CAUSES)),
+            _count_within(document["cause"], len(CAUSES)),
             document["in_order"] is True,
             [float(each) for each in document["starts"]][-STARTS_KEPT:],
-            {str(name): _hours(hours) for name, hours in document["hours"].items()},
+            {str(name): _group_by_hour(hours) for name, hours in document["hours"].items()},
         )
     return Remembered()
 
 
-def _within(value: Any, end: int) -> int:
+def _count_within(value: Any, end: int) -> int:
     return value if type(value) is int and 0 <= value < end else UNKNOWN
 
 
-def _hours(hours: Mapping[str, Any]) -> dict[int, int]:
+def _group_by_hour(hours: Mapping[str, Any]) -> dict[int, int]:
     known = {int(hour): max(0, min(int(bars), BARS)) for hour, bars in hours.items()}
     return dict(sorted(known.items())[-HOURS:])

@@ -23,7 +23,7 @@ _CARD_RESET, _POWER_UNDER, _POWER_OVER = 0x20, 0x10, 0x40
 """WDIOF_CARDRESET, WDIOF_POWERUNDER and WDIOF_POWEROVER of linux/watchdog.h."""
 
 
-def disk(folder: Path) -> tuple[int, int]:
+def read_disk(folder: Path) -> tuple[int, int]:
     """Return the free bytes of the folder's volume, and the percentage used."""
     volume = os.statvfs(folder)
     used = volume.f_blocks - volume.f_bfree
@@ -31,14 +31,14 @@ def disk(folder: Path) -> tuple[int, int]:
     return volume.f_bavail * volume.f_frsize, -(-100 * used // whole) if whole else 100
 
 
-def degrees() -> int | None:
+def read_degrees() -> int | None:
     """Return the highest processor temperature in degrees Celsius; None if it is not reported."""
     readings = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
     known = [each for each in readings if each is not None]
     return round(max(known) / 1000) if known else None
 
 
-def millivolts() -> int | None:
+def read_millivolts() -> int | None:
     """Return the voltage of the supply or battery in mV; None if it is not reported."""
     for each in sorted(ROOT.glob("sys/class/power_supply/*/voltage_now")):
         if (reading := _number(each)) is not None:
@@ -49,48 +49,48 @@ def millivolts() -> int | None:
     return None
 
 
-def battery() -> int | None:
+def read_battery() -> int | None:
     """Return the charge of the machine's battery in percent, the lowest of several. Return None if
     Linux knows of none. A battery with the scope Device, such as a mouse's, does not count.
     """
     readings = [
         _number(each / "capacity")
         for each in ROOT.glob("sys/class/power_supply/*")
-        if _text(each / "scope") != "Device"
+        if _read_text(each / "scope") != "Device"
     ]
     return min((each for each in readings if each is not None), default=None)
 
 
-def throttled() -> int | None:
+def read_throttling() -> int | None:
     """Return the bits of `wire.kit_condition.THROTTLING`; None if they are not reported."""
     for each in ROOT.glob("sys/devices/platform/soc*/*firmware/get_throttled"):
         if (bits := _number(each, 16)) is not None:
             return bits
     # Without the firmware's file Linux knows only the present state of the supply.
     for each in ROOT.glob("sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
-        if _text(each.with_name("name")) == "rpi_volt" and (now := _number(each)) is not None:
+        if _read_text(each.with_name("name")) == "rpi_volt" and (now := _number(each)) is not None:
             return UNDER_VOLTAGE if now else 0
     return None
 
 
-def uptime() -> int:
+def read_uptime() -> int:
     """Return the seconds since the machine was started, including sleep."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
-def system() -> str:
+def read_system_name() -> str:
     """Return the system's name in a line, such as `Debian 13.1, image 2026-10-02`; empty if it is
     unknown.
     """
-    lines = _text(ROOT / "etc/os-release").splitlines()
+    lines = _read_text(ROOT / "etc/os-release").splitlines()
     variables = {
         name: value.strip("\"'") for name, _, value in (line.partition("=") for line in lines)
     }
     release = variables.get("PRETTY_NAME", "")
     if variables.get("ID") in ("debian", "raspbian"):
-        version = _text(ROOT / "etc/debian_version") or variables.get("VERSION_ID", "")
+        version = _read_text(ROOT / "etc/debian_version") or variables.get("VERSION_ID", "")
         release = f"Debian {version}".strip()
-    issue = _text(ROOT / "etc/rpi-issue").splitlines()
+    issue = _read_text(ROOT / "etc/rpi-issue").splitlines()
     image = issue[0].rpartition(" ")[2] if issue else ""
     line = f"{release}, image {image}" if image else release
     return line if line.isprintable() else ""
@@ -116,7 +116,7 @@ def reset() -> int:
     return UNKNOWN
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text(errors="replace").strip()
     except OSError:

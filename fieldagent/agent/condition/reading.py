@@ -18,11 +18,11 @@ from fieldagent.wire.kit_condition import CHANNELS, KitCondition
 from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, read_version_numbers
 
 
-def status_of(
+def make_status(
     settings: Settings, answer: Mapping[str, Any], starts: int, *, trouble: bool
 ) -> KitStatus:
-    """Return the kit's status. `answer` is the answer to `GET /api/status`, and `starts` the number
-    of the agent's starts. `trouble` means that the whole agent has a problem.
+    """Return the kit's status. `answer` is the answer to `GET /api/status`, and `starts` the
+    number of the agent's starts. `trouble` means that the whole agent has a problem.
     """
     channels: dict[str, dict[str, Any]] = {
         name.lower(): channel for name, channel in answer["channels"].items()
@@ -30,7 +30,7 @@ def status_of(
     links = [channels[name] for name in LINKS]
     space = channels["satellite"]
     budget, spent = space.get("creditsPerDay"), space["creditsToday"]
-    free, used = machine.disk(settings.state_directory)
+    free, used = machine.read_disk(settings.state_directory)
     version, since = read_version_numbers(__version__)
     satellite, radio, cellular = (each["state"] or STATES[0] for each in links)
     bars = [each["signal"] for each in links]
@@ -40,10 +40,10 @@ def status_of(
         since,
         free,
         used,
-        machine.degrees(),
-        machine.millivolts(),
+        machine.read_degrees(),
+        machine.read_millivolts(),
         round(answer["uptime"]),
-        machine.uptime(),
+        machine.read_uptime(),
         starts,
         (satellite, radio, cellular),
         (bars[0], bars[1], bars[2]),
@@ -57,7 +57,7 @@ def status_of(
     )
 
 
-def condition_of(
+def make_condition(
     status: KitStatus, logbook: Logbook, clock: ElapsedTime, links: Mapping[str, ChannelLink]
 ) -> KitCondition:
     """Return the kit's condition: its status and further facts about itself. `links` are its
@@ -66,16 +66,16 @@ def condition_of(
     heard = {name: link for name, link in links.items() if name in CHANNELS}
     return KitCondition(
         status,
-        machine.system(),
+        machine.read_system_name(),
         logbook.cause,
-        logbook.starts(),
-        machine.throttled(),
-        _ahead(clock),
-        logbook.signals(heard, trio.current_time()),
+        logbook.count_starts(),
+        machine.read_throttling(),
+        _compute_clock_lead(clock),
+        logbook.compute_signals(heard, trio.current_time()),
     )
 
 
-def _ahead(clock: ElapsedTime) -> int | None:
+def _compute_clock_lead(clock: ElapsedTime) -> int | None:
     """Return the seconds by which the system's clock is ahead of the time that the kit received;
     None if it received none.
     """

@@ -58,22 +58,22 @@ class Entrance:
         self._tats: dict[_Account, float] = {}
         self._limiter = trio.CapacityLimiter(1)
 
-    def before(self, judge: Judge) -> Judge:
+    def guard(self, judge: Judge) -> Judge:
         """Return a judge that admits signed-in people to `judge`, and lets others only sign in."""
-        outside = make_router(self.routes())
+        outside = make_router(self.make_routes())
 
-        async def at_the_door(head: Request) -> Admission:
+        async def judge_caller(head: Request) -> Admission:
             if head.path == "/enter" or head.path.startswith("/enter/"):
                 return await outside(head)
-            if self._knows(head):
+            if self._is_known(head):
                 return (await judge(head))._replace(caller=COOKIE)
             if head.method == "GET" and head.path in ("/", "/track"):
                 return Admission(make_redirect("/enter"))
             raise Problem(401, "sign in first, at /enter")
 
-        return at_the_door
+        return judge_caller
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes for signing in and out."""
         return [
             *files.make_page_routes(("/enter",), "/enter/file", __name__, NAMES),
@@ -81,13 +81,13 @@ class Entrance:
             Route("DELETE", "/enter/session", self._leave),
         ]
 
-    def _knows(self, head: Request) -> bool:
-        until, version = self._signed_in.get(_cookie_digest(head), (0.0, None))
-        return self._clock() < until and version == _version(self._pass_phrase)
+    def _is_known(self, head: Request) -> bool:
+        until, version = self._signed_in.get(_digest_cookie(head), (0.0, None))
+        return self._clock() < until and version == _read_version(self._pass_phrase)
 
     async def _enter(self, request: Request) -> Response:
         pass_phrase = _pass_phrase_of(request)
-        version = _version(self._pass_phrase)
+        version = _read_version(self._pass_phrase)
         if version is None:
             raise Problem(403, "this kit has no passphrase yet: run `fieldagent page --set` on it")
         accounts = self._count(find_source(request.peer))
@@ -107,7 +107,7 @@ class Entrance:
         return Response(204, headers=(set_cookie(COOKIE, cookie, SESSION_LIFETIME_S, secure=True),))
 
     async def _leave(self, request: Request) -> Response:
-        self._signed_in.pop(_cookie_digest(request), None)
+        self._signed_in.pop(_digest_cookie(request), None)
         return Response(204, headers=(set_cookie(COOKIE, "", 0, secure=True),))
 
     def _count(self, source: str) -> list[_Account]:
@@ -122,17 +122,17 @@ class Entrance:
         accounts: list[_Account] = [(TRIES, source), (ALL_TRIES, "guesses" if guesses else "")]
         waiting = self._limiter.statistics().tasks_waiting
         if waiting >= (GUESSES_WAITING_MAX if guesses else WAITING_MAX):
-            raise _too_many(1)
+            raise _make_too_many(1)
         booked = {} if guesses else {few: tat}
         for account in accounts:
             booked[account], wait = account[0].admit(self._tats.get(account, 0.0), now)
             if wait:
-                raise _too_many(wait)
+                raise _make_too_many(wait)
         self._tats |= booked
         return [*booked]
 
 
-def _too_many(wait: float) -> Problem:
+def _make_too_many(wait: float) -> Problem:
     seconds = retry_after(wait)
     return Problem(
         429,
@@ -141,7 +141,7 @@ def _too_many(wait: float) -> Problem:
     )
 
 
-def _version(path: Path) -> Version | None:
+def _read_version(path: Path) -> Version | None:
     """Return the version of the file; None if there is none."""
     try:
         status = path.stat()
@@ -166,5 +166,5 @@ def _digest(cookie: str) -> bytes:
     return sha256(cookie.encode("utf-8", "replace")).digest()
 
 
-def _cookie_digest(request: Request) -> bytes:
+def _digest_cookie(request: Request) -> bytes:
     return _digest(read_cookie(request, COOKIE) or "")

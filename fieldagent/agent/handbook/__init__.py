@@ -14,7 +14,7 @@ from fieldagent.page.language import LANGUAGES
 NAMES = (*(f"{language}.html" for language in LANGUAGES), "handbook.css")
 
 
-def routes() -> list[Route]:
+def make_routes() -> list[Route]:
     """Return `GET /help`, which redirects to the page in the browser's language, and the pages."""
     return [Route("GET", "/help", _help), files.make_folder_route("/help", __name__, NAMES)]
 

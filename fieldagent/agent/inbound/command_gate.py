@@ -65,7 +65,7 @@ class CommandGate:
         if commands.is_known(db, number):
             taken.duplicates += 1
             return
-        why = self._refusal(db, number, command, clock, taken.now)
+        why = self._find_refusal(db, number, command, clock, taken.now)
         commands.note(db, number, command, taken.channel or Channel.RADIO, taken.now)
         if why:
             body = answer_text.pack(why)
@@ -77,7 +77,7 @@ class CommandGate:
         self.news.set()
         self.news = trio.Event()
 
-    def _refusal(
+    def _find_refusal(
         self,
         db: sqlite3.Connection,
         number: int,
@@ -85,7 +85,7 @@ class CommandGate:
         clock: ElapsedTime,
         now: float,
     ) -> str:
-        if number < (last := commands.last(db)):
+        if number < (last := commands.read_last_number(db)):
             return f"command {last} arrived before it, send it again"
         if clock.source() and clock.date(now) - number > AGE_MAX_S:
             return "it is more than 5 days old, send it again"

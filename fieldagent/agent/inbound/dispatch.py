@@ -79,12 +79,12 @@ class _Reach:
     """Time of the first of those failures."""
     probe_at: float = -inf
 
-    def next_probe(self) -> float:
+    def compute_next_probe(self) -> float:
         """Return the seconds until a probe may be sent."""
         down = self.failures >= FAILURES
         return self.probe_at - trio.current_time() if down else inf
 
-    def failed(self, retry_after: float) -> None:
+    def record_failure(self, retry_after: float) -> None:
         now = trio.current_time()
         if not self.failures:
             self.since = now
@@ -92,7 +92,7 @@ class _Reach:
         rarer = PROBE * 2.0 ** min(max(self.failures - FAILURES, 0), 10)
         self.probe_at = now + max(min(rarer, PROBE_MOST), min(retry_after, RETRY_AFTER_MAX_S))
 
-    def handed(self) -> bool:
+    def record_success(self) -> bool:
         """Record a success. Return True if the hook was down for so long that other payloads wait
         without need.
         """
@@ -138,20 +138,20 @@ class _Dispatch:
             if len(self.busy) >= self.at_once + delivery.sos or (self.urgent and not delivery.sos):
                 break
             early = (seconds := wait(delivery.not_before, now)) > 0
-            if early and (seconds := min(seconds, self.next_probe(delivery))) > 0:
+            if early and (seconds := min(seconds, self.compute_next_probe(delivery))) > 0:
                 return min(seconds, RECHECK_AFTER_S)
             self.busy.add(delivery.lane)
             self.urgent += delivery.sos
             nursery.start_soon(self.serve, delivery, early)
         return RECHECK_AFTER_S
 
-    def next_probe(self, delivery: Delivery) -> float:
+    def compute_next_probe(self, delivery: Delivery) -> float:
         """Return the seconds until this delivery may be sent as a probe; inf if it may not. A
         delivery without an attempt waits for another reason.
         """
         if self.reach is None or self.busy or not delivery.attempts:
             return inf
-        return self.reach.next_probe()
+        return self.reach.compute_next_probe()
 
     async def serve(self, delivery: Delivery, early: bool) -> None:
         """Hand a payload to the hook. A running hook may finish when the agent stops, so that it is
@@ -176,7 +176,7 @@ class _Dispatch:
         payload is never handed over again.
         """
         if result.outcome is HandoverOutcome.HANDED:
-            up_again = self.reach is not None and self.reach.handed()
+            up_again = self.reach is not None and self.reach.record_success()
             await self.spool.mark_handed_over(delivery.request_id)
             if up_again:
                 await self.spool.hasten()
@@ -184,7 +184,7 @@ class _Dispatch:
             await self.bury(delivery, result.reason)
         elif result.outcome is HandoverOutcome.FAILED:
             if self.reach is not None:
-                self.reach.failed(result.retry_after)
+                self.reach.record_failure(result.retry_after)
             if early:
                 at, why = delivery.not_before, result.reason
                 await self.spool.postpone(delivery.request_id, at, why, tries=0)

@@ -38,7 +38,7 @@ class Hook:
     """See `dispatch`."""
 
 
-def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
+def make_hooks(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     """Return the configured hooks: script, webhook or both; each gets every payload. `emit` prints
     the script's lines.
     """
@@ -62,7 +62,7 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     return hooks
 
 
-def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterator[str]:
+def list_notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterator[str]:
     """Yield notices for people about payloads that a hook has not accepted."""
     for hook in hooks:
         if hook.gone is not None:
@@ -121,19 +121,19 @@ class JournalSpool:
     """Called when a sender must receive a receipt."""
 
     def get_heads(self, limit: int) -> list[Delivery]:
-        return [Delivery(*row) for row in inbound.heads(self.journal, self.hook, limit)]
+        return [Delivery(*row) for row in inbound.list_heads(self.journal, self.hook, limit)]
 
     async def mark_handed_over(self, request_id: str) -> None:
         at = self.journal.clock.date(self.journal.clock.now())
-        if await self.journal.persist(inbound.handed(self.hook, request_id, at)):
+        if await self.journal.persist(inbound.mark_handed_over(self.hook, request_id, at)):
             self.tell()
 
     async def postpone(self, request_id: str, until: float, reason: str, *, tries: int = 1) -> None:
-        put_off = inbound.postponed(self.hook, request_id, until, reason, tries=tries)
+        put_off = inbound.postpone(self.hook, request_id, until, reason, tries=tries)
         await self.journal.persist(put_off)
 
     async def hasten(self) -> None:
         await self.journal.persist(inbound.hasten(self.hook))
 
     async def bury(self, request_id: str, reason: str) -> None:
-        await self.journal.persist(inbound.dead(self.hook, request_id, reason))
+        await self.journal.persist(inbound.bury(self.hook, request_id, reason))

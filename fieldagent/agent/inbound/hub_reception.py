@@ -13,7 +13,7 @@ from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.outbound.budget import Budget
-from fieldagent.agent.outbound.channel_limits import price
+from fieldagent.agent.outbound.channel_limits import compute_price
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.item_identity import is_about
 from fieldagent.agent.outbound.packing import Packing
@@ -71,7 +71,7 @@ class HubReception:
         After an unexpected error the driver restarts, and the message is tried once more. After a
         second error it becomes a dead letter, so that it does not block its channel forever.
         """
-        cost = self._budget.book(price(self._queue.limits.tariff, len(body)))
+        cost = self._budget.book(compute_price(self._queue.limits.tariff, len(body)))
         if damage:
             await self._bury(body, cost, damage, unreadable)
             return
@@ -104,18 +104,18 @@ class HubReception:
         clock = self._journal.clock
         owed = inbound.UnreadableOwed(unreadable, int(clock.date(clock.now())))
 
-        def also(db: sqlite3.Connection) -> None:
+        def and_also(db: sqlite3.Connection) -> None:
             cost(db)
             inbound.owe_unreadable(db, channel, owed)
 
-        await self._inbox.bury(body, also, channel=channel, reason=damage)
+        await self._inbox.bury(body, and_also, channel=channel, reason=damage)
         self._piggyback.look()
         self._queue.wake()
 
     async def _take_in(self, body: bytes, cost: Operation[None]) -> None:
         goes_down: list[Accepted] = []
 
-        def then(db: sqlite3.Connection, taken: Taken) -> None:
+        def and_then(db: sqlite3.Connection, taken: Taken) -> None:
             # A transaction may run again, so start with an empty list each time.
             goes_down.clear()
             if self._carrier is not None:
@@ -127,7 +127,7 @@ class HubReception:
             channel=self._queue.channel,
             owes=None if self._limits.confirms else self._queue.channel,
             tagged=not self._limits.authentic,
-            then=then,
+            then=and_then,
         )
         if self._carrier is not None:
             self._carrier.queue(goes_down)
@@ -141,12 +141,12 @@ class HubReception:
             await self._endings.note_at_hub(sequence, proved=True)
         for sequence, report in taken.reports:
             try:
-                known = outbound.package(self._journal, sequence)
+                known = outbound.read_kept_package(self._journal, sequence)
             except DamagedPackage:
                 continue
             if known is None:
                 continue
-            if not is_about(known, report, self._packing.capacity.whole(0)):
+            if not is_about(known, report, self._packing.capacity.compute_whole(0)):
                 self._inbox.note_mismatch(sequence)
                 continue
             missing = frozenset(range(report.count)) - report.arrived

@@ -42,7 +42,7 @@ class Brought(Protocol):
     down: list[GoesDown]
 
 
-def incident_number(entry: Entry, source: Source | None) -> int:
+def get_incident_number(entry: Entry, source: Source | None) -> int:
     """Return the number of the incident that an item belongs to, as its own kit counts."""
     return (entry.sequence if source is None else source.sequence) - entry.back
 
@@ -79,10 +79,10 @@ class IncidentNews:
             return None
         now = clock.date(taken.now)
         text = entry.content.content if isinstance(entry.content, Message) else ""
-        number = incident_number(entry, source)
+        number = get_incident_number(entry, source)
         heard = HeardIncident(station, number, Said.OPEN, entry.time, now, text)
         incident.note_heard(db, heard)
-        return incident.shown_age(heard, clock)
+        return incident.compute_shown_age(heard, clock)
 
     def _note_word(
         self,

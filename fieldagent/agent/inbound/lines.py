@@ -40,11 +40,11 @@ class Lines:
     def _split(self, text: str) -> Iterator[str]:
         *whole, self._line = (self._line + text).split("\n")
         for line in whole:
-            yield from _pieces(line) or [""]
+            yield from _split_pieces(line) or [""]
         if len(self._line) > LINE_MAX:
-            *full, self._line = _pieces(self._line)
+            *full, self._line = _split_pieces(self._line)
             yield from full
 
 
-def _pieces(line: str) -> list[str]:
+def _split_pieces(line: str) -> list[str]:
     return [line[start : start + LINE_MAX] for start in range(0, len(line), LINE_MAX)]

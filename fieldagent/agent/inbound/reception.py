@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from fieldagent.agent.inbound.command_gate import CommandGate
-from fieldagent.agent.inbound.incident_news import GoesDown, IncidentNews, incident_number
+from fieldagent.agent.inbound.incident_news import GoesDown, IncidentNews, get_incident_number
 from fieldagent.agent.journal import dead_letters, directory, inbound, outbound, program_deltas
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import ItemCame, Received
@@ -180,7 +180,7 @@ class Inbox:
         try:
             envelope = decode(body, keys=self._keys if tagged else ())
         except RemoteProtocolError as error:
-            return await self.bury(body, also, channel=channel, reason=self._in_words(error))
+            return await self.bury(body, also, channel=channel, reason=self._describe_item(error))
         if tagged:
             self._note_key("" if self._keys or not envelope.tagged else UNCHECKED)
         now = self._clock()
@@ -240,7 +240,7 @@ class Inbox:
         self.publish(taken)
         return True
 
-    def _in_words(self, error: RemoteProtocolError) -> str:
+    def _describe_item(self, error: RemoteProtocolError) -> str:
         if not isinstance(error, Unauthenticated):
             return f"it cannot be read: {error}"
         self._note_key(UNTAGGED_PEER if error.missing else OTHER_KEY)
@@ -258,7 +258,7 @@ class Inbox:
             sender = Identity(letter.channel, letter.channel, "Integration")
             moment = datetime.fromtimestamp(letter.received, UTC)
             extra = {"source": letter.channel, "reason": letter.reason}
-            payload = _payload(sender, Data(letter.body), moment, self._clock(), extra=extra)
+            payload = _make_payload(sender, Data(letter.body), moment, self._clock(), extra=extra)
             inbound.spool(db, payload, self.hooks)
             taken.payloads.append(payload)
 
@@ -333,7 +333,7 @@ class Inbox:
         elif isinstance(content, Report):
             self._take_report(db, entry, content, taken)
         elif isinstance(content, Receipt):
-            if confirms(db, entry.sequence, content, taken):
+            if is_confirmation_of(db, entry.sequence, content, taken):
                 self._take_receipt(db, entry, content, taken)
         elif isinstance(content, RemoteCommand):
             self.commands.note(db, entry.sequence, content, self._journal.clock, taken)
@@ -397,8 +397,10 @@ class Inbox:
         else:
             assert isinstance(entry.content, Item)
             age = self._incidents.note(db, origin, entry, source, self._journal.clock, taken)
-            extra = _beside(entry, source, age, taken) | _address(db, entry)
-            taken.nameless |= origin > 0 and inbound.identity(db, origin) is None
+            extra = _make_envelope_members(entry, source, age, taken) | _make_address_members(
+                db, entry
+            )
+            taken.nameless |= origin > 0 and inbound.find_identity(db, origin) is None
             here = not isinstance(entry.content, Parcel) and (
                 entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
             )
@@ -420,7 +422,7 @@ class Inbox:
         """Store a fragment. If it was the last one, return the entries of the complete item,
         otherwise None.
         """
-        if inbound.was_seen(db, origin, sequence, compute_fingerprint(Entry(sequence, part))):
+        if inbound.is_seen(db, origin, sequence, compute_fingerprint(Entry(sequence, part))):
             taken.duplicates += 1
             return None
         item = inbound.FragmentedItem(origin, sequence, part.count)
@@ -457,9 +459,9 @@ class Inbox:
         taken: Taken,
         extra: Mapping[str, Any],
     ) -> Received:
-        sender = inbound.identity(db, origin) or _by_number(origin)
+        sender = inbound.find_identity(db, origin) or _make_numbered_identity(origin)
         moment = get_date(item, entry.time)
-        plain = _payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
+        plain = _make_payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
         came = None
         if entry.sequence and not isinstance(item, IncidentWord):
             asks = entry.asks or entry.sos
@@ -485,7 +487,9 @@ def _copy(origin: int, entry: Entry, taken: Taken) -> bytes:
     return encode([entry, *(Entry(number, each) for each in beside)], origin=origin)
 
 
-def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) -> dict[str, Any]:
+def _make_envelope_members(
+    entry: Entry, source: Source | None, age: int | None, taken: Taken
+) -> dict[str, Any]:
     """Return the envelope's facts about the item, as members of its event."""
     sequence = entry.sequence
     contact = taken.contacts.get(sequence, Contact())
@@ -493,31 +497,33 @@ def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) 
     if (seen := taken.seen_at.get(sequence)) is not None:
         members["estimatedPosition"] = make_estimated_position(*astuple(seen))
     if entry.sos:
-        members["incident"] = {"number": incident_number(entry, source)}
+        members["incident"] = {"number": get_incident_number(entry, source)}
     if age is not None:
         members["age"] = age
     return members | ({"unauthenticated": True} if sequence in taken.unauthenticated else {})
 
 
-def _address(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
+def _make_address_members(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
     """Return the addressee, the author and the request for receipts, as members of the item's
     event.
     """
     members: dict[str, Any] = {"receipt": "read"} if entry.asks else {}
     for name, named in (("to", entry.to), ("from", entry.author)):
         if named is not None:
-            members[name] = directory.identity_json(db, named)
+            members[name] = directory.make_identity_members(db, named)
     return members
 
 
-def _by_number(origin: int) -> Identity:
+def _make_numbered_identity(origin: int) -> Identity:
     """Return an identity for a sender whose name is unknown."""
     unknown = make_unknown_identity(origin)
     kind = "station" if origin < 0 else "user"
     return unknown if origin == 0 else replace(unknown, name=f"{kind} {unknown.id}")
 
 
-def _payload(sender: Identity, item: Item, moment: datetime, now: float, **how: Any) -> Received:
+def _make_payload(
+    sender: Identity, item: Item, moment: datetime, now: float, **how: Any
+) -> Received:
     # Import it here: with its library it takes 0.2 MB, which an agent that only sends saves.
     import uuid
 
@@ -534,10 +540,12 @@ def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken, at: float) -> None:
         taken.owed = True
 
 
-def confirms(db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: Taken) -> bool:
+def is_confirmation_of(
+    db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: Taken
+) -> bool:
     """Return True if the confirmation belongs to the Package that has this number now."""
     try:
-        known = outbound.package_in(db, sequence)
+        known = outbound.read_package_in(db, sequence)
     except DamagedPackage:
         return False
     if known is None or is_about(known, said):

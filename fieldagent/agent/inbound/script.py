@@ -63,7 +63,9 @@ async def run_script(
 ) -> HandoverResult:
     """Run `command` for `delivery`; `emit` gets each line of its standard output."""
     try:
-        process = await _start(command, environment(delivery.body, os.environ, marks(delivery)))
+        process = await _start(
+            command, make_environment(delivery.body, os.environ, make_marks(delivery))
+        )
     except OSError as error:
         too_long = "; shorten inbound-hook" if error.errno == errno.E2BIG else ""
         return HandoverResult(
@@ -84,7 +86,7 @@ async def run_script(
     return judge(process.returncode)
 
 
-def marks(delivery: Delivery) -> dict[str, str]:
+def make_marks(delivery: Delivery) -> dict[str, str]:
     """Return the variables that a script should know before it reads the payload."""
     flags = {
         "AGENT_PAYLOAD_SOS": delivery.sos,
@@ -93,10 +95,10 @@ def marks(delivery: Delivery) -> dict[str, str]:
     return {name: "1" for name, is_so in flags.items() if is_so}
 
 
-def environment(
+def make_environment(
     body: str, inherited: Mapping[str, str], marks: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Return the hook's environment: our own, `marks`, and the payload if every shell can
+    """Return the hook's environment: our own, `make_marks`, and the payload if every shell can
     hold it.
     """
     ours = {name: value for name, value in inherited.items() if name not in _OURS}
@@ -114,10 +116,10 @@ def judge(status: int) -> HandoverResult:
         return HandoverResult(
             HandoverOutcome.FAILED, "inbound-hook asked to be run again (exit 75)"
         )
-    return HandoverResult(HandoverOutcome.REFUSED, _complaint(status))
+    return HandoverResult(HandoverOutcome.REFUSED, _describe_failure(status))
 
 
-def _complaint(status: int) -> str:
+def _describe_failure(status: int) -> str:
     if status == NOT_FOUND:
         return "a command in inbound-hook was not found (exit 127): correct inbound-hook"
     if status == NOT_EXECUTABLE:
@@ -126,13 +128,13 @@ def _complaint(status: int) -> str:
             " chmod +x it, or correct inbound-hook"
         )
     if status < 0:
-        return f"inbound-hook was ended by {_signal_name(-status)}"
+        return f"inbound-hook was ended by {_name_signal(-status)}"
     if status > 128:
-        return f"a command in inbound-hook was ended by {_signal_name(status - 128)}"
+        return f"a command in inbound-hook was ended by {_name_signal(status - 128)}"
     return f"inbound-hook failed (exit {status})"
 
 
-def _signal_name(number: int) -> str:
+def _name_signal(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -11,7 +11,7 @@ from fieldagent.agent.channels.air_time import HOUR, AirTime
 from fieldagent.agent.journal.journal import Journal
 
 
-def known(journal: Journal) -> dict[int, float]:
+def read_known(journal: Journal) -> dict[int, float]:
     """Return the stored seconds on air by minute of elapsed time."""
     return dict(journal.read("SELECT minute, seconds FROM air_time"))
 
@@ -23,7 +23,7 @@ async def keep(journal: Journal, used: AirTime) -> NoReturn:
     while True:
         while not used.is_to_be_saved():
             await used.grown.wait()
-        minutes = used.unsaved()
+        minutes = used.take_unsaved()
 
         def store(db: sqlite3.Connection, minutes: dict[int, float] = minutes) -> None:
             db.execute("DELETE FROM air_time WHERE minute < ?", (max(minutes) - HOUR // 60 - 1,))

@@ -45,8 +45,8 @@ def _replace(db: sqlite3.Connection) -> None:
         db.execute(f"DROP TRIGGER main.{name}")
     for (table,) in db.execute(_TABLES).fetchall():
         if table not in LEFT:
-            theirs = _columns(db, "later", table)
-            names = ", ".join(each for each in _columns(db, "main", table) if each in theirs)
+            theirs = _list_columns(db, "later", table)
+            names = ", ".join(each for each in _list_columns(db, "main", table) if each in theirs)
             if not names:
                 raise sqlite3.DatabaseError(f"the later journal has no {table}")
             db.execute(f"DELETE FROM main.{table}")
@@ -62,7 +62,7 @@ def _replace(db: sqlite3.Connection) -> None:
         db.execute(sql)
 
 
-def _columns(db: sqlite3.Connection, schema: str, table: str) -> list[str]:
+def _list_columns(db: sqlite3.Connection, schema: str, table: str) -> list[str]:
     return [name for (name,) in db.execute(
         "SELECT name FROM pragma_table_info(?, ?)", (table, schema)
     )]  # fmt: skip

@@ -24,13 +24,13 @@ class Change(NamedTuple):
     """Sequence of a Package, or number of a payload or incident."""
 
 
-def newest(journal: Journal) -> int:
+def get_newest(journal: Journal) -> int:
     """Return the number of the last change; numbers start at 1."""
     ((number,),) = journal.read("SELECT max(number) FROM event")
     return int(number)
 
 
-def oldest(journal: Journal) -> int:
+def get_oldest(journal: Journal) -> int:
     """Return the place before the oldest change that is kept."""
     ((number,),) = journal.read("SELECT min(number) FROM event")
     return int(number) - 1
@@ -42,11 +42,11 @@ def is_known(journal: Journal, place: int) -> bool:
     return bool(first - 1 <= place <= last)
 
 
-def since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
+def list_since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
     """Return the next changes of these topics after a place, each subject once, and the place after
     them.
     """
-    last = newest(journal)
+    last = get_newest(journal)
     rows = journal.read(
         "SELECT number, topic, subject FROM event WHERE number > ? AND number <= ?"
         " AND topic IN (SELECT value FROM json_each(?)) ORDER BY number LIMIT ?",
@@ -62,7 +62,7 @@ def since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[C
     return changes, rows[-1][0] if len(rows) == AT_ONCE else last
 
 
-def payload(journal: Journal, number: int) -> Any:
+def read_payload(journal: Journal, number: int) -> Any:
     """Return the payload as JSON text; None if it is no longer kept."""
     rows = journal.read("SELECT body FROM inbound WHERE number = ?", number)
     return rows[0][0] if rows else None

@@ -27,7 +27,7 @@ def note(db: sqlite3.Connection, sequence: int, within: int | None, now: float) 
     db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, within, now))
 
 
-def asked(journal: Journal) -> Asked | None:
+def read_last_request(journal: Journal) -> Asked | None:
     """Return the last request to the hub; None if there is none."""
     rows = journal.read("SELECT sequence, within, at, confirmed, heard FROM check_in")
     return Asked(*rows[0]) if rows else None

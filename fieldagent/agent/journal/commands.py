@@ -70,7 +70,7 @@ def is_known(db: sqlite3.Connection, number: int) -> bool:
     return bool(there) or (count >= KEPT and number < oldest)
 
 
-def last(db: sqlite3.Connection) -> int:
+def read_last_number(db: sqlite3.Connection) -> int:
     """Return the highest number that has arrived; 0 if there is none."""
     ((highest,),) = db.execute("SELECT max(number) FROM command")
     return highest or 0
@@ -93,7 +93,7 @@ def owe(db: sqlite3.Connection, answer: CommandAnswer) -> None:
     )
 
 
-def answered(number: int, now: float) -> Operation[None]:
+def mark_answered(number: int, now: float) -> Operation[None]:
     """Record that the answer is in a Package, and delete old commands."""
 
     def store(db: sqlite3.Connection) -> None:
@@ -109,16 +109,18 @@ def answered(number: int, now: float) -> Operation[None]:
     return store
 
 
-def under_way(journal: Journal) -> list[KnownCommand]:
+def list_under_way(journal: Journal) -> list[KnownCommand]:
     """Return the commands without an answer on its way, oldest first."""
-    return _known(
+    return _read_known(
         journal.read(f"SELECT {_ROW} FROM command WHERE state <> 'answered' ORDER BY number")
     )
 
 
-def listing(journal: Journal, limit: int) -> list[KnownCommand]:
+def list_newest(journal: Journal, limit: int) -> list[KnownCommand]:
     """Return the newest commands, newest first."""
-    return _known(journal.read(f"SELECT {_ROW} FROM command ORDER BY number DESC LIMIT ?", limit))
+    return _read_known(
+        journal.read(f"SELECT {_ROW} FROM command ORDER BY number DESC LIMIT ?", limit)
+    )
 
 
 def note_held(kind: str, *, held: bool) -> Operation[None]:
@@ -134,7 +136,7 @@ def note_held(kind: str, *, held: bool) -> Operation[None]:
 _LET_GO = "DELETE FROM held_kind WHERE kind = ?"
 
 
-def held_kinds(journal: Journal) -> set[str]:
+def read_held_kinds(journal: Journal) -> set[str]:
     """Return the kinds that are held back from satellite."""
     return {kind for (kind,) in journal.read("SELECT kind FROM held_kind")}
 
@@ -148,12 +150,12 @@ def count_start(db: sqlite3.Connection) -> int:
     return int(starts)
 
 
-def starts(journal: Journal) -> int:
+def count_starts(journal: Journal) -> int:
     """Return the number of starts of the agent with this journal."""
     return int(journal.read("SELECT coalesce(max(starts), 0) FROM agent_start")[0][0])
 
 
-def boots_ended(journal: Journal) -> set[str]:
+def read_ended_boots(journal: Journal) -> set[str]:
     """Return the boots that a reboot command of the hub ended."""
     rows = journal.read(
         "SELECT boot FROM command WHERE verb = ? AND boot <> '' AND coalesce(outcome, ?) = ?",
@@ -162,7 +164,7 @@ def boots_ended(journal: Journal) -> set[str]:
     return {boot for (boot,) in rows}
 
 
-def _known(rows: list[Any]) -> list[KnownCommand]:
+def _read_known(rows: list[Any]) -> list[KnownCommand]:
     return [_of_row(*row) for row in rows]
 
 
@@ -178,14 +180,14 @@ def _of_row(
     answer: bytes | None,
     done: float | None,
 ) -> KnownCommand:
-    command, is_readable = _command(verb, arguments)
+    command, is_readable = _read_command(verb, arguments)
     reply = _answer(number, outcome, answer)
     if reply is None and state in ("owed", "answered"):
         reply = CommandAnswer(number, CommandOutcome.FAILED, answer_text.pack(ANSWER_DAMAGED))
     return KnownCommand(number, command, channel, came, state, boot, reply, done, is_readable)
 
 
-def _command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:
+def _read_command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:
     """Return the command, and True if it is complete and known."""
     try:
         command = read_command(verb, b"", *strict_cbor.decode_single(bytes(arguments)))

@@ -13,14 +13,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import crc_of
+from fieldagent.agent.journal.records import compute_crc
 from fieldagent.package.package import Channel, Location, Package, Waypoint
 from fieldagent.package.reading import read_package
 from fieldagent.package.writing import make_canonical
 from fieldagent.system.elapsed_time import CLOCK_SET_FROM_S
 
 
-def foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int]:
+def list_foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int]:
     """Return the first undated Packages that wait on that channel, by priority and age."""
     rows = journal.read(
         "SELECT sequence FROM undated CROSS JOIN leg USING (sequence)"
@@ -57,22 +57,22 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
     date = accepted + offset
     if dated is None or abs(date - dated) < CLOCK_SET_FROM_S:
         return
-    if crc != crc_of(sequence, id_, body, digest, key, accepted, expires, dated):
+    if crc != compute_crc(sequence, id_, body, digest, key, accepted, expires, dated):
         # The reader of this row reports the damage.
         return
     try:
         package = read_package(json.loads(body))
     except ValueError:
         return
-    body = make_canonical(_restamped(package, dated, date))
-    crc = crc_of(sequence, id_, body, digest, key, accepted, expires, date)
+    body = make_canonical(_stamp_again(package, dated, date))
+    crc = compute_crc(sequence, id_, body, digest, key, accepted, expires, date)
     db.execute(
         "UPDATE package SET body = ?, dated = ?, crc = ? WHERE sequence = ?",
         (body, date, crc, sequence),
     )
 
 
-def _restamped(package: Package, was: float, now: float) -> Package:
+def _stamp_again(package: Package, was: float, now: float) -> Package:
     """Return the Package with the new date. A position keeps a time that the caller gave, because
     it may come from a GPS receiver.
     """

@@ -64,7 +64,7 @@ def remove(db: sqlite3.Connection, number: int) -> bool:
     return db.execute("DELETE FROM dead_letter WHERE number = ?", (number,)).rowcount > 0
 
 
-def listing(journal: Journal, limit: int = COUNT_MAX) -> list[DeadLetter]:
+def list_newest(journal: Journal, limit: int = COUNT_MAX) -> list[DeadLetter]:
     """Return the dead letters, newest first."""
     rows = journal.read(
         "SELECT channel, body, reason, received, number FROM dead_letter"

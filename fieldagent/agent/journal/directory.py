@@ -44,33 +44,33 @@ class Person(NamedTuple):
 _PEOPLE = "SELECT number, name, kind, handles FROM person"
 
 
-def _person(number: int, name: str, kind: str, handles: str) -> Person:
+def _read_person(number: int, name: str, kind: str, handles: str) -> Person:
     return Person(number, name, kind, tuple(json.loads(handles)))
 
 
-def people(journal: Journal) -> list[Person]:
+def list_people(journal: Journal) -> list[Person]:
     """Return all addressees, users first, each kind sorted by name. If a directory never came,
     return the people who were introduced.
     """
     rows = journal.read(f"{_PEOPLE} ORDER BY kind = 'device', kind = 'group', name")
-    return [_person(*row) for row in rows] or _introduced(journal)
+    return [_read_person(*row) for row in rows] or _list_introduced(journal)
 
 
-def _introduced(journal: Journal) -> list[Person]:
+def _list_introduced(journal: Journal) -> list[Person]:
     rows = journal.read("SELECT origin, name FROM identity WHERE origin > 0 ORDER BY name")
     return [Person(number, name, USER) for number, name in rows if name]
 
 
-def by_name(journal: Journal, text: str) -> Person | None:
+def find_by_name(journal: Journal, text: str) -> Person | None:
     """Return the addressee with this name, which may start with `user:`, `group:` or `device:`.
     Case matters only between names that are otherwise equal. Return None if there is no match,
     or more than one.
     """
-    return _called(people(journal), text)
+    return _find_called(list_people(journal), text)
 
 
-def _called(listed: list[Person], text: str) -> Person | None:
-    kind, name = _kind_and_name(text)
+def _find_called(listed: list[Person], text: str) -> Person | None:
+    kind, name = _split_kind_and_name(text)
     there = [each for each in listed if kind in ("", each.kind)]
     for matches in (
         [each for each in there if each.name == name],
@@ -84,28 +84,28 @@ def _called(listed: list[Person], text: str) -> Person | None:
     return None
 
 
-def _kind_and_name(text: str) -> tuple[str, str]:
+def _split_kind_and_name(text: str) -> tuple[str, str]:
     """Return the kind, empty if it is missing, and the name of a typed addressee."""
     kind, colon, name = text.partition(":")
     return (kind, name.strip()) if colon and kind in (USER, GROUP, DEVICE) else ("", text.strip())
 
 
-def by_handle(journal: Journal, handle: str) -> Person | None:
+def find_by_handle(journal: Journal, handle: str) -> Person | None:
     """Return the user of the radio with that id; None if it is unknown."""
     wanted = handle.casefold()
-    for person in people(journal):
+    for person in list_people(journal):
         if wanted in (each.casefold() for each in person.handles):
             return person
     return None
 
 
-def resolved(journal: Journal, named: Named | None) -> Named | None:
+def resolve(journal: Journal, named: Named | None) -> Named | None:
     """Return the number for a name. An unknown name is returned as it is, because the hub may know
     it.
     """
     if not isinstance(named, str):
         return named
-    person = by_name(journal, named)
+    person = find_by_name(journal, named)
     return named if person is None else person.as_named
 
 
@@ -119,18 +119,18 @@ def require_known(journal: Journal, named: Named | None) -> None:
     """
     if not isinstance(named, str) or "@" in named or named.startswith("+"):
         return
-    if not version(journal):
+    if not read_version(journal):
         return
     # Imported here, because only a kit with the hub's directory needs them.
     from difflib import get_close_matches
 
     from fieldagent.wire.kit_note import DIRECTORY_MAX
 
-    listed = people(journal)
-    kind, name = _kind_and_name(named)
+    listed = list_people(journal)
+    kind, name = _split_kind_and_name(named)
     # Programs are not in the directory, but a kit that has heard one can answer it.
     names = {each.name for each in listed if kind in ("", each.kind)}
-    names |= {each.name for each in _introduced(journal)}
+    names |= {each.name for each in _list_introduced(journal)}
     folded = {each.casefold(): each for each in sorted(names)}
     if len(listed) >= DIRECTORY_MAX or name.casefold() in folded:
         return
@@ -151,21 +151,21 @@ def require_known(journal: Journal, named: Named | None) -> None:
     raise NoSuchPerson([Fault(why, "/to")])
 
 
-def in_words(journal: Journal, named: Named) -> str:
+def describe_addressee(journal: Journal, named: Named) -> str:
     """Return the addressee's name, or the number if the name is unknown."""
     if isinstance(named, str):
         return named
     kind = GROUP if named < 0 else USER
-    for person in people(journal):
+    for person in list_people(journal):
         if (person.kind, person.number) == (kind, abs(named)):
             return person.name
     return f"{kind} {abs(named)}"
 
 
-def identity_json(db: sqlite3.Connection, named: Named) -> dict[str, str]:
+def make_identity_members(db: sqlite3.Connection, named: Named) -> dict[str, str]:
     """Return the addressee as an event shows it: `id`, `name` and `type`, as far as known."""
     if isinstance(named, str):
-        person = _called([_person(*row) for row in db.execute(_PEOPLE)], named)
+        person = _find_called([_read_person(*row) for row in db.execute(_PEOPLE)], named)
         if person is None:
             return {"name": named}
         return {
@@ -183,13 +183,13 @@ def identity_json(db: sqlite3.Connection, named: Named) -> dict[str, str]:
     return {"id": str(abs(named)), "name": row[0] if row else "", "type": kind.capitalize()}
 
 
-def version(journal: Journal) -> int:
+def read_version(journal: Journal) -> int:
     """Return the version of the stored directory; 0 if there is none."""
     rows = journal.read("SELECT version FROM directory")
     return int(rows[0][0]) if rows else 0
 
 
-def owner(journal: Journal) -> int:
+def read_owner(journal: Journal) -> int:
     """Return the number of the user who owns this kit; 0 if the hub has not sent it."""
     rows = journal.read("SELECT owner FROM directory")
     return int(rows[0][0]) if rows else 0

@@ -54,7 +54,7 @@ class JournalFiles:
         self._others: list[sqlite3.Connection] = []
         """Writer and reader of the other place; a reader may still be in use."""
         try:
-            opened = _opened(home, tries=TRIES if may_leave_disk else 1)
+            opened = _open_journal(home, tries=TRIES if may_leave_disk else 1)
         except Unusable as trouble:
             if not may_leave_disk:
                 raise
@@ -95,24 +95,24 @@ class JournalFiles:
                 self.may_return = not list(self.path.parent.glob("*.bad"))
             except (OSError, Unusable):
                 self.may_return = False
-                self.path = _folder() / self._home.name
+                self.path = _make_folder() / self._home.name
                 opened = open_journal(self.path)
         except (OSError, Unusable):
             raise trouble from None
-        self._tell(str(trouble))
+        self._report_change(str(trouble))
         return opened
 
-    def _tell(self, why: str) -> None:
+    def _report_change(self, why: str) -> None:
         self.not_on_disk = why
         log.error("%s. Until then only an SOS is accepted, in memory: it is not on disk", why)
 
-    def to_memory(self, why: str) -> None:
+    def move_to_memory(self, why: str) -> None:
         """Continue in memory with the full content. If it is already there, do nothing, because two
         callers may find the disk full at once. Raises OSError, sqlite3.Error.
         """
         if self.not_on_disk:
             return
-        copy = _folder() / self._home.name
+        copy = _make_folder() / self._home.name
         try:
             copy_whole(self.reader, copy)
             writer = connect(copy, JOURNAL, checked=True)
@@ -121,16 +121,16 @@ class JournalFiles:
             raise
         self._others = [self.writer, self.reader]
         self.writer, self.reader, self.path = writer, open_reader(copy), copy
-        self._tell(why)
+        self._report_change(why)
 
     def give_up_disk(self, why: str) -> None:
         """Continue in memory after a failed commit, with everything committed before it. The agent
         restarts once the disk is usable. Raises OSError, sqlite3.Error.
         """
-        self.to_memory(why)
+        self.move_to_memory(why)
         self.may_return = False
 
-    def to_disk(self) -> None:
+    def return_to_disk(self) -> None:
         """Return to the disk. If it raises Unusable or sqlite3.Error, the journal stays in
         memory.
         """
@@ -166,7 +166,7 @@ class JournalFiles:
         self.mark.close()
 
 
-def _opened(home: Path, tries: int) -> Opened:
+def _open_journal(home: Path, tries: int) -> Opened:
     """Open the journal, with `tries` attempts. Raises Unusable."""
     while True:
         tries -= 1
@@ -180,7 +180,7 @@ def _opened(home: Path, tries: int) -> Opened:
 
 def _copy_of_files(home: Path) -> Path:
     """Copy the journal's files to memory. Raises OSError."""
-    copy = _folder() / home.name
+    copy = _make_folder() / home.name
     try:
         for suffix in ("", "-wal"):
             part = home.with_name(home.name + suffix)
@@ -196,7 +196,7 @@ def _remove(copy: Path) -> None:
     shutil.rmtree(copy.parent, ignore_errors=True)
 
 
-def _folder() -> Path:
+def _make_folder() -> Path:
     """Create a private folder, in memory if possible. Raises OSError."""
     for place in MEMORY:
         with suppress(OSError):

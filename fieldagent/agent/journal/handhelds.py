@@ -94,13 +94,13 @@ def note(handle: str, **known: object) -> Operation[bool]:
     return store
 
 
-def handheld(journal: Journal, handle: str) -> Handheld:
+def read_handheld(journal: Journal, handle: str) -> Handheld:
     """Return the facts about a handheld; for an unknown handheld only its handle."""
     rows = journal.read(f"SELECT {_COLUMNS} FROM handheld WHERE handle = ?", handle)
     return Handheld(*rows[0]) if rows else Handheld(handle)
 
 
-def around(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
+def list_around(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
     """Return the known handhelds, the most recently heard first."""
     rows = journal.read(
         f"SELECT {_COLUMNS} FROM handheld ORDER BY heard IS NULL, heard DESC LIMIT ?", limit
@@ -108,7 +108,7 @@ def around(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
     return [Handheld(*row) for row in rows]
 
 
-def was_heard(journal: Journal, handle: str, number: int) -> bool:
+def is_heard(journal: Journal, handle: str, number: int) -> bool:
     """Return True if that packet arrived before."""
     sql = "SELECT 1 FROM handheld_said WHERE handle = ? AND number = ?"
     return bool(journal.read(sql, handle, number))
@@ -118,7 +118,7 @@ REFUSED = "❌"
 """Sign that the sender gets for a packet that was refused."""
 
 
-def was_refused(journal: Journal, handle: str, number: int) -> bool:
+def is_refused(journal: Journal, handle: str, number: int) -> bool:
     """Return True if that packet arrived before and was refused."""
     sql = "SELECT told FROM handheld_said WHERE handle = ? AND number = ? AND sequence IS NULL"
     return any(answer == REFUSED for (answer,) in journal.read(sql, handle, number))
@@ -144,7 +144,7 @@ def note_said(
     return store
 
 
-def told_of(journal: Journal) -> list[HandheldSent]:
+def list_reportable(journal: Journal) -> list[HandheldSent]:
     """Return the packets whose Packages are still kept and have not arrived, newest first."""
     rows = journal.read(
         "SELECT handle, number, handheld_said.sequence, told FROM handheld_said"
@@ -166,7 +166,7 @@ def note_told(sent: HandheldSent, signs: str) -> Operation[None]:
     return store
 
 
-def key_of(handle: str, number: int) -> str:
+def make_key(handle: str, number: int) -> str:
     """Return the Idempotency-Key of the Package that a handheld's packet becomes."""
     return f"mesh {handle} {number}"
 
@@ -201,7 +201,7 @@ def find_again(db: sqlite3.Connection) -> None:
                 )
 
 
-def spent(journal: Journal, day: str, handle: str, number: int) -> int:
+def sum_spent(journal: Journal, day: str, handle: str, number: int) -> int:
     """Return the credits that a person's messages may cost on that day, without the packet with
     that number.
     """
@@ -215,7 +215,7 @@ def spent(journal: Journal, day: str, handle: str, number: int) -> int:
     return int(booked)
 
 
-def spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
+def sum_spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
     """Return the credits that all people's messages may cost on that day, without that packet of
     that handheld.
     """
@@ -243,7 +243,7 @@ def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
     return store
 
 
-def booked(journal: Journal, day: str) -> list[tuple[str, int]]:
+def list_booked(journal: Journal, day: str) -> list[tuple[str, int]]:
     """Return handle and number of each packet with a booked cost on that day."""
     return journal.read("SELECT handle, number FROM handheld_spent WHERE day = ?", day)
 
@@ -275,7 +275,7 @@ def post(
     return store
 
 
-def posts(journal: Journal) -> list[HandheldPost]:
+def list_posts(journal: Journal) -> list[HandheldPost]:
     """Return the waiting texts, in sending order."""
     rows = journal.read(
         "SELECT number, handle, request_id, text, part, tries, not_before, expires, answers"
@@ -308,7 +308,7 @@ def settle(number: int, **changed: object) -> Operation[None]:
     return store
 
 
-def arrived(number: int) -> Operation[bool]:
+def mark_arrived(number: int) -> Operation[bool]:
     """Record that the person's radio has the whole text. Return True if the text was still waiting;
     False if, for example, they already answered a part, so have read it.
     """
@@ -323,7 +323,7 @@ def arrived(number: int) -> Operation[bool]:
     return store
 
 
-def answered(journal: Journal, handle: str, packet: int) -> str | None:
+def find_answered(journal: Journal, handle: str, packet: int) -> str | None:
     """Return the request to which our packet belongs; None if it belongs to none."""
     rows = journal.read(
         "SELECT request_id FROM handheld_packet JOIN handheld_post ON post = handheld_post.number"
@@ -368,7 +368,7 @@ class InSos(NamedTuple):
     called_off: bool
 
 
-def in_sos(journal: Journal, incident: int) -> list[InSos]:
+def list_in_sos(journal: Journal, incident: int) -> list[InSos]:
     """Return the people with handhelds in this kit's incident with that number, including those who
     have canceled.
     """
@@ -390,7 +390,7 @@ def leave_sos(incident: int, handle: str) -> Operation[None]:
     return store
 
 
-def states(journal: Journal) -> dict[str, int]:
+def count_states(journal: Journal) -> dict[str, int]:
     """Return the number of texts to people by state."""
     return dict(journal.read("SELECT state, count(*) FROM handheld_post GROUP BY state"))
 

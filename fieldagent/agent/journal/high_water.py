@@ -85,10 +85,10 @@ class HighWaterFile:
         self._synced = time.monotonic()
 
     def _read(self, place: int) -> tuple[int, HighWater]:
-        numbers = self._checked(_FORM, _MAGIC, place * _PLACE)
+        numbers = self._check_record(_FORM, _MAGIC, place * _PLACE)
         return (numbers[0], HighWater(*numbers[1:])) if numbers else (0, HighWater())
 
-    def _checked(self, form: struct.Struct, magic: bytes, place: int) -> tuple[int, ...]:
+    def _check_record(self, form: struct.Struct, magic: bytes, place: int) -> tuple[int, ...]:
         """Return the numbers of a record; empty if its checksum or its magic bytes are wrong."""
         content = os.pread(self._file, form.size + 4, place)
         record, check = content[: form.size], content[form.size :]
@@ -105,7 +105,7 @@ class HighWaterFile:
         """Return the version of the tables of the program that last opened the journal; 0 if it is
         unknown.
         """
-        return next(iter(self._checked(_VERSION, _VERSION_MAGIC, _VERSION_PLACE)), 0)
+        return next(iter(self._check_record(_VERSION, _VERSION_MAGIC, _VERSION_PLACE)), 0)
 
     def open_as(self, version: int) -> None:
         """Record, before any table is changed, that a program with tables of this `version` opens

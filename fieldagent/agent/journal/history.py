@@ -68,7 +68,7 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
     return any(journal.read(sql, sequence, channel) for sequence in sequences)
 
 
-def may_have_left(journal: Journal, sequence: int, channel: Channel | None = None) -> bool:
+def can_have_left(journal: Journal, sequence: int, channel: Channel | None = None) -> bool:
     """Return whether it has been transmitted over that channel, or any, or nobody knows that it was
     not."""
     if channel is None:
@@ -76,7 +76,7 @@ def may_have_left(journal: Journal, sequence: int, channel: Channel | None = Non
     return bool(journal.read(_LEFT_OVER, sequence, channel))
 
 
-def may_have_left_in(db: sqlite3.Connection, sequence: int, channel: Channel) -> bool:
+def can_have_left_in(db: sqlite3.Connection, sequence: int, channel: Channel) -> bool:
     """Return the same within a transaction."""
     return bool(db.execute(_LEFT_OVER, (sequence, channel)).fetchall())
 
@@ -85,13 +85,13 @@ _LEFT = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have 
 _LEFT_OVER = f"{_LEFT} AND channel = ? LIMIT 1"
 
 
-def went_by_sms(journal: Journal, sequence: int) -> bool:
+def is_sent_by_sms(journal: Journal, sequence: int) -> bool:
     """Return True if an SMS with it left, or may have left."""
     sql = "SELECT 1 FROM story WHERE sequence = ? AND event = ? LIMIT 1"
     return bool(journal.read(sql, sequence, BY_SMS))
 
 
-def refusals(journal: Journal, sequence: int, channel: Channel) -> int:
+def count_refusals(journal: Journal, sequence: int, channel: Channel) -> int:
     """Return the number of times that the channel has refused the Package."""
     rows = journal.read(
         "SELECT total(times) FROM story WHERE sequence = ? AND channel = ? AND event = ?",
@@ -102,20 +102,20 @@ def refusals(journal: Journal, sequence: int, channel: Channel) -> int:
     return int(rows[0][0])
 
 
-def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
+def read_last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     """Return the reason of the last failed attempt on that channel; empty if there is none."""
     rows = journal.read(
         "SELECT detail FROM story WHERE sequence = ? AND channel = ?"
         " AND event NOT IN ('sent', ?, ?) ORDER BY number DESC LIMIT 1",
         *(sequence, channel, WAITS, BY_SMS),
     )
-    return with_names(journal, rows[0][0]) if rows else ""
+    return add_names(journal, rows[0][0]) if rows else ""
 
 
 _STATION = re.compile(r"\bstation ([0-9]+)\b")
 
 
-def with_names(journal: Journal, detail: str) -> str:
+def add_names(journal: Journal, detail: str) -> str:
     """Return a detail, which names stations by number, with the station names that are known now.
 
     Names are not stored in the row, because a name may arrive after the event.
@@ -126,11 +126,11 @@ def with_names(journal: Journal, detail: str) -> str:
     return _STATION.sub(lambda match: names.get(int(match[1])) or match[0], detail)
 
 
-def _who(receipt: Storage) -> str:
+def _name_station(receipt: Storage) -> str:
     return f"stored by {receipt.by.name or receipt.by.id}"
 
 
-def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
+def list_lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
     """Return the whole history of a Package in order of time: acceptance, attempts, ends of its
     channel deliveries, receipts, and the final status.
     """
@@ -141,7 +141,7 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
         accepted.sequence,
     )
     story += [
-        Line(date(at), event, Channel(name), with_names(journal, detail), times)
+        Line(date(at), event, Channel(name), add_names(journal, detail), times)
         for at, event, name, detail, times in rows
     ]
     rows = journal.read(
@@ -152,7 +152,7 @@ def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> lis
     for at, name, status, reason in rows:
         delivery = ChannelDelivery(read_status(status), reason)
         story.append(Line(date(at), delivery.status or "", Channel(name), delivery.reason))
-    story += [Line(receipt.at, "confirmed", None, _who(receipt)) for receipt in receipts]
+    story += [Line(receipt.at, "confirmed", None, _name_station(receipt)) for receipt in receipts]
     if accepted.status is not None and accepted.ended is not None:
         story.append(Line(date(accepted.ended), "answered", None, accepted.status))
     return sorted(story, key=lambda line: line.at)

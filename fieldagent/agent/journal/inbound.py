@@ -72,7 +72,7 @@ def mark_arrived(
     return cursor.rowcount > 0
 
 
-def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
+def is_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
     """Return True if an item or fragment with this digest came from `origin` under this number. The
     number alone may belong to another item.
     """
@@ -83,7 +83,7 @@ def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) 
     return rows.fetchone() is not None
 
 
-def whole_of(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
+def find_whole(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
     """Return the digest of the item to which this fragment belongs; empty if it is unknown."""
     row = db.execute(
         "SELECT whole FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
@@ -102,12 +102,12 @@ def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
     )
 
 
-def knows_anybody(journal: Journal) -> bool:
+def is_anybody_known(journal: Journal) -> bool:
     """Return True if an identity is known."""
     return bool(journal.read("SELECT 1 FROM identity LIMIT 1"))
 
 
-def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
+def find_identity(db: sqlite3.Connection, origin: int) -> Identity | None:
     """Return the identity of `origin`, which is negative for a station; None if it is unknown."""
     row = db.execute(
         "SELECT id, name, type, email, account FROM identity WHERE origin = ?", (origin,)
@@ -115,9 +115,9 @@ def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
     return None if row is None else Identity(*row)
 
 
-def station_names(journal: Journal) -> dict[int, str]:
-    """Return the names of the stations that have sent theirs; `identity` stores a station with a
-    negative number.
+def read_station_names(journal: Journal) -> dict[int, str]:
+    """Return the names of the stations that have sent theirs; `find_identity` stores a station with
+    a negative number.
     """
     return {
         -origin: name
@@ -175,7 +175,7 @@ def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
     )
 
 
-def owed(journal: Journal, channel: str) -> list[Owed]:
+def list_owed(journal: Journal, channel: str) -> list[Owed]:
     """Return the receipts that the peer of a channel has not received, oldest first."""
     return [
         Owed(sequence, at, bool(sos), bytes(digest))
@@ -186,7 +186,7 @@ def owed(journal: Journal, channel: str) -> list[Owed]:
     ]
 
 
-def told(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None:
+def mark_reported(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None:
     """Delete the receipts that the peer of a channel has received, by item number."""
     db.executemany(
         "DELETE FROM owed WHERE channel = ? AND sequence = ?", [(channel, s) for s in sequences]
@@ -209,7 +209,7 @@ def owe_unreadable(db: sqlite3.Connection, channel: str, what: UnreadableOwed) -
     )
 
 
-def unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
+def list_unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
     """Return the reports of unreadable messages that the hub has not received, oldest first."""
     rows = journal.read(
         "SELECT size, guard, at FROM unreadable_owed WHERE channel = ? ORDER BY at", channel
@@ -217,7 +217,7 @@ def unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
     return [UnreadableOwed(Unreadable(size, guard), at) for size, guard, at in rows]
 
 
-def told_unreadable(
+def mark_unreadable_reported(
     db: sqlite3.Connection, channel: str, entries: Iterable[UnreadableOwed]
 ) -> None:
     """Delete the reports that the hub has received."""
@@ -287,29 +287,29 @@ def owe_reading_again(
 _STAGES = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 
-def stages_owed(journal: Journal, limit: int = 64) -> list[StageOwed]:
+def list_stages_owed(journal: Journal, limit: int = 64) -> list[StageOwed]:
     """Return the receipts that the hub has not received, oldest first."""
-    return _stages(journal.read(f"{_STAGES} ORDER BY at LIMIT ?", limit))
+    return _list_stages(journal.read(f"{_STAGES} ORDER BY at LIMIT ?", limit))
 
 
-def owes_stages_of_hub(journal: Journal) -> bool:
+def is_hub_stage_owed(journal: Journal) -> bool:
     """Return True if a receipt for one of the hub's own items has not been sent."""
     return bool(journal.read("SELECT 1 FROM rung_owed WHERE origin >= 0 LIMIT 1"))
 
 
-def stages_of_hub(db: sqlite3.Connection, limit: int = 8) -> list[StageOwed]:
+def list_hub_stages(db: sqlite3.Connection, limit: int = 8) -> list[StageOwed]:
     """Return the receipts for the hub's own items, as many as fit into one parcel."""
-    return _stages(db.execute(f"{_STAGES} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
+    return _list_stages(db.execute(f"{_STAGES} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
 
 
-def _stages(rows: Iterable[Sequence[Any]]) -> list[StageOwed]:
+def _list_stages(rows: Iterable[Sequence[Any]]) -> list[StageOwed]:
     return [
         StageOwed(origin, sequence, Stage(stage), text, at, bytes(digest))
         for origin, sequence, stage, text, at, digest in rows
     ]
 
 
-def reported_stages(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
+def mark_stages_reported(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
     """Delete the receipts that were sent, by origin, number, stage and text."""
     db.executemany(
         "DELETE FROM rung_owed WHERE origin = ? AND sequence = ? AND rung = ? AND text = ?", keys
@@ -334,7 +334,7 @@ STATION_RECEIPT_LIFETIME_S = 7 * 86_400
 """Seconds for which a receipt is offered to a station."""
 
 
-def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
+def list_station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
     """Return the receipts that stations have not received, newest first."""
     rows = journal.read(
         "SELECT station, sequence, rung, text, at, digest, asks FROM station_owed"
@@ -348,7 +348,7 @@ def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
     ]
 
 
-def told_station(db: sqlite3.Connection, entry: StationOwed) -> None:
+def mark_station_reported(db: sqlite3.Connection, entry: StationOwed) -> None:
     """Delete the receipt that the station has received."""
     db.execute(
         "DELETE FROM station_owed WHERE station = ? AND sequence = ? AND rung = ? AND text = ?",
@@ -369,7 +369,7 @@ def keep_slice(
     db.execute(
         "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, segment, now)
     )
-    return slices_of(db, item)
+    return read_fragments(db, item)
 
 
 _SLICES = (
@@ -378,7 +378,7 @@ _SLICES = (
 )
 
 
-def slices_of(db: sqlite3.Connection, item: FragmentedItem) -> dict[int, bytes]:
+def read_fragments(db: sqlite3.Connection, item: FragmentedItem) -> dict[int, bytes]:
     """Return the stored fragments by position; empty once the item is complete."""
     return dict(db.execute(_SLICES, item).fetchall())
 
@@ -391,7 +391,7 @@ def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) 
     )
 
 
-def incomplete(journal: Journal) -> dict[FragmentedItem, float]:
+def list_incomplete(journal: Journal) -> dict[FragmentedItem, float]:
     """Return the incomplete items, each with the time of its last fragment."""
     rows = journal.read(
         "SELECT origin, sequence, count, max(at) FROM slice GROUP BY origin, sequence, count"
@@ -399,12 +399,12 @@ def incomplete(journal: Journal) -> dict[FragmentedItem, float]:
     return {FragmentedItem(*item): at for *item, at in rows}
 
 
-def slices_there(journal: Journal, item: FragmentedItem) -> dict[int, bytes]:
-    """Return the committed fragments, otherwise as `slices_of`."""
+def read_committed_fragments(journal: Journal, item: FragmentedItem) -> dict[int, bytes]:
+    """Return the committed fragments, otherwise as `read_fragments`."""
     return dict(journal.read(_SLICES, *item))
 
 
-def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
+def list_heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
     """Return the oldest waiting payload of each lane, those due first at the beginning."""
     return journal.read(
         "SELECT request_id, lane, body, received, attempts, not_before FROM (SELECT number,"
@@ -440,7 +440,7 @@ class LeftOvers:
         self._commits = -1
         """Number of commits before the query."""
 
-    def listing(self) -> list[LeftOver]:
+    def list_payloads(self) -> list[LeftOver]:
         """Return the list, queried again if there was a commit since."""
         commits = self._journal.commits
         if commits != self._commits:
@@ -460,7 +460,7 @@ class LeftOvers:
 _OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"
 
 
-def handed(hook: str, request_id: str, at: float) -> Operation[bool]:
+def mark_handed_over(hook: str, request_id: str, at: float) -> Operation[bool]:
     """Record that a hook has accepted the payload at Unix time `at`. The result is True if its
     sender must receive a receipt.
     """
@@ -476,7 +476,7 @@ def handed(hook: str, request_id: str, at: float) -> Operation[bool]:
     return store
 
 
-def postponed(
+def postpone(
     hook: str, request_id: str, not_before: float, reason: str, *, tries: int = 1
 ) -> Operation[None]:
     """Add `tries` failed attempts, and postpone the payload until `not_before` (elapsed time);
@@ -507,7 +507,7 @@ def hasten(hook: str) -> Operation[None]:
     return store
 
 
-def dead(hook: str, request_id: str, reason: str) -> Operation[None]:
+def bury(hook: str, request_id: str, reason: str) -> Operation[None]:
     """Count a failed attempt, and do not hand this payload to that hook again unless it is
     replayed; `reason` is for people.
     """
@@ -540,7 +540,7 @@ STATES = ("waiting", "handed", "dead")
 """States of a payload at a hook."""
 
 
-def listing(
+def list_payloads(
     journal: Journal, limit: int, state: str | None = None, before: int = END
 ) -> list[Mapping[str, Any]]:
     """Return the newest payloads with a number lower than `before`, and their state at
@@ -555,10 +555,10 @@ def listing(
         state,
         limit,
     )
-    return [_as_told(journal, row) for row in rows]
+    return [_make_listed(journal, row) for row in rows]
 
 
-def _as_told(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
+def _make_listed(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
     number, request_id, body, received, asks, read_by = row
     return {
         "number": number,

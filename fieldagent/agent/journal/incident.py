@@ -81,7 +81,7 @@ class HeardIncident(NamedTuple):
     text: str
 
 
-def shown_age(heard: HeardIncident, clock: ElapsedTime) -> int | None:
+def compute_shown_age(heard: HeardIncident, clock: ElapsedTime) -> int | None:
     """Return the seconds from the sender's date of an SOS to its arrival if people should see them.
     Return None if the difference is small, if this kit's clock is not trusted, or if it was set
     since the arrival.
@@ -188,7 +188,7 @@ def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
     )
 
 
-def _incidents(rows: Sequence[Sequence[object]]) -> list[Incident]:
+def _read_incidents(rows: Sequence[Sequence[object]]) -> list[Incident]:
     return [Incident(*row) for row in rows]  # type: ignore[arg-type]
 
 
@@ -198,13 +198,13 @@ _COLUMNS = "SELECT number, raised, state, ended FROM incident"
 def open_one(journal: Journal) -> Incident | None:
     """Return the open incident of the kit's own people; None if there is none."""
     sql = f"{_COLUMNS} WHERE ended IS NULL AND NOT {_OF_OTHERS})"
-    incidents = _incidents(journal.read(sql))
+    incidents = _read_incidents(journal.read(sql))
     return incidents[0] if incidents else None
 
 
-def all_open(journal: Journal) -> list[Incident]:
+def list_all_open(journal: Journal) -> list[Incident]:
     """Return all open incidents here: the kit's own and those of unauthenticated handhelds."""
-    return _incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL ORDER BY number"))
+    return _read_incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL ORDER BY number"))
 
 
 def open_of(journal: Journal, handle: str) -> Incident | None:
@@ -212,11 +212,11 @@ def open_of(journal: Journal, handle: str) -> Incident | None:
     there is none.
     """
     sql = f"{_COLUMNS} WHERE ended IS NULL AND {_OF_OTHERS} AND handle = ?)"
-    incidents = _incidents(journal.read(sql, handle))
+    incidents = _read_incidents(journal.read(sql, handle))
     return incidents[0] if incidents else None
 
 
-def unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
+def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
     """Return the incidents of unauthenticated handhelds, each with the handle, newest first. Open
     ones are included even if there are more than `limit`.
     """
@@ -237,7 +237,7 @@ ANSWER_AWAITED_S = 86_400.0
 it to the relaying kit."""
 
 
-def awaits_answer(journal: Journal, now: float) -> bool:
+def is_answer_awaited(journal: Journal, now: float) -> bool:
     """Return True if an answer to an SOS is still awaited: to this kit's own open incident, or to a
     neighbour's that this kit relayed. `now` is Unix time.
     """
@@ -251,16 +251,16 @@ def awaits_answer(journal: Journal, now: float) -> bool:
     )
 
 
-def last(journal: Journal) -> Incident | None:
+def find_last(journal: Journal) -> Incident | None:
     """Return the last incident of the kit's own people, open or over; None if there is none."""
     sql = f"{_COLUMNS} WHERE NOT {_OF_OTHERS}) ORDER BY number DESC LIMIT 1"
-    incidents = _incidents(journal.read(sql))
+    incidents = _read_incidents(journal.read(sql))
     return incidents[0] if incidents else None
 
 
-def named(journal: Journal, number: int) -> Incident | None:
+def find_numbered(journal: Journal, number: int) -> Incident | None:
     """Return the incident with that number, open or over; None if it does not exist."""
-    incidents = _incidents(journal.read(f"{_COLUMNS} WHERE number = ?", number))
+    incidents = _read_incidents(journal.read(f"{_COLUMNS} WHERE number = ?", number))
     return incidents[0] if incidents else None
 
 
@@ -277,7 +277,7 @@ def is_over(journal: Journal, station: int, number: int) -> bool:
     )
 
 
-def items(journal: Journal, number: int) -> list[int]:
+def list_items(journal: Journal, number: int) -> list[int]:
     """Return the numbers of its Packages that are still kept, oldest first."""
     rows = journal.read(
         "SELECT sequence FROM incident_item WHERE incident = ? ORDER BY sequence", number
@@ -285,13 +285,13 @@ def items(journal: Journal, number: int) -> list[int]:
     return [sequence for (sequence,) in rows]
 
 
-def incident_of(journal: Journal, sequence: int) -> int | None:
+def find_incident(journal: Journal, sequence: int) -> int | None:
     """Return the incident that a Package belongs to; None if it belongs to none."""
     rows = journal.read("SELECT incident FROM incident_item WHERE sequence = ?", sequence)
     return rows[0][0] if rows else None
 
 
-def words(journal: Journal, number: int, station: int = OWN) -> list[Word]:
+def list_updates(journal: Journal, number: int, station: int = OWN) -> list[Word]:
     """Return the updates about an incident, oldest first."""
     rows = journal.read(
         "SELECT says, by, text, at, proved FROM incident_word WHERE station = ? AND incident = ?"
@@ -302,7 +302,7 @@ def words(journal: Journal, number: int, station: int = OWN) -> list[Word]:
     return [Word(says, by, text, at, bool(proved)) for says, by, text, at, proved in rows]
 
 
-def heard(journal: Journal, limit: int) -> list[HeardIncident]:
+def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:
     """Return the incidents of other kits, newest first. Incidents that are not over are included
     even if there are more than `limit`.
     """
@@ -314,7 +314,7 @@ def heard(journal: Journal, limit: int) -> list[HeardIncident]:
     return [HeardIncident(*row) for row in rows]
 
 
-def at_hub(journal: Journal, number: int) -> dict[int, float]:
+def list_at_hub(journal: Journal, number: int) -> dict[int, float]:
     """Return the Packages of the incident that the hub has verifiably confirmed, each with the Unix
     time. Over IP the link's acknowledgement counts, otherwise a receipt.
     """
@@ -330,7 +330,7 @@ def at_hub(journal: Journal, number: int) -> dict[int, float]:
     return dict(rows)
 
 
-def waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
+def list_waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
     """Return the incident's Packages with each channel on which they have not ended."""
     rows = journal.read(
         "SELECT leg.sequence, leg.channel FROM incident_item JOIN leg USING (sequence)"
@@ -340,7 +340,7 @@ def waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
     return [(sequence, Channel(name)) for sequence, name in rows]
 
 
-def taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
+def list_taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
     """Return its Packages on each channel that took them, and when they went there last (elapsed
     time). Words of other stations, which anyone can forge on an open air, do not count. A
     position that a later one has replaced is not among them."""
@@ -358,7 +358,7 @@ def taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
     return {(sequence, Channel(name)): at for sequence, name, at in rows}
 
 
-def left(journal: Journal, number: int) -> dict[str, float]:
+def list_left(journal: Journal, number: int) -> dict[str, float]:
     """Return the channels that have transmitted items of the incident, each with the elapsed time
     of the first.
     """
@@ -372,7 +372,7 @@ def left(journal: Journal, number: int) -> dict[str, float]:
     return dict(rows)
 
 
-def brought(journal: Journal, number: int) -> list[tuple[float, str]]:
+def list_relayed(journal: Journal, number: int) -> list[tuple[float, str]]:
     """Return the reports of neighbours that relayed items of the incident to the hub, each with its
     elapsed time.
     """
@@ -383,7 +383,7 @@ def brought(journal: Journal, number: int) -> list[tuple[float, str]]:
     )
 
 
-def left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
+def list_left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
     """Return the neighbours that report that something of it left by their satellite, and when
     (elapsed time)."""
     return journal.read(
@@ -393,7 +393,7 @@ def left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
     )
 
 
-def stopped(journal: Journal, number: int) -> list[tuple[float, str]]:
+def list_stopped(journal: Journal, number: int) -> list[tuple[float, str]]:
     """Return the reports of kits that may not pass items of the incident on, each with its elapsed
     time.
     """

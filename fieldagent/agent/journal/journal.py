@@ -18,7 +18,7 @@ import trio
 
 from fieldagent.agent.journal import elapsed_base, high_water, untouched
 from fieldagent.agent.journal.files import ROOM_BYTES, JournalFiles
-from fieldagent.agent.journal.opening import damage
+from fieldagent.agent.journal.opening import find_damage
 from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import open_reader, transact
 from fieldagent.store.trouble import Unusable, is_damage
@@ -92,7 +92,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._leaving = trio.Event()
         self._reserve_taken = False
         """True in the transaction that takes the reserve."""
-        self.clock = ElapsedTime(elapsed_base.known(self._files.writer), look or MachineClocks())
+        self.clock = ElapsedTime(
+            elapsed_base.read_known(self._files.writer), look or MachineClocks()
+        )
 
     @property
     def path(self) -> Path:
@@ -130,7 +132,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         """Run the integrity check that was skipped at the start because the journal had been closed
         properly. The disk may have damaged it since then.
         """
-        if self._files.as_left and (fault := await trio.to_thread.run_sync(damage, self.path)):
+        if self._files.as_left and (fault := await trio.to_thread.run_sync(find_damage, self.path)):
             self.fail(f"the journal is damaged: {fault}")
 
     def require_room(self) -> None:
@@ -172,7 +174,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         except NotOnDisk:
             return await self.commit(operation)
         except StoreFull as full:
-            self._move = partial(self._files.to_memory, str(full))
+            self._move = partial(self._files.move_to_memory, str(full))
             return await self.commit(operation)
 
     async def commit_on_disk(self, operation: Operation[T]) -> T:
@@ -180,10 +182,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
         was ordered before the journal left the disk. Raises NotOnDisk, StoreFull, StoreFailed.
         """
 
-        def unless_in_memory(db: sqlite3.Connection) -> tuple[T] | None:
+        def run_unless_in_memory(db: sqlite3.Connection) -> tuple[T] | None:
             return None if self.not_on_disk else (operation(db),)
 
-        done = await self.commit(unless_in_memory)
+        done = await self.commit(run_unless_in_memory)
         if done is None:
             raise NotOnDisk(self.not_on_disk)
         return done[0]
@@ -197,7 +199,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         if not self.not_on_disk:
             return
         if self._files.may_return:
-            copy, self._move = self.path, self._files.to_disk
+            copy, self._move = self.path, self._files.return_to_disk
             await self.commit(lambda _: None)
             if not self.not_on_disk:
                 self._files.forget(copy)
@@ -299,7 +301,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         """
         files, copy = self._files, self.path
         if self.not_on_disk and files.may_return and self.failed is None:
-            self._move = files.to_disk
+            self._move = files.return_to_disk
             self._carry_out_move()
         if self.failed is None:
             # The machine may now be off for a while. The checkpoint also restarts the log, so that

@@ -23,7 +23,7 @@ class Listed(NamedTuple):
 Batch = Sequence[Listed]
 
 
-def newest(journal: Journal, before: int, limit: int) -> Batch:
+def list_newest(journal: Journal, before: int, limit: int) -> Batch:
     """Return the newest Packages with a sequence lower than `before`. The query follows the table's
     key, so that it is as fast at the end of a long journal as at its start.
     """
@@ -35,7 +35,9 @@ def newest(journal: Journal, before: int, limit: int) -> Batch:
     return [Listed(*row) for row in rows]
 
 
-def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[tuple[str, int]]]:
+def list_transmissions(
+    journal: Journal, sequences: Sequence[int]
+) -> dict[int, list[tuple[str, int]]]:
     """Return the transmissions of each Package: the cost as its history describes it, and how
     often.
     """
@@ -49,7 +51,7 @@ def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[
     return costs
 
 
-def past_deliveries(journal: Journal, channel: Channel, limit: int) -> list[PastDelivery]:
+def list_past_deliveries(journal: Journal, channel: Channel, limit: int) -> list[PastDelivery]:
     """Return the past deliveries of the newest Packages on that channel, newest first. An SOS,
     which goes before all others, and Packages that had not started there are left out.
     """
@@ -72,7 +74,7 @@ def past_deliveries(journal: Journal, channel: Channel, limit: int) -> list[Past
     ]
 
 
-def waiting_behind(
+def list_waiting_behind(
     journal: Journal, channels: Collection[Channel], after: int, limit: int
 ) -> list[int]:
     """Return the sequences after `after` of the Packages that wait on any of these channels, oldest
@@ -80,7 +82,8 @@ def waiting_behind(
     """
     # Use the table's key, which has the right order; the index has another order.
     rows = journal.read(
-        f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND {_waits(channels)}"
+        f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND"
+        f" {_make_waiting_condition(channels)}"
         " ORDER BY sequence LIMIT ?",
         after,
         limit,
@@ -91,11 +94,11 @@ def waiting_behind(
 async def count_waiting(journal: Journal, channels: Collection[Channel]) -> int:
     """Return the number of Packages that wait on any of these channels, each counted once."""
     rows = await journal.read_aside(
-        f"SELECT count(DISTINCT sequence) FROM leg WHERE {_waits(channels)}"
+        f"SELECT count(DISTINCT sequence) FROM leg WHERE {_make_waiting_condition(channels)}"
     )
     return int(rows[0][0])
 
 
-def _waits(channels: Collection[Channel]) -> str:
+def _make_waiting_condition(channels: Collection[Channel]) -> str:
     names = ", ".join(f"'{channel}'" for channel in channels)
     return f"status IS NULL AND channel IN ({names})"

@@ -46,7 +46,7 @@ def note(db: sqlite3.Connection, loss: Loss) -> None:
     db.execute("INSERT INTO loss (at, text, packages, payloads) VALUES (?, ?, ?, ?)", loss)
 
 
-def damaged(sequence: int, id_: int | None, at: float) -> Note:
+def record_damage(sequence: int, id_: int | None, at: float) -> Note:
     """Record the loss of a Package whose row differs from the accepted Package; the row is kept for
     inspection.
     """
@@ -59,7 +59,7 @@ def damaged(sequence: int, id_: int | None, at: float) -> Note:
     return store
 
 
-def listing(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
+def list_newest(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
     """Return the losses, newest first."""
     rows = read("SELECT at, text, packages, payloads FROM loss ORDER BY number DESC LIMIT ?", limit)
     return [Loss(*row) for row in rows]

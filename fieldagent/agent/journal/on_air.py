@@ -12,7 +12,7 @@ from fieldagent.wire.bitmap import DIGEST_BYTES
 from fieldagent.wire.envelope import FINGERPRINT_BYTES
 
 
-def holders(journal: Journal, sequence: int) -> set[int]:
+def read_holders(journal: Journal, sequence: int) -> set[int]:
     """Return the stations that have confirmed it on the air; `receipt` stores them as negative
     numbers.
     """
@@ -20,7 +20,7 @@ def holders(journal: Journal, sequence: int) -> set[int]:
     return {number for (number,) in rows}
 
 
-def here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, int, bytes]]:
+def list_here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, int, bytes]]:
     """Return the newest items of other stations that are not an SOS: stations, numbers and digests.
     Items of another kit under our number (`own`) are left out.
     """
@@ -51,7 +51,7 @@ def keep(
     )
 
 
-def kept(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, float]]:
+def list_stored(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, float]]:
     """Return the stored items that arrived after that elapsed time, oldest first: the envelope, the
     item's fingerprint and the time of arrival.
     """
@@ -67,10 +67,10 @@ def kept(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, float]]:
         if taken > KEPT_BYTES:
             break
         items.append((bytes(envelope), bytes(identity), float(at)))
-    return sorted(items, key=_came)
+    return sorted(items, key=_read_arrival)
 
 
-def _came(kept: tuple[bytes, bytes, float]) -> float:
+def _read_arrival(kept: tuple[bytes, bytes, float]) -> float:
     _envelope, _identity, at = kept
     return at
 
@@ -94,7 +94,7 @@ def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
     return rows.fetchone() is not None
 
 
-def delivered_lately(journal: Journal, *, since: float) -> set[int]:
+def list_recently_delivered(journal: Journal, *, since: float) -> set[int]:
     """Return the newest Packages that another station has received since that elapsed time."""
     rows = journal.read(
         "SELECT sequence FROM leg WHERE sequence > (SELECT coalesce(max(sequence), 0) FROM package)"
@@ -109,16 +109,16 @@ def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
     """Return True if the hub has it over a channel that leads there."""
     return any(
         delivery.status is Status.DELIVERED and channel is not Channel.RADIO
-        for channel, delivery in outbound.deliveries(journal, sequence).items()
+        for channel, delivery in outbound.read_deliveries(journal, sequence).items()
     )
 
 
 def is_relayed(journal: Journal, sequence: int) -> bool:
     """Return True if a neighbour reports that the hub has it."""
-    return relayed_at(journal, sequence) is not None
+    return find_relay_time(journal, sequence) is not None
 
 
-def left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]:
+def list_left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]:
     """Return the neighbours that report that it left by their satellite, and when (elapsed
     time)."""
     return journal.read(
@@ -128,7 +128,7 @@ def left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]:
     )
 
 
-def relayed_at(journal: Journal, sequence: int) -> float | None:
+def find_relay_time(journal: Journal, sequence: int) -> float | None:
     """Return the time when a neighbour reported that it relayed it to the hub; None if no neighbour
     did.
     """
@@ -164,7 +164,7 @@ def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) ->
     return True
 
 
-def brought(
+def read_relay_state(
     db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes
 ) -> tuple[bool, bool]:
     """Return two flags for a neighbour's item that this kit relayed: True if the hub confirmed it,

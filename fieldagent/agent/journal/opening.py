@@ -53,7 +53,7 @@ def open_journal(path: Path) -> Opened:
     try:
         make_private_folder(path.parent)
         _take_over(path)
-        mark = HighWaterFile(_beside(path, "-mark"))
+        mark = HighWaterFile(_make_path_beside(path, "-mark"))
         try:
             as_left = use_note(path)
             connection = _open(path, mark, as_left=as_left)
@@ -67,7 +67,7 @@ def open_journal(path: Path) -> Opened:
     return Opened(connection, mark, as_left)
 
 
-def damage(path: Path) -> str:
+def find_damage(path: Path) -> str:
     """Return the first damage found in the whole journal; empty if it is intact. Does not write."""
     try:
         with closing(open_reader(path)) as looker:
@@ -99,7 +99,7 @@ def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connecti
             connection.close()
             raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        if isinstance(error, sqlite3.Error) and not _speaks_of_damage(error):
+        if isinstance(error, sqlite3.Error) and not _is_about_damage(error):
             raise
         _mend(path, mark.mark, " ".join(str(error).split()))
         mark.open_as(JOURNAL.version)
@@ -107,7 +107,7 @@ def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connecti
     return connection
 
 
-def _speaks_of_damage(error: sqlite3.Error) -> bool:
+def _is_about_damage(error: sqlite3.Error) -> bool:
     # A missing table or column is damage, because our own statements are correct.
     code = getattr(error, "sqlite_errorcode", None)
     return is_damage(error) or (code is not None and code & 0xFF == sqlite3.SQLITE_ERROR)
@@ -118,7 +118,7 @@ def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
     the errors found; WrongVersion if another program has written it.
     """
     mark = file.mark
-    if path.is_file() and _beside(path, "-journal").exists():
+    if path.is_file() and _make_path_beside(path, "-journal").exists():
         _take_back(path)
     if not path.exists() or not path.stat().st_size:
         if mark != HighWater():
@@ -137,7 +137,7 @@ def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
         JOURNAL.judge(version)
         if not as_left:
             _look_through(looker)
-        if _is_behind(looker, mark) and _has_content(_beside(path, "-wal")):
+        if _is_behind(looker, mark) and _has_content(_make_path_beside(path, "-wal")):
             raise DamageFound("the last entries are lost, because its log was cut or damaged")
 
 
@@ -171,7 +171,7 @@ def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> 
     known = high_water.of(connection)
     if known.package >= mark.package and known.payload >= mark.payload:
         return
-    base = elapsed_base.known(connection)
+    base = elapsed_base.read_known(connection)
     now = time.time() - (0.0 if base is None else base.offset)
     connection.execute("BEGIN IMMEDIATE")
     missing = high_water.raise_to(connection, mark)
@@ -211,11 +211,11 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
     # Import it only now, so that an agent with an intact journal saves the memory.
     from fieldagent.agent.journal.repair import mend
 
-    new, bad = _beside(path, "-mending"), _name_for(path)
+    new, bad = _make_path_beside(path, "-mending"), _make_name(path)
     for suffix in FILES:
-        _beside(new, suffix).unlink(missing_ok=True)
+        _make_path_beside(new, suffix).unlink(missing_ok=True)
     saved = mend(path, new, mark, why, bad.name)
-    new.rename(_beside(path, MENDED))
+    new.rename(_make_path_beside(path, MENDED))
     _take_over(path)
     log.error(
         "the journal was damaged (%s): %s. The damaged one is kept as %s; `fieldagent status`"
@@ -230,24 +230,24 @@ def _take_over(path: Path) -> None:
     """Move a repaired journal, if there is one, to the place of the damaged one, which is
     renamed.
     """
-    mended = _beside(path, MENDED)
+    mended = _make_path_beside(path, MENDED)
     if not mended.exists():
         return
-    bad = _name_for(path)
+    bad = _make_name(path)
     for suffix in FILES:
-        part = _beside(path, suffix)
+        part = _make_path_beside(path, suffix)
         if part.exists():
-            part.rename(_beside(bad, suffix))
+            part.rename(_make_path_beside(bad, suffix))
     mended.rename(path)
     sync_folder(path.parent)
 
 
-def _name_for(path: Path) -> Path:
+def _make_name(path: Path) -> Path:
     number = 1
     while (bad := path.with_name(f"{path.name}.{number}.bad")).exists():
         number += 1
     return bad
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _make_path_beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)

@@ -24,7 +24,7 @@ from fieldagent.agent.journal.records import (
     Segment,
     Storage,
     ask_anew,
-    crc_of,
+    compute_crc,
 )
 from fieldagent.package.delivery import ChannelDelivery, Stage, get_terminal_status
 from fieldagent.package.package import Channel, CheckIn, Status
@@ -54,13 +54,13 @@ _ALIKE = (
 thousands may end at one moment."""
 
 
-def _accepted(row: Sequence[Any]) -> Accepted:
+def _read_accepted(row: Sequence[Any]) -> Accepted:
     """Return the Package of a row. Raises DamagedPackage."""
     *values, crc, status, ended, origin, origin_sequence, undated, back, is_unproved = row
     sequence, id_, body, digest, key, *times = values
     accepted, expires, dated = times
     try:
-        if crc is not None and crc != crc_of(sequence, id_, body, digest, key, *times):
+        if crc is not None and crc != compute_crc(sequence, id_, body, digest, key, *times):
             raise DamagedPackage(sequence)
         package = read_package(json.loads(body))
     except (ValueError, TypeError):
@@ -73,13 +73,13 @@ def _accepted(row: Sequence[Any]) -> Accepted:
     return Accepted(sequence, id_, package, digest, key, *life, *whose, *marks)
 
 
-def package(journal: Journal, sequence: int) -> Accepted | None:
+def read_kept_package(journal: Journal, sequence: int) -> Accepted | None:
     """Return a Package; None if it is no longer kept. Raises DamagedPackage."""
     rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", sequence)
-    return _accepted(rows[0]) if rows else None
+    return _read_accepted(rows[0]) if rows else None
 
 
-def packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted | Known]:
+def read_packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted | Known]:
     """Return the known facts about each Package, even if it is damaged, because a list without it
     would hide a loss.
     """
@@ -89,33 +89,33 @@ def packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted |
     by_number: dict[int, Accepted | Known] = {}
     for row in rows:
         try:
-            by_number[row[0]] = _accepted(row)
+            by_number[row[0]] = _read_accepted(row)
         except DamagedPackage:
-            known = by_sequence(journal, row[0])
+            known = find_by_sequence(journal, row[0])
             if known is not None:
                 by_number[row[0]] = known
     return by_number
 
 
-def package_in(db: sqlite3.Connection, sequence: int) -> Accepted | None:
-    """Return a Package as `package` does, within a transaction."""
+def read_package_in(db: sqlite3.Connection, sequence: int) -> Accepted | None:
+    """Return a Package as `read_kept_package` does, within a transaction."""
     row = db.execute(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", (sequence,)).fetchone()
-    return None if row is None else _accepted(row)
+    return None if row is None else _read_accepted(row)
 
 
-def _known(rows: Sequence[Sequence[Any]]) -> Known | None:
+def _read_known(rows: Sequence[Sequence[Any]]) -> Known | None:
     for sequence, id_, digest, accepted, status, ended in rows:
         known = read_status(status)
         return Known(sequence, id_, digest, accepted, known, ended)
     return None
 
 
-def by_sequence(journal: Journal, sequence: int) -> Known | None:
+def find_by_sequence(journal: Journal, sequence: int) -> Known | None:
     """Return the Package with that sequence; None if it is unknown or deleted."""
-    return _known(journal.read(f"{_KNOWN} WHERE sequence = ?", sequence))
+    return _read_known(journal.read(f"{_KNOWN} WHERE sequence = ?", sequence))
 
 
-def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted, int]:
+def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted, int]:
     """Return a waiting Package, and its number of attempts on this channel since a part of it last
     left. Raises DamagedPackage.
     """
@@ -125,22 +125,22 @@ def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted
         channel,
         sequence,
     )
-    return _accepted(row), tries or 0
+    return _read_accepted(row), tries or 0
 
 
-def by_id(journal: Journal, id_: int) -> Known | None:
+def find_by_id(journal: Journal, id_: int) -> Known | None:
     """Return the newest Package with that id, because a caller may reuse an id once its Package has
     ended.
     """
-    return _known(journal.read(f"{_KNOWN} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_))
+    return _read_known(journal.read(f"{_KNOWN} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_))
 
 
-def by_idempotency_key(journal: Journal, key: str) -> Known | None:
+def find_by_idempotency_key(journal: Journal, key: str) -> Known | None:
     """Return the Package that was accepted under this key; None if there is none."""
-    return _known(journal.read(f"{_KNOWN} WHERE idempotency_key = ?", key))
+    return _read_known(journal.read(f"{_KNOWN} WHERE idempotency_key = ?", key))
 
 
-def next_id(journal: Journal) -> int:
+def compute_next_id(journal: Journal) -> int:
     """Return the first id above all used ids; high ids chosen by callers do not count."""
     ((kept, forgotten),) = journal.read(
         "SELECT (SELECT coalesce(max(id), 0) FROM package WHERE id < ?),"
@@ -150,34 +150,34 @@ def next_id(journal: Journal) -> int:
     return max(1, int(kept) + 1, int(forgotten) + 1)
 
 
-def journal_number(journal: Journal) -> int:
+def read_journal_number(journal: Journal) -> int:
     """Return the number that identifies the journal to others."""
     ((number,),) = journal.read("SELECT number FROM beginning")
     return int(number)
 
 
-def next_sequence(journal: Journal) -> int:
+def compute_next_sequence(journal: Journal) -> int:
     """Return the sequence of the next Package; no sequence is used twice."""
     ((last,),) = journal.read("SELECT max(seq) FROM sqlite_sequence WHERE name = 'package'")
     return int(last or 0) + 1
 
 
-def deliveries(journal: Journal, sequence: int) -> dict[Channel, ChannelDelivery]:
+def read_deliveries(journal: Journal, sequence: int) -> dict[Channel, ChannelDelivery]:
     """Return the state of a Package on each of its channels; empty if it is unknown."""
     rows = journal.read(
         "SELECT channel, status, reason, begins FROM leg WHERE sequence = ? ORDER BY channel",
         sequence,
     )
-    return {Channel(channel): _delivery(*columns) for channel, *columns in rows}
+    return {Channel(channel): _read_delivery(*columns) for channel, *columns in rows}
 
 
-def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
+def read_end(journal: Journal, sequence: int, channel: Channel) -> float:
     """Return the elapsed time when it ended on a channel; it must have ended there."""
     sql = "SELECT ended FROM leg WHERE sequence = ? AND channel = ?"
     return float(journal.read(sql, sequence, channel)[0][0])
 
 
-def deliveries_of(
+def read_deliveries_of(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, dict[Channel, ChannelDelivery]]:
     """Return the states of these Packages on their channels, in one query. Each Package has an
@@ -189,23 +189,23 @@ def deliveries_of(
         " ORDER BY sequence, channel",
         json.dumps(sequences),
     ):
-        by_number[sequence][Channel(channel)] = _delivery(*columns)
+        by_number[sequence][Channel(channel)] = _read_delivery(*columns)
     return by_number
 
 
-def _delivery(status: str | None, reason: str, begins: float) -> ChannelDelivery:
+def _read_delivery(status: str | None, reason: str, begins: float) -> ChannelDelivery:
     return ChannelDelivery(read_status(status), reason, begins)
 
 
 THE_HUB = Identity("0", "the hub", "Integration")
 
 
-def receipts(journal: Journal, sequence: int) -> list[Storage]:
+def list_receipts(journal: Journal, sequence: int) -> list[Storage]:
     """Return the receipts of a Package, oldest first."""
-    return receipts_of(journal, [sequence])[sequence]
+    return list_receipts_of(journal, [sequence])[sequence]
 
 
-def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Storage]]:
+def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Storage]]:
     """Return the receipts of each of these Packages, oldest first, in one query. Each Package has
     an entry, which may be empty.
     """
@@ -216,7 +216,7 @@ def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[St
         f" WHERE sequence IN {_AMONG} ORDER BY at, by",
         json.dumps(sequences),
     ):
-        by_number[sequence].append(Storage(_who(by, who), at, "agent" if by else "hub"))
+        by_number[sequence].append(Storage(_make_identity(by, who), at, "agent" if by else "hub"))
     return by_number
 
 
@@ -257,7 +257,7 @@ class Reached(NamedTuple):
     """Unix time."""
 
 
-def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Reached]]:
+def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Reached]]:
     """Return the stages of each Package beyond the disk of a receiver's kit, oldest first. A stage
     that arrived both by radio and from the hub is listed once.
     """
@@ -271,11 +271,11 @@ def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Rea
         " ORDER BY at",
         json.dumps(sequences),
     ):
-        by_number[sequence].append(Reached(_who(by, who), Stage(stage), text, at))
+        by_number[sequence].append(Reached(_make_identity(by, who), Stage(stage), text, at))
     return by_number
 
 
-def _who(by: int, row: Sequence[Any]) -> Identity:
+def _make_identity(by: int, row: Sequence[Any]) -> Identity:
     if by == 0:
         return THE_HUB
     return make_unknown_identity(by) if row[0] is None else Identity(*row)
@@ -287,7 +287,7 @@ FIRST: Place = (-(2**40), 0)
 _PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 
 
-def next_waiting(
+def list_next_waiting(
     journal: Journal, after: Place, up_to: int, limit: int
 ) -> tuple[list[int], Place | None]:
     """Return the next Packages that wait on any channel with a sequence of at most `up_to`: the
@@ -344,10 +344,10 @@ def accept(new: NewPackage) -> Operation[int]:
     ended = None if new.status is None else new.accepted
 
     def store(db: sqlite3.Connection) -> int:
-        sequence = _next_sequence(db)
+        sequence = _compute_next_sequence(db)
         id_ = new.id if new.id is not None else -sequence
         kept = (id_, new.body, new.digest, new.idempotency_key)
-        crc = crc_of(sequence, *kept, new.accepted, new.expires, new.dated)
+        crc = compute_crc(sequence, *kept, new.accepted, new.expires, new.dated)
         db.execute(
             "INSERT INTO package (sequence, id, body, digest, idempotency_key, accepted, expires,"
             " status, ended, crc, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -382,7 +382,7 @@ def accept(new: NewPackage) -> Operation[int]:
     return store
 
 
-def _next_sequence(db: sqlite3.Connection) -> int:
+def _compute_next_sequence(db: sqlite3.Connection) -> int:
     (row,) = db.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'package'")
     return int(row[0] or 0) + 1
 
@@ -422,7 +422,7 @@ def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
     return store
 
 
-def with_ends(
+def store_with_ends(
     operation: Operation[int], ended: Sequence[EndedDelivery], now: float
 ) -> Operation[int]:
     """Return an operation that stores a Package and ends those that it replaces, in one commit."""
@@ -437,7 +437,7 @@ def with_ends(
     return store
 
 
-def tried(
+def record_try(
     channel: Channel, sequences: Iterable[int], *, ends_intent: bool = True
 ) -> Operation[None]:
     """Count a transmission that did not leave, and delete its intent."""
@@ -451,7 +451,9 @@ def tried(
     return store
 
 
-def sent(channel: Channel, segments: Iterable[Segment], *, shared: bool = False) -> Operation[None]:
+def record_sent(
+    channel: Channel, segments: Iterable[Segment], *, shared: bool = False
+) -> Operation[None]:
     """Record a transmission that left: the fragments that its only peer now has, and the end of its
     intent. On a `shared` channel each station confirms its own fragments.
     """
@@ -469,7 +471,7 @@ def sent(channel: Channel, segments: Iterable[Segment], *, shared: bool = False)
     return store
 
 
-def fragments_held(
+def read_held_fragments(
     journal: Journal, channel: Channel, sequence: int, count: int
 ) -> dict[int, set[int]]:
     """Return the positions that each holder has, for that number of fragments."""
@@ -537,7 +539,7 @@ def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
     return rows.fetchone() is not None
 
 
-def was_accepted(db: sqlite3.Connection, digest: bytes, *, since: float) -> bool:
+def is_accepted_since(db: sqlite3.Connection, digest: bytes, *, since: float) -> bool:
     """Return True if a Package with that digest was accepted since that elapsed time."""
     rows = db.execute(
         "SELECT 1 FROM package WHERE digest = ? AND accepted > ? LIMIT 1", (digest, since)
@@ -585,7 +587,7 @@ def intend(channel: Channel, intent: Intent, segments: Iterable[Segment]) -> Ope
     return store
 
 
-def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Segment]] | None:
+def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segment]] | None:
     """Return the transmission that was begun and not settled on a channel, with its content; None
     if there is none. Its number is 0, because the outbox assigns another.
     """

@@ -29,25 +29,25 @@ _OTHERS = (
 )
 
 
-async def newest(journal: Journal, limit: int) -> tuple[list[Placed], list[Placed]]:
+async def list_newest(journal: Journal, limit: int) -> tuple[list[Placed], list[Placed]]:
     """Return our own and others' places, each newest first and at most `limit`. A row that cannot
     be read is left out and logged.
     """
     own = await journal.read_aside(_OWN.format(limit=limit, looked_at=LOOKED_AT))
     others = await journal.read_aside(_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
-    return list(_own(journal, own)), list(_received(others))
+    return list(_list_own(journal, own)), list(_list_received(others))
 
 
-def last_own(journal: Journal) -> Location | None:
+def find_last_own(journal: Journal) -> Location | None:
     """Return the last position that this kit posted, with its own time; None if there is none."""
     sql = _OWN.format(limit=LOOKED_AT, looked_at=LOOKED_AT)
-    for each in _own(journal, journal.read(sql)):
+    for each in _list_own(journal, journal.read(sql)):
         if isinstance(each.place, Location):
             return replace(each.place, timestamp=each.moment)
     return None
 
 
-def _own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
+def _list_own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
     for sequence, body, accepted in rows:
         try:
             package = read_package(json.loads(body))
@@ -60,27 +60,27 @@ def _own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
             yield Placed(str(sequence), OWN, None, moment, place, package.sos)
 
 
-def _received(rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
+def _list_received(rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
     for request_id, body in rows:
         try:
             (payload,) = json.loads(body)["payloads"]
             (event,) = payload["events"]
             if "latitude" in event:
-                yield _placed(request_id, payload["identity"], event)
+                yield _read_placed(request_id, payload["identity"], event)
         except (KeyError, TypeError, ValueError):
             report_unreadable("payload", request_id)
 
 
-def _placed(request_id: str, identity: dict[str, str], event: dict[str, Any]) -> Placed:
+def _read_placed(request_id: str, identity: dict[str, str], event: dict[str, Any]) -> Placed:
     """Return the place of a payload. Raises KeyError, TypeError or ValueError if the row is
     damaged.
     """
-    place, moment = _place(event), read_timestamp(event["timestamp"])
+    place, moment = _read_place(event), read_timestamp(event["timestamp"])
     who = Identity(identity["id"], identity["name"] or identity["id"], identity["type"])
     return Placed(request_id, who, None, moment, place, bool(event.get("sos")))
 
 
-def _place(event: dict[str, Any]) -> Location | Waypoint:
+def _read_place(event: dict[str, Any]) -> Location | Waypoint:
     latitude, longitude = float(event["latitude"]), float(event["longitude"])
     if event["type"] == "Waypoint":
         return Waypoint(latitude, longitude, event["name"], None, event.get("notes"))

@@ -24,7 +24,7 @@ def note(db: sqlite3.Connection, payload: bytes) -> None:
     )
 
 
-def payload_of(journal: Journal, digest: bytes) -> bytes | None:
+def find_payload(journal: Journal, digest: bytes) -> bytes | None:
     """Return the delta's payload; None if it is not here."""
     rows = journal.read("SELECT payload FROM program_delta WHERE digest = ?", digest)
     return bytes(rows[0][0]) if rows else None

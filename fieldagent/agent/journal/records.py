@@ -54,7 +54,7 @@ def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
         )
 
 
-def crc_of(
+def compute_crc(
     sequence: int,
     id_: int,
     body: str,
@@ -150,7 +150,7 @@ class Storage:
     kind: str = "agent"
     """`hub` if the hub itself has it."""
 
-    def as_json(self) -> dict[str, str | float]:
+    def encode(self) -> dict[str, str | float]:
         """Return the receipt in the API's form: the receiver, the Unix time, and `agent`
         or `hub`.
         """

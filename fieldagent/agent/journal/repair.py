@@ -50,7 +50,7 @@ def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
     """
     log.error("the journal %s is damaged (%s): saving its intact entries", path, why)
     salvage: Salvage = next(map(import_own, list_places("salvage").values()), _save_nothing)
-    now = time.time() - _ahead(path)
+    now = time.time() - _compute_clock_lead(path)
     with closing(connect(new, JOURNAL, checked=True)) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
         connection.execute("BEGIN IMMEDIATE")
@@ -78,11 +78,11 @@ def _save_nothing(path: Path, connection: sqlite3.Connection, mark: HighWater, n
     return Saved(text, packages, mark.payload)
 
 
-def _ahead(path: Path) -> float:
+def _compute_clock_lead(path: Path) -> float:
     """Return the seconds by which the wall clock is ahead of the time in the damaged journal; 0 if
     that cannot be read.
     """
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(open_reader(path)) as damaged:
-        base = elapsed_base.known(damaged)
+        base = elapsed_base.read_known(damaged)
         return 0.0 if base is None else base.offset
     return 0.0

@@ -26,7 +26,7 @@ CREATE TABLE package (
     expires REAL,
     status TEXT,
     ended REAL,
-    crc INTEGER, -- over what was accepted (`records.crc_of`)
+    crc INTEGER, -- over what was accepted (`records.compute_crc`)
     dated REAL -- Unix time that it bears where it goes; NULL is that of `accepted`
 ) STRICT;
 CREATE INDEX package_by_id ON package (id, sequence);
@@ -575,31 +575,31 @@ result of each step."""
 JOURNAL = Schema(24, TABLES, STEPS)
 
 
-def _none_of(column: str, words: Iterable[object]) -> str:
+def _make_none_of(column: str, words: Iterable[object]) -> str:
     return f"{column} NOT IN ({', '.join(repr(word) for word in words)})"
 
 
-_CHANNEL = _none_of("channel", map(str, Channel))
-_STAGE = _none_of("rung", map(int, Stage))
+_CHANNEL = _make_none_of("channel", map(str, Channel))
+_STAGE = _make_none_of("rung", map(int, Stage))
 UNSOUND = {
-    "package": _none_of("status", map(str, Status)),
-    "leg": f"{_CHANNEL} OR {_none_of('status', map(str, Status))}",
+    "package": _make_none_of("status", map(str, Status)),
+    "leg": f"{_CHANNEL} OR {_make_none_of('status', map(str, Status))}",
     "story": _CHANNEL,
     "intent": f"{_CHANNEL} OR NOT json_valid(pieces)",
     "booking": _CHANNEL,
     "inbound": "NOT json_valid(body)",
-    "handover": _none_of("state", ("waiting", "handed", "dead")),
+    "handover": _make_none_of("state", ("waiting", "handed", "dead")),
     "dead_letter": _CHANNEL,
-    "incident": _none_of("state", map(str, Said)),
-    "incident_word": _none_of("says", map(str, Said)),
+    "incident": _make_none_of("state", map(str, Said)),
+    "incident_word": _make_none_of("says", map(str, Said)),
     "reached": _STAGE,
     "rung_owed": _STAGE,
     "station_owed": _STAGE,
-    "command": f"{_CHANNEL} OR {_none_of('outcome', map(int, CommandOutcome))}"
-    f" OR {_none_of('state', ('accepted', 'begun', 'owed', 'answered'))}",
+    "command": f"{_CHANNEL} OR {_make_none_of('outcome', map(int, CommandOutcome))}"
+    f" OR {_make_none_of('state', ('accepted', 'begun', 'owed', 'answered'))}",
     "person": "NOT (json_valid(handles) AND json_valid(members))",
     "budget_day": "date(day) IS NULL",
-    "tally": f"what = 'latency' AND {_none_of('result', map(str, (0, *LATENCY_BOUNDS)))}",
+    "tally": f"what = 'latency' AND {_make_none_of('result', map(str, (0, *LATENCY_BOUNDS)))}",
 }
 """Conditions for rows that no program has written. SQLite itself does not find a flipped bit in a
 text, on which a reader would fail at every start."""

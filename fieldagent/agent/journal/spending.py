@@ -42,17 +42,17 @@ _SPENT = (
 )
 
 
-def known_day(journal: Journal) -> BudgetDay | None:
+def read_known_day(journal: Journal) -> BudgetDay | None:
     """Return the day of the last booking; None if there was none."""
-    return _day(journal.read(_DAY))
+    return _read_day(journal.read(_DAY))
 
 
-def known_day_in(db: sqlite3.Connection) -> BudgetDay | None:
-    """Return the day as `known_day` does, within a transaction."""
-    return _day(db.execute(_DAY).fetchall())
+def read_known_day_in(db: sqlite3.Connection) -> BudgetDay | None:
+    """Return the day as `read_known_day` does, within a transaction."""
+    return _read_day(db.execute(_DAY).fetchall())
 
 
-def _day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
+def _read_day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
     for day, since, trusted, carried in rows:
         return BudgetDay(day, since, bool(trusted), carried)
     return None
@@ -75,14 +75,14 @@ def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
     return store
 
 
-def spent_on(journal: Journal, channel: str, day: BudgetDay) -> Spent:
+def read_spent(journal: Journal, channel: str, day: BudgetDay) -> Spent:
     """Return the costs of a channel on that day of the budget."""
     (row,) = journal.read(_SPENT, channel, day.day, day.carried)
     return Spent(*row)
 
 
-def spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent:
-    """Return the costs as `spent_on` does, within a transaction."""
+def read_spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent:
+    """Return the costs as `read_spent` does, within a transaction."""
     return Spent(*db.execute(_SPENT, (channel, day.day, day.carried)).fetchone())
 
 

@@ -9,7 +9,7 @@ from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.schema import LATENCY_BOUNDS as BOUNDS
 from fieldagent.system.lazy_dataclass import dataclass
 
-__all__ = ["BOUNDS", "Latency", "ended", "hook_results", "latencies", "spent"]
+__all__ = ["BOUNDS", "Latency", "count_ended", "count_hook_results", "read_latencies", "sum_spent"]
 
 
 @dataclass(slots=True)
@@ -21,24 +21,24 @@ class Latency:
     seconds: float = 0.0
 
 
-def ended(journal: Journal) -> list[tuple[str, str, int]]:
+def count_ended(journal: Journal) -> list[tuple[str, str, int]]:
     """Return channel, status and count of ended channel deliveries."""
-    return _counts(journal, "ended")
+    return _read_counts(journal, "ended")
 
 
-def hook_results(journal: Journal) -> list[tuple[str, str, int]]:
+def count_hook_results(journal: Journal) -> list[tuple[str, str, int]]:
     """Return hook, result and count of calls."""
-    return _counts(journal, "hook")
+    return _read_counts(journal, "hook")
 
 
-def _counts(journal: Journal, what: str) -> list[tuple[str, str, int]]:
+def _read_counts(journal: Journal, what: str) -> list[tuple[str, str, int]]:
     rows = journal.read(
         "SELECT who, result, count FROM tally WHERE what = ? ORDER BY who, result", what
     )
     return [tuple(row) for row in rows]
 
 
-def latencies(journal: Journal) -> dict[str, Latency]:
+def read_latencies(journal: Journal) -> dict[str, Latency]:
     """Return the delivery times by channel, from acceptance to delivery."""
     by_channel: dict[str, Latency] = {}
     for channel, bound, count, seconds in journal.read(
@@ -50,7 +50,7 @@ def latencies(journal: Journal) -> dict[str, Latency]:
     return by_channel
 
 
-def spent(journal: Journal) -> dict[str, Spent]:
+def sum_spent(journal: Journal) -> dict[str, Spent]:
     """Return the costs by channel, for all days together."""
     rows = journal.read(
         "SELECT channel, sum(bytes), sum(credits), sum(doubtful) FROM spent GROUP BY channel"

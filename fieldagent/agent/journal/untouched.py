@@ -19,13 +19,13 @@ def note(path: Path) -> None:
     checked.
     """
     with suppress(OSError):
-        make_private_file(_place(path))
-        _place(path).write_text(_stamp(path))
+        make_private_file(_find_place(path))
+        _find_place(path).write_text(_stamp(path))
 
 
 def use_note(path: Path) -> bool:
     """Return True if the journal is unchanged since it was closed; the file is deleted."""
-    place = _place(path)
+    place = _find_place(path)
     try:
         stamp = place.read_text(errors="replace")
         place.unlink()
@@ -34,7 +34,7 @@ def use_note(path: Path) -> bool:
         return False
 
 
-def _place(path: Path) -> Path:
+def _find_place(path: Path) -> Path:
     return path.with_name(f"{path.name}-closed")
 
 

@@ -56,7 +56,7 @@ class KeyChange:
         for each in self._neighbours.known.values():
             each.key = None
 
-    def name_of(self, key: int | None) -> str | None:
+    def find_name(self, key: int | None) -> str | None:
         """Return the name of the key that tagged a packet, `old` or `new`; None if there is only
         one key.
         """
@@ -64,40 +64,40 @@ class KeyChange:
             return None
         return "new" if (key == 0) is (self.step is KeyStep.SENDS_NEW) else "old"
 
-    def facts(self) -> dict[str, Any]:
+    def get_facts(self) -> dict[str, Any]:
         """Return facts for the channel's status: the step, and the stations in range that send with
         each key.
         """
         if self.step is KeyStep.NONE:
             return {}
         stations: dict[str, list[int]] = {"old": [], "new": []}
-        for number in sorted(self._neighbours.in_range()):
-            if name := self.name_of(self._neighbours.known[number].key):
+        for number in sorted(self._neighbours.list_in_range()):
+            if name := self.find_name(self._neighbours.known[number].key):
                 stations[name].append(number)
         return {"keyChange": {"step": int(self.step), **stations}}
 
-    def notice(self) -> str:
+    def find_notice(self) -> str:
         """Return a notice for people during the change; empty before and after it."""
-        change = self.facts().get("keyChange")
-        return in_words(self.step, change["old"], change["new"]) if change else ""
+        change = self.get_facts().get("keyChange")
+        return describe_step(self.step, change["old"], change["new"]) if change else ""
 
 
-def in_words(step: KeyStep, old: Sequence[int], new: Sequence[int]) -> str:
+def describe_step(step: KeyStep, old: Sequence[int], new: Sequence[int]) -> str:
     """Return the step as a sentence for people. `old` and `new` are the stations that recently sent
     with that key.
     """
     if step is KeyStep.SENDS_OLD:
-        heard = f"heard with the new one already: {_listed(new)}"
+        heard = f"heard with the new one already: {_join_names(new)}"
         does = "sends with radio-key, and hears radio-key-next too"
         then = "once all kits are at this step, set radio-key to the new and the old key"
     else:
-        heard = f"still heard with the old one: {_listed(old)}"
+        heard = f"still heard with the old one: {_join_names(old)}"
         does = "sends with the first of radio-key, and hears the second too"
         then = "once all kits are at this step, remove the second"
     return f"the change of radio-key is at step {step:d} of 3: this kit {does}; {heard}; {then}"
 
 
-def _listed(stations: Sequence[int]) -> str:
+def _join_names(stations: Sequence[int]) -> str:
     if not stations:
         return "nobody"
     return ("station " if len(stations) == 1 else "stations ") + ", ".join(map(str, stations))

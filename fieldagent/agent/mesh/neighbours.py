@@ -59,7 +59,7 @@ class Neighbours:
         """Record the callsign of a known station. Raises KeyError for an unknown station."""
         self.known[station].callsign = callsign
 
-    def in_range(self) -> list[int]:
+    def list_in_range(self) -> list[int]:
         """Return the stations that were heard within AWAY_AFTER_S."""
         now = self._clock()
         return [number for number, each in self.known.items() if now - each.heard_at < AWAY_AFTER_S]

@@ -12,16 +12,16 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from fieldagent.agent.inbound.reception import Taken, confirms
+from fieldagent.agent.inbound.reception import Taken, is_confirmation_of
 from fieldagent.agent.journal import history, inbound, on_air, outbound
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.mesh.key_change import GroupKeys
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
-from fieldagent.agent.outbound.item_identity import entry_of
+from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
-from fieldagent.agent.outbound.summaries import confirmed_by
+from fieldagent.agent.outbound.summaries import list_confirmed
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel, Item, Parcel, ToHub
 from fieldagent.system.lazy_dataclass import dataclass
@@ -222,7 +222,7 @@ class PacketReception:
                 return packet
         packet.relay = any(self._is_asked(entry, envelope) for entry in envelope.entries)
         # Introductions are first, so that the sender is known before its items.
-        for entry in sorted(envelope.entries, key=_introduces_nobody):
+        for entry in sorted(envelope.entries, key=_is_from_nobody):
             self._store_entry(db, entry, packet)
         return packet
 
@@ -236,7 +236,7 @@ class PacketReception:
         sos = any(each.sos for each in envelope.entries)
         return sos or request.station in (0, self.station)
 
-    def stored(self, packet: Packet) -> None:
+    def mark_stored(self, packet: Packet) -> None:
         """Record the requests of a packet that is now on disk, and publish its items."""
         self._asked_for |= packet.asked_for
         self._asked_for -= packet.whole
@@ -281,7 +281,7 @@ class PacketReception:
         if packet.namesake and ack.station == self.station:
             return
         packet.summaries.append(entry)
-        numbers = confirmed_by(entry)
+        numbers = list_confirmed(entry)
         if packet.namesake or ack.station != self.station or not numbers:
             return
         digests = [self._digest_of_ours(db, number) for number in numbers]
@@ -304,14 +304,16 @@ class PacketReception:
         if receipt.by != self.station:
             packet.others_words.append(entry)
         elif receipt.stage is Stage.STORED:
-            owed = self._readings.answered(packet.station, entry)
+            owed = self._readings.find_answered(packet.station, entry)
             if owed is not None:
-                inbound.told_station(db, owed)
+                inbound.mark_station_reported(db, owed)
                 packet.answers = True
-        elif receipt.stage in _BY_RADIO and confirms(db, entry.sequence, receipt, packet.taken):
+        elif receipt.stage in _BY_RADIO and is_confirmation_of(
+            db, entry.sequence, receipt, packet.taken
+        ):
             said = receipt.stage, receipt.text, float(entry.time)
             outbound.note_stage(db, entry.sequence, -packet.station, *said)
-            known = outbound.package_in(db, entry.sequence)
+            known = outbound.read_package_in(db, entry.sequence)
             asked = known is not None and (known.package.asks or known.package.sos)
             packet.words.append((entry, asked))
 
@@ -340,7 +342,7 @@ class PacketReception:
         digest = digest_of(entry)
         at_hub, left = False, False
         if packet.relay:
-            at_hub, left = on_air.brought(db, packet.station, entry.sequence, digest)
+            at_hub, left = on_air.read_relay_state(db, packet.station, entry.sequence, digest)
         came_again = packet.taken.duplicates > known
         silent = in_parts or (came_again and self._is_silent(packet, entry.sequence))
         silent |= packet.again_for_others and not entry.sos
@@ -378,7 +380,7 @@ class PacketReception:
         if came_again:
             packet.again.add(sequence)
         if not (came_again and self._is_silent(packet, sequence)):
-            packet.acks.append((sequence, _ack_of_fragments(db, station, sequence, part)))
+            packet.acks.append((sequence, _make_fragments_ack(db, station, sequence, part)))
         if whole is None:
             return
         packet.relay = packet.relay or (station, sequence) in self._asked_for
@@ -394,7 +396,7 @@ class PacketReception:
 
     def _note_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
         station, now = packet.station, packet.taken.now
-        if not confirms(db, sequence, ack, packet.taken):
+        if not is_confirmation_of(db, sequence, ack, packet.taken):
             return
         if ack.by_hub:
             text = f"station {station} relayed it to the hub"
@@ -426,13 +428,13 @@ def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
     return replace(decode(plain), tagged=True, key=key)
 
 
-def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part: Fragment) -> Ack:
+def _make_fragments_ack(db: sqlite3.Connection, station: int, sequence: int, part: Fragment) -> Ack:
     """Return the Ack of all stored fragments of the item."""
-    slices = inbound.slices_of(db, inbound.FragmentedItem(-station, sequence, part.count))
+    slices = inbound.read_fragments(db, inbound.FragmentedItem(-station, sequence, part.count))
     if slices:
         digest = digest_of_slices(slices.values())
         return Ack(station, part.count, frozenset(slices), digest=digest)
-    digest = inbound.whole_of(db, -station, sequence, compute_fingerprint(Entry(sequence, part)))
+    digest = inbound.find_whole(db, -station, sequence, compute_fingerprint(Entry(sequence, part)))
     return Ack(station, part.count, frozenset(range(part.count)), digest=digest)
 
 
@@ -483,25 +485,25 @@ def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own: int) -> bo
     if origin == own:
         return not items or not all(_is_ours(db, entry) for entry in items)
     return not all(
-        inbound.was_seen(db, -origin, entry.sequence, compute_fingerprint(entry)) for entry in items
+        inbound.is_seen(db, -origin, entry.sequence, compute_fingerprint(entry)) for entry in items
     )
 
 
 def _is_ours(db: sqlite3.Connection, entry: Entry) -> bool:
     try:
-        known = outbound.package_in(db, entry.sequence)
+        known = outbound.read_package_in(db, entry.sequence)
     except DamagedPackage:
         return True
-    return known is not None and digest_of(entry_of(known)) == digest_of(entry)
+    return known is not None and digest_of(make_entry(known)) == digest_of(entry)
 
 
 def _digest_of_ours(db: sqlite3.Connection, number: int) -> bytes | None:
     try:
-        known = outbound.package_in(db, number)
+        known = outbound.read_package_in(db, number)
     except DamagedPackage:
         return None
-    return None if known is None else digest_of(entry_of(known))
+    return None if known is None else digest_of(make_entry(known))
 
 
-def _introduces_nobody(entry: Entry) -> bool:
+def _is_from_nobody(entry: Entry) -> bool:
     return not isinstance(entry.content, Introduction)

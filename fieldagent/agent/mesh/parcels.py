@@ -70,12 +70,12 @@ class Parcels:
         """Return True if the kit has a secret, so that the hub can verify its parcels."""
         return bool(self._secrets)
 
-    def tell(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
+    def enter_receipts(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
         """Enter the receipts that the hub has not received yet for its items."""
-        owed = inbound.stages_of_hub(db)
+        owed = inbound.list_hub_stages(db)
         if not owed:
             return []
-        inbound.reported_stages(db, [each.key for each in owed])
+        inbound.mark_stages_reported(db, [each.key for each in owed])
         receipts = [
             Entry(each.sequence, Receipt(0, each.digest, each.stage, each.text), each.at)
             for each in owed

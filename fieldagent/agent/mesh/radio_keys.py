@@ -42,7 +42,7 @@ def of_settings(settings: Settings) -> RadioKeys:
     return RadioKeys((*settings.radio_key, *settings.radio_key_next), step)
 
 
-def after(now: RadioKeys, step: int, new: bytes) -> RadioKeys:
+def make_keys_after(now: RadioKeys, step: int, new: bytes) -> RadioKeys:
     """Return the keys at `step` (1 to 3) of the change to `new`, starting from any step. A repeated
     step has no effect, and a step back is not possible.
     """
@@ -85,13 +85,13 @@ def store(settings: Settings, keys: RadioKeys) -> None:
 
 def _read(content: bytes) -> tuple[str, RadioKeys]:
     said: dict[str, Any] = json.loads(content)
-    keys, dropped = (tuple(map(_key, said[name])) for name in ("keys", "dropped"))
+    keys, dropped = (tuple(map(_derive_key, said[name])) for name in ("keys", "dropped"))
     if not keys:
         raise ValueError("it has no key")
     return str(said["settings"]), RadioKeys(keys, KeyStep(said["step"]), dropped)
 
 
-def _key(digits: str) -> bytes:
+def _derive_key(digits: str) -> bytes:
     key = bytes.fromhex(digits)
     if len(key) != 32:
         raise ValueError("a key is 32 bytes long")

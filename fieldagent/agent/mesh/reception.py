@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import trio
 
 from fieldagent.agent.channels.air_pace import AirTurn
-from fieldagent.agent.journal.history import with_names
+from fieldagent.agent.journal.history import add_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.mesh.duplicate_stations import Twins
 from fieldagent.agent.mesh.packet import Packet, PacketReception, of_each_sender
-from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, OnItsWay, Rounds, goes_round
+from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, OnItsWay, Rounds, is_repeated
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -82,22 +82,22 @@ class RadioReception:
         """
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
-            return AirTurn(crowd=len(self._neighbours.in_range()))
+            return AirTurn(crowd=len(self._neighbours.list_in_range()))
         acks: dict[int, Ack] = {}
         for part in of_each_sender(envelope):
             acks |= await self._take_in(part, rssi, snr)
-        crowd = len(self._neighbours.in_range())
-        return AirTurn(_follow(envelope, acks), crowd, known=True)
+        crowd = len(self._neighbours.list_in_range())
+        return AirTurn(_compute_more_fragments(envelope, acks), crowd, known=True)
 
     async def _take_in(
         self, envelope: Envelope, rssi: int | None, snr: int | None
     ) -> dict[int, Ack]:
         """Take in the entries of one sender, and return their acknowledgements by item number."""
         now = self._endings.clock()
-        if not self._neighbours.in_range():
+        if not self._neighbours.list_in_range():
             self._packets.catching_up_until = now + CATCH_UP_S
         packet = await self._journal.persist(lambda db: self._packets.store(db, envelope, now))
-        self._packets.stored(packet)
+        self._packets.mark_stored(packet)
         if packet.namesake:
             self._meet_namesake()
             self._note_here(packet)
@@ -116,7 +116,7 @@ class RadioReception:
                 presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:
             self._packing.acks.note_heard()
-        self._piggyback.summaries.note_crowd(len(self._neighbours.in_range()))
+        self._piggyback.summaries.note_crowd(len(self._neighbours.list_in_range()))
         self._note_route(packet)
         self._look_for_twins(envelope, packet)
         await self._follow_up(packet)
@@ -128,17 +128,17 @@ class RadioReception:
             self._piggyback.introduce(at_once=presents and not packet.acks)
         if returned or presents:
             self._rounds.welcome(packet.sender, trio.current_time())
-            self._piggyback.greet(crowd=len(self._neighbours.in_range()))
+            self._piggyback.greet(crowd=len(self._neighbours.list_in_range()))
             self._piggyback.readings.greet(packet.sender, now)
             # The station can hear us now, so retry waiting Packages at once.
-            self._queue.hasten(*self._queue.waiting())
+            self._queue.hasten(*self._queue.list_waiting())
         if packet.acks:
             self._queue.wake()
         return dict(packet.acks)
 
     def _note_words(self, packet: Packet, now: float) -> None:
         """Answer receipts for our items, and pass on receipts of other stations."""
-        readings, crowd = self._piggyback.readings, len(self._neighbours.in_range())
+        readings, crowd = self._piggyback.readings, len(self._neighbours.list_in_range())
         if packet.answers:
             self._piggyback.look()
         for entry, asked in packet.words:
@@ -186,9 +186,9 @@ class RadioReception:
             self._rounds.note_ack(sequence, ack, by, now)
         self._note_summaries(packet)
         for entry in packet.items:
-            parts = self._packing.parts(entry, packet.station)
+            parts = self._packing.split_into_parts(entry, packet.station)
             asked = bool(parts) and (entry.sos or packet.relay)
-            if not asked and not goes_round(len(parts), self._packing.capacity.size):
+            if not asked and not is_repeated(len(parts), self._packing.capacity.size):
                 continue
             item = OnItsWay(
                 packet.station,
@@ -209,7 +209,7 @@ class RadioReception:
             assert isinstance(summary.content, Ack)
             for number in self._piggyback.hear_summary(summary):
                 now = trio.current_time()
-                self._rounds.want(summary.content.station, number, packet.sender, now)
+                self._rounds.record_missing(summary.content.station, number, packet.sender, now)
 
     def _note_here(self, packet: Packet) -> None:
         """Add received items to our summary, unless another kit has our number: then the summary
@@ -233,7 +233,7 @@ class RadioReception:
             self._intake.queue_relayed(accepted)
         self._note_here(packet)
         if not self._troubles.is_lately(Trouble.NAMESAKE):
-            crowd = len(self._neighbours.in_range())
+            crowd = len(self._neighbours.list_in_range())
             urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
                 # The sender of a round waits for its answer.
@@ -248,7 +248,7 @@ class RadioReception:
         for sequence, ack in packet.overheard:
             self._piggyback.overhear(sequence, ack)
         for sequence, text in packet.stopped:
-            log.warning("number %d is not relayed: %s", sequence, with_names(self._journal, text))
+            log.warning("number %d is not relayed: %s", sequence, add_names(self._journal, text))
         for sequence, ack in packet.heard:
             if await hear(self._packing, self._endings, sequence, ack):
                 # Our item may have left before this kit restarted.
@@ -257,7 +257,7 @@ class RadioReception:
                 await self._endings.note_at_hub(sequence, proved=False)
 
 
-def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
+def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
     """Return the number of fragments that the sender may add at once. It is the announced number
     or, without one, the number of later fragments that are missing here.
     """

@@ -16,7 +16,7 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import RELAYED, Accepted, Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound import others_sos
-from fieldagent.agent.outbound.budget import day_at
+from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import (
     SOS_PRIORITY,
@@ -85,9 +85,9 @@ class Relay:
         """
         if not self.waiting:
             return False
-        day = day_at(spending.known_day(journal), now, self._clock)
-        left = self._credits_per_day - spending.spent_on(journal, FOR_OTHERS, day).credits
-        for_sos = max(left, others_sos.left(journal))
+        day = compute_day(spending.read_known_day(journal), now, self._clock)
+        left = self._credits_per_day - spending.read_spent(journal, FOR_OTHERS, day).credits
+        for_sos = max(left, others_sos.compute_remaining(journal))
         return any(
             each.credits <= (for_sos if _is_urgent(each.entry) else left)
             for each in self.waiting.values()
@@ -107,14 +107,14 @@ class Relay:
     def _keep_waiting(self, station: int, entry: Entry) -> None:
         if (station, entry.sequence) in self.waiting:
             return
-        self.waiting[station, entry.sequence] = _Unpaid(entry, _cost(entry))
+        self.waiting[station, entry.sequence] = _Unpaid(entry, _compute_cost(entry))
         while len(self.waiting) > WAITING_MAX:
             # Drop the oldest item, and an SOS last.
             del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]
         if self._over_budget.note():
-            log.warning("%s", self.notice())
+            log.warning("%s", self.find_notice())
 
-    def notice(self) -> str:
+    def find_notice(self) -> str:
         """Return a notice for people; empty if no item waits."""
         if not self.waiting:
             return ""
@@ -139,11 +139,11 @@ class Relay:
         # Use the entry's fingerprint, because a neighbour that lost its journal reuses its numbers.
         identity = compute_fingerprint(entry)
         request = RELAYED + identity
-        if inbound.was_seen(db, -station, entry.sequence, request):
+        if inbound.is_seen(db, -station, entry.sequence, request):
             return None
         self._give_back(db)
-        spent = self._spent(db, now)
-        channels = self._affordable(db, entry, now)
+        spent = self._compute_spent(db, now)
+        channels = self._list_affordable(db, entry, now)
         if not channels:
             self._keep_waiting(station, entry)
             return None
@@ -162,8 +162,8 @@ class Relay:
         )
         expires = None if package.urgent else now + self._time_to_live
         entered = enter(db, package, identity, now, expires, entry.time)
-        if booked := self._spent(db, now) - spent:
-            self._promised[entered.sequence] = booked, self._day(db, now)
+        if booked := self._compute_spent(db, now) - spent:
+            self._promised[entered.sequence] = booked, self._get_day(db, now)
         if len(self._promised) > PROMISED_MAX:
             self._promised.popitem(last=False)
         outbound.enter_relayed(db, entered.sequence, station, entry.sequence, entry.back)
@@ -181,15 +181,15 @@ class Relay:
             if rows == [(None,)]:
                 continue
             del self._promised[sequence]
-            if rows and not history.may_have_left_in(db, sequence, Channel.SATELLITE):
+            if rows and not history.can_have_left_in(db, sequence, Channel.SATELLITE):
                 spending.spend(FOR_OTHERS, day, Spent(0, -count))(db)
 
-    def _affordable(self, db: sqlite3.Connection, entry: Entry, now: float) -> list[Channel]:
+    def _list_affordable(self, db: sqlite3.Connection, entry: Entry, now: float) -> list[Channel]:
         channels: list[Channel] = []
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels and not isinstance(entry.content, Parcel):
-            cost = _cost(entry)
+            cost = _compute_cost(entry)
             if pay := self._budget(db, entry, cost, now):
                 pay(db)
                 channels.append(Channel.SATELLITE)
@@ -199,28 +199,28 @@ class Relay:
         self, db: sqlite3.Connection, entry: Entry, cost: int, now: float
     ) -> Operation[None] | None:
         """Return the operation that pays the cost today; None if the budgets do not allow it."""
-        if cost <= self._left(db, now):
-            return spending.spend(FOR_OTHERS, self._day(db, now), Spent(0, cost))
-        if _is_urgent(entry) and cost <= others_sos.left_in(db, now, self._clock):
+        if cost <= self._compute_remaining(db, now):
+            return spending.spend(FOR_OTHERS, self._get_day(db, now), Spent(0, cost))
+        if _is_urgent(entry) and cost <= others_sos.compute_remaining_in(db, now, self._clock):
             return others_sos.spend(cost, now, self._clock)
         return None
 
-    def _left(self, db: sqlite3.Connection, now: float) -> int:
+    def _compute_remaining(self, db: sqlite3.Connection, now: float) -> int:
         """Return the credits that neighbours may still use today."""
-        return self._credits_per_day - self._spent(db, now)
+        return self._credits_per_day - self._compute_spent(db, now)
 
-    def _spent(self, db: sqlite3.Connection, now: float) -> int:
-        return spending.spent_in(db, FOR_OTHERS, self._day(db, now)).credits
+    def _compute_spent(self, db: sqlite3.Connection, now: float) -> int:
+        return spending.read_spent_in(db, FOR_OTHERS, self._get_day(db, now)).credits
 
-    def _day(self, db: sqlite3.Connection, now: float) -> BudgetDay:
-        return day_at(spending.known_day_in(db), now, self._clock)
+    def _get_day(self, db: sqlite3.Connection, now: float) -> BudgetDay:
+        return compute_day(spending.read_known_day_in(db), now, self._clock)
 
 
 def _is_urgent(entry: Entry) -> bool:
     return entry.sos or isinstance(entry.content, IncidentWord)
 
 
-def _cost(entry: Entry) -> int:
+def _compute_cost(entry: Entry) -> int:
     """Return the credits of an item that is sent alone."""
     return compute_credits(len(encode([entry], packed=True)))
 

@@ -15,7 +15,7 @@ from fieldagent.agent.inbound.incident_news import GoesDown
 from fieldagent.agent.journal import outbound, spending
 from fieldagent.agent.journal.records import Accepted, Spent
 from fieldagent.agent.mesh.relay import FOR_OTHERS, enter
-from fieldagent.agent.outbound.budget import day_at
+from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Package, Parcel
 from fieldagent.package.reading import KINDS
@@ -73,9 +73,9 @@ class RelayDown:
                 priority = KINDS[get_kind(said)].priority
         identity = compute_fingerprint(Entry(0, said, down.at))
         if isinstance(said, Parcel):
-            if outbound.was_accepted(db, identity, since=now - RETENTION_S):
+            if outbound.is_accepted_since(db, identity, since=now - RETENTION_S):
                 return None
-            day = day_at(spending.known_day_in(db), now, self._clock)
+            day = compute_day(spending.read_known_day_in(db), now, self._clock)
             spending.spend(FOR_OTHERS, day, Spent(len(said.body)))(db)
         package = Package(said, channels=frozenset({Channel.RADIO}), priority=priority)
         return enter(db, package, identity, now, now + seconds, down.at)

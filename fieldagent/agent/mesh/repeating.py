@@ -20,13 +20,13 @@ from fieldagent.agent.mesh.rounds import (
     OURS_REPEATED_S,
     OnItsWay,
     Rounds,
-    goes_round,
+    is_repeated,
 )
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.agent.outbound.item_identity import entry_of
+from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Repeat
-from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback, goes_down
+from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback, is_going_down
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
@@ -52,7 +52,7 @@ over neighbours, it sends a few hellos early, because after a lost hello the hub
 not arrive."""
 
 
-def _soon(seconds: float) -> float:
+def _draw_time(seconds: float) -> float:
     """Return a time of trio's clock in `seconds`, or randomly down to half of them."""
     return trio.current_time() + seconds * (0.5 + 0.5 * Random().random())
 
@@ -83,41 +83,43 @@ class Repeating:
         every `CHECK_INTERVAL_S` seconds if this kit relays.
         """
         elapsed = self._clock()
-        self._words.said |= on_air.delivered_lately(self._journal, since=elapsed - OURS_REPEATED_S)
-        self._words.summaries.load(on_air.here(self._journal, self._station), elapsed)
-        presents, hellos, was_carried = _soon(PRESENT_FIRST), 1, False
+        self._words.said |= on_air.list_recently_delivered(
+            self._journal, since=elapsed - OURS_REPEATED_S
+        )
+        self._words.summaries.load(on_air.list_here(self._journal, self._station), elapsed)
+        presents, hellos, was_carried = _draw_time(PRESENT_FIRST), 1, False
         self._add_kept(elapsed)
         while True:
             changed = self._packing.queue.changed
             self._add_ours()
             await self._repeat()
             await self._relay_what_waited()
-            await self._tell_hub()
+            await self._report_to_hub()
             self._words.begin_beacon()
             if self._words.is_worth_sending():
                 self._packing.queue.wake()
                 changed = self._packing.queue.changed
             if self._is_carried() and not was_carried:
-                presents, hellos = min(presents, _soon(PRESENT_FIRST)), HELLOS
+                presents, hellos = min(presents, _draw_time(PRESENT_FIRST)), HELLOS
             was_carried = self._is_carried()
             if trio.current_time() >= presents:
                 hellos = max(0, hellos - 1)
-                presents = _soon(PRESENT_FIRST if hellos else PRESENT_EVERY)
+                presents = _draw_time(PRESENT_FIRST if hellos else PRESENT_EVERY)
                 self._words.introduce(at_once=True)
                 self._packing.queue.wake()
             # A link to the hub comes and goes without an event.
             latest = trio.current_time() + CHECK_INTERVAL_S if self._relay is not None else inf
-            latest = min(latest, presents, trio.current_time() + self._words.next_due())
-            with trio.move_on_at(min(self._rounds.next_due(), latest)):
+            latest = min(latest, presents, trio.current_time() + self._words.compute_next_due())
+            with trio.move_on_at(min(self._rounds.compute_next_due(), latest)):
                 await changed.wait()
 
     def _add_kept(self, elapsed: float) -> None:
         """Add other stations' items from before this kit restarted, for stations that were off."""
         now = trio.current_time()
-        for envelope, identity, came in on_air.kept(
+        for envelope, identity, came in on_air.list_stored(
             self._journal, since=elapsed - OTHERS_REPEATED_S
         ):
-            pair = _whole(envelope, identity)
+            pair = _read_whole(envelope, identity)
             if pair is None:
                 continue
             mark, entry = pair
@@ -125,8 +127,8 @@ class Repeating:
             if station == self._station:
                 # The item is from another kit that has our number.
                 continue
-            parts = self._packing.parts(entry, station)
-            if not (parts and entry.sos) and not goes_round(
+            parts = self._packing.split_into_parts(entry, station)
+            if not (parts and entry.sos) and not is_repeated(
                 len(parts), self._packing.capacity.size
             ):
                 continue
@@ -138,31 +140,31 @@ class Repeating:
         for sequence in [each for each in self._words.said if each not in self._packing.queue]:
             self._words.said.discard(sequence)
             try:
-                known = outbound.package(self._journal, sequence)
+                known = outbound.read_kept_package(self._journal, sequence)
             except DamagedPackage:
                 continue
-            delivery = outbound.deliveries(self._journal, sequence).get(Channel.RADIO)
+            delivery = outbound.read_deliveries(self._journal, sequence).get(Channel.RADIO)
             if known is None or delivery is None or delivery.status is not Status.DELIVERED:
                 continue
             if not known.origin:
                 self._add(known)
 
     def _add(self, known: Accepted) -> None:
-        now, entry = trio.current_time(), entry_of(known)
+        now, entry = trio.current_time(), make_entry(known)
         left = OURS_REPEATED_S
         if known.expires is not None:
             left = min(left, known.expires - self._clock())
-        parts = self._packing.parts(entry, self._station)
+        parts = self._packing.split_into_parts(entry, self._station)
         asked = bool(parts) and entry.sos
-        if left <= 0 or not (asked or goes_round(len(parts), self._packing.capacity.size)):
+        if left <= 0 or not (asked or is_repeated(len(parts), self._packing.capacity.size)):
             return
         collapse = known.package.collapse_key
         if collapse is not None:
             self._rounds.supersede(collapse, sos=entry.sos)
         item = OnItsWay(self._station, entry, parts, now + left, collapse=collapse)
-        item.has |= on_air.holders(self._journal, known.sequence)
+        item.has |= on_air.read_holders(self._journal, known.sequence)
         item.at_hub = on_air.is_relayed(self._journal, known.sequence)
-        if item.at_hub or on_air.left_nearby(self._journal, known.sequence):
+        if item.at_hub or on_air.list_left_nearby(self._journal, known.sequence):
             item.brought_by = self._station
         self._rounds.add(item, now)
         if not entry.sos:
@@ -178,10 +180,10 @@ class Repeating:
     async def _repeat(self) -> None:
         now = trio.current_time()
         self._drop_what_is_over()
-        for item in self._rounds.ours():
+        for item in self._rounds.list_ours():
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
-                asks = self._words.asks_for_relay() and not goes_down(item.entry)
+                asks = self._words.is_relay_needed() and not is_going_down(item.entry)
                 item.asks = asks and not elsewhere
         repeats = self._rounds.take(now)
         if not repeats:
@@ -189,16 +191,16 @@ class Repeating:
         for repeat in repeats:
             if repeat.origin == self._station and not isinstance(repeat.entries[0].content, Ack):
                 await self._note(repeat)
-        self._words.repeat([self._with_its_name(each) for each in repeats])
+        self._words.repeat([self._add_station_name(each) for each in repeats])
         self._packing.queue.wake()
 
-    def _with_its_name(self, repeat: Repeat) -> Repeat:
+    def _add_station_name(self, repeat: Repeat) -> Repeat:
         """Add the station's name to an acknowledgement that is passed on, if it fits: a station
         that does not hear the other knows only its number.
         """
         if repeat.origin == self._station or not isinstance(repeat.entries[0].content, Ack):
             return repeat
-        name = inbound.station_names(self._journal).get(repeat.origin)
+        name = inbound.read_station_names(self._journal).get(repeat.origin)
         if name is None:
             return repeat
         who = Identity(str(repeat.origin), name, "Device")
@@ -229,20 +231,22 @@ class Repeating:
 
     def _is_carried(self) -> bool:
         """Return True if our route to the hub leads over a neighbour."""
-        return self._words.asks_for_relay() and self._words.hub_routes.next_hop() is not None
+        return self._words.is_relay_needed() and self._words.hub_routes.find_next_hop() is not None
 
-    async def _tell_hub(self) -> None:
+    async def _report_to_hub(self) -> None:
         """Send receipts for the hub's items over a neighbour, if that is our route."""
         if not (self._is_carried() and self._parcels.can_tell()):
             return
-        if not inbound.owes_stages_of_hub(self._journal):
+        if not inbound.is_hub_stage_owed(self._journal):
             return
         elapsed = self._clock()
-        for accepted in await self._journal.persist(lambda db: self._parcels.tell(db, elapsed)):
+        for accepted in await self._journal.persist(
+            lambda db: self._parcels.enter_receipts(db, elapsed)
+        ):
             self._intake.queue_relayed(accepted)
 
 
-def _whole(envelope: bytes, identity: bytes) -> tuple[SentBy, Entry] | None:
+def _read_whole(envelope: bytes, identity: bytes) -> tuple[SentBy, Entry] | None:
     """Return the mark and the item of a stored envelope; None if the disk has damaged it."""
     try:
         match decode(envelope).entries:

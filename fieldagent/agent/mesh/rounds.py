@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from math import inf
 
-from fieldagent.agent.channels.air_pace import CROWD, backoff, drawn
+from fieldagent.agent.channels.air_pace import CROWD, draw_backoff, draw_share
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.outbound.piggyback import Repeat
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
@@ -78,7 +78,7 @@ Key = tuple[int, int, bytes]
 """The station that sent the item, its number there, and its digest."""
 
 
-def goes_round(parts: int, packet_bytes: int) -> bool:
+def is_repeated(parts: int, packet_bytes: int) -> bool:
     """Return True if an item that is not an SOS is repeated, given its number of packets."""
     return 0 < parts <= max(PARTS_MAX, PARTS_BYTES // packet_bytes)
 
@@ -143,7 +143,7 @@ class OnCall:
         if crowd <= CROWD:
             return True
         if now >= self._until:
-            self._drawn, self._until = drawn(share, crowd) < 1, now + REDRAW_INTERVAL_S
+            self._drawn, self._until = draw_share(share, crowd) < 1, now + REDRAW_INTERVAL_S
         return self._drawn
 
 
@@ -184,18 +184,18 @@ class Rounds:
         """
         ours = item.station == self.station
         item.aired = now
-        known = self.items.setdefault(_key(item), item)
+        known = self.items.setdefault(_make_key(item), item)
         if known is not item:
-            self._heard_again(known, item, now)
+            self._postpone_heard(known, item, now)
             return
         if item.entry.sos:
             item.due = now + (10 if ours else 5 + 10 * self._random())
         item.hub_due = now + (60 if ours else 2 + 4 * self._random())
-        self._bytes += ITEM_BYTES + _bytes_of(item)
+        self._bytes += ITEM_BYTES + _count_bytes(item)
         while self._bytes > BYTES_MAX:
             self.drop(min(self.items.values(), key=lambda each: (each.entry.sos, each.asks)))
 
-    def _heard_again(self, known: OnItsWay, again: OnItsWay, now: float) -> None:
+    def _postpone_heard(self, known: OnItsWay, again: OnItsWay, now: float) -> None:
         known.has |= again.has
         known.aired = now
         if again.hops > 1:
@@ -207,7 +207,7 @@ class Rounds:
             # Stations beyond its last hop may have it through this transmission.
             known.stopped.pop(self.station, None)
             if again.hops > 1:
-                self._let_gather(now)
+                self._wait_to_gather(now)
         known.hops = min(known.hops, again.hops)
         if not again.asks:
             return
@@ -222,41 +222,41 @@ class Rounds:
             # would ask each other forever.
             known.hub_tries, known.hub_due = 0, now + 2 + 4 * self._random()
 
-    def _let_gather(self, now: float) -> None:
+    def _wait_to_gather(self, now: float) -> None:
         """Delay our next packet after another station of a dense network repeated items: by then
         the missing items fill a packet.
         """
-        if self._ordinary_at <= now and len(self.neighbours.in_range()) > CROWD:
+        if self._ordinary_at <= now and len(self.neighbours.list_in_range()) > CROWD:
             self._ordinary_at = now + PACKET_SPACING_S * (1 + self._random())
 
-    def want(self, station: int, sequence: int, by: int, now: float) -> None:
+    def record_missing(self, station: int, sequence: int, by: int, now: float) -> None:
         """Record that the station `by` is missing that item of a station, which is not an SOS."""
         digest = self._words.summaries.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
         if item is None or item.entry.sos or now - item.aired < UNCONFIRMABLE_S:
             return
-        if self._may_go(item):
-            crowd = len(self.neighbours.in_range())
+        if self._can_transmit(item):
+            crowd = len(self.neighbours.list_in_range())
             asked_again = _note_wanted(item, now)
             if not (self._on_call.draw(crowd, now, self._random()) or asked_again):
                 return
-            wait = backoff(self._random(), max(WAIT_LEAST, WAIT * crowd), crowd)
+            wait = draw_backoff(self._random(), max(WAIT_LEAST, WAIT * crowd), crowd)
             item.due = min(item.due, now + wait)
         else:
             self._note_stop(item, self.station, [by], now + STOPS_AFTER_S)
 
-    def ours(self) -> list[OnItsWay]:
+    def list_ours(self) -> list[OnItsWay]:
         """Return the items of this station that may be repeated."""
         return [item for item in self.items.values() if item.station == self.station]
 
     def drop(self, item: OnItsWay) -> None:
         """Remove an item and free its memory."""
-        if self.items.pop(_key(item), None) is not None:
-            self._bytes -= ITEM_BYTES + _bytes_of(item)
+        if self.items.pop(_make_key(item), None) is not None:
+            self._bytes -= ITEM_BYTES + _count_bytes(item)
 
     def supersede(self, collapse: int, *, sos: bool) -> None:
         """Drop our items with this collapseKey, because a newer item replaces them."""
-        for item in self.ours():
+        for item in self.list_ours():
             if item.collapse == collapse and item.entry.sos == sos:
                 self.drop(item)
 
@@ -304,18 +304,18 @@ class Rounds:
         an SOS that it confirmed earlier, because its journal may be lost. It requests other
         missing items itself once it has heard our summary.
         """
-        others = len(self.neighbours.in_range()) - 1
+        others = len(self.neighbours.list_in_range()) - 1
         for item in self.items.values():
             if not item.entry.sos:
                 continue
-            if self._may_go(item):
+            if self._can_transmit(item):
                 item.has.discard(station)
-            if station in self.missing(item):
+            if station in self.list_missing(item):
                 # Other stations that have it may be as fast: a kit that hears the answer skips its
                 # turn.
                 item.due = min(item.due, now + others * self._random())
 
-    def next_due(self) -> float:
+    def compute_next_due(self) -> float:
         """Return the time of the next repeat or notice, by trio's clock; `inf` for never."""
         moments = (
             min(each.due, each.hub_due, each.tell_due, each.stop_due)
@@ -323,10 +323,10 @@ class Rounds:
         )
         return min(moments, default=inf)
 
-    def missing(self, item: OnItsWay) -> list[int]:
+    def list_missing(self, item: OnItsWay) -> list[int]:
         """Return the stations in range that have not confirmed the item."""
         knows = item.has | {item.station, self.station}
-        return [number for number in self.neighbours.in_range() if number not in knows]
+        return [number for number in self.neighbours.list_in_range() if number not in knows]
 
     def take(self, now: float) -> list[Repeat]:
         """Return the repeats that are due now. Items that are not an SOS are sorted,
@@ -343,48 +343,48 @@ class Rounds:
             goes = item.due <= now
             if not item.entry.sos:
                 goes = capacity > 0 and item.due < inf
-                goes = goes and (capacity == self._packet_bytes or _bytes_of(item) <= capacity)
+                goes = goes and (capacity == self._packet_bytes or _count_bytes(item) <= capacity)
                 if not goes:
                     item.due = max(item.due, self._ordinary_at)
                 item.hub_due = max(item.hub_due, self._ordinary_at)
-            again = self._due_of(item, now, goes=goes)
+            again = self._list_due(item, now, goes=goes)
             if again and not item.entry.sos:
-                capacity -= _bytes_of(item)
+                capacity -= _count_bytes(item)
                 self._ordinary_at = now + PACKET_SPACING_S
             repeats += again
         return repeats
 
-    def _due_of(self, item: OnItsWay, now: float, *, goes: bool) -> list[Repeat]:
+    def _list_due(self, item: OnItsWay, now: float, *, goes: bool) -> list[Repeat]:
         again: list[Repeat] = []
         if item.tell_due <= now:
             item.tells += 1
             pause = self._spread(TELL_AGAIN * 4 ** (item.tells - 1))
             item.tell_due = now + pause if item.tells < TELLS_MAX else inf
-            again += self._tell(item)
+            again += self._make_notices(item)
         if item.stop_due <= now:
             item.stop_tells += 1
             pause = self._spread(TELL_AGAIN * 2 ** (item.stop_tells - 1))
             more = item.entry.sos and item.stop_tells < STOP_TELLS_MAX
             item.stop_due = now + pause if more else inf
-            again += self._tell_stop(item)
+            again += self._make_stop_notices(item)
         lacking: list[int] = []
         if goes and item.entry.sos:
-            goes, lacking = self._goes_again(item, now)
+            goes, lacking = self._is_sos_due(item, now)
         elif goes:
             item.due, item.tries = inf, item.tries + 1
-        asks = item.hub_due <= now and self._asks_again(item, now)
+        asks = item.hub_due <= now and self._is_asked_again(item, now)
         if goes or asks:
             item.aired = now
-            again += self._packets(item, lacking, asks=asks)
+            again += self._list_repeats(item, lacking, asks=asks)
         return again
 
-    def _goes_again(self, item: OnItsWay, now: float) -> tuple[bool, list[int]]:
+    def _is_sos_due(self, item: OnItsWay, now: float) -> tuple[bool, list[int]]:
         """Return True if the SOS is repeated now, and the stations known to be missing it."""
         item.due = inf
-        lacking = self.missing(item)
-        blind = not lacking and self._goes_blindly(item)
+        lacking = self.list_missing(item)
+        blind = not lacking and self._is_repeated_blindly(item)
         ours = item.station == self.station
-        if not self._may_go(item):
+        if not self._can_transmit(item):
             self._note_stop(item, self.station, lacking, now)
             return False, []
         if not (blind or lacking):
@@ -399,19 +399,19 @@ class Rounds:
         item.echoes = set()
         return not enough, lacking
 
-    def _may_go(self, item: OnItsWay) -> bool:
+    def _can_transmit(self, item: OnItsWay) -> bool:
         """Return True if the item may be transmitted once more."""
         return item.station == self.station or item.hops < self._hops
 
-    def _goes_blindly(self, item: OnItsWay) -> bool:
+    def _is_repeated_blindly(self, item: OnItsWay) -> bool:
         """Return True if the SOS is repeated although no station is known to be missing it."""
         answered = item.answers > 0 and (item.station != self.station or self._proves())
         return item.entry.sos and item.tries < (SOS_BLIND if answered else SOS_ALONE)
 
-    def _asks_again(self, item: OnItsWay, now: float) -> bool:
+    def _is_asked_again(self, item: OnItsWay, now: float) -> bool:
         item.hub_due = inf
         ours = item.station == self.station
-        if not item.asks or item.brought_by or self._words.hub_routes.brings():
+        if not item.asks or item.brought_by or self._words.hub_routes.is_relaying():
             return False
         if not ours and (item.hops >= self._hops or item.hub_tries >= PRODS_MAX):
             return False
@@ -428,7 +428,7 @@ class Rounds:
         """
         return pause * (0.75 + 0.5 * self._random())
 
-    def _packets(self, item: OnItsWay, lacking: Sequence[int], *, asks: bool) -> list[Repeat]:
+    def _list_repeats(self, item: OnItsWay, lacking: Sequence[int], *, asks: bool) -> list[Repeat]:
         sos, number = item.entry.sos, item.entry.sequence
         beside: list[Entry] = []
         if asks or (sos and item.asks and not item.brought_by):
@@ -449,7 +449,7 @@ class Rounds:
             return [Repeat(origin, [item.entry], hops=hops, joins=True)]
         return [Repeat(origin, [part, *beside], named, sos, hops) for part in item.parts]
 
-    def _tell(self, item: OnItsWay) -> list[Repeat]:
+    def _make_notices(self, item: OnItsWay) -> list[Repeat]:
         if item.hops >= self._hops:
             return []
         digest = digest_of(item.entry)
@@ -457,7 +457,7 @@ class Rounds:
         mark = Entry(0, Source(self.station, item.hops))
         return [Repeat(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
 
-    def _tell_stop(self, item: OnItsWay) -> list[Repeat]:
+    def _make_stop_notices(self, item: OnItsWay) -> list[Repeat]:
         """Return notices of the stations that are missing the item: our own, and those heard from
         other stations, under their number.
         """
@@ -465,7 +465,7 @@ class Rounds:
         for at, beyond in item.stopped.items():
             ours = at == self.station
             lack = sorted(beyond - item.has)[:BEYOND_MAX]
-            if lack and ours is not self._may_go(item):
+            if lack and ours is not self._can_transmit(item):
                 ack = Ack(item.station, digest=digest_of(item.entry), beyond=tuple(lack))
                 mark = [] if ours else [Entry(0, Source(self.station, item.hops))]
                 repeats.append(Repeat(at, [Entry(item.entry.sequence, ack), *mark]))
@@ -481,9 +481,9 @@ def _note_wanted(item: OnItsWay, now: float) -> bool:
     return now - item.wanted >= REDRAW_INTERVAL_S
 
 
-def _bytes_of(item: OnItsWay) -> int:
+def _count_bytes(item: OnItsWay) -> int:
     return sum(len(encode([part])) for part in item.parts)
 
 
-def _key(item: OnItsWay) -> Key:
+def _make_key(item: OnItsWay) -> Key:
     return item.station, item.entry.sequence, digest_of(item.entry)

@@ -91,28 +91,28 @@ class Station:
         self.packets.group = group
         self.key_change.move(step)
 
-    def identification(self, callsign: str) -> bytes:
+    def make_identification(self, callsign: str) -> bytes:
         """Return the packet that contains the callsign. It uses number 0, which no station has, so
         that a search for names skips it.
         """
         me = Identity("", callsign, "")
-        return self.outbox.packing.alone(Entry(0, Introduction(me)))
+        return self.outbox.packing.encode_alone(Entry(0, Introduction(me)))
 
-    def earshot(self) -> dict[int, int]:
+    def get_in_range(self) -> dict[int, int]:
         """Return the number of transmissions to each station that was heard within the hour:
         directly, or repeated by others.
         """
         beyond = {item.station: item.hops for item in self.rounds.items.values() if item.hops}
-        return beyond | dict.fromkeys(self.neighbours.in_range(), 1)
+        return beyond | dict.fromkeys(self.neighbours.list_in_range(), 1)
 
-    def notices(self, date: Callable[[float], float]) -> list[str]:
+    def list_notices(self, date: Callable[[float], float]) -> list[str]:
         """Return the notices for people; `date` converts elapsed time to Unix time."""
-        waits = self.relay.notice() if self.relay is not None else ""
-        changes = self.key_change.notice()
-        return [*self.troubles.notices(date), *(each for each in (changes, waits) if each)]
+        waits = self.relay.find_notice() if self.relay is not None else ""
+        changes = self.key_change.find_notice()
+        return [*self.troubles.list_notices(date), *(each for each in (changes, waits) if each)]
 
 
-def words_of(
+def make_piggyback(
     settings: StationSettings,
     journal: Journal,
     *,
@@ -124,20 +124,20 @@ def words_of(
     battery is nearly empty.
     """
     me = Identity(str(settings.number), settings.name or f"station {settings.number}", "Device")
-    spare = settings.packet_bytes - _introduction_bytes(settings, me)
+    spare = settings.packet_bytes - _compute_introduction_bytes(settings, me)
     if spare < 0:
         short = me.name.encode()[:spare].decode(errors="ignore").rstrip()
         log.warning("radio-name is too long for one packet: neighbours see %r", short)
         me = replace(me, name=short)
 
-    def brings() -> int | None:
+    def compute_relay_cost() -> int | None:
         """Return the cost of relaying to the hub in credits; None if this kit does not relay."""
         if Channel.CELLULAR in settings.relays_over and not asks_for_relay():
             return 0
         return 1 if Channel.SATELLITE in settings.relays_over else None
 
-    hub_routes = HubRoutes(brings, low, clock, hops=settings.hops)
-    text_bytes, chance = _text_bytes(settings), Random().random
+    hub_routes = HubRoutes(compute_relay_cost, low, clock, hops=settings.hops)
+    text_bytes, chance = _compute_text_bytes(settings), Random().random
     readings = Readings(settings.number, text_bytes=text_bytes, hops=settings.hops, random=chance)
     return RadioPiggyback(
         settings.number,
@@ -150,7 +150,7 @@ def words_of(
     )
 
 
-def _text_bytes(settings: StationSettings) -> int:
+def _compute_text_bytes(settings: StationSettings) -> int:
     """Return the bytes for the name in a read receipt, so that it fits into one packet. This
     includes a receipt that is passed on between stations with numbers as long as ours.
     """
@@ -161,7 +161,7 @@ def _text_bytes(settings: StationSettings) -> int:
     return max(0, settings.packet_bytes - taken)
 
 
-def _introduction_bytes(settings: StationSettings, identity: Identity) -> int:
+def _compute_introduction_bytes(settings: StationSettings, identity: Identity) -> int:
     entry = Entry(settings.number, Introduction(identity))
     return len(encode([entry], origin=settings.number, key=next(iter(settings.keys), None)))
 

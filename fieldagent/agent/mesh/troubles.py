@@ -89,31 +89,31 @@ class AirTroubles:
         seen = self._seen.setdefault(trouble, _Seen(Seldom(self.clock)))
         seen.count, seen.at, seen.detail = seen.count + 1, self.clock(), detail
         if count := seen.seldom.note():
-            log.warning("%s", in_words(trouble, count, detail))
+            log.warning("%s", describe_trouble(trouble, count, detail))
 
     def is_lately(self, trouble: Trouble) -> bool:
         """Return True if the problem occurred within SHOWN_FOR_S."""
         return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR_S
 
-    def counts(self) -> dict[str, int]:
+    def get_counts(self) -> dict[str, int]:
         """Return the number of occurrences since the agent started, by status member."""
         return {
             each.member: self._seen[each].count if each in self._seen else 0 for each in Trouble
         }
 
-    def notices(self, date: Callable[[float], float]) -> list[str]:
+    def list_notices(self, date: Callable[[float], float]) -> list[str]:
         """Return notices for people of recent problems. `date` converts elapsed time to
         Unix time.
         """
         return [
-            f"{in_words(trouble, seen.count, seen.detail)} (last"
+            f"{describe_trouble(trouble, seen.count, seen.detail)} (last"
             f" {format_clock_time(date(seen.at))})"
             for trouble, seen in self._seen.items()
             if self.is_lately(trouble)
         ]
 
 
-def in_words(trouble: Trouble, count: int, detail: str = "") -> str:
+def describe_trouble(trouble: Trouble, count: int, detail: str = "") -> str:
     """Return a sentence with the number of affected packets and the remedy."""
     remark = f" ({detail})" if detail else ""
     packets = "a packet was" if count == 1 else f"{count} packets were"

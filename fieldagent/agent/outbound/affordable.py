@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fieldagent.agent.outbound.cost import Cost, costs
+from fieldagent.agent.outbound.cost import Cost, compute_costs
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -49,7 +49,7 @@ class Affordable(NamedTuple):
         return "; ".join(f"{channel}: {reason}" for channel, reason in self.withheld.items())
 
 
-def affordable(
+def find_affordable(
     package: Package,
     outboxes: Mapping[Channel, ChannelOutbox],
     now: float,
@@ -60,9 +60,9 @@ def affordable(
     """
     price = satellite = sms = 0
     withheld: dict[str, str] = {}
-    estimates = costs(package, outboxes, now)
+    estimates = compute_costs(package, outboxes, now)
     for channel, cost in estimates.items():
-        amount = _price(channel, cost, bearer_bytes=limits.bearer_bytes)
+        amount = _compute_price(channel, cost, bearer_bytes=limits.bearer_bytes)
         left = limits.left - price
         if amount and limits.refused:
             withheld[channel] = limits.refused
@@ -81,7 +81,7 @@ def affordable(
     return Affordable(replace(package, channels=channels), withheld, price, satellite, sms)
 
 
-def _price(channel: Channel, cost: Cost, *, bearer_bytes: int) -> int:
+def _compute_price(channel: Channel, cost: Cost, *, bearer_bytes: int) -> int:
     """Return the price in credits or SMS; bytes are converted to credits of 50. Return 0 if it
     costs nothing.
     """

@@ -18,17 +18,17 @@ SOS_RESERVE = 10
 """Default credits per day that are kept for an SOS; at most half of the day's credits."""
 
 
-def utc_day(unix: float) -> str:
+def format_utc_day(unix: float) -> str:
     """Return the UTC date of a Unix time in ISO 8601, under which the journal books costs."""
     return datetime.fromtimestamp(unix, UTC).date().isoformat()
 
 
-def until_midnight(unix: float) -> float:
+def compute_time_to_midnight(unix: float) -> float:
     """Return the seconds until the next day, when the budget is renewed."""
     return DAY - unix % DAY
 
 
-def day_at(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> BudgetDay:
+def compute_day(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> BudgetDay:
     """Return the budget's day at that elapsed time; `known` is the last day in use.
 
     While no trusted clock is known, a day lasts 24 hours of elapsed time, whatever the clock is set
@@ -37,26 +37,26 @@ def day_at(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> Budge
     unix = clock.date(elapsed)
     trusted = bool(clock.source())
     if known is None:
-        return BudgetDay(utc_day(unix), elapsed - unix % DAY, trusted)
+        return BudgetDay(format_utc_day(unix), elapsed - unix % DAY, trusted)
     passed = int((elapsed - known.since) // DAY)
     if not trusted:
         if passed < 1:
             return known._replace(trusted=False)
         day = date.fromisoformat(known.day) + timedelta(days=passed)
         return BudgetDay(day.isoformat(), known.since + passed * DAY, False)
-    if known.day == utc_day(unix):
+    if known.day == format_utc_day(unix):
         return known._replace(trusted=True)
     carried = known.day if not known.trusted and passed < 1 else ""
-    return BudgetDay(utc_day(unix), elapsed - unix % DAY, True, carried)
+    return BudgetDay(format_utc_day(unix), elapsed - unix % DAY, True, carried)
 
 
-def credits_from_to(spent: Spent) -> str:
+def format_credit_range(spent: Spent) -> str:
     """Return the credits in words: `12`, or `12 to 24` if some may have been spent."""
     known = spent.credits
     return f"{known} to {known + spent.doubtful}" if spent.doubtful else str(known)
 
 
-def sos_reserve(limit: int | None, wanted: int | None) -> int:
+def compute_sos_reserve(limit: int | None, wanted: int | None) -> int:
     """Return the credits of a day that are kept for an SOS, from both settings."""
     if limit is None:
         return 0
@@ -73,7 +73,7 @@ class DayLimit(NamedTuple):
 NO_LIMIT = DayLimit()
 
 
-def bytes_limit(limit: int | None, reserve: int | None) -> DayLimit:
+def make_bytes_limit(limit: int | None, reserve: int | None) -> DayLimit:
     """Return the limit for a modem that is billed by bytes; `reserve` is in credits of 50 bytes."""
     wanted = (SOS_RESERVE if reserve is None else reserve) * CREDIT_BYTES
     most = None if limit is None else limit if reserve is not None else limit // 2
@@ -101,9 +101,9 @@ class Budget:
         self._limits = limits
         self._tariff = tariff
 
-    def spent(self) -> Spent:
+    def get_spent(self) -> Spent:
         """Return today's bytes and credits, and the credits that may have been spent."""
-        return spending.spent_on(self._journal, self._name, self.today())
+        return spending.read_spent(self._journal, self._name, self.get_today())
 
     @property
     def _limit(self) -> int | None:
@@ -113,7 +113,7 @@ class Budget:
     def _reserve(self) -> int:
         return self._limits.get(self._tariff().unit, NO_LIMIT).reserve
 
-    def left(
+    def compute_remaining(
         self, *, urgent: bool = False, mailbox: bool = False, half: bool = False
     ) -> int | None:
         """Return the rest of today's budget in the tariff's units; None without a budget.
@@ -128,54 +128,58 @@ class Budget:
         kept = -(-self._reserve // 2) if half else 0 if urgent else self._reserve
         if mailbox:
             kept = -(-self._reserve // 2) if urgent else max(kept, -(-self._limit // 2))
-        spent = self.spent()
+        spent = self.get_spent()
         used = spent.bytes if self._tariff().unit == "byte" else spent.credits + spent.doubtful
         return max(0, self._limit - kept - used)
 
-    def affordable(self, capacity: int, *, urgent: bool = False, half: bool = False) -> int:
+    def compute_affordable(self, capacity: int, *, urgent: bool = False, half: bool = False) -> int:
         """Return the part of `capacity`, in bytes, that the budget can pay."""
-        left = self.left(urgent=urgent, half=half)
+        left = self.compute_remaining(urgent=urgent, half=half)
         return (
             capacity
             if left is None
             else min(capacity, self._tariff().compute_affordable_size(left))
         )
 
-    def in_words(self) -> str:
+    def describe_limit(self) -> str:
         """Return a sentence for people: today's budget is spent, how much of it, and when it
         renews.
         """
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
         by_bytes = self._tariff().unit == "byte"
-        bytes_spent = f"{self.spent().bytes} of {self._limit} bytes"
+        bytes_spent = f"{self.get_spent().bytes} of {self._limit} bytes"
         spent = (
-            bytes_spent if by_bytes else f"{credits_from_to(self.spent())} of {self._limit} credits"
+            bytes_spent
+            if by_bytes
+            else f"{format_credit_range(self.get_spent())} of {self._limit} credits"
         )
-        return f"the budget of today is spent: {spent}{kept}; {self._renewal()}"
+        return f"the budget of today is spent: {spent}{kept}; {self._describe_renewal()}"
 
-    def _renewal(self) -> str:
+    def _describe_renewal(self) -> str:
         """Return the time of the next budget in words. It does not depend on the present time, so
         that the text stays the same.
         """
         clock = self._journal.clock
         if clock.source():
             return "it is renewed at 00:00 UTC"
-        moment = datetime.fromtimestamp(clock.date(self.today().since + DAY), UTC)
+        moment = datetime.fromtimestamp(clock.date(self.get_today().since + DAY), UTC)
         return f"it is renewed at {moment:%H:%M} UTC by an unconfirmed clock"
 
     def book(self, spent: Spent, day: BudgetDay | None = None) -> Operation[None]:
         """Return the operation that books a cost under today, or an earlier `day`, in the commit of
         its cause.
         """
-        return spending.spend(self._name, day or self.today(), spent)
+        return spending.spend(self._name, day or self.get_today(), spent)
 
-    def renews_in(self) -> float:
+    def compute_renewal_wait(self) -> float:
         """Return the seconds until the next day's budget begins."""
         now, clock = self._clock(), self._journal.clock
         if clock.source():
-            return until_midnight(clock.date(now))
-        return self.today().since + DAY - now
+            return compute_time_to_midnight(clock.date(now))
+        return self.get_today().since + DAY - now
 
-    def today(self) -> BudgetDay:
+    def get_today(self) -> BudgetDay:
         """Return the budget's current day, in UTC."""
-        return day_at(spending.known_day(self._journal), self._clock(), self._journal.clock)
+        return compute_day(
+            spending.read_known_day(self._journal), self._clock(), self._journal.clock
+        )

@@ -11,7 +11,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.standing import Standing, standing, standing_of
+from fieldagent.agent.outbound.standing import Standing, find_standing, get_standing
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system import waits
@@ -45,40 +45,40 @@ class Cancellation:
         take. After that the status is None, and the cancellation still applies. Raises
         UnknownPackage.
         """
-        stands = standing(self._journal, id_)
+        stands = find_standing(self._journal, id_)
         if stands.status is None:
             await self._withdraw([stands.sequence], channel)
             await self._call_off_unsaid(stands.sequence)
-        return standing_of(self._journal, stands.sequence)
+        return get_standing(self._journal, stands.sequence)
 
-    def may_have_left(self, number: int) -> bool:
+    def can_have_left(self, number: int) -> bool:
         """Return True if any item of that incident may be on its way, or has arrived."""
-        of_it = {*incident.items(self._journal, number)}
-        if any(of_it & queue.taken() for queue in self._queues.values()):
+        of_it = {*incident.list_items(self._journal, number)}
+        if any(of_it & queue.get_in_flight() for queue in self._queues.values()):
             return True
-        return any(history.may_have_left(self._journal, each) for each in of_it)
+        return any(history.can_have_left(self._journal, each) for each in of_it)
 
     async def call_off(self, number: int) -> list[trio.Event]:
         """End the open incident: its items that have not left are withdrawn, and the repeats stop.
         Return events that are set once it is known if the other items left.
         """
-        if any(each.number == number for each in incident.all_open(self._journal)):
+        if any(each.number == number for each in incident.list_all_open(self._journal)):
             # Otherwise the cancellation message has already ended it, in its own commit.
             await self._end(number)
         # From here on, new items cannot join it.
-        return await self._take_out(incident.items(self._journal, number), None)
+        return await self._take_out(incident.list_items(self._journal, number), None)
 
     async def _call_off_unsaid(self, sequence: int) -> None:
         """End an incident whose Packages were all canceled before they left. An incident that may
         be known elsewhere is canceled as a whole, with a message.
         """
-        number = incident.incident_of(self._journal, sequence)
+        number = incident.find_incident(self._journal, sequence)
         if number is None:
             return
-        for each in incident.items(self._journal, number):
-            deliveries = standing_of(self._journal, each).deliveries.values()
+        for each in incident.list_items(self._journal, number):
+            deliveries = get_standing(self._journal, each).deliveries.values()
             goes_on = any(delivery.status in (None, Status.DELIVERED) for delivery in deliveries)
-            if goes_on or history.may_have_left(self._journal, each):
+            if goes_on or history.can_have_left(self._journal, each):
                 return
         await self._end(number)
 
@@ -92,10 +92,10 @@ class Cancellation:
 
         It uses a commit for each batch, so that an SOS that arrives meanwhile is not delayed.
         """
-        await self._all_is_back()
-        waiting = {key: None for queue in self._of(channel) for key in queue.waiting()}
-        for each in incident.all_open(self._journal):
-            for sequence in incident.items(self._journal, each.number):
+        await self._is_all_back()
+        waiting = {key: None for queue in self._of(channel) for key in queue.list_waiting()}
+        for each in incident.list_all_open(self._journal):
+            for sequence in incident.list_items(self._journal, each.number):
                 waiting.pop(sequence, None)
         sequences = list(waiting)
         # Start with the newest: they are at the ends of the heaps, which then need no sweep.
@@ -104,18 +104,18 @@ class Cancellation:
             await self._take_out(sequences[begin : begin + SLICE], channel)
         return len(sequences)
 
-    async def _all_is_back(self) -> None:
+    async def _is_all_back(self) -> None:
         if self._resumed is not None:
             await self._resumed.wait()
 
     async def _withdraw(self, sequences: list[int], channel: Channel | None) -> None:
-        await settled(await self._take_out(sequences, channel))
+        await wait_until_settled(await self._take_out(sequences, channel))
 
     async def _take_out(self, sequences: list[int], channel: Channel | None) -> list[trio.Event]:
         """Take out the waiting Packages; they have ended when this returns. The returned events are
         set when the end of those in flight is known.
         """
-        await self._all_is_back()
+        await self._is_all_back()
         canceled: list[EndedDelivery] = []
         in_flight: list[trio.Event] = []
         for queue in self._of(channel):
@@ -130,7 +130,9 @@ class Cancellation:
         return [queue for name, queue in self._queues.items() if channel in (None, name)]
 
 
-async def settled(in_flight: Iterable[trio.Event], within: float = SETTLED_WITHIN) -> None:
+async def wait_until_settled(
+    in_flight: Iterable[trio.Event], within: float = SETTLED_WITHIN
+) -> None:
     """Wait until the end of these is known, at most for `within` seconds."""
     with waits.move_on_after(within):
         for each in in_flight:

@@ -43,23 +43,23 @@ class Capacity:
     def _free(self) -> int:
         return self.size - (TAG_BYTES + 1 if self.tagged else 0)
 
-    def whole(self, origin: int) -> int:
+    def compute_whole(self, origin: int) -> int:
         """Return the largest envelope, in bytes, that carries an item of `origin` unfragmented:
         without a tag, and as if its sender were the peer itself.
         """
         # Our own envelope contains the origin 0; in satellite's short form it contains none.
-        more = _width(origin) - (self.shared or not origin)
-        return self._free - self._kept(origin) - more
+        more = _compute_width(origin) - (self.shared or not origin)
+        return self._free - self._compute_reserved(origin) - more
 
-    def filled(self, origin: int) -> int:
+    def compute_filled(self, origin: int) -> int:
         """Return the size in bytes up to which other entries join an item."""
-        return self.size - self._kept(origin)
+        return self.size - self._compute_reserved(origin)
 
-    def _kept(self, origin: int) -> int:
+    def _compute_reserved(self, origin: int) -> int:
         if not self.shared:
             return 0
         # A tenth is reserved for answers.
-        return max(MARK_BYTES - 1 + 2 * _width(origin), self.size // 10)
+        return max(MARK_BYTES - 1 + 2 * _compute_width(origin), self.size // 10)
 
     def cut(self, entry: Entry, origin: int) -> list[Fragment]:
         """Cut an entry into its fragments. Raises TooLarge."""
@@ -72,7 +72,7 @@ class Capacity:
         needed = len(add_checksum(whole))
         for most in (SHORT_COUNT, self._count_max()):
             head = encode([Entry(entry.sequence, Fragment(most - 1, most, b""))], origin=origin)
-            size = self._free - self._kept(origin) - len(head)
+            size = self._free - self._compute_reserved(origin) - len(head)
             size -= size > SHORT_BYTES
             if size > 0 and -(-needed // size) <= most:
                 return cut(whole, -(-needed // size))
@@ -85,6 +85,6 @@ class Capacity:
         return min(COUNT_MAX, 8 * (self._free - ACK_BYTES))
 
 
-def _width(number: int) -> int:
+def _compute_width(number: int) -> int:
     """Return the encoded size of an integer in bytes."""
     return len(cbor2.dumps(number))

@@ -42,7 +42,7 @@ LIMITS = {
 (`Outbox.fit`)."""
 
 
-def price(tariff: Tariff, size: int) -> Spent:
+def compute_price(tariff: Tariff, size: int) -> Spent:
     """Return the cost of a transmission of that many bytes: credits, or the billed bytes."""
     if not tariff.booked:
         return Spent(size)

@@ -66,9 +66,9 @@ class ChannelQueue:
         """Packages in flight that must not be sent again: the event to set when they are back, and
         the reason."""
         self._failed: list[EndedDelivery] = []
-        """Endings that `next_expired` has not returned yet."""
+        """Endings that `wait_for_expired` has not returned yet."""
         self._expiry = inf
-        """Time when `next_expired` looks again."""
+        """Time when `wait_for_expired` looks again."""
         self._sooner = trio.Event()
 
     def __contains__(self, sequence: int) -> bool:
@@ -85,7 +85,7 @@ class ChannelQueue:
     # For the agent.
 
     @contextmanager
-    def replacing(self, package: Package) -> Iterator[list[int]]:
+    def hold_replaced(self, package: Package) -> Iterator[list[int]]:
         """Hold the sequences that a Package will replace, and yield them. They do not leave inside
         this block. Those that were not replaced at its end wait again.
         """
@@ -115,7 +115,7 @@ class ChannelQueue:
             self.gathering.add(sequence)
         replaced = self._queue.add(
             sequence,
-            priority=_priority(accepted),
+            priority=_get_priority(accepted),
             collapse_key=package.collapse_key,
             sos=package.sos,
             expires=expires,
@@ -132,9 +132,9 @@ class ChannelQueue:
         self.wake()
         return replaced
 
-    def waiting(self) -> list[int]:
+    def list_waiting(self) -> list[int]:
         """Return all Packages in the queue, including those in flight."""
-        return self._queue.keys()
+        return self._queue.list_keys()
 
     def hasten(self, *sequences: int) -> None:
         """Let these wait no longer for a cheaper channel, or for their retry."""
@@ -147,7 +147,7 @@ class ChannelQueue:
         """Remove these Packages, because they arrived over another channel or are no longer wanted.
         Those in flight are not sent again.
         """
-        in_flight = self._queue.taken()
+        in_flight = self._queue.get_in_flight()
         withdrawn = Withdrawn([], [])
         for sequence in sequences:
             if sequence in in_flight:
@@ -160,7 +160,7 @@ class ChannelQueue:
             self.wake()
         return withdrawn
 
-    async def next_expired(self) -> list[EndedDelivery]:
+    async def wait_for_expired(self) -> list[EndedDelivery]:
         """Wait until Packages have expired, or failed for another reason, and return their endings.
         They are removed here.
         """
@@ -174,13 +174,13 @@ class ChannelQueue:
                 self.held.difference_update(expired)
                 delivery = ChannelDelivery(Status.ERROR, "expired")
                 return [EndedDelivery(key, self.channel, delivery) for key in expired]
-            self._expiry = self._queue.next_change(now)
+            self._expiry = self._queue.compute_next_change(now)
             with trio.move_on_at(self._expiry):
                 await self._sooner.wait()
 
     # For packing and the driver.
 
-    def foremost(self, now: float) -> int | None:
+    def find_foremost(self, now: float) -> int | None:
         """Return the next Package to send, which may be one with more fragments in a running burst;
         None if there is none.
         """
@@ -189,30 +189,30 @@ class ChannelQueue:
             for sequence in self.bursts.open()
             if sequence in self._queue and sequence not in self._withdrawn
         ]
-        waiting = self._queue.foremost(now)
+        waiting = self._queue.find_foremost(now)
         if waiting is not None:
             keys.append(waiting)
-        return min(keys, key=self._queue.place, default=None)
+        return min(keys, key=self._queue.find_place, default=None)
 
     def is_urgent(self, sequence: int) -> bool:
         """Return True if it has the priority of an SOS. Raises KeyError if it does not wait."""
-        return -self._queue.place(sequence)[0] >= SOS_PRIORITY
+        return -self._queue.find_place(sequence)[0] >= SOS_PRIORITY
 
     def is_sos_of_others(self, sequence: int) -> bool:
         """Return True for an SOS that the kit's own people did not raise. Raises KeyError if it
         does not wait.
         """
-        return -self._queue.place(sequence)[0] == SOS_PRIORITY
+        return -self._queue.find_place(sequence)[0] == SOS_PRIORITY
 
-    def next_change(self, now: float) -> float:
+    def compute_next_change(self, now: float) -> float:
         """Return the time when another Package becomes due or expires."""
-        return self._queue.next_change(now)
+        return self._queue.compute_next_change(now)
 
     def take(self, now: float, *, under_way: bool) -> int | None:
         """Take the first waiting Package; with `under_way`, also one with more fragments in a
         running burst.
         """
-        key = self.foremost(now) if under_way else None
+        key = self.find_foremost(now) if under_way else None
         return key if key in self.bursts else self._queue.take(now)
 
     def leave(self, sequence: int) -> None:
@@ -223,7 +223,7 @@ class ChannelQueue:
     def finish(
         self, sequence: int, delivery: ChannelDelivery | None = None, *, arrived: bool = False
     ) -> None:
-        """Remove a Package that ended here. If `delivery` is given, `next_expired` returns its
+        """Remove a Package that ended here. If `delivery` is given, `wait_for_expired` returns its
         ending.
         """
         if delivery is not None:
@@ -234,7 +234,7 @@ class ChannelQueue:
         self.tried.discard(sequence)
         self.held.discard(sequence)
 
-    def ends(self, sequences: Iterable[int]) -> list[EndedDelivery]:
+    def compute_ends(self, sequences: Iterable[int]) -> list[EndedDelivery]:
         """Return the endings that `put_back` would cause now for these Packages in flight."""
         deliveries: dict[int, ChannelDelivery] = {}
         for sequence in sequences:
@@ -253,7 +253,7 @@ class ChannelQueue:
         """Put back a Package that was not sent, or not completely: it waits until `due`. If it was
         withdrawn or replaced meanwhile, return its ending.
         """
-        (ended,) = self.ends([sequence]) or (None,)
+        (ended,) = self.compute_ends([sequence]) or (None,)
         if ended is not None and ended.delivery is not REPLACED:
             self.finish(sequence)
         elif sequence in self._queue:
@@ -263,22 +263,22 @@ class ChannelQueue:
             self.tried.add(sequence)
         return ended
 
-    def taken(self) -> set[int]:
-        return self._queue.taken()
+    def get_in_flight(self) -> set[int]:
+        return self._queue.get_in_flight()
 
-    def landed(self, sequences: Iterable[int]) -> None:
+    def mark_landed(self, sequences: Iterable[int]) -> None:
         """Record that these are no longer in flight, unless another fragment is, or the end is
         still being stored.
         """
         for sequence in sequences:
-            if sequence in self._withdrawn and sequence not in self._queue.taken():
+            if sequence in self._withdrawn and sequence not in self._queue.get_in_flight():
                 self._withdrawn.pop(sequence)[0].set()
         # A Package that expired while it was taken ends now.
         self._sooner.set()
         self.wake()
 
 
-def _priority(accepted: Accepted) -> int:
+def _get_priority(accepted: Accepted) -> int:
     """Return the priority in the queue: an SOS of the kit's own people goes before one of
     others.
     """
@@ -307,7 +307,7 @@ def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
     queue.wake()
 
 
-def let_go(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
+def release_kind(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
     """Release that kind, and these Packages of it."""
     queue.held_kinds.discard(kind)
     released = queue.held.intersection(sequences)
@@ -321,8 +321,12 @@ def try_again(queue: ChannelQueue) -> None:
     queue.hasten(*tried)
 
 
-def due(queue: ChannelQueue, sequence: int) -> float:
+def compute_due_time(queue: ChannelQueue, sequence: int) -> float:
     """Return the time when it may leave, by trio's clock; -inf if it may leave at once, or is in
     flight.
     """
-    return -inf if sequence in queue.taken() else order.due(queue._queue, sequence)
+    return (
+        -inf
+        if sequence in queue.get_in_flight()
+        else order.compute_due_time(queue._queue, sequence)
+    )

@@ -14,7 +14,7 @@ COLLAPSE_KEY = -1_667_591_278
 TO_HUB = frozenset({Channel.SATELLITE, Channel.CELLULAR})
 
 
-def to_ask(within: int | None, configured: frozenset[Channel]) -> Package | None:
+def make_request(within: int | None, configured: frozenset[Channel]) -> Package | None:
     """Return the Package with the request; None if no channel leads to the hub."""
     channels = configured & TO_HUB
     priority = KINDS["checkIn"].priority
@@ -23,15 +23,15 @@ def to_ask(within: int | None, configured: frozenset[Channel]) -> Package | None
     return Package(CheckIn(within), None, channels, COLLAPSE_KEY, priority)
 
 
-def standing(journal: Journal) -> dict[str, Any] | None:
+def describe_state(journal: Journal) -> dict[str, Any] | None:
     """Return the state of the check-in for people; None if there is none, or its end has reached
     the hub.
     """
-    asked = check_in.asked(journal)
+    asked = check_in.read_last_request(journal)
     if asked is None or (asked.within is None and asked.confirmed is not None):
         return None
     date = journal.clock.date
-    known = outbound.by_sequence(journal, asked.sequence)
+    known = outbound.find_by_sequence(journal, asked.sequence)
     last = asked.at if asked.heard is None else asked.heard
     counts = asked.confirmed is not None
     return {

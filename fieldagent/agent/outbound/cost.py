@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fieldagent.agent.outbound.capacity import TooLarge
-from fieldagent.agent.outbound.channel_limits import price
+from fieldagent.agent.outbound.channel_limits import compute_price
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import make_deliveries
 from fieldagent.package.package import Channel, Package
@@ -28,7 +28,7 @@ class Cost(NamedTuple):
     """Reason why the channel cannot carry it; empty if it can."""
 
 
-def costs(
+def compute_costs(
     package: Package, outboxes: Mapping[Channel, ChannelOutbox], now: float
 ) -> dict[Channel, Cost]:
     """Return the cost of a Package on each configured channel that it does not exclude. `now` is
@@ -40,13 +40,13 @@ def costs(
     for channel, delivery in deliveries.items():
         if delivery.status is None:
             tariff = outboxes[channel].packing.queue.limits.tariff
-            left, by_bytes = outboxes[channel].allowance(), tariff.unit == "byte"
+            left, by_bytes = outboxes[channel].compute_allowance(), tariff.unit == "byte"
             try:
-                sizes = outboxes[channel].packing.sizes(stamped, now)
+                sizes = outboxes[channel].packing.list_sizes(stamped, now)
             except TooLarge as error:
                 estimates[channel] = Cost(0, 0, 0, left, by_bytes, f"too large: {error}")
                 continue
-            parts = [price(tariff, size) for size in sizes]
+            parts = [compute_price(tariff, size) for size in sizes]
             spent = [part.credits for part in parts], [part.bytes for part in parts]
             estimates[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), left, by_bytes)
     return estimates

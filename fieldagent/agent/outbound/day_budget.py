@@ -28,26 +28,26 @@ class DayBudget:
         self._paid_on: BudgetDay | None = None
         """Day of the last booking: canceled bookings belong to it."""
 
-    def left(self, *, urgent: bool = False) -> int | None:
-        return self._budget.left(urgent=urgent)
+    def compute_remaining(self, *, urgent: bool = False) -> int | None:
+        return self._budget.compute_remaining(urgent=urgent)
 
-    def spent(self) -> int:
-        return self._budget.spent().credits
+    def compute_spent(self) -> int:
+        return self._budget.get_spent().credits
 
     async def spend(self, count: int) -> None:
         if count > 0:
-            self._paid_on = self._budget.today()
+            self._paid_on = self._budget.get_today()
         await self._book(count, self._paid_on)
 
     async def _book(self, count: int, day: BudgetDay | None) -> None:
         await self._journal.persist(self._budget.book(Spent(0, count), day))
 
     @asynccontextmanager
-    async def paying(self, count: int) -> AsyncIterator[None]:
+    async def book(self, count: int) -> AsyncIterator[None]:
         """Book the cost before the Package may leave, so that a crash in between cannot exceed the
         budget. If the block raises, the cost is returned.
         """
-        day = self._budget.today()
+        day = self._budget.get_today()
         if count:
             await self._book(count, day)
         try:
@@ -61,7 +61,7 @@ class DayBudget:
         """Remember the credits and SMS that were booked for a Package, also over a restart."""
         if plan.price:
             booked = {Channel.SATELLITE: plan.satellite, Channel.CELLULAR: plan.sms}
-            day = self._budget.today()
+            day = self._budget.get_today()
             await self._journal.persist(spending.note_bookings(self._name, sequence, booked, day))
 
     async def give_back(self) -> None:
@@ -69,13 +69,13 @@ class DayBudget:
         satellite or by SMS: another way was quicker."""
         for booking in spending.ended_bookings(self._journal, self._name):
             done = spending.end_booking(self._name, booking)
-            if not self._cost(booking.sequence, booking.channel):
+            if not self._has_cost(booking.sequence, booking.channel):
                 back = self._budget.book(Spent(0, -booking.credits), booking.day)
                 done = together(done, back)
             await self._journal.persist(done)
 
-    def _cost(self, sequence: int, channel: Channel) -> bool:
+    def _has_cost(self, sequence: int, channel: Channel) -> bool:
         """Return True if a Package may have cost something on that channel."""
         if channel is Channel.CELLULAR:
-            return history.went_by_sms(self._journal, sequence)
-        return history.may_have_left(self._journal, sequence, channel)
+            return history.is_sent_by_sms(self._journal, sequence)
+        return history.can_have_left(self._journal, sequence, channel)

@@ -34,7 +34,7 @@ class Draft:
         """Start with the first entry, which is already encoded."""
         self.entries, self.body = [entry], body
 
-    def encoded(self, *more: Entry) -> bytes:
+    def encode_with(self, *more: Entry) -> bytes:
         """Return the encoded envelope with these entries added."""
         entries = [*self.entries, *more]
         if self._sealed and self._key is not None:
@@ -47,7 +47,7 @@ class Draft:
 
     def add_all(self, entries: Sequence[Entry], capacity: int) -> bool:
         """Add all entries if they fit into `capacity` bytes together, and return True if so."""
-        body = self.encoded(*entries)
+        body = self.encode_with(*entries)
         if len(body) > capacity:
             return False
         self.entries += entries

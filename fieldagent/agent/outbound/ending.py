@@ -16,8 +16,8 @@ from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedDelivery
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.item_identity import entry_of
-from fieldagent.agent.outbound.standing import Standing, standing_of
+from fieldagent.agent.outbound.item_identity import make_entry
+from fieldagent.agent.outbound.standing import Standing, get_standing
 from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.sentence import sentence
@@ -58,7 +58,7 @@ class Endings:
         self._waiters: dict[int, trio.Event] = {}
         self._stopped = False
 
-    def fan_out_of(self, package: Package, *, relayed: bool) -> FanOut:
+    def get_fan_out(self, package: Package, *, relayed: bool) -> FanOut:
         """Return the fan-out of a Package. A neighbour's item and one that is not urgent are never
         paid for twice; an urgent one uses every channel.
         """
@@ -72,7 +72,7 @@ class Endings:
         """Store the ends of these channel deliveries, and return when they are
         on disk. `also` runs in the same commit.
         """
-        known = self._known(ended)
+        known = self._read_known(ended)
         # Take them out before the commit, which may wait for space on the disk, so that they do not
         # leave meanwhile. If the end is not stored, they return to the queue at the next start.
         taken_out = [each for one in ended for each in self._take_out_superfluous(one, known)]
@@ -82,28 +82,28 @@ class Endings:
         for each in ended:
             package = known.get(each.sequence)
             if package is not None and each.delivery.status is Status.DELIVERED:
-                self._tell_neighbour(package, by_hub=each.channel is Channel.CELLULAR)
-        self.tell(ended)
+                self._report_to_neighbour(package, by_hub=each.channel is Channel.CELLULAR)
+        self.wake_callers(ended)
 
-    def tell(self, ended: Sequence[EndedDelivery]) -> None:
+    def wake_callers(self, ended: Sequence[EndedDelivery]) -> None:
         """Wake the callers that wait for these Packages; their ends are on disk."""
         for sequence in {each.sequence for each in ended}:
-            self._tell(sequence)
+            self._wake_caller(sequence)
 
-    def _known(self, ended: Sequence[EndedDelivery]) -> dict[int, Accepted]:
+    def _read_known(self, ended: Sequence[EndedDelivery]) -> dict[int, Accepted]:
         """Return the Packages themselves, if further actions depend on them."""
         packages: dict[int, Accepted] = {}
         for each in ended:
-            if not self._matters(each):
+            if not self._is_end_relevant(each):
                 continue
             # A damaged Package causes no further actions.
             with suppress(DamagedPackage):
-                package = outbound.package(self._journal, each.sequence)
+                package = outbound.read_kept_package(self._journal, each.sequence)
                 if package is not None:
                     packages[each.sequence] = package
         return packages
 
-    def _matters(self, ended: EndedDelivery) -> bool:
+    def _is_end_relevant(self, ended: EndedDelivery) -> bool:
         """Return True if further actions depend on which Package ended."""
         if ended.delivery.status not in (Status.DELIVERED, Status.ERROR):
             return False
@@ -112,7 +112,7 @@ class Endings:
         others = (queue for name, queue in self._queues.items() if name is not ended.channel)
         return any(ended.sequence in queue for queue in others)
 
-    def _dearer(self, channel: Channel) -> list[ChannelQueue]:
+    def _list_dearer(self, channel: Channel) -> list[ChannelQueue]:
         """Return the queues that cost more than a channel over which the hub itself confirms."""
         if channel is not Channel.CELLULAR or Channel.SATELLITE not in self._queues:
             return []
@@ -127,7 +127,7 @@ class Endings:
         package = known.get(ended.sequence)
         if package is None or package.package.urgent:
             return []
-        fan_out = self.fan_out_of(package.package, relayed=package.origin != 0)
+        fan_out = self.get_fan_out(package.package, relayed=package.origin != 0)
         others = [queue for name, queue in self._queues.items() if name is not ended.channel]
         if ended.delivery.status is Status.ERROR and fan_out is FanOut.CHEAPEST:
             for queue in others:
@@ -136,12 +136,12 @@ class Endings:
         if ended.delivery.status is not Status.DELIVERED:
             return []
         if fan_out is FanOut.EVERY:
-            others = self._dearer(ended.channel)
-        elif ended.channel is Channel.RADIO and not self._ends_as_heard(ended.sequence):
+            others = self._list_dearer(ended.channel)
+        elif ended.channel is Channel.RADIO and not self._is_ended_as_heard(ended.sequence):
             return []
         return _take_out(others, ended.sequence, f"delivered over {ended.channel}")
 
-    def _ends_as_heard(self, sequence: int) -> bool:
+    def _is_ended_as_heard(self, sequence: int) -> bool:
         """Return True if reception by another kit also ends the channels to the hub."""
         return self._heard_ends or on_air.is_relayed(self._journal, sequence)
 
@@ -154,40 +154,40 @@ class Endings:
         if not (proved and self._neighbours) and not any(sequence in queue for queue in queues):
             return
         try:
-            package = outbound.package(self._journal, sequence)
+            package = outbound.read_kept_package(self._journal, sequence)
         except DamagedPackage:
             return
         if package is None:
             return
         if proved:
-            self._tell_neighbour(package, by_hub=True)
+            self._report_to_neighbour(package, by_hub=True)
         if package.package.urgent:
             return
-        fan_out = self.fan_out_of(package.package, relayed=package.origin != 0)
+        fan_out = self.get_fan_out(package.package, relayed=package.origin != 0)
         if fan_out is FanOut.EVERY:
-            queues = self._dearer(Channel.CELLULAR) if proved else []
+            queues = self._list_dearer(Channel.CELLULAR) if proved else []
         if withdrawn := _take_out(queues, sequence, "the hub has it"):
             await self.record(withdrawn)
 
-    def _tell_neighbour(self, package: Accepted, *, by_hub: bool) -> None:
+    def _report_to_neighbour(self, package: Accepted, *, by_hub: bool) -> None:
         """Report to the kit whose item it is that the hub has the item; without `by_hub`, that a
         satellite gateway has it."""
         if package.origin and self._neighbours is not None:
-            digest = digest_of(entry_of(package))
+            digest = digest_of(make_entry(package))
             ack = Ack(package.origin, by_hub=by_hub, digest=digest, left=not by_hub)
             self._neighbours.acknowledge(package.origin_sequence, ack)
             self._queues[Channel.RADIO].wake()
 
-    def _tell(self, sequence: int) -> None:
+    def _wake_caller(self, sequence: int) -> None:
         waiter = self._waiters.get(sequence)
-        if waiter is not None and standing_of(self._journal, sequence).status is not None:
+        if waiter is not None and get_standing(self._journal, sequence).status is not None:
             waiter.set()
 
-    async def outcome(self, sequence: int) -> Standing:
+    async def wait_for_outcome(self, sequence: int) -> Standing:
         """Wait for the terminal status. Raises AgentStopping once `stop` was called."""
-        while (standing := standing_of(self._journal, sequence)).status is None:
+        while (standing := get_standing(self._journal, sequence)).status is None:
             if self._stopped:
-                raise AgentStopping(_at_a_stop(standing.id, self._journal.not_on_disk))
+                raise AgentStopping(_describe_stop(standing.id, self._journal.not_on_disk))
             waiter = self._waiters.setdefault(sequence, trio.Event())
             await waiter.wait()
             self._waiters.pop(sequence, None)
@@ -209,7 +209,7 @@ def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[E
     ]
 
 
-def _at_a_stop(number: int, not_on_disk: str) -> str:
+def _describe_stop(number: int, not_on_disk: str) -> str:
     if not_on_disk:
         return sentence(
             "the agent is stopping, and {why}: Package {id} is lost if it is only in memory;"

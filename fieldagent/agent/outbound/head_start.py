@@ -37,7 +37,7 @@ class _Cheaper(NamedTuple):
     steps: Steps | None
 
 
-def head_starts(
+def compute_head_starts(
     package: Package,
     deliveries: Mapping[Channel, ChannelDelivery],
     fan_out: FanOut,
@@ -72,40 +72,40 @@ def _begin(
     usual = len(cheaper) * head_start
     if by is not None and own is not None:
         # The effect of a longer wait is unknown, so it is waited for.
-        after, why = _latest(cheaper, own, by), f"{CHEAPER}, and there is still time"
+        after, why = _compute_latest(cheaper, own, by), f"{CHEAPER}, and there is still time"
     elif by is not None or any(each.steps is None for each in cheaper):
         after, why = usual if by is None else min(usual, by), CHEAPER
     else:
-        after = _soonest(cheaper, usual)
+        after = _compute_soonest(cheaper, usual)
         why = "cheaper channels nearly always deliver within that time"
     return Begin(after, why) if cheaper and after else Begin(0.0)
 
 
-def _soonest(cheaper: Sequence[_Cheaper], usual: float) -> float:
+def _compute_soonest(cheaper: Sequence[_Cheaper], usual: float) -> float:
     """Return the time by which the cheaper channels have delivered nearly everything that they
     deliver by the usual time.
     """
     moments = {each.begins + after for each in cheaper for after, _ in each.steps or ()}
-    enough = ENOUGH * _delivered(cheaper, usual) - _ROUNDING
-    candidates = (at for at in sorted({0.0, *moments}) if _delivered(cheaper, at) >= enough)
+    enough = ENOUGH * _compute_delivered(cheaper, usual) - _ROUNDING
+    candidates = (at for at in sorted({0.0, *moments}) if _compute_delivered(cheaper, at) >= enough)
     return min(next(candidates, usual), usual)
 
 
-def _latest(cheaper: Sequence[_Cheaper], own: Steps, by: float) -> float:
+def _compute_latest(cheaper: Sequence[_Cheaper], own: Steps, by: float) -> float:
     """Return the latest start with which the Package is in time nearly as often as with a start
     now.
     """
-    missed = 1 - _delivered(cheaper, by)
+    missed = 1 - _compute_delivered(cheaper, by)
 
-    def in_time(begins: float) -> float:
+    def compute_share_in_time(begins: float) -> float:
         return 1 - missed * (1 - share_within(own, (by - begins) / MARGIN))
 
-    enough = ENOUGH * in_time(0.0) - _ROUNDING
+    enough = ENOUGH * compute_share_in_time(0.0) - _ROUNDING
     moments = (by - MARGIN * after for after, _ in own if MARGIN * after <= by)
-    return max((at for at in moments if in_time(at) >= enough), default=0.0)
+    return max((at for at in moments if compute_share_in_time(at) >= enough), default=0.0)
 
 
-def _delivered(cheaper: Sequence[_Cheaper], at: float) -> float:
+def _compute_delivered(cheaper: Sequence[_Cheaper], at: float) -> float:
     """Return the share that at least one of these channels has delivered by then."""
     missed = 1.0
     for begins, steps in cheaper:

@@ -18,7 +18,7 @@ from fieldagent.agent.channels.contract import Outbox
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.outbound.item_identity import entry_of
+from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.package.package import IncidentWord, Item, Parcel, Said
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import (
@@ -55,27 +55,27 @@ class HubBackup:
     outbox: Outbox
     hub: bytes
 
-    async def summary(self) -> BackupSummary:
+    async def make_summary(self) -> BackupSummary:
         """Return the state that the hub receives over a new link."""
         known = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
         if not known:
             await self.journal.persist(partial(_note_hub, hub=self.hub))
-        sent, hours = _last_sent(self.journal)
-        return BackupSummary(sent, hours, _last_got(self.journal))
+        sent, hours = _find_last_sent(self.journal)
+        return BackupSummary(sent, hours, _find_last_got(self.journal))
 
     async def answer(self, asked: Ask | Fetch) -> Inventory | Copies:
         """Return the data that the hub requests, once no current item waits."""
         while await self._has_more_urgent():
             await trio.sleep(IDLE_CHECK_INTERVAL_S)
         if isinstance(asked, Ask):
-            listing = _sent if asked.direction is Direction.SENT else _got
+            listing = _list_sent if asked.direction is Direction.SENT else _list_got
             return listing(self.journal, asked.after)
         copy = _copy_sent if asked.direction is Direction.SENT else _copy_got
-        return Copies(asked.direction, _fitting(self.journal, copy, asked.places))
+        return Copies(asked.direction, _choose_fitting(self.journal, copy, asked.places))
 
     async def _has_more_urgent(self) -> bool:
         with trio.CancelScope(deadline=-inf) as at_once:
-            await self.outbox.ready()
+            await self.outbox.wait_until_ready()
         return not at_once.cancelled_caught
 
 
@@ -89,31 +89,31 @@ def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
     )
 
 
-def _since(journal: Journal) -> tuple[int, int]:
+def _find_other_journal(journal: Journal) -> tuple[int, int]:
     """Return the last sequence, and the last payload number, that belong to another hub."""
     rows = journal.read("SELECT sequence, number FROM backup_since")
     return rows[0] if rows else (2**62, 2**62)
 
 
-def _last_sent(journal: Journal) -> tuple[Held, int]:
+def _find_last_sent(journal: Journal) -> tuple[Held, int]:
     for sequence, ended in journal.read(
         "SELECT sequence, ended FROM leg WHERE channel = 'Cellular' AND status = 'Delivered'"
         " AND sequence > ? AND sequence NOT IN (SELECT sequence FROM carried)"
         " ORDER BY ended DESC, sequence DESC LIMIT 16",
-        _since(journal)[0],
+        _find_other_journal(journal)[0],
     ):
-        known = outbound.packages(journal, [sequence]).get(sequence)
+        known = outbound.read_packages(journal, [sequence]).get(sequence)
         if isinstance(known, Accepted) and _is_kept(known):
             hours = int(max(0.0, journal.clock.now() - ended) // 3600)
-            return Held(sequence, _digest(entry_of(known))), hours
+            return Held(sequence, _digest(make_entry(known))), hours
     return Held(), 0
 
 
-def _last_got(journal: Journal) -> Held:
+def _find_last_got(journal: Journal) -> Held:
     rows = journal.read(
         "SELECT sequence, digest FROM inbound WHERE copy IS NOT NULL AND number > ?"
         " ORDER BY number DESC LIMIT 1",
-        _since(journal)[1],
+        _find_other_journal(journal)[1],
     )
     for sequence, digest in rows:
         return Held(sequence, bytes(digest)[:DIGEST_BYTES])
@@ -132,9 +132,9 @@ def _digest(entry: Entry) -> bytes:
     return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
-def _sent(journal: Journal, after: int) -> Inventory:
+def _list_sent(journal: Journal, after: int) -> Inventory:
     rows: list[InventoryRow] = []
-    place = max(after, _since(journal)[0])
+    place = max(after, _find_other_journal(journal)[0])
     while len(rows) < PAGE:
         some = journal.read(
             f"SELECT sequence, min(ended) FROM leg WHERE {_LEFT} AND sequence > ?"
@@ -145,28 +145,30 @@ def _sent(journal: Journal, after: int) -> Inventory:
             break
         ended = dict(some)
         place = max(ended)
-        for sequence, known in sorted(outbound.packages(journal, list(ended)).items()):
+        for sequence, known in sorted(outbound.read_packages(journal, list(ended)).items()):
             if isinstance(known, Accepted) and _is_kept(known):
                 at = max(0, int(journal.clock.date(ended[sequence])))
-                entry = entry_of(known)
+                entry = make_entry(known)
                 rows.append(
                     InventoryRow(sequence, known.origin, entry.sequence, _digest(entry), at)
                 )
-    return Inventory(Direction.SENT, after, tuple(rows), (0, 0) if after else _dropped(journal))
+    return Inventory(
+        Direction.SENT, after, tuple(rows), (0, 0) if after else _find_dropped(journal)
+    )
 
 
-def _dropped(journal: Journal) -> tuple[int, int]:
+def _find_dropped(journal: Journal) -> tuple[int, int]:
     """Return the range of numbers that are no longer kept here; (0, 0) if there are none."""
     ((begun,),) = journal.read("SELECT number FROM beginning")
     ((oldest,),) = journal.read("SELECT min(sequence) FROM package")
-    first = max(begun, _since(journal)[0]) + 1
-    end = outbound.next_sequence(journal) if oldest is None else oldest
+    first = max(begun, _find_other_journal(journal)[0]) + 1
+    end = outbound.compute_next_sequence(journal) if oldest is None else oldest
     return (first, end) if first < end else (0, 0)
 
 
-def _got(journal: Journal, after: int) -> Inventory:
+def _list_got(journal: Journal, after: int) -> Inventory:
     rows: list[InventoryRow] = []
-    place = max(after, _since(journal)[1])
+    place = max(after, _find_other_journal(journal)[1])
     while len(rows) < PAGE:
         some = journal.read(
             "SELECT number, sequence, digest, copy, received FROM inbound"
@@ -177,14 +179,14 @@ def _got(journal: Journal, after: int) -> Inventory:
             break
         place = some[-1][0]
         for number, sequence, digest, copy, received in some:
-            if (envelope := _whole(copy)) is not None:
+            if (envelope := _read_whole(copy)) is not None:
                 at = max(0, int(journal.clock.date(received)))
                 details = envelope.origin, sequence, bytes(digest)[:DIGEST_BYTES], at
                 rows.append(InventoryRow(number, *details))
     return Inventory(Direction.GOT, after, tuple(rows))
 
 
-def _whole(copy: bytes) -> Envelope | None:
+def _read_whole(copy: bytes) -> Envelope | None:
     """Return the envelope of a copy; None if the disk has damaged it, because the link to the hub
     must not end for that.
     """
@@ -198,7 +200,7 @@ def _whole(copy: bytes) -> Envelope | None:
 _Copier = Callable[[Journal, int], Copy]
 
 
-def _fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> tuple[Copy, ...]:
+def _choose_fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> tuple[Copy, ...]:
     """Return the first of the requested copies, as many as fit, at least one."""
 
     def fill() -> Iterator[Copy]:
@@ -214,31 +216,35 @@ def _fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> tuple[Co
 
 
 def _copy_sent(journal: Journal, place: int) -> Copy:
-    known = outbound.packages(journal, [place]).get(place)
-    if place <= _since(journal)[0] or not isinstance(known, Accepted) or not _is_kept(known):
+    known = outbound.read_packages(journal, [place]).get(place)
+    if (
+        place <= _find_other_journal(journal)[0]
+        or not isinstance(known, Accepted)
+        or not _is_kept(known)
+    ):
         return Copy(place, b"")
-    entry = entry_of(known)
+    entry = make_entry(known)
     body = encode([entry], origin=known.origin)
-    return Copy(place, body, _state(journal, known.origin, entry.sequence - entry.back, entry))
+    return Copy(place, body, _get_state(journal, known.origin, entry.sequence - entry.back, entry))
 
 
 def _copy_got(journal: Journal, place: int) -> Copy:
     rows = journal.read("SELECT copy FROM inbound WHERE number = ? AND copy IS NOT NULL", place)
-    if place <= _since(journal)[1] or not rows:
+    if place <= _find_other_journal(journal)[1] or not rows:
         return Copy(place, b"")
     body = bytes(rows[0][0])
-    if (envelope := _whole(body)) is None:
+    if (envelope := _read_whole(body)) is None:
         return Copy(place, b"")
     entry, *beside = envelope.entries
     for each in beside:
         if isinstance(each.content, Source):
             whose = each.content
             number = whose.sequence - entry.back
-            return Copy(place, body, _state(journal, whose.station, number, entry))
+            return Copy(place, body, _get_state(journal, whose.station, number, entry))
     return Copy(place, body)
 
 
-def _state(journal: Journal, station: int, incident: int, entry: Entry) -> str:
+def _get_state(journal: Journal, station: int, incident: int, entry: Entry) -> str:
     """Return the known state of an SOS item's incident; empty for other items."""
     if not entry.sos:
         return ""

@@ -40,7 +40,7 @@ class HubPiggyback:
         self._unreadable_under_way: list[UnreadableOwed] = []
         # A new journal knows no names, while the hub may have sent all names to the previous
         # journal.
-        self._asks = not queue.limits.authentic and not inbound.knows_anybody(journal)
+        self._asks = not queue.limits.authentic and not inbound.is_anybody_known(journal)
         self._incident_named = -inf
         """Elapsed time when the open incident was last named."""
         self.look()
@@ -53,17 +53,17 @@ class HubPiggyback:
         """Load the receipts that are owed: they ride in the next transmission, and those for an SOS
         are sent at once.
         """
-        for sequence, at, sos, digest in inbound.owed(self._journal, self._channel):
+        for sequence, at, sos, digest in inbound.list_owed(self._journal, self._channel):
             if sequence not in self._under_way:
                 self._owed[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)
         self._stages = {
             each.key: each
-            for each in inbound.stages_owed(self._journal)
+            for each in inbound.list_stages_owed(self._journal)
             if each.key not in self._stages_under_way
         }
         self._unreadable = [
             each
-            for each in inbound.unreadable_owed(self._journal, self._channel)
+            for each in inbound.list_unreadable_owed(self._journal, self._channel)
             if each not in self._unreadable_under_way
         ]
 
@@ -79,9 +79,9 @@ class HubPiggyback:
         owes = bool(self._owed) and at_once
         free = bool(self._stages) and not self._tariff.compute_units(1)
         lacks = bool(self._reports or self._unreadable)
-        return lacks or owes or free or self._names_incident()
+        return lacks or owes or free or self._is_incident_unnamed()
 
-    def _names_incident(self) -> bool:
+    def _is_incident_unnamed(self) -> bool:
         """Return True if the open incident must be named in a transmission of its own, which is
         done only if it is free.
         """
@@ -103,7 +103,7 @@ class HubPiggyback:
         if self._asks and draft.entries:
             # Use only bytes that are already paid for.
             free = min(capacity, self._tariff.compute_paid_size(len(draft)))
-            number = outbound.journal_number(self._journal)
+            number = outbound.read_journal_number(self._journal)
             words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
         self._fill_incident(draft, capacity, words)
         return words
@@ -120,7 +120,7 @@ class HubPiggyback:
             if self._tariff.compute_units(1)
             else capacity
         )
-        if draft.entries or self._names_incident():
+        if draft.entries or self._is_incident_unnamed():
             clock = self._journal.clock
             word = IncidentWord(open_incident.number, Said.OPEN)
             named = Entry(0, word, int(clock.date(clock.now())))
@@ -153,21 +153,21 @@ class HubPiggyback:
                 words.stages[key] = self._stages.pop(key)
         self._stages_under_way |= words.stages.keys()
 
-    def next_repeat(self, *, busy: bool | None) -> Repeat | None:
+    def find_next_repeat(self, *, busy: bool | None) -> Repeat | None:
         return None
 
-    def joining(self) -> Repeat | None:
+    def find_joining(self) -> Repeat | None:
         return None
 
-    def joined(self, repeat: Repeat) -> None:
+    def mark_joined(self, repeat: Repeat) -> None:
         pass
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
-        inbound.told(db, self._channel, words.receipts)
-        inbound.reported_stages(db, words.stages)
-        inbound.told_unreadable(db, self._channel, words.unreadable)
+        inbound.mark_reported(db, self._channel, words.receipts)
+        inbound.mark_stages_reported(db, words.stages)
+        inbound.mark_unreadable_reported(db, self._channel, words.unreadable)
 
-    def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
+    def mark_settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
         self._under_way -= words.receipts.keys()
         for each in words.unreadable:
             self._unreadable_under_way.remove(each)

@@ -35,8 +35,8 @@ class KnownRoute(NamedTuple):
 
 
 class HubRoutes:
-    """Known routes to the hub. `brings` returns our cost of relaying to the hub in credits, None if
-    we do not. `low` returns True if our battery is nearly empty. `hops` is the most
+    """Known routes to the hub. `is_relaying` returns our cost of relaying to the hub in credits,
+    None if we do not. `low` returns True if our battery is nearly empty. `hops` is the most
     transmissions to reach any station. `clock` is elapsed time.
     """
 
@@ -61,41 +61,45 @@ class HubRoutes:
         """Record the route that a station announces. Return True if it is the first usable
         route.
         """
-        before = self.next_hop()
+        before = self.find_next_hop()
         self._heard.pop(station, None)
         if route.hops < NO_ROUTE:
             since = self._clock() - 60 * route.minutes
             self._heard[station] = KnownRoute(route.hops, since, route.cost, route.low)
-        return before is None and self.next_hop() is not None
+        return before is None and self.find_next_hop() is not None
 
-    def brings(self) -> bool:
+    def is_relaying(self) -> bool:
         """Return True if we relay to the hub on request."""
         return self._brings() is not None
 
-    def known(self) -> dict[int, KnownRoute]:
+    def get_valid_routes(self) -> dict[int, KnownRoute]:
         """Return the valid routes by station."""
         oldest = self._clock() - ROUTE_LIFETIME_S
         self._heard = {n: each for n, each in self._heard.items() if each.since > oldest}
         return self._heard
 
-    def next_hop(self, but: Collection[int] = ()) -> int | None:
+    def find_next_hop(self, but: Collection[int] = ()) -> int | None:
         """Return the best neighbour to ask, or None. Neighbours in `but` are used only if there is
         no other.
         """
-        near = [number for number, each in self.known().items() if each.hops + 1 <= self._hops]
+        near = [
+            number
+            for number, each in self.get_valid_routes().items()
+            if each.hops + 1 <= self._hops
+        ]
         candidates = [number for number in near if number not in but] or near
-        return min(candidates, key=self._worth, default=None)
+        return min(candidates, key=self._compute_worth, default=None)
 
-    def _worth(self, number: int) -> tuple[int, bool, int, float]:
+    def _compute_worth(self, number: int) -> tuple[int, bool, int, float]:
         each = self._heard[number]
         return each.cost, each.low, each.hops, -each.since
 
-    def ours(self) -> RouteToHub | None:
+    def find_own_route(self) -> RouteToHub | None:
         """Return our own route without our battery state; None if there is none."""
         cost = self._brings()
         if cost is not None:
             return RouteToHub(0, 0, cost)
-        best = self.next_hop()
+        best = self.find_next_hop()
         if best is None or self._heard[best].hops + 2 > self._hops:
             return None
         each = self._heard[best]
@@ -103,24 +107,24 @@ class HubRoutes:
             each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.low
         )
 
-    def to_say(self, *, beside: bool) -> RouteToHub | None:
+    def find_route_to_announce(self, *, beside: bool) -> RouteToHub | None:
         """Return our route if it must be announced: in its own packet if it changed or was not
         announced for long; `beside` other entries sooner. Otherwise return None.
         """
-        ours = self.ours()
+        ours = self.find_own_route()
         since = self._clock() - self._said_at
         if (None if ours is None else ours.hops) == self._said:
             every = REPEAT_AFTER_S if beside else ANNOUNCE_AFTER_S
-            return self._told(ours) if ours is not None and since >= every else None
-        return RouteToHub(NO_ROUTE) if ours is None else self._told(ours)
+            return self._make_announced_route(ours) if ours is not None and since >= every else None
+        return RouteToHub(NO_ROUTE) if ours is None else self._make_announced_route(ours)
 
-    def _told(self, ours: RouteToHub) -> RouteToHub:
+    def _make_announced_route(self, ours: RouteToHub) -> RouteToHub:
         return replace(ours, low=ours.low or self._low())
 
     def greet(self) -> None:
         """Announce our route soon to a station that has not heard it."""
         self._said_at = -inf
 
-    def said(self, route: RouteToHub) -> None:
+    def record_announced(self, route: RouteToHub) -> None:
         """Record the announced route."""
         self._said, self._said_at = None if route.hops == NO_ROUTE else route.hops, self._clock()

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from fieldagent.agent.journal import handhelds, incident, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.outbound.cancel import Cancellation, settled
+from fieldagent.agent.outbound.cancel import Cancellation, wait_until_settled
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.agent.outbound.standing import standing_of
+from fieldagent.agent.outbound.standing import get_standing
 from fieldagent.package.package import (
     SOS_PRIORITY,
     IncidentWord,
@@ -29,7 +29,7 @@ def has_own_words(journal: Journal, number: int) -> bool:
     """Return True if a person without a handheld may have sent a message in that incident of this
     kit; then it belongs not only to people with handhelds.
     """
-    for known in outbound.packages(journal, incident.items(journal, number)).values():
+    for known in outbound.read_packages(journal, incident.list_items(journal, number)).values():
         if not isinstance(known, Accepted):
             return True
         by_handheld = handhelds.is_key(known.idempotency_key or "")
@@ -54,26 +54,26 @@ async def call_off(
     word = IncidentWord(number, Said.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
     standing = None
-    if cancellation.may_have_left(number):
+    if cancellation.can_have_left(number):
         # The message ends the incident in one commit. Otherwise a power failure in between would
         # leave the hub's alarm on while its kit no longer repeats the SOS.
         standing = await intake.accept(said)
     in_flight = await cancellation.call_off(number)
     if standing is None:
-        if not may_be_known(journal, number):
+        if not can_be_known(journal, number):
             return False
         # It was passed to a modem meanwhile.
         standing = await intake.accept(said)
-    await settled(in_flight, within)
-    if may_be_known(journal, number):
+    await wait_until_settled(in_flight, within)
+    if can_be_known(journal, number):
         return True
     return (await cancellation.cancel(standing.id)).status is not Status.CANCELED
 
 
-def may_be_known(journal: Journal, number: int) -> bool:
+def can_be_known(journal: Journal, number: int) -> bool:
     """Return True if an item of that incident of this kit may have been received."""
     return any(
         delivery.status in (None, Status.DELIVERED)
-        for sequence in incident.items(journal, number)
-        for delivery in standing_of(journal, sequence).deliveries.values()
+        for sequence in incident.list_items(journal, number)
+        for delivery in get_standing(journal, sequence).deliveries.values()
     )

@@ -37,7 +37,7 @@ CHECK_INTERVAL_S = 15.0
 RepeatKey = tuple[int, Channel]
 
 
-def repeated(journal: Journal, until: str) -> dict[RepeatKey, float]:
+def list_repeated(journal: Journal, until: str) -> dict[RepeatKey, float]:
     """Return the items of the open incident that must be repeated after silence, each with its
     channel and the elapsed time of its last event.
 
@@ -46,15 +46,15 @@ def repeated(journal: Journal, until: str) -> dict[RepeatKey, float]:
     open_incident = incident.open_one(journal)
     if open_incident is None:
         return {}
-    at_hub = incident.at_hub(journal, open_incident.number)
+    at_hub = incident.list_at_hub(journal, open_incident.number)
     return {
         key: at
-        for key, at in incident.taken(journal, open_incident.number).items()
-        if _goes_on(open_incident, key, at_hub, until)
+        for key, at in incident.list_taken(journal, open_incident.number).items()
+        if _is_still_repeated(open_incident, key, at_hub, until)
     }
 
 
-def _goes_on(
+def _is_still_repeated(
     open_incident: Incident, key: RepeatKey, at_hub: Mapping[int, float], until: str
 ) -> bool:
     sequence, channel = key
@@ -71,13 +71,13 @@ async def keep_going(
     until: str,
     clock: Callable[[], float],
 ) -> NoReturn:
-    """Repeat forever the items of `repeated`, once they are silent. `every` is the longest silence
-    of an item on a channel in seconds; 0 disables the repeats.
+    """Repeat forever the items of `list_repeated`, once they are silent. `every` is the longest
+    silence of an item on a channel in seconds; 0 disables the repeats.
     """
     repeating: set[RepeatKey] = set()
     idle = IdleTimes[RepeatKey](CHECK_INTERVAL_S)
     while True:
-        heard_at = repeated(journal, until)
+        heard_at = list_repeated(journal, until)
         for sequence, channel in repeating - heard_at.keys():
             queues[channel].withdraw([sequence], "confirmed")
             repeating.discard((sequence, channel))

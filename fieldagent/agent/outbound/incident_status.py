@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fieldagent.agent.journal import handhelds, inbound, incident, outbound
-from fieldagent.agent.journal.history import with_names
+from fieldagent.agent.journal.history import add_names
 from fieldagent.agent.journal.incident import HeardIncident, Incident, Word
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.incident_repeat import repeated
+from fieldagent.agent.outbound.incident_repeat import list_repeated
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel, Location, Message, Said, format_short_number
@@ -38,7 +38,7 @@ HEARD_SHOWN = 20
 Step = dict[str, Any]
 
 
-def incident_status(
+def describe_incidents(
     journal: Journal,
     queues: Mapping[Channel, ChannelQueue],
     outboxes: Mapping[Channel, ChannelOutbox],
@@ -50,49 +50,54 @@ def incident_status(
 
     `every` is the silence in seconds after which an item is repeated.
     """
-    own = incident.last(journal)
+    own = incident.find_last(journal)
     now = journal.clock.now()
     if own is not None and own.ended is not None and now - own.ended > OVER_SHOWN_S:
         own = None
     shown = None
     if own is not None:
-        sequences = incident.items(journal, own.number)
-        shown = _as_json(journal, own, sequences)
-        shown["nextTry"] = _next_try(journal, own, sequences, queues, outboxes, every, until)
+        sequences = incident.list_items(journal, own.number)
+        shown = _describe_incident(journal, own, sequences)
+        shown["nextTry"] = _compute_next_try(
+            journal, own, sequences, queues, outboxes, every, until
+        )
     return {
         "active": int(own is not None and own.ended is None),
         "incident": shown,
-        "heard": heard_json(journal),
+        "heard": list_heard_incidents(journal),
     }
 
 
-def heard_json(journal: Journal, number: int | None = None) -> list[dict[str, Any]]:
+def list_heard_incidents(journal: Journal, number: int | None = None) -> list[dict[str, Any]]:
     """Return the incidents of unauthenticated handhelds, which have station 0 for this kit, and
     then those of other kits, newest first. `number` limits the list to that number.
     """
-    names = inbound.station_names(journal)
+    names = inbound.read_station_names(journal)
     earliest = journal.clock.now() - OVER_SHOWN_S
     handhelds_own = [
         _of_handheld(journal, each, handle)
-        for each, handle in incident.unproved(journal, HEARD_SHOWN)
+        for each, handle in incident.list_unproved(journal, HEARD_SHOWN)
         if each.ended is None or each.ended > earliest
     ]
     return [
         each
         for each in (
             *handhelds_own,
-            *(_heard(journal, heard, names) for heard in incident.heard(journal, HEARD_SHOWN)),
+            *(
+                _describe_heard(journal, heard, names)
+                for heard in incident.list_heard(journal, HEARD_SHOWN)
+            ),
         )
         if number in (None, each["number"])
     ]
 
 
-def as_json(journal: Journal, own: Incident) -> dict[str, Any]:
+def describe_incident(journal: Journal, own: Incident) -> dict[str, Any]:
     """Return an incident of this kit with its steps and its Packages, oldest first."""
-    return _as_json(journal, own, incident.items(journal, own.number))
+    return _describe_incident(journal, own, incident.list_items(journal, own.number))
 
 
-def _as_json(journal: Journal, own: Incident, sequences: Sequence[int]) -> dict[str, Any]:
+def _describe_incident(journal: Journal, own: Incident, sequences: Sequence[int]) -> dict[str, Any]:
     date = journal.clock.date
     return {
         "number": own.number,
@@ -100,12 +105,12 @@ def _as_json(journal: Journal, own: Incident, sequences: Sequence[int]) -> dict[
         "state": own.state,
         "raised": date(own.raised),
         "ended": None if own.ended is None else date(own.ended),
-        "steps": ladder(journal, own, sequences),
-        "items": [_item(journal, each) for each in sequences[-ITEMS_SHOWN:]],
+        "steps": list_steps(journal, own, sequences),
+        "items": [_describe_item(journal, each) for each in sequences[-ITEMS_SHOWN:]],
     }
 
 
-def ladder(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[Step]:
+def list_steps(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[Step]:
     """Return the known steps in their order: `state`, `at` (Unix time), and `channel`, `by`,
     `text`, `unauthenticated` if they apply. `sequences` are the numbers of its Packages.
     """
@@ -114,34 +119,38 @@ def ladder(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[St
     if why := journal.not_on_disk:
         raised["text"] = f"not on the disk, and lost if power fails: {why}"
     steps = [raised]
-    left = incident.left(journal, own.number)
+    left = incident.list_left(journal, own.number)
     steps += [{"state": "left", "at": date(at), "channel": name} for name, at in left.items()]
     heard: dict[str, float] = {}
-    for receipts in outbound.receipts_of(journal, sequences).values():
+    for receipts in outbound.list_receipts_of(journal, sequences).values():
         for each in receipts:
             if each.kind == "agent":
                 who = each.by.name or f"kit {each.by.id}"
                 heard[who] = min(each.at, heard.get(who, each.at))
     steps += [{"state": "heard by", "at": at, "by": who} for who, at in heard.items()]
     steps += [
-        {"state": "not passed on", "at": date(at), "text": with_names(journal, text)}
-        for at, text in incident.stopped(journal, own.number)
+        {"state": "not passed on", "at": date(at), "text": add_names(journal, text)}
+        for at, text in incident.list_stopped(journal, own.number)
     ]
-    at_hub = incident.at_hub(journal, own.number)
+    at_hub = incident.list_at_hub(journal, own.number)
     if at_hub:
         steps.append({"state": "at the hub", "at": min(at_hub.values())})
-    for at, text in () if at_hub else incident.brought(journal, own.number):
+    for at, text in () if at_hub else incident.list_relayed(journal, own.number):
         # The source is a neighbour's report, which is unauthenticated.
-        step = {"state": "at the hub", "at": date(at), "text": with_names(journal, text)}
+        step = {"state": "at the hub", "at": date(at), "text": add_names(journal, text)}
         steps.append(step | {"unauthenticated": True})
-    for at, text in () if at_hub else incident.left_nearby(journal, own.number):
-        by = with_names(journal, text).removeprefix("left by ").removesuffix("'s satellite")
+    for at, text in () if at_hub else incident.list_left_nearby(journal, own.number):
+        by = add_names(journal, text).removeprefix("left by ").removesuffix("'s satellite")
         step = {"state": "left", "channel": Channel.SATELLITE, "at": date(at), "by": by}
         steps.append(step | {"unauthenticated": True})
-    return steps + [_said(word) for word in incident.words(journal, own.number)] + _end(own, date)
+    return (
+        steps
+        + [_make_step(word) for word in incident.list_updates(journal, own.number)]
+        + _end(own, date)
+    )
 
 
-def _said(word: Word) -> Step:
+def _make_step(word: Word) -> Step:
     state = {Said.SEEN: "seen by", Said.CLOSED: "closed"}.get(Said(word.says), word.says)
     step: Step = {"state": state, "at": word.at}
     if word.by:
@@ -158,8 +167,8 @@ def _end(own: Incident, date: Any) -> list[Step]:
     return [{"state": "called off", "at": date(own.ended)}]
 
 
-def _item(journal: Journal, sequence: int) -> dict[str, Any]:
-    known = outbound.packages(journal, [sequence])[sequence]
+def _describe_item(journal: Journal, sequence: int) -> dict[str, Any]:
+    known = outbound.read_packages(journal, [sequence])[sequence]
     if not isinstance(known, Accepted):
         return {"id": known.id, "damaged": True}
     item = known.package.item
@@ -171,7 +180,7 @@ def _item(journal: Journal, sequence: int) -> dict[str, Any]:
     return members
 
 
-def _next_try(
+def _compute_next_try(
     journal: Journal,
     own: Incident,
     sequences: Sequence[int],
@@ -189,24 +198,26 @@ def _next_try(
         return None
     now, date = journal.clock.now(), journal.clock.date
     reasons = WaitReasons(journal, queues, outboxes, now)
-    waits = {*incident.waiting(journal, own.number)}
+    waits = {*incident.list_waiting(journal, own.number)}
     waits |= {(each, name) for name, queue in queues.items() for each in sequences if each in queue}
-    moments = [reasons.next_try(name, sequence) for sequence, name in waits if name in queues]
+    moments = [
+        reasons.compute_next_try(name, sequence) for sequence, name in waits if name in queues
+    ]
     if every:
         moments += [
             date(at + every)
-            for (sequence, name), at in repeated(journal, until).items()
+            for (sequence, name), at in list_repeated(journal, until).items()
             if name in queues and sequence not in queues[name]
         ]
     return max(date(now), min(moments)) if moments else None
 
 
 def _of_handheld(journal: Journal, its: Incident, handle: str) -> dict[str, Any]:
-    items = [_item(journal, each) for each in incident.items(journal, its.number)[:1]]
+    items = [_describe_item(journal, each) for each in incident.list_items(journal, its.number)[:1]]
     raised = journal.clock.date(its.raised)
     return {
         "station": incident.OWN,
-        "name": handhelds.handheld(journal, handle).name or handle,
+        "name": handhelds.read_handheld(journal, handle).name or handle,
         "number": its.number,
         "short": format_short_number(its.number),
         "state": its.state,
@@ -214,12 +225,14 @@ def _of_handheld(journal: Journal, its: Incident, handle: str) -> dict[str, Any]
         "came": raised,
         "age": None,
         "text": next((each["text"] for each in items if "text" in each), ""),
-        "steps": [_said(word) for word in incident.words(journal, its.number)],
+        "steps": [_make_step(word) for word in incident.list_updates(journal, its.number)],
     }
 
 
-def _heard(journal: Journal, heard: HeardIncident, names: Mapping[int, str]) -> dict[str, Any]:
-    words = incident.words(journal, heard.number, heard.station)
+def _describe_heard(
+    journal: Journal, heard: HeardIncident, names: Mapping[int, str]
+) -> dict[str, Any]:
+    words = incident.list_updates(journal, heard.number, heard.station)
     return {
         "station": heard.station,
         "name": names.get(heard.station, f"kit {heard.station}"),
@@ -228,7 +241,7 @@ def _heard(journal: Journal, heard: HeardIncident, names: Mapping[int, str]) -> 
         "state": heard.state,
         "raised": heard.since,
         "came": heard.at,
-        "age": incident.shown_age(heard, journal.clock),
+        "age": incident.compute_shown_age(heard, journal.clock),
         "text": heard.text,
-        "steps": [_said(word) for word in words],
+        "steps": [_make_step(word) for word in words],
     }

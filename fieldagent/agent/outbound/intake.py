@@ -19,8 +19,8 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Accepted, EndedDelivery, Known
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.head_start import GATHERS, Begin, head_starts
-from fieldagent.agent.outbound.standing import Standing, standing_of
+from fieldagent.agent.outbound.head_start import GATHERS, Begin, compute_head_starts
+from fieldagent.agent.outbound.standing import Standing, get_standing
 from fieldagent.package.delivery import (
     ChannelDelivery,
     FanOut,
@@ -70,7 +70,7 @@ class Intake:
         self._time_to_live = time_to_live
         self._head_start = head_start
         self._resumed = resumed
-        self._next_id = outbound.next_id(journal)
+        self._next_id = outbound.compute_next_id(journal)
         self._accepting: dict[Claim, trio.Event] = {}
 
     async def accept(
@@ -103,17 +103,17 @@ class Intake:
         done = trio.Event()
         self._accepting |= dict.fromkeys(claims, done)
         try:
-            known = self._earlier(package, idempotency_key)
+            known = self._find_earlier(package, idempotency_key)
             if known is not None:
-                return standing_of(self._journal, known.sequence)
+                return get_standing(self._journal, known.sequence)
             return await self._store(package, idempotency_key, joins, unproved)
         finally:
             for claim in claims:
                 del self._accepting[claim]
             done.set()
 
-    def _earlier(self, package: Package, key: str | None) -> Known | None:
-        if key is not None and (known := outbound.by_idempotency_key(self._journal, key)):
+    def _find_earlier(self, package: Package, key: str | None) -> Known | None:
+        if key is not None and (known := outbound.find_by_idempotency_key(self._journal, key)):
             if known.digest != digest(make_canonical(package)):
                 raise KeyReused(
                     sentence("Idempotency-Key {key} was used for another body", key=repr(key))
@@ -121,7 +121,7 @@ class Intake:
             return known
         if package.id is None:
             return None
-        known = outbound.by_id(self._journal, package.id)
+        known = outbound.find_by_id(self._journal, package.id)
         if known is None or known.status is not None:
             return None
         if known.digest != digest(make_canonical(package)):
@@ -141,13 +141,13 @@ class Intake:
             directory.require_known(self._journal, package.to)
             self._journal.require_room()
         now = self._endings.clock()
-        life = self._life_of(package)
-        begins = self.begins_of(package)
-        deliveries = self._deliveries_of(package, begins)
+        life = self._compute_life(package)
+        begins = self.compute_begins(package)
+        deliveries = self._make_deliveries(package, begins)
         status = get_terminal_status(deliveries.values())
-        id_ = self._id_for(package)
+        id_ = self._choose_id(package)
         dated = self._journal.clock.date(now)
-        stamped = self._with_numbers(package.with_time(dated))
+        stamped = self._replace_names(package.with_time(dated))
         expires = None if life is None else now + life
         body = make_canonical(package)
         identity = digest(body)
@@ -166,14 +166,14 @@ class Intake:
             is_sos=package.sos,
             joins=joins,
             unproved=unproved,
-            calls_off=_called_off_by(package),
+            calls_off=_find_called_off(package),
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
-        with self._held(id_), self._replacing(package, id_, deliveries) as replaced:
+        with self._wait_for_id(id_), self._end_replaced(package, id_, deliveries) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
-            operation = _with_reasons(outbound.accept(new), begins, now)
-            sequence = await commit(outbound.with_ends(operation, replaced, now))
+            operation = _store_with_reasons(outbound.accept(new), begins, now)
+            sequence = await commit(outbound.store_with_ends(operation, replaced, now))
             accepted = Accepted(
                 *(sequence, id_, stamped, identity, key, now, expires, None, None),
                 dated=dated,
@@ -182,14 +182,14 @@ class Intake:
             late = [
                 each for each in self.enqueue(accepted, deliveries, life) if each not in replaced
             ]
-        self._endings.tell(replaced)
+        self._endings.wake_callers(replaced)
         if late:
             # It was in flight when the commit began, and came back.
             await self._endings.record(late)
         return Standing(id_, sequence, status, deliveries, dated)
 
     @contextmanager
-    def _held(self, id_: int) -> Iterator[None]:
+    def _wait_for_id(self, id_: int) -> Iterator[None]:
         """Let a caller that chooses an id which was just assigned wait until that Package is on
         disk.
         """
@@ -204,18 +204,18 @@ class Intake:
             del self._accepting[id_]
             done.set()
 
-    def _with_numbers(self, package: Package) -> Package:
+    def _replace_names(self, package: Package) -> Package:
         """Replace names in it by numbers, because a name may belong to another addressee when it is
         encoded again.
         """
-        to = directory.resolved(self._journal, package.to)
-        author = directory.resolved(self._journal, package.author)
+        to = directory.resolve(self._journal, package.to)
+        author = directory.resolve(self._journal, package.author)
         if (to, author) == (package.to, package.author):
             return package
         return replace(package, to=to, author=author)
 
     @contextmanager
-    def _replacing(
+    def _end_replaced(
         self, package: Package, id_: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> Iterator[list[EndedDelivery]]:
         """Yield the endings that the Package causes; those Packages no longer leave, unless the
@@ -224,15 +224,15 @@ class Intake:
         if package.collapse_key is None:
             yield []
             return
-        delivery = _replaced_by(id_)
+        delivery = _make_replaced_delivery(id_)
         with ExitStack() as stack:
             yield [
                 EndedDelivery(older, channel, delivery)
                 for channel in deliveries.keys() & self._queues.keys()
-                for older in stack.enter_context(self._queues[channel].replacing(package))
+                for older in stack.enter_context(self._queues[channel].hold_replaced(package))
             ]
 
-    def _id_for(self, package: Package) -> int:
+    def _choose_id(self, package: Package) -> int:
         """Return the caller's id, or the next free one."""
         if package.id is None:
             id_, self._next_id = self._next_id, self._next_id + 1
@@ -241,7 +241,7 @@ class Intake:
             self._next_id = package.id + 1
         return package.id
 
-    def _deliveries_of(
+    def _make_deliveries(
         self, package: Package, begins: Mapping[Channel, Begin]
     ) -> Mapping[Channel, ChannelDelivery]:
         """Return the state of a newly accepted Package on each channel, with the time when it may
@@ -255,28 +255,34 @@ class Intake:
             for name, delivery in deliveries.items()
         }
 
-    def begins_of(self, package: Package) -> Mapping[Channel, Begin]:
+    def compute_begins(self, package: Package) -> Mapping[Channel, Begin]:
         """Return the start of a newly accepted Package on each of its channels."""
         deliveries = make_deliveries(package.channels, self._configured)
-        fan_out = self._endings.fan_out_of(package, relayed=False)
-        life = self._life_of(package)
+        fan_out = self._endings.get_fan_out(package, relayed=False)
+        life = self._compute_life(package)
         if package.by is not None and life is not None:
             # After its life it is not sent.
             package = replace(package, by=min(package.by, life))
         shown = (
-            self._shown(deliveries) if fan_out is FanOut.CHEAPEST and len(deliveries) > 1 else {}
+            self._list_past_deliveries(deliveries)
+            if fan_out is FanOut.CHEAPEST and len(deliveries) > 1
+            else {}
         )
-        return head_starts(package, deliveries, fan_out, self._head_start, shown)
+        return compute_head_starts(package, deliveries, fan_out, self._head_start, shown)
 
-    def _shown(self, deliveries: Mapping[Channel, ChannelDelivery]) -> dict[Channel, Steps]:
+    def _list_past_deliveries(
+        self, deliveries: Mapping[Channel, ChannelDelivery]
+    ) -> dict[Channel, Steps]:
         """Return the past deliveries of those channels, if there is enough data."""
         clock = self._journal.clock
         now = clock.date(clock.now())
-        past = {each: listing.past_deliveries(self._journal, each, PAST) for each in deliveries}
+        past = {
+            each: listing.list_past_deliveries(self._journal, each, PAST) for each in deliveries
+        }
         by_channel = {each: compute_steps(its, now) for each, its in past.items()}
         return {each: steps for each, steps in by_channel.items() if steps is not None}
 
-    def _life_of(self, package: Package) -> int | None:
+    def _compute_life(self, package: Package) -> int | None:
         """Return the life of the Package in seconds; None means forever."""
         return None if package.urgent else package.time_to_live or self._time_to_live
 
@@ -295,21 +301,23 @@ class Intake:
         """Put a Package into the queue of each channel that it waits for. Return the endings of
         Packages that it replaces. `passed` seconds have gone by since its acceptance.
         """
-        delivery = _replaced_by(accepted.id)
+        delivery = _make_replaced_delivery(accepted.id)
         return [
             EndedDelivery(older, channel, delivery)
-            for channel, begins in self._begins(accepted, deliveries).items()
+            for channel, begins in self._compute_begins(accepted, deliveries).items()
             if channel in self._queues
             for older in self._queues[channel].add(accepted, life, begins - passed)
         ]
 
-    def _begins(
+    def _compute_begins(
         self, accepted: Accepted, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[Channel, float]:
         """Return the seconds until each waiting channel may start."""
         if accepted.origin:
-            fan_out = self._endings.fan_out_of(accepted.package, relayed=True)
-            begins = head_starts(accepted.package, deliveries, fan_out, self._head_start, {})
+            fan_out = self._endings.get_fan_out(accepted.package, relayed=True)
+            begins = compute_head_starts(
+                accepted.package, deliveries, fan_out, self._head_start, {}
+            )
             return {name: begin.after for name, begin in begins.items()}
         return {
             name: delivery.begins
@@ -324,11 +332,11 @@ class Intake:
         life = None
         if accepted.expires is not None:
             life = max(0.0, accepted.expires - self._endings.clock())
-        deliveries = outbound.deliveries(self._journal, accepted.sequence)
+        deliveries = outbound.read_deliveries(self._journal, accepted.sequence)
         self.enqueue(accepted, deliveries, life)
 
 
-def _with_reasons(
+def _store_with_reasons(
     store: Operation[int], begins: Mapping[Channel, Begin], now: float
 ) -> Operation[int]:
     """Also store the reasons for a delayed start. The reason "it gathers" is omitted, because the
@@ -338,17 +346,17 @@ def _with_reasons(
     if not waits:
         return store
 
-    def both(db: sqlite3.Connection) -> int:
+    def store_both(db: sqlite3.Connection) -> int:
         sequence = store(db)
         for channel, begin in waits.items():
             detail = f"{format_duration(begin.after)}: {begin.why}"
             history.note(db, [sequence], channel, history.WAITS, detail, now)
         return sequence
 
-    return both
+    return store_both
 
 
-def _called_off_by(package: Package) -> int | None:
+def _find_called_off(package: Package) -> int | None:
     """Return the incident of this kit that the Package cancels; None if it cancels none."""
     word = package.item
     if not isinstance(word, IncidentWord) or word.station != incident.OWN:
@@ -356,5 +364,5 @@ def _called_off_by(package: Package) -> int | None:
     return word.incident if word.says is Said.CALLED_OFF else None
 
 
-def _replaced_by(id_: int) -> ChannelDelivery:
+def _make_replaced_delivery(id_: int) -> ChannelDelivery:
     return ChannelDelivery(Status.COLLAPSED, f"replaced by Package {id_}")

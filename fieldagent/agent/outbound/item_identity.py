@@ -20,14 +20,14 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.fragments import cut, split
 
 
-def entry_of(known: Accepted) -> Entry:
+def make_entry(known: Accepted) -> Entry:
     """Return the entry as it is sent, under its original sender's number."""
     number = known.origin_sequence if known.origin else known.sequence
     dated = known.accepted if known.dated is None else known.dated
-    return numbered(number, known.package, dated, known.back)
+    return make_numbered_entry(number, known.package, dated, known.back)
 
 
-def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entry:
+def make_numbered_entry(number: int, package: Package, dated: float, back: int = 0) -> Entry:
     """Return the entry of a Package under a number. `dated` (Unix time) is used if the item has no
     time of its own; `back` applies only to an SOS.
     """
@@ -49,7 +49,7 @@ def is_about(known: Accepted, said: Receipt | Report | Ack, capacity: int | None
     """Return True if the report is about this item. With the `capacity` of a whole envelope,
     fragments count only if they were cut to it.
     """
-    entry = entry_of(known)
+    entry = make_entry(known)
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
         return said.digest == digest_of(entry)
     whole = encode([entry])

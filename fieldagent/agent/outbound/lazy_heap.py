@@ -36,17 +36,17 @@ class SweptHeap(Generic[Entry]):
         """Add an entry; the smallest is at the head."""
         heappush(self._heap, entry)
 
-    def first(self) -> Entry | None:
+    def find_first(self) -> Entry | None:
         """Return the smallest live entry, or None; dead entries before it are removed."""
-        heap = self._foremost()
+        heap = self._find_foremost()
         return heap[0] if heap else None
 
     def pop(self) -> Entry | None:
-        """Remove and return the entry that `first` returns."""
-        heap = self._foremost()
+        """Remove and return the entry that `find_first` returns."""
+        heap = self._find_foremost()
         return heappop(heap) if heap else None
 
-    def _foremost(self) -> list[Entry]:
+    def _find_foremost(self) -> list[Entry]:
         """Return the heap, of the two, that has the smallest live entry at its head; an empty one
         if there is none.
         """
@@ -57,7 +57,7 @@ class SweptHeap(Generic[Entry]):
             return self._heap
         return self._old
 
-    def _trimmed(self) -> bool:
+    def _trim(self) -> bool:
         """Remove the last entries while they are dead, which moves no other. Return True if a whole
         step of a sweep was removed.
         """
@@ -70,7 +70,7 @@ class SweptHeap(Generic[Entry]):
     def bound(self, live: int, slack: int) -> None:
         """Limit the heap to twice `live` entries plus `slack`; call it after each operation."""
         if not self._old:
-            if 2 * len(self._heap) <= 3 * live + slack or self._trimmed():
+            if 2 * len(self._heap) <= 3 * live + slack or self._trim():
                 return
             self._heap, self._old = self._old, self._heap
         for _ in range(min(STEP, len(self._old))):

@@ -35,20 +35,20 @@ async def keep_asking(
     """Silence of each item when it was last asked for, in seconds."""
     while True:
         await trio.sleep(LOOK_EVERY)
-        last = inbound.incomplete(journal)
+        last = inbound.list_incomplete(journal)
         silent = silences.measure(last, trio.current_time(), clock())
         asked = {item: asked.get(item, 0.0) for item in last}
         for item, seconds in silent.items():
             if seconds < asked[item]:
                 asked[item] = 0.0
-            outbox = _toward(outboxes, item.origin)
+            outbox = _find_channel_toward(outboxes, item.origin)
             if (
                 outbox is None
                 or not max(ASK_AFTER_S, ASK_RARER * asked[item]) <= seconds < ASK_UNTIL_S
             ):
                 continue
             asked[item] = seconds
-            there = inbound.slices_there(journal, item)
+            there = inbound.read_committed_fragments(journal, item)
             log.info("%d of %d fragments of %d received", len(there), item.parts, item.sequence)
             report = Report(item.parts, frozenset(there), digest_of_slices(there.values()))
             outbox.report(
@@ -56,7 +56,9 @@ async def keep_asking(
             )
 
 
-def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:
+def _find_channel_toward(
+    outboxes: Mapping[Channel, ChannelOutbox], origin: int
+) -> ChannelOutbox | None:
     """Return the channel that reaches the origin soonest: radio for a station, otherwise a channel
     to the hub, cellular first because it costs least.
     """

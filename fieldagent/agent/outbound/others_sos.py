@@ -2,7 +2,7 @@
 
 Any person with a radio can send such an SOS. So it never uses up the credits that the kit keeps for
 an SOS of its own people. It uses a few credits a day, and half of the day's reserve is out of its
-reach (`Budget.left`). Over free channels it is sent like any SOS.
+reach (`Budget.compute_remaining`). Over free channels it is sent like any SOS.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sqlite3
 from fieldagent.agent.journal import spending
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
-from fieldagent.agent.outbound.budget import day_at
+from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.system.elapsed_time import ElapsedTime
 
 OTHERS_SOS = "an SOS of others"
@@ -20,23 +20,23 @@ OTHERS_SOS = "an SOS of others"
 CREDITS_PER_DAY = 5
 
 
-def left_in(db: sqlite3.Connection, now: float, clock: ElapsedTime) -> int:
+def compute_remaining_in(db: sqlite3.Connection, now: float, clock: ElapsedTime) -> int:
     """Return today's remaining credits, within a transaction. `now` is elapsed time."""
-    day = day_at(spending.known_day_in(db), now, clock)
-    return max(0, CREDITS_PER_DAY - spending.spent_in(db, OTHERS_SOS, day).credits)
+    day = compute_day(spending.read_known_day_in(db), now, clock)
+    return max(0, CREDITS_PER_DAY - spending.read_spent_in(db, OTHERS_SOS, day).credits)
 
 
-def left(journal: Journal) -> int:
+def compute_remaining(journal: Journal) -> int:
     """Return today's remaining credits."""
-    day = day_at(spending.known_day(journal), journal.clock.now(), journal.clock)
-    return max(0, CREDITS_PER_DAY - spending.spent_on(journal, OTHERS_SOS, day).credits)
+    day = compute_day(spending.read_known_day(journal), journal.clock.now(), journal.clock)
+    return max(0, CREDITS_PER_DAY - spending.read_spent(journal, OTHERS_SOS, day).credits)
 
 
 def spend(credit: int, now: float, clock: ElapsedTime) -> Operation[None]:
     """Return an operation that books that many credits under today."""
 
     def store(db: sqlite3.Connection) -> None:
-        day = day_at(spending.known_day_in(db), now, clock)
+        day = compute_day(spending.read_known_day_in(db), now, clock)
         spending.spend(OTHERS_SOS, day, Spent(0, credit))(db)
 
     return store

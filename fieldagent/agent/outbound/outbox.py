@@ -21,7 +21,7 @@ from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedDelivery, Segment, Spent
 from fieldagent.agent.outbound.budget import Budget
-from fieldagent.agent.outbound.channel_limits import price
+from fieldagent.agent.outbound.channel_limits import compute_price
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
@@ -29,13 +29,13 @@ from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
 from fieldagent.agent.outbound.settlement import (
     MAY_HAVE_LEFT,
     Settlement,
-    after_failure,
-    after_success,
+    compute_refused_pause,
     note_copy,
     note_doubt,
     note_sent,
     note_tried,
-    refused_pause,
+    settle_failure,
+    settle_success,
 )
 from fieldagent.package.package import Status
 from fieldagent.wire.envelope import Entry
@@ -72,7 +72,7 @@ class ChannelOutbox:
         self._numbers = count(1)
         self._words: dict[int, Piggybacked] = {}
         self._expired: list[EndedDelivery] = []
-        known = outbound.intent_of(journal, self.channel)
+        known = outbound.read_intent(journal, self.channel)
         self._intent = None if known is None else known[0]
 
     # For the agent.
@@ -84,12 +84,12 @@ class ChannelOutbox:
         """End expired Packages, forever."""
         while True:
             # First repeat those that could not be stored the last time.
-            self._expired = self._expired or await self._queue.next_expired()
+            self._expired = self._expired or await self._queue.wait_for_expired()
             for reason, times in Counter(each.delivery.reason for each in self._expired).items():
                 log.warning("%s: %d %s before they could be sent", self.channel, times, reason)
             now = self._endings.clock()
             notes = [
-                losses.damaged(each.sequence, None, now)
+                losses.record_damage(each.sequence, None, now)
                 for each in self._expired
                 if each.delivery is DAMAGED
             ]
@@ -113,40 +113,44 @@ class ChannelOutbox:
         limits = replace(self._queue.limits, size=size, fill=fill, tariff=tariff)
         if limits != self._queue.limits:
             self._queue.limits = limits
-            self.packing.settled()
+            self.packing.forget_prepared()
             self._queue.wake()
 
-    async def ready(self, *, urgent: bool = False) -> None:
+    async def wait_until_ready(self, *, urgent: bool = False) -> None:
         while not self._is_ready(urgent):
             changed = self._queue.changed
             now = trio.current_time()
             # A retry becomes due, or a new day begins; the wall clock may be set meanwhile.
-            renewal = now + min(self.budget.renews_in(), RECHECK_AFTER_S)
-            with trio.move_on_at(min(self._queue.next_change(now), renewal)):
+            renewal = now + min(self.budget.compute_renewal_wait(), RECHECK_AFTER_S)
+            with trio.move_on_at(min(self._queue.compute_next_change(now), renewal)):
                 await changed.wait()
 
     def _is_ready(self, urgent: bool) -> bool:
-        sequence = self._queue.foremost(trio.current_time())
+        sequence = self._queue.find_foremost(trio.current_time())
         if sequence is None:
-            return self._piggyback.is_worth_sending() and not urgent and self.allowance() != 0
+            return (
+                self._piggyback.is_worth_sending() and not urgent and self.compute_allowance() != 0
+            )
         if urgent and not self._queue.is_urgent(sequence):
             return False
-        return self._fits_budget(sequence)
+        return self._is_within_budget(sequence)
 
     async def fix_dates(self) -> None:
         await self.packing.fix_dates()
 
     def load(self, capacity: int) -> Transmission | None:
         now = trio.current_time()
-        if self._queue.foremost(now) is not None:
+        if self._queue.find_foremost(now) is not None:
             gather(self._queue)
-        first = self._queue.foremost(now)
+        first = self._queue.find_foremost(now)
         urgent = first is not None and self._queue.is_urgent(first)
-        ordinary = self.budget.affordable(capacity)
+        ordinary = self.budget.compute_affordable(capacity)
         if first is None or not _is_first(self._journal, self._queue, first):
             others = first is not None and self._queue.is_sos_of_others(first)
             capacity = (
-                self.budget.affordable(capacity, urgent=True, half=others) if urgent else ordinary
+                self.budget.compute_affordable(capacity, urgent=True, half=others)
+                if urgent
+                else ordinary
             )
         packed = self.packing.pack(now, capacity, ordinary, self._piggyback)
         if packed is None:
@@ -162,7 +166,7 @@ class ChannelOutbox:
             number, packed.body, urgent, packed.tries, answerable, packed.more, part
         )
 
-    def unsettled(self) -> Intent | None:
+    def get_unsettled(self) -> Intent | None:
         return self._intent
 
     async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
@@ -175,7 +179,7 @@ class ChannelOutbox:
         """Record that the transmission is sent a second time, because it is unknown if the first
         left; the first may cost too.
         """
-        spent = self._in_doubt(transmission)
+        spent = self._sum_in_doubt(transmission)
         segments = self._queue.in_flight[transmission.number]
         note = note_copy(self.channel, segments, spent, self._endings.clock())
         await self._journal.persist(together(note, self.budget.book(spent)))
@@ -183,9 +187,9 @@ class ChannelOutbox:
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
         """Book the credits that a session may have cost, because the far side may have its
         message."""
-        await self._journal.persist(self.budget.book(self._in_doubt(transmission)))
+        await self._journal.persist(self.budget.book(self._sum_in_doubt(transmission)))
 
-    def packages_of(self, transmission: Transmission) -> Sequence[int]:
+    def get_packages(self, transmission: Transmission) -> Sequence[int]:
         return [each.sequence for each in self._queue.in_flight[transmission.number]]
 
     async def note_sms(self, packages: Sequence[int]) -> None:
@@ -194,8 +198,8 @@ class ChannelOutbox:
             lambda db: history.note(db, packages, self.channel, history.BY_SMS, "", now)
         )
 
-    def _in_doubt(self, transmission: Transmission) -> Spent:
-        spent = price(self._queue.limits.tariff, len(transmission.body))
+    def _sum_in_doubt(self, transmission: Transmission) -> Spent:
+        spent = compute_price(self._queue.limits.tariff, len(transmission.body))
         # Bytes in doubt count as billed; for credits the page shows both numbers.
         return Spent(doubtful=spent.credits) if spent.credits else spent
 
@@ -216,8 +220,8 @@ class ChannelOutbox:
         words = self._words.get(number, Piggybacked())
         if sent:
             over = self._queue.bursts.land_all(segments, sent=True)
-            settlement = after_success(self._journal, self._queue, segments, over)
-            spent = price(self._queue.limits.tariff, len(transmission.body))
+            settlement = settle_success(self._journal, self._queue, segments, over)
+            spent = compute_price(self._queue.limits.tariff, len(transmission.body))
             record = together(
                 note_sent(self._queue, segments, spent, now),
                 self.budget.book(spent),
@@ -226,7 +230,7 @@ class ChannelOutbox:
         else:
             refused_due = None
             if outcome is Outcome.REFUSED:
-                refused_due = _refused_due(self._journal, self._queue, segments)
+                refused_due = _compute_refused_due(self._journal, self._queue, segments)
             settlement = _land_failed(
                 self._queue, segments, outcome, reason, retry_after, refused_due
             )
@@ -239,7 +243,7 @@ class ChannelOutbox:
     def _end(self, number: int, *, sent: bool) -> None:
         if self._intent is not None and self._intent.transmission.number == number:
             self._intent = None
-        self._over(number, sent=sent)
+        self._end_transmission(number, sent=sent)
 
     async def release(
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
@@ -254,10 +258,10 @@ class ChannelOutbox:
     async def _apply(self, settlement: Settlement, record: Operation[None]) -> None:
         """Store the decisions in one commit, and then update the queue."""
         waits = settlement.waits
-        decided = [*settlement.ended, *self._queue.ends(waits)]
+        decided = [*settlement.ended, *self._queue.compute_ends(waits)]
         await self._endings.record(decided, record)
         self._queue.alone |= settlement.alone
-        self.packing.settled()
+        self.packing.forget_prepared()
         for each in settlement.ended:
             arrived = each.delivery.status is Status.DELIVERED
             self._queue.finish(each.sequence, arrived=arrived)
@@ -267,14 +271,14 @@ class ChannelOutbox:
             # These were withdrawn or replaced during the commit.
             await self._endings.record(late)
 
-    def _over(self, number: int, *, sent: bool) -> None:
+    def _end_transmission(self, number: int, *, sent: bool) -> None:
         words = self._words.pop(number, Piggybacked())
         beside_packages = bool(self._queue.in_flight[number])
-        self._piggyback.settled(words, sent=sent, beside_packages=beside_packages)
+        self._piggyback.mark_settled(words, sent=sent, beside_packages=beside_packages)
         if self.packing.acks is not None:
             self.packing.acks.drop(number)
         # The transmission is over, and its result is on disk.
-        self._queue.landed(segment.sequence for segment in self._queue.in_flight.pop(number))
+        self._queue.mark_landed(segment.sequence for segment in self._queue.in_flight.pop(number))
 
     async def give_back(self) -> None:
         """Let the Packages wait again that a failed driver had in flight. An intent stays, to be
@@ -288,13 +292,13 @@ class ChannelOutbox:
         kept = [] if begun is None else self._queue.in_flight[begun]
         self._queue.bursts.clear()
         now = trio.current_time()
-        if begun is None and not self._queue.taken():
+        if begun is None and not self._queue.get_in_flight():
             # The driver failed before it took a Package. If a Package caused that, it is the next
             # one.
             self._queue.take(now, under_way=False)
-        back = self._queue.taken() - {segment.sequence for segment in kept}
+        back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
         waits = {
-            sequence: now + min(AGAIN_MAX, AGAIN * self.packing.tries(sequence))
+            sequence: now + min(AGAIN_MAX, AGAIN * self.packing.count_tries(sequence))
             for sequence in back
         }
         settlement = Settlement(
@@ -303,36 +307,36 @@ class ChannelOutbox:
         reason, now = "the driver failed", self._endings.clock()
         await self._apply(settlement, note_tried(self._queue, settlement, reason, now))
         for number in lost:
-            self._over(number, sent=False)
+            self._end_transmission(number, sent=False)
         # These were taken for a transmission that was not completed.
-        self._queue.landed(back)
+        self._queue.mark_landed(back)
 
-    async def acknowledged(self, transmission: Transmission) -> bool:
-        return self.packing.acks is None or await self.packing.acks.acknowledged(
+    async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:
+        return self.packing.acks is None or await self.packing.acks.wait_for_acknowledgement(
             transmission.number
         )
 
     def try_again(self) -> None:
         try_again(self._queue)
 
-    def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+    def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         # The answer ends an SOS, whose repeats cost more than a credit. This also applies to a
         # neighbour's SOS, which only this kit can answer.
         now = self._journal.clock.date(self._endings.clock())
-        urgent = urgent or (mailbox and incident.awaits_answer(self._journal, now))
-        return self.budget.left(urgent=urgent, mailbox=mailbox)
+        urgent = urgent or (mailbox and incident.is_answer_awaited(self._journal, now))
+        return self.budget.compute_remaining(urgent=urgent, mailbox=mailbox)
 
-    def held_back(self) -> str:
-        sequence = self._queue.foremost(trio.current_time())
-        if sequence is None or self._fits_budget(sequence):
+    def describe_hold(self) -> str:
+        sequence = self._queue.find_foremost(trio.current_time())
+        if sequence is None or self._is_within_budget(sequence):
             return ""
-        return self.budget.in_words()
+        return self.budget.describe_limit()
 
-    def _fits_budget(self, sequence: int) -> bool:
+    def _is_within_budget(self, sequence: int) -> bool:
         urgent = self._queue.is_urgent(sequence)
         others = urgent and self._queue.is_sos_of_others(sequence)
-        allowance = self.budget.left(urgent=urgent, half=others)
-        if allowance is None or self.packing.costs(sequence) <= allowance:
+        allowance = self.budget.compute_remaining(urgent=urgent, half=others)
+        if allowance is None or self.packing.compute_cost(sequence) <= allowance:
             return True
         return _is_first(self._journal, self._queue, sequence)
 
@@ -349,24 +353,26 @@ def _land_failed(
     refused_due: float | None = None,
 ) -> Settlement:
     """End the bursts of these segments, which have not left, and decide the consequences. The
-    Packages wait `retry_after` seconds; 0 means no wait. `refused_due` is as in `after_failure`.
+    Packages wait `retry_after` seconds; 0 means no wait. `refused_due` is as in `settle_failure`.
     """
     over = queue.bursts.land_all(segments, sent=False)
     due = trio.current_time() + retry_after if retry_after > 0 else -inf
-    return after_failure(queue.channel, segments, over, outcome, reason, due, refused_due)
+    return settle_failure(queue.channel, segments, over, outcome, reason, due, refused_due)
 
 
-def _refused_due(journal: Journal, queue: ChannelQueue, segments: list[Segment]) -> float | None:
+def _compute_refused_due(
+    journal: Journal, queue: ChannelQueue, segments: list[Segment]
+) -> float | None:
     """Return the time of the next attempt for a refused SOS. Return None for other Packages and for
     an SOS that is over: those end as Error.
     """
     sequence = segments[0].sequence if len(segments) == 1 else None
     if sequence is None or sequence not in queue or not queue.is_urgent(sequence):
         return None
-    number = incident.incident_of(journal, sequence)
+    number = incident.find_incident(journal, sequence)
     if number is not None and incident.is_over(journal, incident.OWN, number):
         return None
-    pause = refused_pause(history.refusals(journal, sequence, queue.channel))
+    pause = compute_refused_pause(history.count_refusals(journal, sequence, queue.channel))
     log.warning("%s refused SOS item %d: tried again in %.0f s", queue.channel, sequence, pause)
     return trio.current_time() + pause
 
@@ -377,6 +383,6 @@ def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:
     """
     if queue.is_sos_of_others(sequence):
         return False
-    number = incident.incident_of(journal, sequence)
-    items = [sequence] if number is None else incident.items(journal, number)
+    number = incident.find_incident(journal, sequence)
+    items = [sequence] if number is None else incident.list_items(journal, number)
     return queue.is_urgent(sequence) and not history.has_left(journal, queue.channel, items)

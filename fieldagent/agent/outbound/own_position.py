@@ -81,14 +81,14 @@ async def _add(
     fix = None if open_incident is None else await gpsd.fix_within(source, gpsd.FIRST_FIX_TIMEOUT_S)
     if open_incident is None or fix is None:
         return
-    package = Package(located(fix), channels=channels, priority=SOS_PRIORITY)
+    package = Package(make_location(fix), channels=channels, priority=SOS_PRIORITY)
     # The incident may have been canceled while the receiver searched; a position alone does not
     # raise an SOS.
     with suppress(IncidentOver):
         await intake.accept(package, joins=open_incident.number)
 
 
-def located(fix: Fix) -> Location:
+def make_location(fix: Fix) -> Location:
     """Return a fix as an item. The agent dates it if the receiver does not know the date."""
     moment = date_of(int(fix.time)) if fix.time >= EARLIEST else None
     return Location(

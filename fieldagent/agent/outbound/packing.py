@@ -20,14 +20,14 @@ import trio
 
 from fieldagent.agent.channels.air_pace import ROUND, WINDOW
 from fieldagent.agent.journal import outbound
-from fieldagent.agent.journal.dating import fix, foremost_undated
+from fieldagent.agent.journal.dating import fix, list_foremost_undated
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Segment
 from fieldagent.agent.outbound.capacity import Capacity, TooLarge
 from fieldagent.agent.outbound.channel_limits import ChannelLimits
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.item_identity import entry_of, numbered
+from fieldagent.agent.outbound.item_identity import make_entry, make_numbered_entry
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Package, Status
@@ -69,7 +69,7 @@ class AwaitedAcks:
         """Drop a transmission whose acknowledgement is no longer needed."""
         self._awaited.pop(number, None)
 
-    async def acknowledged(self, number: int) -> bool:
+    async def wait_for_acknowledgement(self, number: int) -> bool:
         """Wait until a station has all of it. Return False once it is known to have been missed."""
         awaited = self._awaited.get(number)
         if awaited is None:
@@ -90,9 +90,9 @@ class AwaitedAcks:
             for segment in awaited.segments
             if segment.sequence == sequence
         ]
-        last = max((n for n, _, segment in with_it if _covers(ack, segment)), default=0)
+        last = max((n for n, _, segment in with_it if _is_covered(ack, segment)), default=0)
         for number, awaited, segment in with_it:
-            if _covers(ack, segment):
+            if _is_covered(ack, segment):
                 awaited.missing.discard(sequence)
             elif number < last or (awaited.left and ack.count == segment.count > 1):
                 awaited.missed = True
@@ -100,12 +100,12 @@ class AwaitedAcks:
                 awaited.over.set()
         return last > 0
 
-    def somebody_listens(self) -> bool:
+    def is_somebody_listening(self) -> bool:
         """Return True if a station was heard within LISTENING_AFTER_HEARD_S."""
         return trio.current_time() - self._heard_at < LISTENING_AFTER_HEARD_S
 
 
-def _covers(ack: Ack, segment: Segment) -> bool:
+def _is_covered(ack: Ack, segment: Segment) -> bool:
     return ack.whole or (ack.count == segment.count and segment.position in ack.arrived)
 
 
@@ -183,18 +183,18 @@ class Packing:
         size = self._limits.size if self._packet_bytes is None else self._packet_bytes
         return Capacity(size, self._key is not None, self._limits.shared)
 
-    def costs(self, sequence: int) -> int:
+    def compute_cost(self, sequence: int) -> int:
         """Return the cost of its next transmission alone, in the tariff's units."""
         try:
-            return self._limits.tariff.compute_units(len(self._next(sequence).body))
+            return self._limits.tariff.compute_units(len(self._choose_next(sequence).body))
         except (DamagedPackage, TooLarge):
             # `pack` reports this error.
             return 0
 
-    def tries(self, sequence: int) -> int:
+    def count_tries(self, sequence: int) -> int:
         """Return the number of attempts on this channel since a part of it last left."""
         try:
-            return outbound.to_send(self._journal, self._channel, sequence)[1]
+            return outbound.read_to_send(self._journal, self._channel, sequence)[1]
         except DamagedPackage:
             return 0
 
@@ -202,17 +202,17 @@ class Packing:
         """Fix the dates of Packages that may leave next: from now on they keep their
         present date.
         """
-        undated = foremost_undated(self._journal, self._channel, 1 + self._limits.companions)
+        undated = list_foremost_undated(self._journal, self._channel, 1 + self._limits.companions)
         if undated:
             await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
-            self.settled()
+            self.forget_prepared()
 
     def tag_with(self, key: bytes) -> None:
         """Tag transmissions with this key from now on."""
         self._key = key
-        self.settled()
+        self.forget_prepared()
 
-    def settled(self) -> None:
+    def forget_prepared(self) -> None:
         """Forget the prepared Package after an attempt or a new date."""
         self._prepared = None
 
@@ -223,18 +223,18 @@ class Packing:
         Entries that are not an SOS stay within `ordinary` bytes, or within the rest of the SOS's
         last credit. The credits that are kept for an SOS must not pay for them.
         """
-        repeat = piggyback.next_repeat(busy=self._is_busy(now))
+        repeat = piggyback.find_next_repeat(busy=self._is_busy(now))
         if repeat is not None:
             return self._pack_repeat(repeat, capacity, piggyback)
         segments: list[Segment] = []
         passed: list[int] = []
-        draft, whose, tries, alone = self._draft(0), 0, 0, False
+        draft, whose, tries, alone = self._make_draft(0), 0, 0, False
         while len(segments) + len(passed) <= self._limits.companions:
             key = self.queue.take(now, under_way=not segments and not passed)
             if key is None:
                 break
             try:
-                candidate = self._next(key)
+                candidate = self._choose_next(key)
             except DamagedPackage as damaged:
                 log.error("%s: it ends as Error and stays in the list; post it again", damaged)
                 self.queue.finish(key, DAMAGED)
@@ -248,19 +248,19 @@ class Packing:
                 break
             # Beside the kit's own SOS, an SOS of others must be paid from its own budget.
             own = urgent and not (segments and self.queue.is_sos_of_others(key))
-            most = capacity if own else self._beside(draft, capacity, ordinary)
+            most = capacity if own else self._compute_fill_limit(draft, capacity, ordinary)
             if candidate.undated:
                 # It was accepted after the other dates were fixed, so it is sent next time.
                 passed.append(key)
             elif not segments and len(candidate.body) <= most:
                 draft, whose, tries = (
-                    self._draft(candidate.origin),
+                    self._make_draft(candidate.origin),
                     candidate.origin,
                     candidate.tries,
                 )
                 draft.begin(candidate.entry, candidate.body)
-                alone = urgent and self._goes_alone(tries)
-            elif not segments or not self._joins(candidate, whose, draft, most):
+                alone = urgent and self._is_sent_alone(tries)
+            elif not segments or not self._add_if_fitting(candidate, whose, draft, most):
                 passed.append(key)
             if passed and passed[-1] == key:
                 if not segments:
@@ -269,17 +269,19 @@ class Packing:
             segments.append(candidate.segment)
             if candidate.segment.count > 1:
                 self.queue.bursts.launch(
-                    candidate.segment, self._positions(candidate.segment, candidate.tries)
+                    candidate.segment, self._choose_positions(candidate.segment, candidate.tries)
                 )
             if candidate.segment.count > 1 or key in self.queue.alone:
                 break
         for key in passed:
             self.queue.leave(key)
         if segments and segments[0].count > 1:
-            self._tell_end(draft, capacity, len(self.queue.bursts[segments[0].sequence].waiting))
+            self._add_end_mark(
+                draft, capacity, len(self.queue.bursts[segments[0].sequence].waiting)
+            )
         # Our entries for the peer are sent under our own number, not under that of a neighbour's
         # item.
-        most = self._beside(draft, capacity, ordinary)
+        most = self._compute_fill_limit(draft, capacity, ordinary)
         words = Piggybacked() if alone or (segments and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
@@ -287,13 +289,13 @@ class Packing:
         more = any(self.queue.bursts[p.sequence].waiting for p in segments if p.count > 1)
         return Packed(draft.body, segments, words, tries, more)
 
-    def _goes_alone(self, tries: int) -> bool:
+    def _is_sent_alone(self, tries: int) -> bool:
         """Return True if an SOS is sent alone because bytes cost: a short message is more likely to
         get through.
         """
         return self._limits.tariff.compute_units(1) > 0 and tries < SOS_ALONE
 
-    def _tell_end(self, draft: Draft, capacity: int, follow: int) -> None:
+    def _add_end_mark(self, draft: Draft, capacity: int, follow: int) -> None:
         """Add the number of fragments that follow, after which we listen and receivers answer. The
         last few fragments contain it, because the very last may be lost.
         """
@@ -302,7 +304,7 @@ class Packing:
 
     def _is_busy(self, now: float) -> bool | None:
         """Return True if one of our Packages is next, False if none is; None if it is an SOS."""
-        foremost = self.queue.foremost(now)
+        foremost = self.queue.find_foremost(now)
         if foremost is None:
             return False
         return None if self.queue.is_urgent(foremost) else True
@@ -317,8 +319,8 @@ class Packing:
         whole = [*repeat.entries]
         bare = [each for each in whole if not isinstance(each.content, RelayRequest)]
         for entries in ([*whole, *repeat.lacking], whole, bare):
-            draft = self._draft(repeat.origin)
-            body = draft.encoded(*entries)
+            draft = self._make_draft(repeat.origin)
+            body = draft.encode_with(*entries)
             if len(body) <= capacity:
                 return Packed(body, [], Piggybacked(), urgent=repeat.sos)
         log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
@@ -328,7 +330,7 @@ class Packing:
         """Pack as many repeated items as fit, of any stations; at least one, which fitted when it
         was first sent.
         """
-        draft, body = self._draft(0), b""
+        draft, body = self._make_draft(0), b""
         of: SentBy | None = None
         entries: list[Entry] = []
         other: Repeat | None = first
@@ -337,16 +339,16 @@ class Packing:
             # Times in an envelope are relative to that of its first entry.
             head = [] if of == mark else [Entry(0, mark, other.entries[0].time)]
             more = [*entries, *head, *other.entries]
-            longer = draft.encoded(*more)
+            longer = draft.encode_with(*more)
             if body and len(longer) > capacity:
                 break
             if other is not first:
-                piggyback.joined(other)
+                piggyback.mark_joined(other)
             entries, body, of = more, longer, mark
-            other = piggyback.joining()
+            other = piggyback.find_joining()
         return Packed(body, [], Piggybacked()) if len(body) <= capacity else None
 
-    def _joins(self, candidate: _Next, whose: int, draft: Draft, capacity: int) -> bool:
+    def _add_if_fitting(self, candidate: _Next, whose: int, draft: Draft, capacity: int) -> bool:
         """Add the candidate to the draft if it can ride along: complete, from the same sender, and
         within the fill limit. Return True if so.
         """
@@ -354,10 +356,11 @@ class Packing:
         if candidate.segment.count > 1 or lone:
             return False
         return draft.add(
-            candidate.entry, min(capacity, self._limits.fill, self.capacity.filled(draft.origin))
+            candidate.entry,
+            min(capacity, self._limits.fill, self.capacity.compute_filled(draft.origin)),
         )
 
-    def _draft(self, origin: int) -> Draft:
+    def _make_draft(self, origin: int) -> Draft:
         return Draft(
             origin or self._station,
             self._key,
@@ -365,38 +368,38 @@ class Packing:
             packed=self._limits.packs_text,
         )
 
-    def _next(self, sequence: int) -> _Next:
+    def _choose_next(self, sequence: int) -> _Next:
         if self._prepared is not None and self._prepared.segment.sequence == sequence:
             return self._prepared
-        known, tries = outbound.to_send(self._journal, self._channel, sequence)
-        entry = entry_of(known)
+        known, tries = outbound.read_to_send(self._journal, self._channel, sequence)
+        entry = make_entry(known)
         whole = encode([entry], packed=self._limits.packs_text)
-        draft = self._draft(known.origin)
-        if len(whole) <= self.capacity.whole(draft.origin):
+        draft = self._make_draft(known.origin)
+        if len(whole) <= self.capacity.compute_whole(draft.origin):
             bare = self._key is None and not (known.origin or self._station)
-            body = whole if bare else draft.encoded(entry)
+            body = whole if bare else draft.encode_with(entry)
             self._prepared = _Next(
                 Segment(sequence), known.origin, entry, body, tries, known.undated
             )
             return self._prepared
         fragments = self.capacity.cut(entry, draft.origin)
         segment = Segment(sequence, 0, len(fragments))
-        index = self._positions(segment, tries)[0]
+        index = self._choose_positions(segment, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
-        segment, body = replace(segment, position=index), draft.encoded(entry)
+        segment, body = replace(segment, position=index), draft.encode_with(entry)
         return _Next(segment, known.origin, entry, body, tries, known.undated)
 
-    def _positions(self, segment: Segment, tries: int) -> list[int]:
+    def _choose_positions(self, segment: Segment, tries: int) -> list[int]:
         """Return the next fragments to send; several together if a station is known to receive
         them.
         """
         if segment.sequence in self.queue.bursts:
             return self.queue.bursts[segment.sequence].waiting
-        held = outbound.fragments_held(
+        held = outbound.read_held_fragments(
             self._journal, self._channel, segment.sequence, segment.count
         )
         together = 1
-        if self.acks is not None and self.acks.somebody_listens():
+        if self.acks is not None and self.acks.is_somebody_listening():
             # After an unanswered round, send only a few, which ask what has arrived.
             together = WINDOW if tries else ROUND
         elif self.acks is not None and held:
@@ -408,33 +411,37 @@ class Packing:
         # again.
         return find_missing_fragments(segment.count, held.values(), turn)[:together] or [0]
 
-    def alone(self, entry: Entry) -> bytes:
+    def encode_alone(self, entry: Entry) -> bytes:
         """Return a packet that contains only this entry, unencrypted."""
         return encode([entry], origin=self._station, key=self._key)
 
-    def parts(self, entry: Entry, origin: int) -> list[Entry]:
+    def split_into_parts(self, entry: Entry, origin: int) -> list[Entry]:
         """Return the entry, or its fragments if necessary; empty if it is too large."""
         try:
-            return self._parts(entry, origin)
+            return self._split_into_parts(entry, origin)
         except TooLarge:
             return []
 
-    def _parts(self, entry: Entry, origin: int) -> list[Entry]:
-        """Return the parts as `parts` does, but raise TooLarge. Text in fragments is not packed,
-        because a later version may pack it differently, and the fragments would not match.
+    def _split_into_parts(self, entry: Entry, origin: int) -> list[Entry]:
+        """Return the parts as `split_into_parts` does, but raise TooLarge. Text in fragments is not
+        packed, because a later version may pack it differently, and the fragments would not match.
         """
-        if len(encode([entry], packed=self._limits.packs_text)) <= self.capacity.whole(origin):
+        if len(encode([entry], packed=self._limits.packs_text)) <= self.capacity.compute_whole(
+            origin
+        ):
             return [entry]
         return [Entry(entry.sequence, part) for part in self.capacity.cut(entry, origin)]
 
-    def sizes(self, package: Package, now: float) -> list[int]:
+    def list_sizes(self, package: Package, now: float) -> list[int]:
         """Return the bytes of each transmission that the Package would need alone; together with
         others it may need less. Raises TooLarge.
         """
-        entry = numbered(outbound.next_sequence(self._journal), package, now)
-        draft = self._draft(0)
-        return [len(draft.encoded(part)) for part in self._parts(entry, draft.origin)]
+        entry = make_numbered_entry(outbound.compute_next_sequence(self._journal), package, now)
+        draft = self._make_draft(0)
+        return [
+            len(draft.encode_with(part)) for part in self._split_into_parts(entry, draft.origin)
+        ]
 
-    def _beside(self, draft: Draft, capacity: int, ordinary: int) -> int:
+    def _compute_fill_limit(self, draft: Draft, capacity: int, ordinary: int) -> int:
         """Return the bytes up to which entries that are not an SOS may fill the draft."""
         return min(capacity, max(ordinary, self._limits.tariff.compute_paid_size(len(draft))))

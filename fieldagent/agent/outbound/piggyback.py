@@ -69,19 +69,19 @@ class Piggyback(Protocol):
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
         """Add to `draft` the entries that fit into `capacity` bytes."""
 
-    def next_repeat(self, *, busy: bool | None) -> Repeat | None:
+    def find_next_repeat(self, *, busy: bool | None) -> Repeat | None:
         """Return an item to repeat before anything else, or None. While a Package waits (`busy`)
         only an SOS is returned, and nothing if that Package is an SOS itself (None).
         """
 
-    def joining(self) -> Repeat | None:
+    def find_joining(self) -> Repeat | None:
         """Return another item that may share the packet, or None."""
 
-    def joined(self, repeat: Repeat) -> None:
-        """Record that the item from `joining` fits and is sent."""
+    def mark_joined(self, repeat: Repeat) -> None:
+        """Record that the item from `find_joining` fits and is sent."""
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         """Record, in the same commit, that the transmission left with these entries."""
 
-    def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
+    def mark_settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
         """Record that the transmission is over, and if it was sent."""

@@ -24,14 +24,15 @@ Timer = tuple[float, int]
 
 
 class Timers:
-    """Timers of keys. `entries` are the keys' tuples; the member at `place` is the valid time."""
+    """Timers of keys. `entries` are the keys' tuples; the member at `place` is the valid
+    time."""
 
     def __init__(self, entries: Mapping[int, Sequence[Any]], place: int) -> None:
         self._entries = entries
         self._place = place
-        self._heap = SweptHeap(self._runs)
+        self._heap = SweptHeap(self._is_running)
 
-    def _runs(self, timer: Timer) -> bool:
+    def _is_running(self, timer: Timer) -> bool:
         entry = self._entries.get(timer[1])
         return entry is not None and entry[self._place] == timer[0]
 
@@ -43,15 +44,15 @@ class Timers:
         """Add a timer; it is valid as long as its entry has the same time."""
         self._heap.push(timer)
 
-    def due(self, now: float) -> Iterator[int]:
+    def take_due(self, now: float) -> Iterator[int]:
         """Yield the keys whose time has come, and remove their timers."""
-        while (timer := self._heap.first()) is not None and timer[0] <= now:
+        while (timer := self._heap.find_first()) is not None and timer[0] <= now:
             self._heap.pop()
             yield timer[1]
 
-    def first(self) -> float:
+    def find_first(self) -> float:
         """Return the next time; infinity if there is none."""
-        timer = self._heap.first()
+        timer = self._heap.find_first()
         return inf if timer is None else timer[0]
 
     def bound(self, live: int, slack: int) -> None:
@@ -63,7 +64,7 @@ Kind = tuple[int, bool]
 """The collapseKey, and True if its Package is an SOS."""
 
 
-def yields(older: Kind | None, newer: Kind) -> bool:
+def is_replaced_by(older: Kind | None, newer: Kind) -> bool:
     """Return True if the newer Package replaces the older."""
     return older is not None and older[0] == newer[0] and newer[1] >= older[1]
 
@@ -81,7 +82,7 @@ class CollapseIndex:
         if kind is not None and self._newest.get(kind) == key:
             del self._newest[kind]
 
-    def replaceable(self, kind: Kind | None, taken: Collection[int]) -> list[int]:
+    def list_replaceable(self, kind: Kind | None, taken: Collection[int]) -> list[int]:
         """Return the Packages that a new one of that kind replaces, except those that are taken."""
         if kind is None:
             return []
@@ -89,7 +90,7 @@ class CollapseIndex:
         keys = [self._newest.get((collapse_key, each)) for each in [False, True][: 1 + sos]]
         return [key for key in keys if key is not None and key not in taken]
 
-    def newer(self, kind: Kind | None, key: int) -> int | None:
+    def find_newer(self, kind: Kind | None, key: int) -> int | None:
         """Return the newest Package that has replaced it meanwhile; None if there is none."""
         if kind is None:
             return None
@@ -144,11 +145,11 @@ class Queue:
     def __contains__(self, key: int) -> bool:
         return key in self._entries
 
-    def keys(self) -> list[int]:
+    def list_keys(self) -> list[int]:
         """Return all keys in the queue, in any order."""
         return list(self._entries)
 
-    def place(self, key: int) -> Place:
+    def find_place(self, key: int) -> Place:
         """Return the place of a key: the smaller goes first."""
         return self._entries[key][:_COLLAPSE]
 
@@ -156,8 +157,8 @@ class Queue:
         """Return and hold the Packages that a Package about to be added replaces. They are not
         taken meanwhile: `add` of that Package removes them, `release` lets them wait again.
         """
-        held = self._collapse.replaceable(
-            None if collapse_key is None else (collapse_key, sos), self.taken()
+        held = self._collapse.list_replaceable(
+            None if collapse_key is None else (collapse_key, sos), self.get_in_flight()
         )
         self._taken.update(held)
         self._held.update(held)
@@ -182,8 +183,8 @@ class Queue:
     ) -> list[int]:
         """Add a Package, and return those that it replaces, which are removed here.
 
-        With `taken` it is in flight at once, because its transmission began before the program
-        started.
+        With `taken` it is in flight at once, because its transmission began before the
+        program started.
 
         With `newest_first` a later Package goes ahead of earlier ones with the same flag, and all
         of these go ahead of others with their priority.
@@ -203,9 +204,9 @@ class Queue:
         collapse = None if collapse_key is None else (collapse_key, sos)
         order = -key if newest_first else key
         entry: Entry = (negated, order, key, collapse, expires, due)
-        replaced = self._collapse.replaceable(collapse, self.taken())
+        replaced = self._collapse.list_replaceable(collapse, self.get_in_flight())
         for older in replaced:
-            entry = _inherited(entry, self._entries[older])
+            entry = _make_inheriting(entry, self._entries[older])
             self.remove(older)
         self._collapse.note(collapse, key)
         self._insert(entry)
@@ -222,10 +223,10 @@ class Queue:
             self._expiries.add((expires, key))
         self._bound()
 
-    def foremost(self, now: float) -> int | None:
+    def find_foremost(self, now: float) -> int | None:
         """Return the key that `take` would take."""
         self._promote(now)
-        entry = self._ready.first()
+        entry = self._ready.find_first()
         return None if entry is None else entry[_KEY]
 
     def take(self, now: float) -> int | None:
@@ -240,7 +241,7 @@ class Queue:
         self._taken.add(entry[_KEY])
         return entry[_KEY]
 
-    def taken(self) -> set[int]:
+    def get_in_flight(self) -> set[int]:
         """Return the keys in flight."""
         return self._taken - self._held
 
@@ -248,8 +249,8 @@ class Queue:
         """Return True if a newer Package with its collapseKey waits or has arrived, so that
         `put_back` would remove this one.
         """
-        collapse = _kind(self._entries.get(key))
-        return key in self._overtaken or self._collapse.newer(collapse, key) is not None
+        collapse = _get_kind(self._entries.get(key))
+        return key in self._overtaken or self._collapse.find_newer(collapse, key) is not None
 
     def put_off(self, key: int) -> None:
         """Let it wait for `hasten` only; a Package in flight is left alone."""
@@ -265,9 +266,9 @@ class Queue:
             return
         if key in self._held:
             # The Package that replaces it gets that time, or it gets it itself when it is released.
-            self._entries[key] = _due_at(entry, due)
+            self._entries[key] = _make_due_entry(entry, due)
         elif key not in self._taken:
-            self._insert(_due_at(entry, due))
+            self._insert(_make_due_entry(entry, due))
 
     def put_back(self, key: int, due: float = -inf) -> bool:
         """Put back a Package that was not sent: it waits in its old place, until `due`.
@@ -278,7 +279,7 @@ class Queue:
         self._taken.discard(key)
         negated, order, _, collapse, expires, _ = self._entries[key]
         entry = (negated, order, key, collapse, expires, due)
-        newer = self._collapse.newer(collapse, key)
+        newer = self._collapse.find_newer(collapse, key)
         if newer is None and key in self._overtaken:
             self.remove(key)
             return False
@@ -287,7 +288,7 @@ class Queue:
             self._collapse.note(collapse, key)
             self._insert(entry)
             return True
-        heir = _inherited(self._entries[newer], entry)
+        heir = _make_inheriting(self._entries[newer], entry)
         self.remove(key)
         if newer not in self._taken:
             self._insert(heir)
@@ -305,7 +306,9 @@ class Queue:
         if arrived and collapse is not None:
             older = {other for other in self._taken if other < key}
             self._overtaken |= {
-                other for other in older if yields(_kind(self._entries.get(other)), collapse)
+                other
+                for other in older
+                if is_replaced_by(_get_kind(self._entries.get(other)), collapse)
             }
         self._taken.discard(key)
         self._held.discard(key)
@@ -321,23 +324,23 @@ class Queue:
         left until it is put back.
         """
         ended = []
-        for key in islice(self._expiries.due(now), limit):
+        for key in islice(self._expiries.take_due(now), limit):
             if key not in self._taken:
                 self.remove(key)
                 ended.append(key)
         return ended
 
-    def next_change(self, now: float) -> float:
+    def compute_next_change(self, now: float) -> float:
         """Return the time when the next waiting Package becomes due or expires; Packages that are
         already due do not count.
         """
         self._promote(now)
-        return min(self._delayed.first(), self._expiries.first())
+        return min(self._delayed.find_first(), self._expiries.find_first())
 
     def _promote(self, now: float) -> None:
-        for key in self._delayed.due(now):
+        for key in self._delayed.take_due(now):
             if key not in self._taken:
-                self._entries[key] = entry = _due_at(self._entries[key], -inf)
+                self._entries[key] = entry = _make_due_entry(self._entries[key], -inf)
                 self._ready.push(entry)
 
     def _bound(self) -> None:
@@ -346,15 +349,15 @@ class Queue:
             heap.bound(live, SLACK)
 
 
-def _kind(entry: Entry | None) -> Kind | None:
+def _get_kind(entry: Entry | None) -> Kind | None:
     return None if entry is None else entry[_COLLAPSE]
 
 
-def _due_at(entry: Entry, due: float) -> Entry:
+def _make_due_entry(entry: Entry, due: float) -> Entry:
     return (*entry[:_DUE], due)
 
 
-def _inherited(newer: Entry, older: Entry) -> Entry:
+def _make_inheriting(newer: Entry, older: Entry) -> Entry:
     """Return the newer entry with the order and due time of the one that it replaces, if their
     priority is equal.
     """
@@ -364,13 +367,13 @@ def _inherited(newer: Entry, older: Entry) -> Entry:
     return (negated, min(order, older[1]), key, collapse, expires, max(due, older[_DUE]))
 
 
-def due(queue: Queue, key: int) -> float:
+def compute_due_time(queue: Queue, key: int) -> float:
     """Return the time when it may be sent; -inf if it may be sent at once."""
     entry = queue._entries.get(key)
     return -inf if entry is None else entry[_DUE]
 
 
-def sizes(queue: Queue) -> Sizes:
+def get_sizes(queue: Queue) -> Sizes:
     """Return the sizes of everything that grows with the number of waiting Packages."""
     heaps = (queue._ready, queue._delayed, queue._expiries)
     return Sizes(len(queue), tuple(len(heap) for heap in heaps))

@@ -10,14 +10,14 @@ from math import inf
 from random import Random
 
 from fieldagent import __version__
-from fieldagent.agent.channels.air_pace import alone_after
+from fieldagent.agent.channels.air_pace import compute_lone_wait
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.hub_routes import HubRoutes
 from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat
 from fieldagent.agent.outbound.read_receipts import AirWord, Readings
-from fieldagent.agent.outbound.summaries import Summaries, confirmed_by, numbers_of
+from fieldagent.agent.outbound.summaries import Summaries, list_confirmed, list_numbers
 from fieldagent.package.package import Item, Parcel
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
@@ -44,7 +44,7 @@ HELLO_SPACING_S = 10.0
 other's."""
 
 
-def goes_down(entry: Entry) -> bool:
+def is_going_down(entry: Entry) -> bool:
     """Return True if it comes from the hub, so that it need not be relayed to the hub."""
     return isinstance(entry.content, Parcel) and entry.content.station > 0
 
@@ -66,8 +66,8 @@ class RadioPiggyback:
     """Builds acknowledgements of received items, summaries and read receipts, our name, our route
     to the hub, and requests to relay.
 
-    A lost acknowledgement is sent again when the item comes again. `asks_for_relay` returns True if
-    we reach the hub only over neighbours; `hub_routes` contains the routes over them.
+    A lost acknowledgement is sent again when the item comes again. `is_relay_needed` returns True
+    if we reach the hub only over neighbours; `hub_routes` contains the routes over them.
     """
 
     def __init__(
@@ -113,18 +113,18 @@ class RadioPiggyback:
             if not each.joins or (each.origin, each.entries[0].sequence) != (origin, sequence)
         ]
 
-    def next_repeat(self, *, busy: bool | None) -> Repeat | None:
+    def find_next_repeat(self, *, busy: bool | None) -> Repeat | None:
         if not self._repeats or busy is None or (busy and not self._repeats[0].sos):
             return None
         return self._repeats.pop(0)
 
-    def joining(self) -> Repeat | None:
+    def find_joining(self) -> Repeat | None:
         return next((each for each in self._repeats if each.joins), None)
 
-    def joined(self, repeat: Repeat) -> None:
+    def mark_joined(self, repeat: Repeat) -> None:
         self._repeats.remove(repeat)
 
-    def asks_for_relay(self) -> bool:
+    def is_relay_needed(self) -> bool:
         """Return True if neighbours must relay our items to the hub."""
         return self._asks_for_relay()
 
@@ -132,7 +132,7 @@ class RadioPiggyback:
         """Return a request to a neighbour to relay to the hub; None if there is no suitable one.
         Without a known route, an SOS asks every station.
         """
-        hop = self.hub_routes.next_hop(but)
+        hop = self.hub_routes.find_next_hop(but)
         if hop is None and not sos:
             return None
         return Entry(0, RelayRequest(hop or 0))
@@ -164,21 +164,21 @@ class RadioPiggyback:
             twice, alone = twice or before.twice, alone or before.alone
         wait = 0.0
         if together and crowd > 1:
-            wait = alone_after(self._random(), crowd)
+            wait = compute_lone_wait(self._random(), crowd)
         self._acks[key] = _DueAck(ack, together, twice, alone, self.clock() + wait)
         while len(self._acks) > ACKS_MAX:
             del self._acks[next(iter(self._acks))]
 
-    def next_due(self) -> float:
+    def compute_next_due(self) -> float:
         """Return the seconds until the next beacon, receipt or waiting acknowledgement."""
         now = self.clock()
         waits = (due.due for due in self._acks.values() if due.due > now)
-        soonest = min(self.summaries.due(), self.readings.next_due(now))
+        soonest = min(self.summaries.compute_due_time(), self.readings.compute_next_due(now))
         return min(soonest, min(waits, default=inf)) - now
 
     def begin_beacon(self) -> None:
         """Begin a beacon with summaries, if one is due."""
-        if self.summaries.due() <= self.clock():
+        if self.summaries.compute_due_time() <= self.clock():
             self.summaries.begin(self.clock())
 
     def note_here(self, station: int, item: Entry, *, said: bool = True) -> None:
@@ -202,7 +202,7 @@ class RadioPiggyback:
         here.
         """
         assert isinstance(summary.content, Ack)
-        for number in numbers_of(summary):
+        for number in list_numbers(summary):
             due = self._acks.get((summary.content.station, number))
             if due is not None and due.together and not due.alone:
                 del self._acks[summary.content.station, number]
@@ -226,7 +226,7 @@ class RadioPiggyback:
 
     def look(self) -> None:
         """Load the receipts that stations have not received for their items."""
-        self.readings.owe(inbound.station_owed(self._journal), self.clock())
+        self.readings.owe(inbound.list_station_owed(self._journal), self.clock())
 
     def report(self, origin: int, report: Entry) -> None:
         said = report.content
@@ -241,9 +241,9 @@ class RadioPiggyback:
         acks = any(due.due <= self.clock() for due in self._acks.values())
         says = acks or self._repeats or self._presents_itself
         says = says or self.readings.is_due(self.clock())
-        tells = self.summaries.to_tell(self.clock(), beside=False) or self.hub_routes.to_say(
-            beside=False
-        )
+        tells = self.summaries.list_due_stations(
+            self.clock(), beside=False
+        ) or self.hub_routes.find_route_to_announce(beside=False)
         return bool(says or tells)
 
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
@@ -253,8 +253,8 @@ class RadioPiggyback:
         items = [each for each in draft.entries if isinstance(each.content, Item | Fragment)]
         self.said |= {each.sequence for each in items}
         urgent = any(each.sos for each in items)
-        goes_up = any(not goes_down(each) for each in items)
-        request = self.request(sos=urgent) if goes_up and self.asks_for_relay() else None
+        goes_up = any(not is_going_down(each) for each in items)
+        request = self.request(sos=urgent) if goes_up and self.is_relay_needed() else None
         if request is not None:
             draft.add(request, capacity)
         if abs(self.clock() - self._introduced) >= INTRODUCE_INTERVAL_S:
@@ -266,12 +266,12 @@ class RadioPiggyback:
             self._presents_itself = beside and not words.introduced
             if words.introduced:
                 self._said_hello = self.clock()
-        route = self.hub_routes.to_say(beside=bool(draft.entries))
+        route = self.hub_routes.find_route_to_announce(beside=bool(draft.entries))
         if route is not None and draft.add(Entry(0, route), capacity):
-            self.hub_routes.said(route)
+            self.hub_routes.record_announced(route)
         self._fill_acks(draft, capacity)
         beside = not urgent and bool(items or words.introduced)
-        for station in self.summaries.to_tell(self.clock(), beside=beside):
+        for station in self.summaries.list_due_stations(self.clock(), beside=beside):
             self._fill_summary(station, draft, capacity)
         if not urgent:
             _fill_readings(self.readings, self._journal, draft, capacity, self.clock())
@@ -291,13 +291,13 @@ class RadioPiggyback:
 
     def _fill_summary(self, station: int, draft: Draft, capacity: int) -> bool:
         """Add the summary of a station. Return True if it fits, or is already there."""
-        summary = self.summaries.summary(station)
+        summary = self.summaries.make_summary(station)
         if summary is None or summary in draft.entries:
             return True
         if not draft.add(summary, capacity):
             return False
-        self.summaries.said(station, self.clock())
-        for number in confirmed_by(summary):
+        self.summaries.mark_sent(station, self.clock())
+        for number in list_confirmed(summary):
             due = self._acks.get((station, number))
             if due is not None and due.together and not due.alone:
                 del self._acks[station, number]
@@ -306,7 +306,7 @@ class RadioPiggyback:
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         pass
 
-    def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
+    def mark_settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
         if words.introduced and sent:
             self._introduced = self.clock()
 
@@ -315,22 +315,22 @@ def _fill_readings(
     readings: Readings, journal: Journal, draft: Draft, capacity: int, now: float
 ) -> None:
     """Add read receipts last, because entries after a SentBy belong to another station."""
-    for word in readings.to_say(now, beside=bool(draft.entries)):
+    for word in readings.list_to_send(now, beside=bool(draft.entries)):
         bare = [word.entry]
         if word.hops:
             bare.insert(0, Entry(0, SentBy(word.origin, word.hops), word.entry.time))
-        named = [*bare, *_name_of(word, journal)]
+        named = [*bare, *_find_name_entries(word, journal)]
         # A receipt that fits into no packet is not tried forever.
         if draft.add_all(named, capacity) or draft.add_all(bare, capacity) or not draft.entries:
-            readings.said(word, now)
+            readings.mark_sent(word, now)
 
 
-def _name_of(word: AirWord, journal: Journal) -> list[Entry]:
+def _find_name_entries(word: AirWord, journal: Journal) -> list[Entry]:
     """Return the name of another station whose receipt is passed on, because receivers may know
     only its number.
     """
     if not word.hops or word.is_answer:
         return []
-    name = inbound.station_names(journal).get(word.origin)
+    name = inbound.read_station_names(journal).get(word.origin)
     who = Identity(str(word.origin), name or "", "Device")
     return [Entry(word.origin, Introduction(who))] if name else []

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from fieldagent.agent.journal import directory, on_air, outbound
-from fieldagent.agent.journal.history import with_names
+from fieldagent.agent.journal.history import add_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
 from fieldagent.package.delivery import LADDER, Stage, describe_stage
@@ -44,68 +44,70 @@ HUB = "the hub"
 ORDER = ("kept", "left", "heard", "hub", *(stage.name.lower() for stage in LADDER), "ended")
 
 
-def reached(journal: Journal, known: Known) -> list[Step]:
+def list_reached(journal: Journal, known: Known) -> list[Step]:
     """Return the known steps, from the lowest stage to the highest."""
     date = journal.clock.date
     steps = [Step(date(known.accepted), "kept", "", "on this kit")]
-    for channel, delivery in outbound.deliveries(journal, known.sequence).items():
+    for channel, delivery in outbound.read_deliveries(journal, known.sequence).items():
         if delivery.status is Status.DELIVERED and channel is not Channel.RADIO:
-            at = date(outbound.ended_at(journal, known.sequence, channel))
+            at = date(outbound.read_end(journal, known.sequence, channel))
             at_hub = channel is Channel.CELLULAR
             text = f"at {HUB}" if at_hub else f"left by {channel}"
             steps.append(Step(at, "hub" if at_hub else "left", "", text))
-    for receipt in outbound.receipts(journal, known.sequence):
+    for receipt in outbound.list_receipts(journal, known.sequence):
         steps.append(_of_receipt(receipt.by, receipt.at, is_station=receipt.kind == "agent"))
-    if (relayed := on_air.relayed_at(journal, known.sequence)) is not None:
+    if (relayed := on_air.find_relay_time(journal, known.sequence)) is not None:
         steps.append(Step(date(relayed), "hub", "", f"at {HUB}, reported by a neighbour"))
-    for at, text in on_air.left_nearby(journal, known.sequence):
-        steps.append(Step(date(at), "left", "", with_names(journal, text)))
-    steps += beyond(journal, [known])[known.sequence]
+    for at, text in on_air.list_left_nearby(journal, known.sequence):
+        steps.append(Step(date(at), "left", "", add_names(journal, text)))
+    steps += list_reached_beyond(journal, [known])[known.sequence]
     if known.status in (Status.ERROR, Status.CANCELED, Status.COLLAPSED) and known.ended:
         steps.append(Step(date(known.ended), "ended", "", _end(journal, known)))
     return sorted(steps, key=lambda step: (ORDER.index(step.stage), step.at))
 
 
-def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, list[Step]]:
+def list_reached_beyond(
+    journal: Journal, packages: Sequence[Known | Accepted]
+) -> dict[int, list[Step]]:
     """Return the steps of each Package beyond a receiver's disk, from the lowest stage."""
     ladders: dict[int, list[Step]] = {}
-    stages = outbound.reached_of(journal, [each.sequence for each in packages])
+    stages = outbound.list_reached(journal, [each.sequence for each in packages])
     for known in packages:
         steps = ladders.setdefault(known.sequence, [])
         for each in sorted(stages[known.sequence], key=lambda each: LADDER.index(each.stage)):
             named = each.by != outbound.THE_HUB
-            who = _at_kit(each.by) if named else _addressee(journal, known)
+            who = _describe_kit(each.by) if named else _describe_addressee(journal, known)
             words = describe_stage(each.stage, who or "the addressee", each.text)
             steps.append(Step(each.at, each.stage.name.lower(), who, words, each.text))
     return ladders
 
 
-def _addressee(journal: Journal, known: Known | Accepted) -> str:
+def _describe_addressee(journal: Journal, known: Known | Accepted) -> str:
     """Return the addressee in words; empty if it is unknown."""
     with suppress(DamagedPackage):
-        accepted = outbound.package(journal, known.sequence)
+        accepted = outbound.read_kept_package(journal, known.sequence)
         if accepted is not None and accepted.package.to is not None:
-            return directory.in_words(journal, accepted.package.to)
+            return directory.describe_addressee(journal, accepted.package.to)
     return ""
 
 
 def _of_receipt(by: Identity, at: float, *, is_station: bool) -> Step:
     if not is_station:
         return Step(at, "hub", "", f"at {HUB}")
-    who = _name(by)
+    who = _find_name(by)
     if by.type == "Device":
         return Step(at, "heard", who, f"heard by {who}")
     return Step(at, Stage.STORED.name.lower(), who, describe_stage(Stage.STORED, who))
 
 
-def _name(who: Identity) -> str:
+def _find_name(who: Identity) -> str:
     return who.name or f"{'kit' if who.type == 'Device' else 'user'} {who.id}"
 
 
-def _at_kit(who: Identity) -> str:
+def _describe_kit(who: Identity) -> str:
     """Return the owner of the kit; a station without a known name is called by its number."""
     unnamed = who.type == "Device" and not who.name
-    return f"station {who.id}" if unnamed else _name(who)
+    return f"station {who.id}" if unnamed else _find_name(who)
 
 
 def _end(journal: Journal, known: Known) -> str:
@@ -113,7 +115,7 @@ def _end(journal: Journal, known: Known) -> str:
         return str(known.status).lower()
     why = {
         delivery.reason
-        for delivery in outbound.deliveries(journal, known.sequence).values()
+        for delivery in outbound.read_deliveries(journal, known.sequence).values()
         if delivery.reason
     }
     return f"given up: {', '.join(sorted(why)) or 'no channel'}"

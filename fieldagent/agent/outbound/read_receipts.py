@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from math import inf
 
-from fieldagent.agent.channels.air_pace import backoff
+from fieldagent.agent.channels.air_pace import draw_backoff
 from fieldagent.agent.journal.inbound import StationOwed
 from fieldagent.package.delivery import Stage
 from fieldagent.system.lazy_dataclass import dataclass
@@ -96,7 +96,7 @@ class AirWord:
         """Stop sending it."""
         self.rides = self.due = inf
 
-    def came(self, hops: int, now: float) -> bool:
+    def record_arrival(self, hops: int, now: float) -> bool:
         """Record that it arrived over that many transmissions. Return True if that is not further
         than recently.
         """
@@ -146,7 +146,7 @@ class Readings:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
             said = Receipt(each.station, each.digest, each.stage, text)
             entry = Entry(each.sequence, said, each.at)
-            key = _key(self._station, entry)
+            key = _make_key(self._station, entry)
             if key in known:
                 self._ours[key] = known[key]
                 continue
@@ -154,14 +154,14 @@ class Readings:
             word.go(now, now + ALONE_AFTER * (1 + 2 * self._random()))
             self._ours[key] = each, word
 
-    def answered(self, station: int, answer: Entry) -> StationOwed | None:
+    def find_answered(self, station: int, answer: Entry) -> StationOwed | None:
         """Return our receipt that this station answers; None if there is none."""
-        ours = self._ours.get(_key_of_answer(station, answer))
+        ours = self._ours.get(_make_answer_key(station, answer))
         return None if ours is None else ours[0]
 
     def answer(self, by: int, entry: Entry, now: float, *, asked: bool) -> None:
         """Answer a receipt of the station `by` for our item; the receipt is on disk."""
-        key = _key(by, entry)
+        key = _make_key(by, entry)
         said = Entry(entry.sequence, Receipt(by, key.digest), entry.time)
         word = self._answers.setdefault(key, AirWord(self._station, said, asked))
         word.go(now, min(word.due, now + ANSWER_WITHIN * self._random()))
@@ -172,12 +172,12 @@ class Readings:
         """Take in a receipt of the station `by` for another station's item, transmitted by
         `sender`. Pass on the receipt, or its answer, if that may help.
         """
-        key = _key(by, entry)
+        key = _make_key(by, entry)
         passed = self._passed.pop(key, None) or _Passed(AirWord(by, entry, asked, hops))
         self._passed[key] = passed
         while len(self._passed) > PASSED_MAX:
             del self._passed[next(iter(self._passed))]
-        if not passed.word.came(hops, now):
+        if not passed.word.record_arrival(hops, now):
             passed.word.note_echo(sender)
         elif passed.answer is not None and passed.answer.hops < self._hops:
             passed.answer.go(now, now + self._spread(ANSWER_WITHIN, crowd))
@@ -191,13 +191,13 @@ class Readings:
         """Take in a station's answer to another's receipt, transmitted by `sender`: that receipt is
         no longer sent, and the answer is passed on if we owe it.
         """
-        passed = self._passed.get(_key_of_answer(station, answer))
+        passed = self._passed.get(_make_answer_key(station, answer))
         if passed is None:
             return
         passed.word.rest()
         if passed.answer is None:
             passed.answer = AirWord(station, answer, passed.word.alone, hops)
-        if not passed.answer.came(hops, now):
+        if not passed.answer.record_arrival(hops, now):
             passed.answer.note_echo(sender)
         elif passed.owes_answer and hops < self._hops:
             passed.owes_answer = False
@@ -217,22 +217,22 @@ class Readings:
 
     def is_due(self, now: float) -> bool:
         """Return True if an entry must be sent in its own packet now."""
-        return any(word.due <= now for word in self._words())
+        return any(word.due <= now for word in self._list_entries())
 
-    def next_due(self, now: float) -> float:
+    def compute_next_due(self, now: float) -> float:
         """Return the time when the next entry must be sent in its own packet."""
-        return min((word.due for word in self._words() if word.due > now), default=inf)
+        return min((word.due for word in self._list_entries() if word.due > now), default=inf)
 
-    def to_say(self, now: float, *, beside: bool) -> list[AirWord]:
+    def list_to_send(self, now: float, *, beside: bool) -> list[AirWord]:
         """Return the entries for the next packet. `beside` means that the packet contains other
         entries anyway.
         """
         if not (beside or self.is_due(now)):
             return []
-        words = [word for word in self._words() if min(word.rides, word.due) <= now]
+        words = [word for word in self._list_entries() if min(word.rides, word.due) <= now]
         return words[:RIDE_MAX] if beside else words
 
-    def said(self, word: AirWord, now: float) -> None:
+    def mark_sent(self, word: AirWord, now: float) -> None:
         """Record that an entry is sent."""
         word.rest()
         if word.origin == self._station:
@@ -247,7 +247,7 @@ class Readings:
         for passed in self._passed.values():
             passed.owes_answer |= passed.word is word
 
-    def _words(self) -> Iterator[AirWord]:
+    def _list_entries(self) -> Iterator[AirWord]:
         passed = self._passed.values()
         yield from self._answers.values()
         yield from (each.answer for each in passed if each.answer is not None)
@@ -255,14 +255,14 @@ class Readings:
         yield from (each.word for each in passed)
 
     def _spread(self, within: float, crowd: int) -> float:
-        return backoff(self._random(), max(within, 0.5 * crowd), crowd)
+        return draw_backoff(self._random(), max(within, 0.5 * crowd), crowd)
 
 
-def _key(by: int, entry: Entry) -> WordKey:
+def _make_key(by: int, entry: Entry) -> WordKey:
     assert isinstance(entry.content, Receipt)
     return WordKey(by, entry.content.by, entry.sequence, digest_of(entry))
 
 
-def _key_of_answer(station: int, answer: Entry) -> WordKey:
+def _make_answer_key(station: int, answer: Entry) -> WordKey:
     assert isinstance(answer.content, Receipt)
     return WordKey(answer.content.by, station, answer.sequence, answer.content.digest)

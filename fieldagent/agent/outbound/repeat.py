@@ -22,7 +22,7 @@ async def repeat(
     if sequence in queue:
         return
     try:
-        known = outbound.package(journal, sequence)
+        known = outbound.read_kept_package(journal, sequence)
     except DamagedPackage as damaged:
         log.error("%s: it is not sent again", damaged)
         return

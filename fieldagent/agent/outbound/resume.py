@@ -41,7 +41,7 @@ class Resume:
         self._endings = endings
         self._resumed = resumed
         self._place: outbound.Place | None = outbound.FIRST
-        self._last = outbound.next_sequence(journal) - 1
+        self._last = outbound.compute_next_sequence(journal) - 1
         """Later Packages are queued by the code that accepts them."""
         self._ended: list[EndedDelivery] = []
         self._notes: list[Operation[None]] = []
@@ -92,11 +92,11 @@ class Resume:
         queues = [self._queues[channel] for channel in channels]
         if len(queues) == 1:
             return len(queues[0])
-        return len(set[int]().union(*(queue.waiting() for queue in queues)))
+        return len(set[int]().union(*(queue.list_waiting() for queue in queues)))
 
     def _put_back_some(self) -> None:
         assert self._place is not None
-        sequences, self._place = outbound.next_waiting(
+        sequences, self._place = outbound.list_next_waiting(
             self._journal, self._place, self._last, SLICE
         )
         self._put_back_all(sequences)
@@ -106,7 +106,7 @@ class Resume:
             if any(sequence in queue for queue in self._queues.values()):
                 continue
             try:
-                accepted = outbound.package(self._journal, sequence)
+                accepted = outbound.read_kept_package(self._journal, sequence)
             except DamagedPackage as damaged:
                 self._give_up(damaged)
             else:
@@ -120,19 +120,19 @@ class Resume:
             # If a damaged journal has lost the elapsed time, no Package lives longer than planned.
             life = accepted.expires - accepted.accepted
             life = min(life, max(0.0, accepted.expires - now))
-        deliveries = outbound.deliveries(self._journal, accepted.sequence)
+        deliveries = outbound.read_deliveries(self._journal, accepted.sequence)
         passed = max(0.0, now - accepted.accepted)
         self._ended += self._intake.enqueue(accepted, deliveries, life, passed)
 
     def _give_up(self, damaged: DamagedPackage) -> None:
         log.error("%s: it ends as Error and stays in the list; post it again", damaged)
         sequence = damaged.sequence
-        deliveries = outbound.deliveries(self._journal, sequence)
+        deliveries = outbound.read_deliveries(self._journal, sequence)
         self._ended += [
             EndedDelivery(sequence, channel, DAMAGED)
             for channel, delivery in deliveries.items()
             if delivery.status is None
         ]
-        known = outbound.by_sequence(self._journal, sequence)
+        known = outbound.find_by_sequence(self._journal, sequence)
         id_ = None if known is None else known.id
-        self._notes.append(losses.damaged(sequence, id_, self._endings.clock()))
+        self._notes.append(losses.record_damage(sequence, id_, self._endings.clock()))

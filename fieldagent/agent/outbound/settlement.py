@@ -54,14 +54,14 @@ REFUSED_PAUSE_S, REFUSED_PAUSE_MAX_S = 30.0, 900.0
 """Seconds until a refused SOS is tried again: the first wait, which doubles, and its maximum."""
 
 
-def refused_pause(times: int) -> float:
+def compute_refused_pause(times: int) -> float:
     """Return the seconds until the next attempt for an SOS that was refused `times` times
     before.
     """
     return min(REFUSED_PAUSE_MAX_S, REFUSED_PAUSE_S * 2.0 ** min(times, 10))
 
 
-def after_success(
+def settle_success(
     journal: Journal, queue: ChannelQueue, segments: list[Segment], over: Collection[Segment]
 ) -> Settlement:
     """Decide which Packages end and which wait after a transmission that left. A Package is
@@ -70,7 +70,7 @@ def after_success(
     """
     settlement = Settlement()
     for segment in segments:
-        if _completes(journal, queue, segment):
+        if _is_completed_by(journal, queue, segment):
             delivery = ChannelDelivery(Status.DELIVERED)
             settlement.ended.append(EndedDelivery(segment.sequence, queue.channel, delivery))
         elif segment in over:
@@ -78,7 +78,7 @@ def after_success(
     return settlement
 
 
-def after_failure(
+def settle_failure(
     channel: Channel,
     segments: list[Segment],
     over: Mapping[Segment, Burst],
@@ -106,7 +106,7 @@ def after_failure(
     return Settlement(waits=waits, tried=tried, alone=alone)
 
 
-def _completes(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
+def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
     """Return True if the receiver has the whole Package once it has this segment."""
     if segment.sequence not in queue:
         # Another fragment has already shown that.
@@ -115,7 +115,7 @@ def _completes(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
         return True
     if queue.limits.shared:
         return outbound.is_held_whole(journal, queue.channel, segment.sequence)
-    held = outbound.fragments_held(journal, queue.channel, segment.sequence, segment.count)
+    held = outbound.read_held_fragments(journal, queue.channel, segment.sequence, segment.count)
     return len(held.get(outbound.ONLY_PEER, set()) | {segment.position}) == segment.count
 
 
@@ -123,13 +123,13 @@ def note_sent(
     queue: ChannelQueue, segments: list[Segment], spent: Spent, now: float
 ) -> Operation[None]:
     """Record in the history of each Package in it that the transmission left."""
-    left = outbound.sent(queue.channel, segments, shared=queue.limits.shared)
-    cost = _in_words(spent, len(segments))
+    left = outbound.record_sent(queue.channel, segments, shared=queue.limits.shared)
+    cost = _describe_cost(spent, len(segments))
 
     def store(db: sqlite3.Connection) -> None:
         left(db)
         for segment in segments:
-            detail = _fragment_in_words(segment) + cost
+            detail = _describe_fragment(segment) + cost
             history.note(db, [segment.sequence], queue.channel, "sent", detail, now)
 
     return store
@@ -140,7 +140,7 @@ def note_tried(
 ) -> Operation[None]:
     """Record the failed attempts."""
     sequences, event = settlement.tried, settlement.event
-    tried = outbound.tried(queue.channel, sequences, ends_intent=settlement.ends_intent)
+    tried = outbound.record_try(queue.channel, sequences, ends_intent=settlement.ends_intent)
 
     def store(db: sqlite3.Connection) -> None:
         tried(db)
@@ -170,14 +170,14 @@ def note_copy(
     return lambda db: history.note(db, sequences, channel, "goes again", detail, now)
 
 
-def _fragment_in_words(segment: Segment) -> str:
+def _describe_fragment(segment: Segment) -> str:
     return "" if segment.count == 1 else f"fragment {segment.position + 1} of {segment.count}: "
 
 
 _CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")
 
 
-def credits_in_words(cost: str) -> float:
+def parse_credits(cost: str) -> float:
     """Return the credits of a cost text that `note_sent` wrote; if several Packages shared them,
     one Package's part.
     """
@@ -185,7 +185,7 @@ def credits_in_words(cost: str) -> float:
     return int(match[1]) / int(match[2] or 1) if match else 0.0
 
 
-def _in_words(spent: Spent, together: int) -> str:
+def _describe_cost(spent: Spent, together: int) -> str:
     unit = "credit" if spent.credits == 1 else "credits"
     cost = f", {spent.credits} {unit}" if spent.credits else ""
     shared = f", shared by {together}" if together > 1 else ""

@@ -27,24 +27,24 @@ class Standing(NamedTuple):
     """Unix time."""
 
 
-def standing(journal: Journal, id_: int) -> Standing:
+def find_standing(journal: Journal, id_: int) -> Standing:
     """Return the state of the newest Package with that id. Raises UnknownPackage."""
-    known = outbound.by_id(journal, id_)
+    known = outbound.find_by_id(journal, id_)
     if known is None:
         raise UnknownPackage(
             sentence(
                 "no Package has the id {id}; the agent deletes ended Packages after a while", id=id_
             )
         )
-    return standing_of(journal, known.sequence)
+    return get_standing(journal, known.sequence)
 
 
-def standing_of(journal: Journal, sequence: int) -> Standing:
+def get_standing(journal: Journal, sequence: int) -> Standing:
     """Return the state of a Package. Raises UnknownPackage."""
-    known = outbound.by_sequence(journal, sequence)
+    known = outbound.find_by_sequence(journal, sequence)
     if known is None:
         raise UnknownPackage("the Package ended and is no longer kept")
-    deliveries = outbound.deliveries(journal, sequence)
+    deliveries = outbound.read_deliveries(journal, sequence)
     return Standing(
         known.id, sequence, known.status, deliveries, journal.clock.date(known.accepted)
     )

@@ -72,10 +72,10 @@ class _OfStation:
         """Return the missing numbers that we still ask for."""
         return [number for number, count in self.lacking.items() if count < ASKS_MAX]
 
-    def asks(self) -> bool:
+    def is_asking(self) -> bool:
         return bool(self.open())
 
-    def told_numbers(self) -> range:
+    def get_listed_numbers(self) -> range:
         """Return the range of numbers that a summary lists. Missing numbers move it on only while
         we ask for them, because another station merely claims to have them.
         """
@@ -84,21 +84,21 @@ class _OfStation:
 
     def move(self, number: int, now: float) -> None:
         """Record that this number has arrived, which moves the range on."""
-        if number > self.newest or (number not in self._last() and now >= self.stands_until):
+        if number > self.newest or (number not in self._find_last() and now >= self.stands_until):
             self.newest = number
-        if number in self._last():
+        if number in self._find_last():
             self.stands_until = now + FRESH_S
 
-    def _last(self) -> range:
+    def _find_last(self) -> range:
         return range(self.newest - SEVERAL_MAX + 1, self.newest + 1)
 
     def forget_old(self) -> None:
-        first = self.told_numbers().start
+        first = self.get_listed_numbers().start
         for number in [each for each in self.lacking if each < first]:
             del self.lacking[number]
         while len(self.lacking) > HERE_MAX:
             del self.lacking[next(iter(self.lacking))]
-        last = self._last()
+        last = self._find_last()
         elsewhere = [each for each in self.here if each not in last]
         for number in elsewhere[: max(0, len(self.here) - HERE_MAX)]:
             del self.here[number]
@@ -161,10 +161,10 @@ class Summaries:
         here.
         """
         assert isinstance(summary.content, Ack)
-        first, numbers = summary.sequence, {*numbers_of(summary)}
+        first, numbers = summary.sequence, {*list_numbers(summary)}
         station = summary.content.station
         known = self._of(station)
-        window = known.told_numbers()
+        window = known.get_listed_numbers()
         fresh = {
             each for each in numbers - known.here.keys() - known.unsaid if each >= window.start
         }
@@ -204,7 +204,7 @@ class Summaries:
         if self._stations:
             self._hasten(now, within)
 
-    def due(self) -> float:
+    def compute_due_time(self) -> float:
         """Return the time of the next beacon."""
         return self._due
 
@@ -213,7 +213,7 @@ class Summaries:
         asks = False
         self._beacon, self._latest = [], now + PUT_OFF_MAX
         for number, each in self._stations.items():
-            asks |= each.asks()
+            asks |= each.is_asking()
             if now < each.fresh_until and self._is_news(each):
                 self._beacon.append(number)
             each.told = each.asked = False
@@ -222,7 +222,7 @@ class Summaries:
         waits = min(INTERVAL_MAX, self._interval * self._slower)
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
-    def to_tell(self, now: float, *, beside: bool) -> list[int]:
+    def list_due_stations(self, now: float, *, beside: bool) -> list[int]:
         """Return the stations that a packet lists: those of the beacon and, `beside` other content,
         those with news that have not been sent.
         """
@@ -230,29 +230,31 @@ class Summaries:
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
         stations = self._beacon
         if beside:
-            ride = (n for n, each in known.items() if self._rides(each, now) and n not in stations)
-            stations = [*stations, *sorted(ride, key=lambda n: not known[n].asks())][:RIDES]
+            ride = (
+                n for n, each in known.items() if self._can_ride(each, now) and n not in stations
+            )
+            stations = [*stations, *sorted(ride, key=lambda n: not known[n].is_asking())][:RIDES]
         return [*stations]
 
-    def _rides(self, each: _OfStation, now: float) -> bool:
+    def _can_ride(self, each: _OfStation, now: float) -> bool:
         """Return True if the summary may ride in a packet. In a dense network it does not if
         another station has sent the same, or if a beacon would not ask yet.
         """
         if not self._in_crowd:
             return each.changed
-        if each.asks():
+        if each.is_asking():
             return each.changed or now - each.asked_at >= ASK_AFTER_S * self._slower
         return each.changed and not each.told
 
     def _is_news(self, each: _OfStation) -> bool:
-        return self._still_asks(each) or not each.told
+        return self._is_still_asking(each) or not each.told
 
     @staticmethod
-    def _still_asks(each: _OfStation) -> bool:
+    def _is_still_asking(each: _OfStation) -> bool:
         """Return True if items are missing here and no other station has reported the same."""
-        return each.asks() and not each.asked
+        return each.is_asking() and not each.asked
 
-    def said(self, station: int, now: float) -> None:
+    def mark_sent(self, station: int, now: float) -> None:
         """Record that the summary of this station was sent."""
         known = self._of(station)
         known.told = known.asked = True
@@ -262,16 +264,16 @@ class Summaries:
             for number in known.lacking:
                 known.lacking[number] += 1
         self._beacon = [each for each in self._beacon if each != station]
-        if self._in_crowd and not any(map(self._still_asks, self._stations.values())):
+        if self._in_crowd and not any(map(self._is_still_asking, self._stations.values())):
             later = now + ASK_AFTER_S * self._slower * (0.5 + self._random())
             self._due = max(self._due, min(self._latest, later))
 
-    def summary(self, station: int) -> Entry | None:
+    def make_summary(self, station: int) -> Entry | None:
         """Return the summary of this station; None if it would be empty."""
         known = self._stations.get(station)
         if known is None:
             return None
-        numbers = known.told_numbers()
+        numbers = known.get_listed_numbers()
         lacking = [each for each in known.open() if each in numbers]
         present = sorted(each for each in known.here if each in numbers)
         if not present and not lacking:
@@ -297,12 +299,12 @@ class Summaries:
         self._due = min(self._due, now + within * (0.5 + self._random() * (within < INTERVAL_MIN)))
 
 
-def numbers_of(summary: Entry) -> list[int]:
+def list_numbers(summary: Entry) -> list[int]:
     """Return the numbers that a summary lists, in order."""
     assert isinstance(summary.content, Ack)
     return [summary.sequence + index for index in sorted(summary.content.arrived)]
 
 
-def confirmed_by(summary: Entry) -> list[int]:
+def list_confirmed(summary: Entry) -> list[int]:
     """Return the listed numbers that its digest covers."""
-    return numbers_of(summary)[-CONFIRMS:]
+    return list_numbers(summary)[-CONFIRMS:]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound import others_sos
-from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
+from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, find_affordable
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
 
@@ -21,8 +21,10 @@ def plan_of(
     package: Package, journal: Journal, outboxes: Mapping[Channel, ChannelOutbox]
 ) -> Affordable:
     """Return the SOS on the channels that it may take today."""
-    limits = SpendingLimits("", others_sos.left(journal), others_sos.CREDITS_PER_DAY, LIMIT, False)
-    return affordable(package, outboxes, journal.clock.date(journal.clock.now()), limits)
+    limits = SpendingLimits(
+        "", others_sos.compute_remaining(journal), others_sos.CREDITS_PER_DAY, LIMIT, False
+    )
+    return find_affordable(package, outboxes, journal.clock.date(journal.clock.now()), limits)
 
 
 async def pay(journal: Journal, price: int) -> None:

@@ -11,8 +11,8 @@ import trio
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import history
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.budget import utc_day
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, due
+from fieldagent.agent.outbound.budget import format_utc_day
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, compute_due_time
 from fieldagent.agent.outbound.head_start import CHEAPER, GATHERS
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import ChannelDelivery, encode_deliveries
@@ -62,10 +62,10 @@ class WaitReasons:
         self._now = journal.clock.date(now)
         self._date = journal.clock.date
         self._steady = trio.current_time()
-        self._hindrances = {name: self._hindrance(box) for name, box in outboxes.items()}
-        self._foremost = {name: queue.foremost(self._steady) for name, queue in queues.items()}
+        self._hindrances = {name: self._find_hindrance(box) for name, box in outboxes.items()}
+        self._foremost = {name: queue.find_foremost(self._steady) for name, queue in queues.items()}
 
-    def deliveries_json(
+    def describe_deliveries(
         self, sequence: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[str, dict[str, Any]]:
         """Return the channel deliveries as `delivery.encode_deliveries` does,
@@ -77,46 +77,48 @@ class WaitReasons:
                 # Its settings were removed while this waited.
                 document[channel] = {**document[channel], "reason": _GONE}
             elif delivery.status is None:
-                reason, at = self._why(channel, sequence)
-                unix = None if at is None else self._unix(at)
+                reason, at = self._describe_wait(channel, sequence)
+                unix = None if at is None else self._convert_to_unix(at)
                 hindrance = self._hindrances[channel]
                 told_already = hindrance.tells_when and reason == hindrance.reason
                 silent = unix is None or told_already
-                words = reason if silent else f"{reason}; next try {self._clock(unix or 0.0)}"
+                words = (
+                    reason if silent else f"{reason}; next try {self._format_clock(unix or 0.0)}"
+                )
                 document[channel] = {"status": None, "reason": words, "nextTry": unix}
         return document
 
-    def next_try(self, channel: Channel, sequence: int) -> float:
+    def compute_next_try(self, channel: Channel, sequence: int) -> float:
         """Return the Unix time of the next attempt on that channel."""
-        _, at = self._why(channel, sequence)
-        return self._now if at is None else self._unix(at)
+        _, at = self._describe_wait(channel, sequence)
+        return self._now if at is None else self._convert_to_unix(at)
 
-    def _why(self, channel: Channel, sequence: int) -> tuple[str, float | None]:
+    def _describe_wait(self, channel: Channel, sequence: int) -> tuple[str, float | None]:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
             return "the agent resumes waiting items after its start", None
         # The intent was begun and not ended: it is unknown if it left.
         rests = hindrance.is_away or hindrance.reason == _RESTS
-        if sequence in queue.taken() and not rests:
+        if sequence in queue.get_in_flight() and not rests:
             return "it is being sent", None
         look = hindrance.next_urgent if queue.is_urgent(sequence) else hindrance.next_try
         if hindrance.is_away:
             return hindrance.reason, look
         if sequence in queue.held:
             return "the hub has ordered this kit to hold its kind", None
-        moment = due(queue, sequence)
+        moment = compute_due_time(queue, sequence)
         if moment > self._steady:
-            failed = history.last_failure(self._journal, sequence, channel)
+            failed = history.read_last_failure(self._journal, sequence, channel)
             gathers = sequence in queue.gathering
             return failed or (GATHERS if gathers else CHEAPER), moment
         if hindrance.reason:
-            failed = history.last_failure(self._journal, sequence, channel)
+            failed = history.read_last_failure(self._journal, sequence, channel)
             is_rest = hindrance.reason == _RESTS
             return (is_rest and failed) or hindrance.reason, look
         goes = sequence == self._foremost[channel]
         return "it goes next" if goes else "others go before it", None
 
-    def _hindrance(self, outbox: ChannelOutbox) -> _Hindrance:
+    def _find_hindrance(self, outbox: ChannelOutbox) -> _Hindrance:
         link = outbox.link
         look, urgent = (
             at if at > self._steady else None for at in (link.next_look, link.next_urgent)
@@ -124,21 +126,27 @@ class WaitReasons:
         if link.state in _AWAY:
             reason = link.reason or _AWAY[link.state]
             if link.last_success is not None:
-                reason += f", the last success at {self._clock(self._date(link.last_success))}"
+                reason += (
+                    f", the last success at {self._format_clock(self._date(link.last_success))}"
+                )
             # Without a given time, it is being tried at this moment.
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
-        if held := outbox.held_back():
-            renewal = self._steady + outbox.budget.renews_in()
+        if held := outbox.describe_hold():
+            renewal = self._steady + outbox.budget.compute_renewal_wait()
             return _Hindrance(held, renewal, renewal, is_away=False, tells_when=True)
         rests = look is not None and link.state is not LinkState.BUSY
         return _Hindrance(_RESTS if rests else "", look, urgent, is_away=False)
 
-    def _unix(self, steady: float) -> float:
+    def _convert_to_unix(self, steady: float) -> float:
         return round(self._now + max(0.0, steady - self._steady), 3)
 
-    def _clock(self, unix: float) -> str:
+    def _format_clock(self, unix: float) -> str:
         """Return the time of day, with the date if it is another day."""
-        form = "%H:%M:%S UTC" if utc_day(unix) == utc_day(self._now) else "%Y-%m-%d %H:%M UTC"
+        form = (
+            "%H:%M:%S UTC"
+            if format_utc_day(unix) == format_utc_day(self._now)
+            else "%Y-%m-%d %H:%M UTC"
+        )
         return datetime.fromtimestamp(unix, UTC).strftime(form)
 
 

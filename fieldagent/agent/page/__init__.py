@@ -32,7 +32,7 @@ EARLY = ("Loading. The button works when it is red.", "connecting to the agent â
 """Texts that people read while the scripts load."""
 
 
-def routes() -> list[Route]:
+def make_routes() -> list[Route]:
     """Return `GET /` and `GET /track`, the files below `/page/`, and the service worker that caches
     them.
     """

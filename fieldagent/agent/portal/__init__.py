@@ -99,14 +99,14 @@ class Portal:
         if request.path == STYLE:
             return Response(200, read_data(__name__, "portal.css"), "text/css; charset=utf-8")
         if request.path == PAGE:
-            return self._page(request, stays=stays)
+            return self._serve_page(request, stays=stays)
         if stays and (wanted := PROBES.get(request.path)) is not None:
             return Response(*wanted, NOT_KEPT)
         return Response(302, headers=(("Location", PAGE), *NOT_KEPT))
 
-    def _page(self, request: Request, *, stays: bool) -> Response:
+    def _serve_page(self, request: Request, *, stays: bool) -> Response:
         language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
-        texts = {name: escape(text) for name, text in _words()[language].items()}
+        texts = {name: escape(text) for name, text in _read_texts()[language].items()}
         page = Template(read_data(__name__, "portal.html").decode()).substitute(
             texts,
             language=language,
@@ -127,6 +127,6 @@ class Portal:
 
 
 @cache
-def _words() -> dict[str, dict[str, str]]:
+def _read_texts() -> dict[str, dict[str, str]]:
     words: dict[str, dict[str, str]] = json.loads(read_data(__name__, "words.json"))
     return words

@@ -89,13 +89,13 @@ class TncModem:
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         frame = ax25.encode(ax25.Frame(self._call, DESTINATION, packet))
         await self._give(kiss.encode(frame))
-        result = await self._result()
+        result = await self._wait_for_result()
         if result is not TransmitResult.DROPPED:
             # A frame leaves the buffer when its transmission begins.
             await waits.sleep(TRANSMIT_LEAD_S + len(frame) * 8 / BITRATE)
         return result
 
-    async def _result(self) -> TransmitResult:
+    async def _wait_for_result(self) -> TransmitResult:
         with trio.move_on_after(FRAME_WAIT_MAX_S):
             while self._knows_the_question is not False:
                 waiting = await self._ask()
@@ -190,19 +190,21 @@ async def open_tnc(place: RadioPlace, link: ChannelLink) -> AsyncIterator[TncMod
     if where.startswith("tcp://"):
         async with (
             await _connect(where) as stream,
-            _serving(TncModem(_reader(stream, where), _writer(stream, where), call, link)) as air,
+            _serve(
+                TncModem(_make_reader(stream, where), _make_writer(stream, where), call, link)
+            ) as air,
         ):
             yield air
         return
     async with (
         open_serial(where, place.baud, link.recorder) as port,
-        _serving(TncModem(port.read, port.write, call, link)) as air,
+        _serve(TncModem(port.read, port.write, call, link)) as air,
     ):
         yield air
 
 
 @asynccontextmanager
-async def _serving(air: TncModem) -> AsyncIterator[TncModem]:
+async def _serve(air: TncModem) -> AsyncIterator[TncModem]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(air.listen)
         yield air
@@ -219,7 +221,7 @@ async def _connect(place: str) -> trio.SocketStream:
     raise RadioLost(f"{place} does not answer within {CONNECT_MAX:g} s")
 
 
-def _reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[bytes]]:
+def _make_reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[bytes]]:
     async def read() -> bytes:
         try:
             data = bytes(await stream.receive_some(4096))
@@ -232,7 +234,7 @@ def _reader(stream: trio.SocketStream, place: str) -> Callable[[], Awaitable[byt
     return read
 
 
-def _writer(stream: trio.SocketStream, place: str) -> Callable[[bytes], Awaitable[None]]:
+def _make_writer(stream: trio.SocketStream, place: str) -> Callable[[bytes], Awaitable[None]]:
     async def write(data: bytes) -> None:
         try:
             await stream.send_all(data)

@@ -29,12 +29,12 @@ BANDWIDTHS = ("7.8", "10.4", "15.6", "20.8", "31.25", "41.7", "62.5", "125", "25
 """Bandwidths of the chips in kHz (SX1262 data sheet, 13.4.5)."""
 
 
-def keys(name: str) -> tuple[Key, ...]:
+def make_keys(name: str) -> tuple[Key, ...]:
     """Return the settings of the LoRa radio with this `radio-protocol` name."""
     return (
         Key(
             f"{name}-frequency",
-            frequency,
+            read_frequency,
             None,
             "MHz, such as 869.525: the same for each kit, and allowed in their country",
         ),
@@ -46,7 +46,7 @@ def keys(name: str) -> tuple[Key, ...]:
             " 10 in Europe's 868 MHz bands, 100 without a limit; radio-region sets it if this is"
             " missing, and limits it",
         ),
-        Key(f"{name}-bandwidth", _bandwidth, 125_000, "kHz, the same for each kit (125)"),
+        Key(f"{name}-bandwidth", _read_bandwidth, 125_000, "kHz, the same for each kit (125)"),
         Key(
             f"{name}-spreading",
             make_integer_reader(5, 12, "spreading factor"),
@@ -64,12 +64,12 @@ def keys(name: str) -> tuple[Key, ...]:
     )
 
 
-def needs(name: str) -> tuple[str, ...]:
+def list_needs(name: str) -> tuple[str, ...]:
     """Return the settings without a default, because only the team can choose them."""
     return (f"{name}-frequency", f"{name}-share")
 
 
-def settings_of(name: str, own: Mapping[str, Any]) -> LoraSettings:
+def make_settings(name: str, own: Mapping[str, Any]) -> LoraSettings:
     """Return the radio's own settings as LoRa parameters, in Hz. The keys of `own` start with the
     radio's `name`.
     """
@@ -87,14 +87,14 @@ class BoardWords(Generic[Word]):
     def __init__(self) -> None:
         self._mouth, self._ear = trio.open_memory_channel[Word](WORDS_MAX)
 
-    def tell(self, word: Word) -> None:
+    def put_report(self, word: Word) -> None:
         """Keep a report until it is read. If the queue is full, drop and log it."""
         try:
             self._mouth.send_nowait(word)
         except trio.WouldBlock:
             log.debug("the radio sends more data than requested: %s", word)
 
-    async def next(self, until: float) -> Word | None:
+    async def wait_for_next(self, until: float) -> Word | None:
         """Return the next report; None at the time `until`, by trio's clock."""
         with trio.move_on_at(until):
             return await self._ear.receive()
@@ -125,7 +125,7 @@ class BoardTurn:
         self._air = link.air_time
         self._given_up = Seldom(trio.current_time)
 
-    async def outlast(self) -> None:
+    async def wait_for_report(self) -> None:
         """Wait for the report on a packet whose sender was canceled, so that it is not taken for
         the next packet's.
         """
@@ -139,7 +139,7 @@ class BoardTurn:
         """Give the board a packet that takes that many seconds on air. Wait up to `patience`
         seconds for the result.
         """
-        if not self._air.allows(seconds, urgent=urgent):
+        if not self._air.can_send(seconds, urgent=urgent):
             return TransmitResult.SPENT
         result = await self._give_until_taken(write, seconds, patience)
         if result is TransmitResult.DROPPED and (count := self._given_up.note()):
@@ -173,7 +173,7 @@ def _number(value: str) -> float:
         return -1.0
 
 
-def frequency(value: str) -> int:
+def read_frequency(value: str) -> int:
     """Read a frequency in MHz, from 137 to 1020, and return it in Hz. Raises WrongProperty."""
     number = _number(value)
     if not 137 <= number <= 1020:
@@ -181,7 +181,7 @@ def frequency(value: str) -> int:
     return round(number * 1_000_000)
 
 
-def _bandwidth(value: str) -> int:
+def _read_bandwidth(value: str) -> int:
     if value not in BANDWIDTHS:
         raise WrongProperty(f"must be {', '.join(BANDWIDTHS)} (kHz), not {value!r}")
     return round(float(value) * 1_000)

@@ -57,12 +57,12 @@ class MeshcoreModem:
     def __init__(self, port: SerialPort, place: RadioPlace, link: ChannelLink) -> None:
         self._port = port
         self._link = link
-        self._wanted = lora.settings_of(NAME, place.own)
+        self._wanted = lora.make_settings(NAME, place.own)
         self._power: int = place.own[f"{NAME}-power"]
         self._deframer = kiss.KissDeframer()
         self._ear = ReceiveQueue()
         self._words = lora.BoardWords[MeshcoreWord]()
-        self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._outcome)
+        self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._wait_for_outcome)
         self._nonsense = trio.Event()
         """Set when the modem sends bytes that are not a frame, as it does when it starts, and then
         replaced."""
@@ -71,9 +71,9 @@ class MeshcoreModem:
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._turn.lock:
-            await self._turn.outlast()
+            await self._turn.wait_for_report()
             await self._see_settings()
-            seconds = await self._air_time(len(packet))
+            seconds = await self._compute_air_time(len(packet))
             write = partial(self._port.write, kiss.encode(packet))
             patience = TOLD_TIMES * seconds + TOLD_AFTER
             result = await self._turn.give(write, seconds, patience, urgent=urgent)
@@ -85,8 +85,8 @@ class MeshcoreModem:
     async def receive(self) -> HeardPacket:
         return await self._ear.receive()
 
-    async def _outcome(self, until: float) -> TransmitResult | None:
-        while (word := await self._words.next(until)) is not None:
+    async def _wait_for_outcome(self, until: float) -> TransmitResult | None:
+        while (word := await self._words.wait_for_next(until)) is not None:
             if word.code == MeshcoreSaid.TX_DONE:
                 sent = word.content == b"\1"
                 return TransmitResult.TRANSMITTED if sent else TransmitResult.DROPPED
@@ -94,7 +94,7 @@ class MeshcoreModem:
                 return None
         return TransmitResult.UNKNOWN
 
-    async def _air_time(self, size: int) -> float:
+    async def _compute_air_time(self, size: int) -> float:
         """Return the seconds on air as the modem computes them from its own settings."""
         if size not in self._air_times:
             answer = await self._ask(MeshcoreCommand.AIR_TIME, bytes([size]))
@@ -181,7 +181,7 @@ class MeshcoreModem:
     async def _answer(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord | None:
         await self._port.write(wire.ask(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
-        while (word := await self._words.next(until)) is not None:
+        while (word := await self._words.wait_for_next(until)) is not None:
             if word.code == MeshcoreSaid.TX_DONE:
                 self._turn.untold = None
             elif wire.is_answer_to(word, command):
@@ -207,7 +207,7 @@ class MeshcoreModem:
                     packet = content
                 elif kind == kiss.SET_HARDWARE and (word := wire.read_word(content)):
                     if word.code != MeshcoreSaid.SIGNAL:
-                        self._words.tell(word)
+                        self._words.put_report(word)
                     elif packet is not None:
                         self._hear(packet, wire.read_signal(word.content))
                         packet = None
@@ -235,7 +235,7 @@ async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[M
             nursery.cancel_scope.cancel()
 
 
-def _recognition() -> Recognition:
+def _make_recognition() -> Recognition:
     from fieldagent.agent.radios.meshcore_kiss_recognition import RECOGNITION
 
     return RECOGNITION
@@ -245,8 +245,8 @@ RADIO = Radio(
     NAME,
     "LoRa boards with MeshCore's KISS modem firmware (Heltec, RAK, T-Beam): docs/how-to/radio.md",
     open_meshcore,
-    keys=lora.keys(NAME),
-    needs=lora.needs(NAME),
+    keys=lora.make_keys(NAME),
+    needs=lora.list_needs(NAME),
     counts_air=True,
     facts={
         "lora": "the radio's settings",
@@ -254,5 +254,5 @@ RADIO = Radio(
         "batteryMillivolts": "of the radio's own battery",
         "damagedFrames": "frames that could not be read",
     },
-    recognition=_recognition,
+    recognition=_make_recognition,
 )

@@ -20,7 +20,7 @@ LOW, NONE_BELOW = 3_400, 2_000
 """Millivolts of a nearly empty battery, and below which there is no battery."""
 
 
-def _last(said: bytes, command: MeshcoreCommand) -> bytes | None:
+def _find_last(said: bytes, command: MeshcoreCommand) -> bytes | None:
     """Return the content of the last answer to that command."""
     answer = None
     for kind, content in kiss.KissDeframer().receive_data(said):
@@ -31,17 +31,17 @@ def _last(said: bytes, command: MeshcoreCommand) -> bytes | None:
 
 
 def _is_answer(said: bytes) -> bool:
-    return _last(said, MeshcoreCommand.PING) is not None
+    return _find_last(said, MeshcoreCommand.PING) is not None
 
 
 async def _ask(line: DeviceLine, command: MeshcoreCommand) -> bytes:
     """Return the answer; empty if there is none, because older firmware does not know every
     command.
     """
-    return await answer_to(line, wire.ask(command), lambda said: _last(said, command)) or b""
+    return await answer_to(line, wire.ask(command), lambda said: _find_last(said, command)) or b""
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def read_report(line: DeviceLine) -> DeviceReport:
     """Query firmware, board, LoRa settings, power and battery. Values that older firmware does not
     report are omitted. Raises PortLost.
     """
@@ -86,6 +86,6 @@ RECOGNITION = Recognition(
     BAUD,
     lambda: wire.ask(MeshcoreCommand.PING),
     _is_answer,
-    tell,
+    read_report,
 )
 """Asked last: KISS's "SetHardware" has a different meaning for each TNC."""

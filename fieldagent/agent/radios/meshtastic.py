@@ -33,7 +33,7 @@ from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.agent.radios.lora import share
-from fieldagent.agent.radios.meshtastic_host import Fate, MeshtasticHost, attended
+from fieldagent.agent.radios.meshtastic_host import Fate, MeshtasticHost, open_host
 from fieldagent.agent.radios.radio_line import TCP
 from fieldagent.system import waits
 from fieldagent.system.finding import Finding
@@ -63,7 +63,7 @@ class MeshtasticModem:
         law = wire.DUTY_CYCLES.get(host.facts.lora.region, 100.0)
         link.air_time.narrow(AirLimit(min(place.own[f"{NAME}-share"], law)))
         self._air = link.air_time
-        if trouble := host.facts.trouble():
+        if trouble := host.facts.describe_trouble():
             raise RadioLost(trouble)
         link.facts["firmware"] = host.facts.firmware
         link.facts["node"] = wire.format_node_id(host.facts.number)
@@ -72,17 +72,17 @@ class MeshtasticModem:
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         seconds = compute_air_time(self._lora, len(packet) + HEADER_BYTES)
         async with self._sending:
-            if not self._air.allows(seconds, urgent=urgent):
+            if not self._air.can_send(seconds, urgent=urgent):
                 return TransmitResult.SPENT
             self._air.note(seconds)
             said = MeshPacket(
                 to=wire.BROADCAST,
                 channel=self._channel,
                 decoded=MeshData(Port.PRIVATE, packet),
-                id=self._host.new_number(),
+                id=self._host.make_number(),
             )
             fate = await self._host.give(said, urgent=urgent)
-            result = _result(fate)
+            result = _make_result(fate)
             if result in UNSENT:
                 self._air.note(-seconds)
             else:
@@ -107,12 +107,12 @@ class MeshtasticModem:
                 self._ear.hear(HeardPacket(packet.decoded.payload, *signal))
 
 
-def _result(fate: Fate) -> TransmitResult:
+def _make_result(fate: Fate) -> TransmitResult:
     """Return the result for a packet's fate. Raises RadioLost if the radio cannot transmit
     at all.
     """
     if fate.queued in (Queued.OFF, Queued.NO_CHIP):
-        raise RadioLost(fate.in_words())
+        raise RadioLost(fate.describe_fate())
     if fate.queued == RoutingError.DUTY_CYCLE_LIMIT:
         return TransmitResult.SPENT
     if fate.queued is None:
@@ -167,7 +167,7 @@ def check_meshtastic(place: RadioPlace) -> Finding:
 @asynccontextmanager
 async def open_meshtastic(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshtasticModem]:
     """Open a Meshtastic radio and receive from it. Raises RadioLost and PortLost, in groups."""
-    async with attended(place.port, place.baud, wants_nodes=False) as host:
+    async with open_host(place.port, place.baud, wants_nodes=False) as host:
         modem = MeshtasticModem(host, place, link)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(modem.listen)
@@ -175,13 +175,13 @@ async def open_meshtastic(place: RadioPlace, link: ChannelLink) -> AsyncIterator
             nursery.cancel_scope.cancel()
 
 
-def _name(value: str) -> str:
+def _read_name(value: str) -> str:
     if not 1 <= len(value.encode()) <= 11:
         raise WrongProperty(f"must be the name of a channel, 1 to 11 bytes, not {value!r}")
     return value
 
 
-def _recognition() -> Recognition:
+def _make_recognition() -> Recognition:
     from fieldagent.agent.radios.meshtastic_recognition import RECOGNITION
 
     return RECOGNITION
@@ -195,7 +195,7 @@ RADIO = Radio(
     keys=(
         Key(
             f"{NAME}-channel",
-            _name,
+            _read_name,
             "Kits",
             "the radio's secondary channel for kits, which has its own key (Kits)",
         ),
@@ -213,5 +213,5 @@ RADIO = Radio(
         "node": "the radio's own number in its mesh",
         "firmware": "version of the radio's",
     },
-    recognition=_recognition,
+    recognition=_make_recognition,
 )

@@ -106,7 +106,7 @@ ROUTING_WORDS: dict[int | None, str] = {
 }
 
 
-def _in_words(error: int | None) -> str:
+def _describe_value(error: int | None) -> str:
     return ROUTING_WORDS.get(error, f"the radio reports error {error}")
 
 
@@ -123,11 +123,11 @@ class Fate(NamedTuple):
         """Return True if another node's radio confirms that it has the packet."""
         return not self.queued and self.verdict.error == RoutingError.NONE
 
-    def in_words(self) -> str:
+    def describe_fate(self) -> str:
         """Return the result, for people."""
         if self.queued:
-            return QUEUED_WORDS.get(self.queued) or _in_words(self.queued)
-        return _in_words(self.verdict.error)
+            return QUEUED_WORDS.get(self.queued) or _describe_value(self.queued)
+        return _describe_value(self.verdict.error)
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class RadioFacts:
         elif message.queue_status is not None:
             self.queue = message.queue_status
 
-    def trouble(self) -> str:
+    def describe_trouble(self) -> str:
         """Return the reason, for people, why the radio cannot transmit; empty if it can."""
         if not self.lora.region:
             return "no region is set on the radio, so it transmits nothing: set it with its app"
@@ -175,7 +175,7 @@ class _Answers:
         self.told = trio.Event()
         """Set when the radio has answered, and then replaced."""
 
-    def tell(self) -> None:
+    def put_answer(self) -> None:
         self.told.set()
         self.told = trio.Event()
 
@@ -184,7 +184,7 @@ class _Answers:
         self.statuses.pop(number, None)
         self.verdicts.pop(number, None)
 
-    async def until(self, condition: Callable[[], bool], seconds: float) -> None:
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         with waits.move_on_after(seconds):
             while not condition():
                 await self.told.wait()
@@ -217,7 +217,7 @@ class _Heard:
         self._entries[key] = heard
         self._news.set()
 
-    async def next(self) -> HostHeard:
+    async def wait_for_next(self) -> HostHeard:
         """Return the next packet without a checkpoint, or wait for it."""
         while not self._entries:
             self._news = trio.Event()
@@ -256,7 +256,7 @@ class MeshtasticHost:
         """Return the next received message. Messages that already arrived are returned even if the
         line is lost, because the radio sends each only once.
         """
-        return await self._heard.next()
+        return await self._heard.wait_for_next()
 
     async def listen(self) -> NoReturn:
         """Read messages from the radio and pass them to the waiting tasks, forever. A message that
@@ -287,7 +287,7 @@ class MeshtasticHost:
             status = message.queue_status
             if status.packet_id in self._answers.awaited:
                 self._answers.statuses[status.packet_id] = status.result
-            self._answers.tell()
+            self._answers.put_answer()
         elif message.packet is not None:
             self._take_packet(message.packet)
         elif message.node_info is not None:
@@ -299,7 +299,7 @@ class MeshtasticHost:
             self._heard.add(HostHeard(packet))
         elif answer[0] in self._answers.awaited:
             self._answers.verdicts[answer[0]] = RoutingVerdict(answer[1], packet.source)
-            self._answers.tell()
+            self._answers.put_answer()
 
     async def greet(self) -> None:
         """Request the radio's identity and configuration. Raises RadioLost."""
@@ -338,7 +338,7 @@ class MeshtasticHost:
         if limit.cancelled_caught and not self._rebooted.is_set():
             raise RadioLost("the radio does not answer any more")
 
-    def new_number(self) -> int:
+    def make_number(self) -> int:
         """Return an id for a packet; reports on the packet contain it."""
         return random.getrandbits(32) or 1
 
@@ -352,11 +352,11 @@ class MeshtasticHost:
             async with self._giving:
                 await self._wait_for_room(urgent=urgent)
                 await self._line.write(wire.encode_to_radio(ToRadio(packet=packet)))
-                await answers.until(lambda: packet.id in answers.statuses, ANSWER_TIMEOUT_S)
+                await answers.wait_until(lambda: packet.id in answers.statuses, ANSWER_TIMEOUT_S)
             queued = answers.statuses.get(packet.id)
             if queued or not packet.want_ack:
                 return Fate(queued, RoutingVerdict(None))
-            await answers.until(lambda: packet.id in answers.verdicts, ROUTING_TIMEOUT_S)
+            await answers.wait_until(lambda: packet.id in answers.verdicts, ROUTING_TIMEOUT_S)
             return Fate(queued, answers.verdicts.get(packet.id, RoutingVerdict(None)))
         finally:
             answers.forget(packet.id)
@@ -370,7 +370,7 @@ class MeshtasticHost:
 
 
 @asynccontextmanager
-async def attended(
+async def open_host(
     place: str, baud: int, *, wants_nodes: bool = True
 ) -> AsyncIterator[MeshtasticHost]:
     """Open a radio and act as its host. Raises RadioLost and PortLost, in groups."""

@@ -20,7 +20,7 @@ CONFIG_TIMEOUT_S = 30.0
 """Seconds in which it sends its full configuration."""
 
 
-def _question() -> bytes:
+def _encode_question() -> bytes:
     return wire.WAKE + wire.encode_to_radio(ToRadio(want_config=wire.EVERYTHING_BUT_NODES))
 
 
@@ -36,7 +36,7 @@ def _is_answer(said: bytes) -> bool:
     return False
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the radio's configuration and return a report. Raises RadioLost and PortLost, in
     groups.
     """
@@ -76,12 +76,12 @@ def _report(facts: RadioFacts) -> DeviceReport:
     }
     own = [str(each["name"]) for each in channels if each["private"] and each["index"]]
     settings = {f"{NAME}-channel": own[0]} if len(own) == 1 else {}
-    trouble = [each for each in (facts.trouble(), _unlawful(facts)) if each]
+    trouble = [each for each in (facts.describe_trouble(), _describe_unlawful(facts)) if each]
     what = f"Meshtastic {facts.firmware}, node {details['node']}"
-    return DeviceReport(what, tuple(_lines(details)), tuple(trouble), details, settings)
+    return DeviceReport(what, tuple(_list_lines(details)), tuple(trouble), details, settings)
 
 
-def _unlawful(facts: RadioFacts) -> str:
+def _describe_unlawful(facts: RadioFacts) -> str:
     share = wire.DUTY_CYCLES.get(facts.lora.region)
     if share is None or not facts.lora.overrides_duty_cycle:
         return ""
@@ -91,7 +91,7 @@ def _unlawful(facts: RadioFacts) -> str:
     )
 
 
-def _lines(details: dict[str, Any]) -> list[str]:
+def _list_lines(details: dict[str, Any]) -> list[str]:
     lines = []
     if details["preset"]:
         region = wire.REGIONS.get(details["region"], f"region {details['region']}")
@@ -107,4 +107,6 @@ def _lines(details: dict[str, Any]) -> list[str]:
     return lines
 
 
-RECOGNITION = Recognition(NAME, 2, wire.BAUD, _question, _is_answer, tell, tcp_port=wire.TCP_PORT)
+RECOGNITION = Recognition(
+    NAME, 2, wire.BAUD, _encode_question, _is_answer, read_report, tcp_port=wire.TCP_PORT
+)

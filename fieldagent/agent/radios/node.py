@@ -122,7 +122,7 @@ class NodeModem:
     def _sort(self, event: node.NodeEvent) -> None:
         match event:
             case node.NodeOpened():
-                self._opened(event)
+                self._open_node(event)
             case node.Heard():
                 self._ear.hear(HeardPacket(event.packet, event.rssi, event.snr))
             case node.Result() if self._in_hand and event.number == self._in_hand.number:
@@ -134,7 +134,7 @@ class NodeModem:
             case node.Damaged():
                 log.info("on the node's line: %s", event.reason)
 
-    def _opened(self, opened: node.NodeOpened) -> None:
+    def _open_node(self, opened: node.NodeOpened) -> None:
         hello = opened.hello
         if hello.packet_bytes < AIR_BYTES_MIN:
             text = f"the node accepts packets of {hello.packet_bytes} bytes"
@@ -192,7 +192,7 @@ def check_node(place: RadioPlace) -> Finding:
     return check_serial_port(Path(place.port))
 
 
-def _recognition() -> Recognition:
+def _make_recognition() -> Recognition:
     from fieldagent.agent.radios.node_recognition import RECOGNITION
 
     return RECOGNITION
@@ -210,5 +210,5 @@ RADIO = Radio(
         "millivolts": "of its battery",
         "nodes": "how many others it hears",
     },
-    recognition=_recognition,
+    recognition=_make_recognition,
 )

@@ -20,7 +20,7 @@ BEGINNINGS = b"\xc0\x94<"
 contain them."""
 
 
-def _hello() -> bytes:
+def _encode_hello() -> bytes:
     while True:
         link = node.NodeLink(node.NodeHello(boot=getrandbits(32)))
         link.open(0.0)
@@ -29,7 +29,7 @@ def _hello() -> bytes:
             return data
 
 
-def _told(said: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
+def _read_hello_and_status(said: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
     """Return the node's hello and status, each None if it was not received."""
     link = node.NodeLink(node.NodeHello(boot=0))
     link.receive_data(said, 0.0)
@@ -42,19 +42,19 @@ def _told(said: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
     return hello, status
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def read_report(line: DeviceLine) -> DeviceReport:
     """Query a node's hello and status. Return a report with the setting that its packet size
     requires. Raises PortLost.
     """
     heard = bytearray()
 
-    def both(said: bytes) -> bool | None:
+    def get_both(said: bytes) -> bool | None:
         heard[:] = said
-        hello, status = _told(said)
+        hello, status = _read_hello_and_status(said)
         return True if hello is not None and status is not None else None
 
-    await answer_to(line, _hello(), both)
-    hello, status = _told(bytes(heard))
+    await answer_to(line, _encode_hello(), get_both)
+    hello, status = _read_hello_and_status(bytes(heard))
     if hello is None:
         return DeviceReport("a node of the node link that sent one Hello and nothing else")
     lines = [f"it accepts packets of {hello.packet_bytes} bytes"]
@@ -89,8 +89,8 @@ def _is_answer(said: bytes) -> bool:
     """Return True if a node's hello was received. An echo of the host's hello has no name or
     firmware.
     """
-    hello, _ = _told(said)
+    hello, _ = _read_hello_and_status(said)
     return hello is not None and bool(hello.node or hello.firmware)
 
 
-RECOGNITION = Recognition(NAME, 4, BAUD, _hello, _is_answer, tell)
+RECOGNITION = Recognition(NAME, 4, BAUD, _encode_hello, _is_answer, read_report)

@@ -71,7 +71,7 @@ def limit_of(region: str, frequency: int | None, bandwidth: int | None) -> AirLi
     raise WrongProperty(f"{region} has nothing at {frequency / 1e6:g} MHz, but {allowed} MHz")
 
 
-def faults(settings: Mapping[str, str]) -> list[str]:
+def find_faults(settings: Mapping[str, str]) -> list[str]:
     """Return errors in the configured region for the configured radio."""
     protocol = settings.get("radio-protocol", "node")
     if protocol == "meshtastic":
@@ -82,8 +82,8 @@ def faults(settings: Mapping[str, str]) -> list[str]:
         frequency, bandwidth = (settings.get(each) for each in figures)
         limit = limit_of(
             region,
-            _hertz(frequency or settings.get("radio-frequency"), 1e6),
-            _hertz(bandwidth, 1e3) or (None if frequency is None else 125_000),
+            _read_hertz(frequency or settings.get("radio-frequency"), 1e6),
+            _read_hertz(bandwidth, 1e3) or (None if frequency is None else 125_000),
         )
     except WrongProperty as wrong:
         return [f"radio-region {wrong}"]
@@ -92,7 +92,7 @@ def faults(settings: Mapping[str, str]) -> list[str]:
     return []
 
 
-def _hertz(value: str | None, unit: float) -> int | None:
+def _read_hertz(value: str | None, unit: float) -> int | None:
     """Return the value in Hz; None if it is no number, because its own setting reports that."""
     try:
         return None if value is None else round(float(value) * unit)

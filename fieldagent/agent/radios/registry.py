@@ -24,7 +24,7 @@ RADIOS = {
 """Radios by their name in `radio-protocol`. A kit loads only its own radio."""
 
 
-def radio(name: str) -> Radio:
+def load_radio(name: str) -> Radio:
     """Load the radio with this name, or a third-party radio: `package.module:NAME`.
 
     Raises WrongProperty, in words that follow `radio-protocol`.
@@ -35,21 +35,21 @@ def radio(name: str) -> Radio:
     return import_known_object(name, RADIOS, Radio)
 
 
-def own_keys(text: str) -> Sequence[Key]:
+def list_own_keys(text: str) -> Sequence[Key]:
     """Return the settings that the configured radio adds. Return no settings if the radio cannot be
     loaded, because the error of its own key explains that.
     """
     try:
         named = dict(read_pairs(text)).get("radio-protocol")
-        return () if named is None else radio(named).keys
+        return () if named is None else load_radio(named).keys
     except (NoProperties, WrongProperty):
         return ()
 
 
-def unfit(settings: Mapping[str, str]) -> list[str]:
+def find_missing_settings(settings: Mapping[str, str]) -> list[str]:
     """Return errors for settings that the configured radio requires and that are missing."""
     try:
-        kind = radio(settings["radio-protocol"])
+        kind = load_radio(settings["radio-protocol"])
     except (KeyError, WrongProperty):
         return []
     named = f"radio-protocol={kind.name}"

@@ -63,12 +63,12 @@ class RnodeModem:
     def __init__(self, port: SerialPort, place: RadioPlace, link: ChannelLink) -> None:
         self._port = port
         self._link = link
-        self._wanted = lora.settings_of(NAME, place.own)
+        self._wanted = lora.make_settings(NAME, place.own)
         self._power: int = place.own[f"{NAME}-power"]
         self._deframer = kiss.KissDeframer()
         self._ear = ReceiveQueue()
         self._words = lora.BoardWords[RnodeWord]()
-        self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._outcome)
+        self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._wait_for_outcome)
         self._says_ready = True
         """True until a packet shows that it does not report ready: not every firmware has flow
         control."""
@@ -83,7 +83,7 @@ class RnodeModem:
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._turn.lock:
-            await self._turn.outlast()
+            await self._turn.wait_for_report()
             await self._see_it_is_on()
             seconds = compute_air_time(self._wanted, len(packet) + wire.HEADER_BYTES)
             write = partial(self._port.write, wire.make_command_frame(RnodeCommand.DATA, packet))
@@ -100,8 +100,8 @@ class RnodeModem:
     async def receive(self) -> HeardPacket:
         return await self._ear.receive()
 
-    async def _outcome(self, until: float) -> TransmitResult | None:
-        while (word := await self._words.next(until)) is not None:
+    async def _wait_for_outcome(self, until: float) -> TransmitResult | None:
+        while (word := await self._words.wait_for_next(until)) is not None:
             if word.command == RnodeCommand.READY and word.content != wire.OFF:
                 self._says_ready = True
                 return TransmitResult.TRANSMITTED
@@ -194,7 +194,7 @@ class RnodeModem:
     async def _answer(self, command: RnodeCommand, content: bytes) -> bytes | None:
         await self._port.write(wire.make_command_frame(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
-        while (word := await self._words.next(until)) is not None:
+        while (word := await self._words.wait_for_next(until)) is not None:
             if word.command == command:
                 return word.content
             if word.command == RnodeCommand.ERROR:
@@ -223,7 +223,7 @@ class RnodeModem:
             if word.command == RnodeCommand.RESET:
                 self._has_forgotten = True
                 self._restarted.set()
-            self._words.tell(word)
+            self._words.put_report(word)
 
 
 def _raise_where_broken(error: RnodeWord) -> None:
@@ -251,7 +251,7 @@ async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[Rnod
             nursery.cancel_scope.cancel()
 
 
-def _recognition() -> Recognition:
+def _make_recognition() -> Recognition:
     from fieldagent.agent.radios.rnode_recognition import RECOGNITION
 
     return RECOGNITION
@@ -261,8 +261,8 @@ RADIO = Radio(
     NAME,
     "LoRa boards with RNode firmware (Heltec, LilyGO, RAK, T-Beam): docs/how-to/radio.md",
     open_rnode,
-    keys=lora.keys(NAME),
-    needs=lora.needs(NAME),
+    keys=lora.make_keys(NAME),
+    needs=lora.list_needs(NAME),
     counts_air=True,
     facts={
         "lora": "the radio's settings",
@@ -270,5 +270,5 @@ RADIO = Radio(
         "battery": "per cent of the radio's own battery",
         "damagedFrames": "frames that could not be read",
     },
-    recognition=_recognition,
+    recognition=_make_recognition,
 )

@@ -24,14 +24,14 @@ NAME = "rnode"
 BAUD = 115_200
 
 
-def _last(said: bytes, command: int) -> bytes | None:
+def _find_last(said: bytes, command: int) -> bytes | None:
     """Return the content of the last frame of that command."""
     frames = [each for kind, each in kiss.KissDeframer().receive_data(said) if kind == command]
     return frames[-1] if frames else None
 
 
 def _is_answer(said: bytes) -> bool:
-    return _last(said, RnodeCommand.DETECT) == wire.DETECTED
+    return _find_last(said, RnodeCommand.DETECT) == wire.DETECTED
 
 
 async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes:
@@ -39,10 +39,10 @@ async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes
     command.
     """
     said = wire.make_command_frame(command, content)
-    return await answer_to(line, said, lambda output: _last(output, command)) or b""
+    return await answer_to(line, said, lambda output: _find_last(output, command)) or b""
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the firmware, the radio's state, its LoRa settings and its memory. Raises PortLost."""
     version = await _ask(line, RnodeCommand.VERSION, wire.OFF)
     firmware = ".".join(map(str, version))
@@ -71,12 +71,12 @@ async def tell(line: DeviceLine) -> DeviceReport:
     return DeviceReport(
         f"RNode {firmware or 'of unknown firmware'}",
         tuple(lines),
-        tuple(_trouble(version, firmware, provisioned=provisioned)),
+        tuple(_list_troubles(version, firmware, provisioned=provisioned)),
         facts,
     )
 
 
-def _trouble(version: bytes, firmware: str, *, provisioned: bool | None) -> list[str]:
+def _list_troubles(version: bytes, firmware: str, *, provisioned: bool | None) -> list[str]:
     if not version:
         return ["it reports an RNode and then stops: unplug it, and plug it in again"]
     troubles = []
@@ -96,6 +96,6 @@ RECOGNITION = Recognition(
     BAUD,
     lambda: wire.make_command_frame(RnodeCommand.DETECT, wire.DETECT),
     _is_answer,
-    tell,
+    read_report,
 )
 """Asked first: it obeys more bytes of the other questions than any other kind."""

@@ -72,7 +72,7 @@ async def open_udp(place: RadioPlace, link: ChannelLink) -> AsyncIterator[UdpMod
     group, number = read_group(place.port)
     interface = place.own["udp-interface"]
     link.facts["group"] = f"{group}:{number}"
-    with _socket() as ear, _socket() as mouth:
+    with _open_socket() as ear, _open_socket() as mouth:
         try:
             ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             await ear.bind((group, number))
@@ -89,7 +89,7 @@ async def open_udp(place: RadioPlace, link: ChannelLink) -> AsyncIterator[UdpMod
         yield UdpModem(mouth, ear, place)
 
 
-def _socket() -> trio.socket.SocketType:
+def _open_socket() -> trio.socket.SocketType:
     return trio.socket.socket(type=socket.SOCK_DGRAM)
 
 
@@ -117,7 +117,7 @@ def check_udp(place: RadioPlace) -> Finding:
     return Finding(True, f"kits at {address}, port {number}, hear each other")
 
 
-def _interface(value: str) -> str:
+def _read_interface(value: str) -> str:
     try:
         return str(IPv4Address(value))
     except ValueError:
@@ -133,7 +133,7 @@ RADIO = Radio(
     keys=(
         Key(
             "udp-interface",
-            _interface,
+            _read_interface,
             "127.0.0.1",
             "IPv4 address of this machine in the network that the kits share (127.0.0.1)",
         ),

@@ -20,7 +20,7 @@ from fieldagent.system.sentence import sentence
 log = logging.getLogger(__name__)
 
 
-def unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
+def describe_unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
     """Return the answer's member that lists the unreadable parts of an SOS, and log them; empty
     without faults.
     """
@@ -33,7 +33,7 @@ def unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
 
 
 @contextmanager
-def told_as_problems() -> Iterator[None]:
+def convert_refusals() -> Iterator[None]:
     """Raise Problem in place of the refusals that are raised within."""
     try:
         yield

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 import trio
 
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.channels.line_speed import SEARCH_INTERVAL_S, Probe, answers_at
+from fieldagent.agent.channels.line_speed import SEARCH_INTERVAL_S, Probe, can_answer_at
 from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.agent.satellites.registry import AUTO, modem, modems
+from fieldagent.agent.satellites.registry import AUTO, get_modems, load_modem
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.finding import Finding
 from fieldagent.system.signals import run_breakable
@@ -30,22 +30,22 @@ class NobodyAnswers(Exception):
     """No satellite modem of a known kind answers at the port."""
 
 
-def probes() -> Sequence[Probe]:
+def list_probes() -> Sequence[Probe]:
     """Return the question of each kind, in the order in which they are sent."""
-    kinds = [modem(name).probe for name in modems() if name != AUTO]
+    kinds = [load_modem(name).probe for name in get_modems() if name != AUTO]
     return [probe() for probe in kinds if probe is not None]
 
 
-async def kind_at(port: str, baud: int | None, *, searches: bool = True) -> tuple[str, int]:
+async def find_kind(port: str, baud: int | None, *, searches: bool = True) -> tuple[str, int]:
     """Return the kind and baud rate of the modem at the port. Try the configured rate, or the first
     rate of each kind, and with `searches` their other rates. Raises NobodyAnswers, PortLost.
     """
-    known = probes()
+    known = list_probes()
     asked = [(probe, baud or probe.speeds[0]) for probe in known]
     if searches and baud is None:
         asked += [(probe, speed) for probe in known for speed in probe.speeds[1:]]
     for probe, speed in asked:
-        if await answers_at(port, speed, probe):
+        if await can_answer_at(port, speed, probe):
             return probe.kind, speed
     kinds = ", ".join(probe.kind for probe in known)
     raise NobodyAnswers(
@@ -54,7 +54,7 @@ async def kind_at(port: str, baud: int | None, *, searches: bool = True) -> tupl
     )
 
 
-def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
+def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
     """Return the task that serves any modem at this seat."""
     return partial(_run, seat)
 
@@ -68,26 +68,26 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
         searches = trio.current_time() >= search
         if searches:
             search = trio.current_time() + SEARCH_INTERVAL_S
-        key = kind, baud = await kind_at(seat.port, seat.baud, searches=searches)
+        key = kind, baud = await find_kind(seat.port, seat.baud, searches=searches)
         log.info("the satellite modem at %s is of kind %s, at %d baud", seat.port, kind, baud)
         seat.link.facts["modem"] = kind
         if key not in drivers:
-            drivers[key] = modem(kind).driver(seat._replace(baud=baud))
+            drivers[key] = load_modem(kind).driver(seat._replace(baud=baud))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drivers[key])
-            await _until_away(seat)
+            await _wait_until_away(seat)
             nursery.cancel_scope.cancel()
 
-    def tell(error: BaseException) -> None:
+    def report(error: BaseException) -> None:
         if seat.link.reason != str(error):
             log.warning("%s; looking for it again", error)
         seat.link.state, seat.link.reason = LinkState.ABSENT, str(error)
 
     lost = (PortLost, NobodyAnswers)
-    await keep_open(work, lost, tell, seat.progress, seat.link, seat.heal)
+    await keep_open(work, lost, report, seat.progress, seat.link, seat.heal)
 
 
-async def _until_away(seat: SatelliteSeat) -> None:
+async def _wait_until_away(seat: SatelliteSeat) -> None:
     """Wait until the modem has been away for long, because another may have replaced it."""
     while True:
         await trio.sleep(AWAY_MIN_S / 5)
@@ -102,7 +102,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
 
     async def ask() -> None:
         nonlocal kind, speed
-        kind, speed = await kind_at(port, baud)
+        kind, speed = await find_kind(port, baud)
 
     try:
         run_breakable(ask)
@@ -111,7 +111,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     else:
         findings = [
             Finding(True, f"{port}: a modem of kind {kind}, at {speed} baud"),
-            *modem(kind).check(port, speed, own),
+            *load_modem(kind).check(port, speed, own),
         ]
     return findings
 
@@ -119,7 +119,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
 MODEM = SatelliteModem(
     AUTO,
     "whichever of these answers at the port",
-    driver,
+    make_driver,
     check,
     facts={"imei": "IMEI of the modem", "modem": "kind that answers"},
 )

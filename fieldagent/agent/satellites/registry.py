@@ -21,7 +21,7 @@ AUTO = "auto"
 """Name of the modem that stands for the kind that answers."""
 
 
-def modems() -> dict[str, str]:
+def get_modems() -> dict[str, str]:
     """Return the place of each modem of the core and of all extensions, by name."""
     return {
         **MODEMS,
@@ -30,7 +30,7 @@ def modems() -> dict[str, str]:
     }
 
 
-def modem(name: str) -> SatelliteModem:
+def load_modem(name: str) -> SatelliteModem:
     """Load the modem with this name, or a third-party modem: `package.module:NAME`.
 
     Raises WrongProperty, in words that follow `satellite-modem`.
@@ -38,16 +38,16 @@ def modem(name: str) -> SatelliteModem:
     # Imported here, so that a kit without a satellite modem saves this memory.
     from fieldagent.agent.satellites.contract import SatelliteModem
 
-    return import_known_object(name, modems(), SatelliteModem)
+    return import_known_object(name, get_modems(), SatelliteModem)
 
 
-def own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
+def list_own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
     """Return the settings of the configured modem, and of each modem whose settings the file has:
     these stay if another modem is tried. Return no settings for a modem that cannot be loaded,
     because the error of `satellite-modem` explains that.
     """
     named = pairs.get("satellite-modem", "")
-    known = {*modems()} - {*MODEMS, AUTO}
+    known = {*get_modems()} - {*MODEMS, AUTO}
     used = [
         name
         for name in known | {named} - {*MODEMS, AUTO, ""}
@@ -56,7 +56,7 @@ def own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
     keys: list[Key] = []
     for name in sorted(used):
         try:
-            keys += modem(name).keys
+            keys += load_modem(name).keys
         except WrongProperty:
             continue
     return keys

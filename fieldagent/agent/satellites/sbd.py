@@ -26,19 +26,19 @@ CHECK_TIMEOUT_S = 60.0
 """Seconds in which the modem must answer all queries of `fieldagent check`."""
 
 
-def _answers_at(said: bytes) -> bool:
+def _can_answer_at(said: bytes) -> bool:
     # The modem may answer with a word or, with a stored V0 setting, with a digit.
     return b"OK" in said or said.replace(b"AT\r", b"").strip(b"\r\n\0") == b"0"
 
 
 SBD = Probe(
-    "sbd", (19_200, 115_200, 9_600, 38_400, 57_600, 4_800, 2_400, 1_200), b"AT\r", _answers_at
+    "sbd", (19_200, 115_200, 9_600, 38_400, 57_600, 4_800, 2_400, 1_200), b"AT\r", _can_answer_at
 )
 """The question that shows if an SBD modem is present. The rates are those that +IPR can set, the
 most likely first."""
 
 
-def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
+def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
     """Return the task that serves the modem of this seat, and restarts after failures."""
     return partial(
         satellite.run,
@@ -60,21 +60,21 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     speed = LineSpeed(baud, SBD)
     speed.note_silent()
 
-    async def told(modem: Modem) -> list[Finding]:
+    async def make_findings(modem: Modem) -> list[Finding]:
         firmware = link.facts.get("firmware")
         what = f"modem {modem.imei} answers" + (f", {firmware}" if firmware else "")
         findings = [Finding(True, f"{port}: {what}")]
-        if words := speed.in_words():
+        if words := speed.describe_unusual_speed():
             findings.append(Finding(True, f"{port}: it {words}"))
         bars = sbd.parse_number(await modem.ask(sbd.SIGNAL))
-        findings.append(_signal(port, link.signal if bars is None else bars))
+        findings.append(_make_signal_finding(port, link.signal if bars is None else bars))
         findings.append(_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))
         return findings
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_TIMEOUT_S):
             async with open_modem(port, await speed.look(port), link) as modem:
-                return await told(modem)
+                return await make_findings(modem)
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_TIMEOUT_S:g} s")]
 
     findings: list[Finding] = []
@@ -85,7 +85,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     return findings
 
 
-def _signal(port: str, bars: int | None) -> Finding:
+def _make_signal_finding(port: str, bars: int | None) -> Finding:
     if bars is None:
         return Finding(True, f"{port}: the modem does not report its signal")
     hint = "; under the open sky it should see more" if bars == 0 else ""
@@ -104,7 +104,7 @@ def _lock(port: str, state: int | None) -> Finding:
     return Finding(False, f"{port}: the modem is locked and makes no sessions: {mend}")
 
 
-def _recognition() -> Recognition:
+def _make_recognition() -> Recognition:
     from fieldagent.agent.satellites.sbd_recognition import RECOGNITION
 
     return RECOGNITION
@@ -113,9 +113,9 @@ def _recognition() -> Recognition:
 MODEM = SatelliteModem(
     "sbd",
     "Iridium 9602, 9603 and 9523",
-    driver,
+    make_driver,
     check,
     facts={"imei": "IMEI of the modem", "firmware": "firmware of the modem"},
     probe=lambda: SBD,
-    recognition=_recognition,
+    recognition=_make_recognition,
 )

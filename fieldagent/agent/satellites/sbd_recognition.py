@@ -18,10 +18,10 @@ def _is_answer(said: bytes) -> bool:
     return model.IRIDIUM in (model.read_model(said) or "").upper()
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the model of the modem at this line, and return a report."""
     name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
     return DeviceReport(f"satellite modem, {name}", facts={"model": name})
 
 
-RECOGNITION = Recognition(NAME, 7, BAUD, lambda: model.QUESTION, _is_answer, tell)
+RECOGNITION = Recognition(NAME, 7, BAUD, lambda: model.QUESTION, _is_answer, read_report)

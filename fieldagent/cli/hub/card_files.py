@@ -37,7 +37,7 @@ class CardFiles(NamedTuple):
     cloud_init: bool
 
 
-def wanted(arguments: argparse.Namespace) -> CardFiles:
+def make_card_files(arguments: argparse.Namespace) -> CardFiles:
     """Return the files and settings that the arguments ask for. Raises Unfit, OSError."""
     if not any(getattr(arguments, word) for word in WORDS):
         return CardFiles({}, [], False)
@@ -45,23 +45,23 @@ def wanted(arguments: argparse.Namespace) -> CardFiles:
         raise Unfit("--card is missing: the card's boot partition")
     files, settings = {}, list[tuple[str, str]]()
     if arguments.ca_file:
-        files[AUTHORITY] = _certificate(arguments.ca_file)
+        files[AUTHORITY] = _read_certificate(arguments.ca_file)
         settings.append(("hub-ca-file", f"/etc/fieldagent/{AUTHORITY}"))
     if arguments.update_key:
         files[UPDATE_KEY] = _update_key(arguments.update_key)
     keys = [key for file in arguments.ssh_key for key in cloud_init.read_public_keys(file)]
     if not (arguments.card / card_format.MARK).exists():
-        return CardFiles({**files, **_for_cloud_init(arguments, keys)}, settings, True)
+        return CardFiles({**files, **_make_cloud_init_files(arguments, keys)}, settings, True)
     if keys:
         files["authorized_keys"] = "".join(f"{key}\n" for key in keys)
-    files[card_format.NAME] = _properties(arguments)
+    files[card_format.NAME] = _make_properties(arguments)
     if arguments.access_point:
         settings += [("page-listen", card_format.CAMP_NETWORK)]
         settings += [("page-portal-port", str(card_format.PORTAL))]
     return CardFiles(files, settings, False)
 
 
-def _for_cloud_init(arguments: argparse.Namespace, keys: list[str]) -> Mapping[str, str]:
+def _make_cloud_init_files(arguments: argparse.Namespace, keys: list[str]) -> Mapping[str, str]:
     for word, option in OF_AN_IMAGE.items():
         if getattr(arguments, word):
             raise Unfit(
@@ -73,12 +73,12 @@ def _for_cloud_init(arguments: argparse.Namespace, keys: list[str]) -> Mapping[s
     user = cloud_init.make_user_data(arguments.hostname or arguments.name, arguments.login, keys)
     network = None
     if arguments.wifi:
-        password = _password(arguments.wifi, ", empty for an open Wi-Fi")
+        password = _read_password(arguments.wifi, ", empty for an open Wi-Fi")
         network = cloud_init.make_network_config(arguments.wifi, password, arguments.country)
     return cloud_init.write_texts(user, network)
 
 
-def _properties(arguments: argparse.Namespace) -> str:
+def _make_properties(arguments: argparse.Namespace) -> str:
     properties = {
         "hostname": arguments.hostname or arguments.name,
         "time-zone": arguments.time_zone,
@@ -89,22 +89,22 @@ def _properties(arguments: argparse.Namespace) -> str:
         "wifi": arguments.wifi,
         "access-point": arguments.access_point,
     }
-    if arguments.wifi and (secret := _password(arguments.wifi, ", empty for an open Wi-Fi")):
+    if arguments.wifi and (secret := _read_password(arguments.wifi, ", empty for an open Wi-Fi")):
         _check({"country": "CH", "wifi": arguments.wifi, "wifi-password": secret})
         properties["wifi-password"] = card_format.derive_pre_shared_key(arguments.wifi, secret)
     if arguments.access_point:
         # In plain text, because the kit shows it to phones.
-        properties["access-point-password"] = _password(arguments.access_point, "")
+        properties["access-point-password"] = _read_password(arguments.access_point, "")
     said = {name: value for name, value in properties.items() if value}
     _check(said)
-    return _text(said)
+    return _read_text(said)
 
 
-def _password(name: str, more: str) -> str:
+def _read_password(name: str, more: str) -> str:
     return ask_password(f"Password of {escape_line(name)}{more}")
 
 
-def _text(said: Mapping[str, str]) -> str:
+def _read_text(said: Mapping[str, str]) -> str:
     # Double backslashes, the escape character of a properties file (java.util.Properties).
     marked = {name: value.replace("\\", "\\\\") for name, value in said.items()}
     return "".join(f"{name}={value}\n" for name, value in marked.items())
@@ -112,12 +112,12 @@ def _text(said: Mapping[str, str]) -> str:
 
 def _check(said: Mapping[str, str]) -> None:
     try:
-        card_format.parse(_text(said), Path(card_format.NAME))
+        card_format.parse(_read_text(said), Path(card_format.NAME))
     except InvalidSettings as wrong:
         raise Unfit("; ".join(wrong.faults)) from None
 
 
-def _certificate(file: Path) -> str:
+def _read_certificate(file: Path) -> str:
     text = read_text_file(file, errors="replace")
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise Unfit(f"{file} is not a PEM certificate")

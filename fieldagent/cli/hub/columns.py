@@ -13,7 +13,7 @@ STATES = ("state", "status", "outcome", "result")
 """Columns whose words have a colour on a terminal."""
 
 
-def fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
+def choose_fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
     """Return the columns that fit into `width` characters, or all if it is None.
 
     Empty columns go first, then those at the end. The first one always stays.
@@ -29,12 +29,12 @@ def fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None) -> li
     return columns
 
 
-def as_cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def make_cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the values as text. A float is a Unix time."""
-    return [{name: _cell(value) for name, value in row.items()} for row in rows]
+    return [{name: _format_cell(value) for name, value in row.items()} for row in rows]
 
 
-def table_lines(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> list[str]:
+def format_table(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> list[str]:
     """Return a table's lines for `printed`, with the names of its columns first."""
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in columns}
     gap = " " * GAP
@@ -50,7 +50,7 @@ def table_lines(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> l
     return [line.rstrip() for line in lines]
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.cli.hub import settings
-from fieldagent.cli.hub.opened_store import Result, opened, show_list
+from fieldagent.cli.hub.opened_store import Result, make_store_command, show_list
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field import delta_sending, radio_key
-from fieldagent.hub.field.command_cost import CommandCost, cost
-from fieldagent.hub.field.command_sending import SET, costs_something, give
+from fieldagent.hub.field.command_cost import CommandCost, compute_cost
+from fieldagent.hub.field.command_sending import SET, give, is_paid
 from fieldagent.hub.field.delta_sending import UPDATE, DeltaCost
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.settings import HubSettings, price_of
+from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -45,25 +45,27 @@ class _Commanded(NamedTuple):
     device: int
 
 
-@opened
-def command(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
+@make_store_command
+def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
     """Send a command to the kit and wait `--wait` seconds for the answer; without words, list
     earlier commands. If it costs, ask first; scripts need --yes or --by ip.
     """
-    kit = store.once(lambda db: _kit(db, arguments))
+    kit = store.run_once(lambda db: _find_kit(db, arguments))
     if not arguments.words:
         return _list(arguments, store, kit)
     asked, delta = _read(arguments.words), None
-    number = store.once(lambda db: commands.next_number(db, kit.device, time.time()))
+    number = store.run_once(lambda db: commands.next_number(db, kit.device, time.time()))
     if asked.verb == SET.number:
-        number, asked = _signed(arguments, store, number)
+        number, asked = _sign_settings(arguments, store, number)
     if asked.verb == UPDATE.number:
-        payload = _delta(arguments)
-        asked = delta_sending.command_of(payload)
-        delta = store.once(lambda db: _bringing(db, arguments, kit, payload))
-    estimate = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
-    price = _price(estimate, hub, None if delta is None else delta.cost)
-    _agree(arguments, estimate, price)
+        payload = _read_delta(arguments)
+        asked = delta_sending.make_command(payload)
+        delta = store.run_once(lambda db: _price_delta(db, arguments, kit, payload))
+    estimate = store.run_once(
+        lambda db: compute_cost(db, kit.device, number, _make_similar(asked), time.time())
+    )
+    price = _format_price(estimate, hub, None if delta is None else delta.cost)
+    _ask_for_agreement(arguments, estimate, price)
     # Do not wait for a missing link.
     grace = float(hub.satellite_grace) if estimate.linked else 0.0
     order = GivenCommand(
@@ -76,12 +78,12 @@ def command(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Re
             delta_sending.send(db, delta.posting, grace, now)
         return give(db, order, grace, now)
 
-    return _wait(arguments, store, kit, store.once(carry), price)
+    return _wait(arguments, store, kit, store.run_once(carry), price)
 
 
-def _kit(db: Db, arguments: argparse.Namespace) -> _Commanded:
-    workspace = directory.workspace_of(db, arguments.workspace)
-    return _Commanded(workspace, directory.device_named(db, workspace, arguments.device))
+def _find_kit(db: Db, arguments: argparse.Namespace) -> _Commanded:
+    workspace = directory.find_workspace(db, arguments.workspace)
+    return _Commanded(workspace, directory.find_device_named(db, workspace, arguments.device))
 
 
 def _read(words: list[str]) -> RemoteCommand:
@@ -94,7 +96,9 @@ def _read(words: list[str]) -> RemoteCommand:
     return asked
 
 
-def _signed(arguments: argparse.Namespace, store: Store, number: int) -> tuple[int, RemoteCommand]:
+def _sign_settings(
+    arguments: argparse.Namespace, store: Store, number: int
+) -> tuple[int, RemoteCommand]:
     """Let minisign sign the settings, with a number above all earlier ones of the kit. Raises
     Refused.
     """
@@ -102,7 +106,7 @@ def _signed(arguments: argparse.Namespace, store: Store, number: int) -> tuple[i
         raise Refused(
             "set needs --secret-key FILE: the secret minisign key for the kit's update-key"
         )
-    kit = store.once(lambda db: settings.kit_of(db, arguments))
+    kit = store.run_once(lambda db: settings.find_kit(db, arguments))
     change = settings.change_of(kit, arguments.words[1:], max(number, kit.last + 1))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "settings"
@@ -117,7 +121,7 @@ class _Bringing(NamedTuple):
     cost: DeltaCost | None
 
 
-def _delta(arguments: argparse.Namespace) -> bytes:
+def _read_delta(arguments: argparse.Namespace) -> bytes:
     """Return the payload for the kit: the delta with its signature. Raises Refused."""
     file = Path(arguments.words[1])
     signature = file.with_name(f"{file.name}.minisig")
@@ -134,13 +138,15 @@ def _delta(arguments: argparse.Namespace) -> bytes:
     return signed.read_payload()
 
 
-def _bringing(db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes) -> _Bringing:
+def _price_delta(
+    db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes
+) -> _Bringing:
     """Return the delta's posting, and its price. Raises Refused."""
     if arguments.by == "satellite":
         raise Refused("a delta goes over the link if there is one: omit --by, or use --by ip")
     now = time.time()
-    posting = delta_sending.posting_of(db, kit.device, payload, paid=not arguments.by, now=now)
-    estimate = delta_sending.cost_of(db, posting, now)
+    posting = delta_sending.make_posting(db, kit.device, payload, paid=not arguments.by, now=now)
+    estimate = delta_sending.compute_cost(db, posting, now)
     if estimate is None and not arguments.by:
         raise Refused(
             f"the hub knows no satellite modem of it for a delta of {len(payload):,} bytes:"
@@ -149,12 +155,12 @@ def _bringing(db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: b
     return _Bringing(posting, estimate)
 
 
-def _like(asked: RemoteCommand) -> RemoteCommand:
+def _make_similar(asked: RemoteCommand) -> RemoteCommand:
     """Return the command with a proof of the final length."""
     return prove(0, asked, b"")
 
 
-def _price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
+def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
     """Return the price over satellite of command, answer and delta, for people."""
     down = estimate.down + (0 if delta is None else delta.bytes)
     size = f"{down} bytes there, at most {estimate.up} back"
@@ -163,15 +169,15 @@ def _price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> 
     if not estimate.credits:
         return f"over satellite {size}"
     all_of_it = estimate.credits + (0 if delta is None else delta.credits)
-    price = price_of(hub, estimate.operator)
+    price = find_price(hub, estimate.operator)
     money = "" if price is None else f" ({price.of(all_of_it)})"
     left = "" if estimate.credits_left is None else f"; {estimate.credits_left} left here today"
     return f"over satellite {format_count(all_of_it, 'credit')}{money}: {size}{left}"
 
 
-def _agree(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
+def _ask_for_agreement(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
     """Ask for agreement to the price. Raises Refused."""
-    if not costs_something(estimate, arguments.by or "") or arguments.yes:
+    if not is_paid(estimate, arguments.by or "") or arguments.yes:
         return
     if not sys.stdin.isatty():
         raise Refused(f"{price}: --yes agrees to that, --by ip waits for the link")
@@ -185,33 +191,35 @@ def _wait(
 ) -> int:
     until = time.monotonic() + arguments.wait
     while True:
-        row = store.once(lambda db: _row(db, kit, number))
+        row = store.run_once(lambda db: _make_row(db, kit, number))
         if row["answer"] is not None or time.monotonic() >= until:
             break
         time.sleep(LOOK)
     if arguments.json:
-        return _shown(arguments, [{**row, "cost": price}], row)
-    for line in _lines(row):
+        return _print_answer(arguments, [{**row, "cost": price}], row)
+    for line in _format_lines(row):
         print(line)
     if row["answer"] is None:
         print(
             f"{price}; `fieldagent hub command {arguments.device}` shows the answer once it is here"
         )
-    return _shown(arguments, [], row)
+    return _print_answer(arguments, [], row)
 
 
-def _row(db: Db, kit: _Commanded, number: int) -> dict[str, Any]:
+def _make_row(db: Db, kit: _Commanded, number: int) -> dict[str, Any]:
     listed = commands.listing(db, kit.device, time.time(), limit=100)
     return next(each for each in listed if each["number"] == number)
 
 
-def _shown(arguments: argparse.Namespace, rows: list[dict[str, Any]], row: dict[str, Any]) -> int:
+def _print_answer(
+    arguments: argparse.Namespace, rows: list[dict[str, Any]], row: dict[str, Any]
+) -> int:
     if rows:
         show_list(arguments, rows)
     return OK if row["outcome"] in (None, "done") else ERROR
 
 
-def _lines(row: dict[str, Any]) -> list[str]:
+def _format_lines(row: dict[str, Any]) -> list[str]:
     state = row["outcome"] or row["state"]
     head = f"{row['number']}  {row['command']}  {format_local_time(row['given'])}  {state}"
     why = f": {row['reason']}" if row["reason"] else ""
@@ -221,10 +229,10 @@ def _lines(row: dict[str, Any]) -> list[str]:
 
 
 def _list(arguments: argparse.Namespace, store: Store, kit: _Commanded) -> int:
-    rows = store.once(
+    rows = store.run_once(
         lambda db: commands.listing(db, kit.device, time.time(), limit=max(1, arguments.limit))
     )
     if arguments.json:
         return show_list(arguments, rows)
-    print("\n".join(line for row in rows for line in _lines(row)) or "none")
+    print("\n".join(line for row in rows for line in _format_lines(row)) or "none")
     return OK

@@ -13,7 +13,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from fieldagent.cli.hub.opened_store import Call, Result, opened, show_list, transaction
+from fieldagent.cli.hub.opened_store import (
+    Call,
+    Result,
+    make_store_command,
+    make_transaction,
+    show_list,
+)
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.escalation import chain, contacts, notice
@@ -21,7 +27,7 @@ from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind
 from fieldagent.hub.escalation.registry import Reach, contact_kinds, kind_of
 from fieldagent.hub.records import sending
-from fieldagent.hub.settings import HubSettings, default_path
+from fieldagent.hub.settings import HubSettings, get_default_path
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook.reach import open_public
 from fieldagent.system.exit_codes import OK, REFUSED
@@ -33,13 +39,15 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 T = TypeVar("T")
 
 
-@opened
+@make_store_command
 def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Add a contact of the kind that its address shows, and print its number. Does not notify it;
     `test` does.
     """
     kind = kind_of(arguments.address, contact_kinds(settings.contacts), settings.contact_own)
-    if fault := kind.fault_of(arguments.address) or _missing(arguments, settings, kind):
+    if fault := kind.fault_of(arguments.address) or _find_missing_setting(
+        arguments, settings, kind
+    ):
         raise Refused(fault)
     new = contacts.NewContact(
         arguments.name,
@@ -53,51 +61,55 @@ def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> R
     )
 
     def enter(db: Db) -> int:
-        workspace = directory.workspace_of(db, arguments.workspace)
+        workspace = directory.find_workspace(db, arguments.workspace)
         return contacts.add(db, workspace, new, now=time.time())
 
-    return {"id": store.once(enter)}
+    return {"id": store.run_once(enter)}
 
 
-def _missing(arguments: argparse.Namespace, settings: HubSettings, kind: ContactKind) -> str:
+def _find_missing_setting(
+    arguments: argparse.Namespace, settings: HubSettings, kind: ContactKind
+) -> str:
     """Return the setting that the kind needs, or "". Without a settings file the hub's own settings
     are unknown.
     """
-    if arguments.config is None and not default_path().exists():
+    if arguments.config is None and not get_default_path().exists():
         return ""
     missing = kind.missing(settings.contact_own)
     return missing and f"nothing was added: {missing}"
 
 
-@opened
-def listing(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
+@make_store_command
+def list_contacts(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """List the contacts in the order of their notification, each with the reason if it would not be
     notified.
     """
     kinds, own = contact_kinds(settings.contacts), settings.contact_own
-    return store.once(
-        lambda db: contacts.listing(db, directory.workspace_of(db, arguments.workspace), kinds, own)
+    return store.run_once(
+        lambda db: contacts.listing(
+            db, directory.find_workspace(db, arguments.workspace), kinds, own
+        )
     )
 
 
-@opened
-def steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
+@make_store_command
+def show_steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Show the chain, with a line for each contact. Fails if a step cannot work."""
     kinds, own = contact_kinds(settings.contacts), settings.contact_own
-    whole = store.once(
-        lambda db: chain.steps(db, directory.workspace_of(db, arguments.workspace), kinds, own)
+    whole = store.run_once(
+        lambda db: chain.steps(db, directory.find_workspace(db, arguments.workspace), kinds, own)
     )
     if arguments.json:
         print(json.dumps(whole))
     else:
-        show_list(arguments, [_line(step, each) for step in whole for each in step["contacts"]])
+        show_list(arguments, [_make_row(step, each) for step in whole for each in step["contacts"]])
     broken = [step["step"] for step in whole if not step["works"]]
     for number in broken:
         complain(f"step {number} reaches no one: check its faults, and test it")
     return REFUSED if broken else OK
 
 
-def _line(step: Row, contact: Row) -> Row:
+def _make_row(step: Row, contact: Row) -> Row:
     return {
         "step": step["step"],
         "after": step["after"],
@@ -112,7 +124,7 @@ def _line(step: Row, contact: Row) -> Row:
     }
 
 
-@opened
+@make_store_command
 def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Send a test notification to the whole chain, step by step, and show the results."""
 
@@ -123,18 +135,18 @@ def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Stor
         return await chain.test(recipients, reach, note_end)
 
     def count(db: Db) -> Sequence[tuple[AlarmContact, str]]:
-        workspace = directory.workspace_of(db, arguments.workspace)
+        workspace = directory.find_workspace(db, arguments.workspace)
         everybody = contacts.all_of(db, workspace)
         limit = partial(sending.refusal, db, workspace, what=sending.TEST, now=time.time())
         return [(each, limit(address=each.address)) for each in everybody]
 
-    recipients = store.once(count)
-    results = _with_reach(settings, store, hand_over)
+    recipients = store.run_once(count)
+    results = _run_with_reach(settings, store, hand_over)
     show_list(arguments, results)
     return OK if all(each["handedOver"] for each in results) else REFUSED
 
 
-def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awaitable[T]]) -> T:
+def _run_with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awaitable[T]]) -> T:
     """Run `use` with the notification services, while the store accepts its writes."""
     import trio
 
@@ -156,14 +168,14 @@ def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awai
     return run_breakable(run)
 
 
-@transaction
+@make_transaction
 def remove(call: Call) -> Result:
     """Remove a contact, by its number, and its waiting notifications."""
     contacts.remove(*call.here, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}
 
 
-@opened
+@make_store_command
 def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Send a test notification to a contact, and show the result."""
 
@@ -172,18 +184,18 @@ def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
         return await reach.tell(contact.kind, contact.address, message)
 
     def find(db: Db) -> tuple[AlarmContact, str]:
-        workspace = directory.workspace_of(db, arguments.workspace)
+        workspace = directory.find_workspace(db, arguments.workspace)
         found = contacts.named(db, workspace, arguments.id)
         limit = sending.refusal(db, workspace, found.address, sending.TEST, time.time())
         return found, limit
 
-    contact, limit = store.once(find)
+    contact, limit = store.run_once(find)
     if limit:
         raise Refused(limit)
-    result = _with_reach(settings, store, hand_over)
+    result = _run_with_reach(settings, store, hand_over)
     taken = result.outcome is HandoverOutcome.HANDED
     reason = "" if taken else result.reason
-    store.once(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
+    store.run_once(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
     if not taken:
         print(f"fieldagent: {contact.name}: {escape_line(reason)}", file=sys.stderr)
         return REFUSED

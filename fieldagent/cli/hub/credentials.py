@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from fieldagent.cli.hub.opened_store import Call, Result, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.hub.access import credentials
 from fieldagent.hub.access.directory import Row
 
 DAY = 86_400.0
 
 
-@transaction
-def key_add(call: Call) -> Result:
+@make_transaction
+def add_key(call: Call) -> Result:
     """Add an API key and print it, only this time. Without --kind it can push all kinds."""
     asked = call.arguments
     purposes = [name for name in ("read", "acknowledge", "administer") if getattr(asked, name)]
@@ -23,30 +23,30 @@ def key_add(call: Call) -> Result:
         scopes=[*(asked.kind or ()), *purposes],
         per_minute=asked.per_minute,
         burst=asked.burst,
-        expires=_expiry(asked, call.now),
+        expires=_compute_expiry(asked, call.now),
         now=call.now,
     )
     return {"id": id_, "apiKey": key}
 
 
-@transaction
-def token_add(call: Call) -> Result:
+@make_transaction
+def add_token(call: Call) -> Result:
     """Add a token of a member and print it, only this time. It is valid for the member in all of
     their workspaces.
     """
-    expires = _expiry(call.arguments, call.now)
+    expires = _compute_expiry(call.arguments, call.now)
     name = call.arguments.name
     id_, token = credentials.add_token(call.db, call.member, name, expires=expires, now=call.now)
     return {"id": id_, "token": token}
 
 
-@transaction
-def listing(call: Call) -> Sequence[Row]:
+@make_transaction
+def list_credentials(call: Call) -> Sequence[Row]:
     """List keys or tokens (`arguments.what`), without their secrets."""
-    return credentials.listing(call.db, call.arguments.what, call.workspace)
+    return credentials.list_credentials(call.db, call.arguments.what, call.workspace)
 
 
-@transaction
+@make_transaction
 def revoke(call: Call) -> Result:
     """Revoke a key or token (`arguments.what`) permanently, by its number."""
     what, number = call.arguments.what, call.arguments.id
@@ -54,13 +54,13 @@ def revoke(call: Call) -> Result:
     return {"id": number, "revoked": True}
 
 
-@transaction
-def key_rate(call: Call) -> Result:
+@make_transaction
+def set_key_rate(call: Call) -> Result:
     """Set the rate limit of a key. A limit that is not named stays."""
     asked = call.arguments
     rate = {"per_minute": asked.per_minute, "burst": asked.burst}
     return credentials.set_rate(*call.here, asked.id, **rate, now=call.now)
 
 
-def _expiry(arguments: argparse.Namespace, now: float) -> float | None:
+def _compute_expiry(arguments: argparse.Namespace, now: float) -> float | None:
     return None if arguments.days is None else now + arguments.days * DAY

@@ -7,10 +7,17 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from fieldagent.cli.hub.opened_store import Call, Result, opened, show, transaction, with_store
+from fieldagent.cli.hub.opened_store import (
+    Call,
+    Result,
+    make_store_command,
+    make_transaction,
+    run_with_store,
+    show,
+)
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import ledger, numbering
-from fieldagent.hub.settings import HubSettings, database_options
+from fieldagent.hub.settings import HubSettings, make_database_options
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.moving import NotMoved
 from fieldagent.hub.store.moving import move as copy_all
@@ -37,8 +44,8 @@ Set `database` in the hub's settings to the new place, then start the hub.
 """
 
 
-@opened
-def backup(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
+@make_store_command
+def back_up(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Copy SQLite's file, also while a hub runs."""
     if not isinstance(store, SqliteStore):
         print(POSTGRES.format(file=arguments.file), end="", file=sys.stderr)
@@ -58,7 +65,7 @@ def backup(arguments: argparse.Namespace, settings: HubSettings, store: Store) -
     return {"file": str(arguments.file), "bytes": size}
 
 
-@opened
+@make_store_command
 def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Copy the database of a stopped hub to `arguments.target`, in the other engine."""
     origin, target = settings.database, arguments.target
@@ -68,7 +75,7 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
             " databases of one kind, `fieldagent hub database backup` shows the way"
         )
     store.close()
-    options = database_options(settings, upgrade=True)
+    options = make_database_options(settings, upgrade=True)
     try:
         with open_alone(origin, options) as source:
             if not is_postgres(target):
@@ -89,8 +96,8 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     return moved._asdict()
 
 
-@transaction
-def restored(call: Call) -> Result:
+@make_transaction
+def record_restore(call: Call) -> Result:
     """Record that the database was restored from a copy. With --post, post the items that have come
     back since.
     """
@@ -101,6 +108,6 @@ def restored(call: Call) -> Result:
 
 def migrate(arguments: argparse.Namespace) -> int:
     """Make the tables, or upgrade them to this version."""
-    return with_store(
+    return run_with_store(
         arguments, lambda _, __: show(arguments, {"version": VERSION}), upgrade=True, create=True
     )

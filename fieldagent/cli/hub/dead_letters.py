@@ -7,7 +7,7 @@ import base64
 import time
 from collections.abc import Callable, Sequence
 
-from fieldagent.cli.hub.opened_store import Call, Result, opened, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_store_command, make_transaction
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.contract import Device
@@ -17,18 +17,18 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 
 
-def taking_dead_letters(
+def make_dead_letter_change(
     change: Callable[[Call], tuple[Sequence[int], Row]],
 ) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command that runs `change` on devices and processes their dead
     letters, in one transaction. `change` returns the devices' numbers, and the members to show.
     """
 
-    @opened
+    @make_store_command
     def carry_out(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-        taking = _mobile_originated(settings, store)
+        taking = _make_originated(settings, store)
 
-        def both(db: Db) -> Row:
+        def change_both(db: Db) -> Row:
             devices, text = change(Call(arguments, db, time.time()))
             for device in devices:
                 dead_letters.assign(db, device)
@@ -36,58 +36,60 @@ def taking_dead_letters(
                 text["deadLettersTaken"] = taken
             return text
 
-        return store.once(both)
+        return store.run_once(change_both)
 
     return carry_out
 
 
-def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
-    async def keys(device: Device) -> Sequence[bytes]:
-        return await store.read(lambda db: directory.mo_keys_of(db, device.id))
+def _make_originated(settings: HubSettings, store: Store) -> MobileOriginated:
+    async def list_keys(device: Device) -> Sequence[bytes]:
+        return await store.read(lambda db: directory.read_mo_keys(db, device.id))
 
     return MobileOriginated(
         store,
         clock=time.time,
-        keys=keys,
+        keys=list_keys,
         grace=settings.satellite_grace,
         time_to_live=settings.item_time_to_live,
     )
 
 
-@transaction
-def listing(call: Call) -> Result:
+@make_transaction
+def list_letters(call: Call) -> Result:
     """List the dead letters of all workspaces, with the content as text if possible; with --json as
     base64.
     """
-    listed = dead_letters.listing(call.db)
+    listed = dead_letters.list_letters(call.db)
     if not call.arguments.json:
         for row in listed:
-            row["payload"] = _as_text(row["payload"])
+            row["payload"] = _decode_text(row["payload"])
     return listed
 
 
-def _as_text(payload: str) -> str:
+def _decode_text(payload: str) -> str:
     """Return the beginning of a message, as text if possible."""
     body = base64.b64decode(payload)
     text = body.decode("ascii", "replace")
     return (text if text.isprintable() and "\ufffd" not in text else f"hex {body.hex()}")[:40]
 
 
-@opened
+@make_store_command
 def replay(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Process the dead letters of all devices that are usable now, and print their number."""
-    taking = _mobile_originated(settings, store)
-    taken = store.once(lambda db: kept_letters.take_in(db, taking, dead_letters.devices_with(db)))
+    taking = _make_originated(settings, store)
+    taken = store.run_once(
+        lambda db: kept_letters.take_in(db, taking, dead_letters.list_devices_with_letters(db))
+    )
     return {"deadLettersTaken": taken}
 
 
-@taking_dead_letters
+@make_dead_letter_change
 def assign(call: Call) -> tuple[list[int], Row]:
     """Assign the dead letters with a device's IMEI to the device, and process them."""
     return [call.device], {"id": call.device}
 
 
-@transaction
+@make_transaction
 def remove(call: Call) -> Result:
     """Remove a dead letter permanently, by its number. Refused if it does not exist."""
     dead_letters.discard(call.db, call.arguments.id, now=call.now)

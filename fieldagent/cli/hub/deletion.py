@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import suppress
 
-from fieldagent.cli.hub.opened_store import Result, opened, show
+from fieldagent.cli.hub.opened_store import Result, make_store_command, show
 from fieldagent.hub.access import subject
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.access.subject import Subject
@@ -22,26 +22,26 @@ from fieldagent.system.exit_codes import REFUSED
 NAMED = 20
 
 
-@opened
+@make_store_command
 def delete(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
     """Print the data that would be deleted, and return REFUSED. With --yes delete it permanently,
     also while a hub runs.
     """
-    data_subject = store.once(
+    data_subject = store.run_once(
         lambda db: subject.find(
             db, arguments.what, getattr(arguments, "workspace", ""), arguments.named
         )
     )
-    plan = store.once(lambda db: deletion.plan(db, data_subject))
+    plan = store.run_once(lambda db: deletion.plan(db, data_subject))
     if not arguments.yes:
-        show(arguments, _told(arguments, {**plan, "deleted": False}))
+        show(arguments, _make_row(arguments, {**plan, "deleted": False}))
         print("Nothing was deleted. Use --yes to delete.", file=sys.stderr)
         return REFUSED
     _delete(store, data_subject)
-    return _told(arguments, {**plan, "deleted": True})
+    return _make_row(arguments, {**plan, "deleted": True})
 
 
-def _told(arguments: argparse.Namespace, plan: Row) -> Row:
+def _make_row(arguments: argparse.Namespace, plan: Row) -> Row:
     """Return the plan, without --json only with the first names of long lists."""
     if arguments.json:
         return plan
@@ -53,12 +53,12 @@ def _told(arguments: argparse.Namespace, plan: Row) -> Row:
 
 
 def _delete(store: Store, data_subject: Subject) -> None:
-    linked = store.once(lambda db: deletion.begin(db, data_subject, time.time()))
-    steps, result = deletion.steps(data_subject, linked, time.time), None
+    linked = store.run_once(lambda db: deletion.begin(db, data_subject, time.time()))
+    steps, result = deletion.list_steps(data_subject, linked, time.time), None
     with suppress(StopIteration):
         while True:
             step = steps.send(result)
             if isinstance(step, Pause):
                 time.sleep(step.seconds)
             else:
-                result = store.once(step)
+                result = store.run_once(step)

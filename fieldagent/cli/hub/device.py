@@ -11,14 +11,14 @@ from pathlib import Path
 from fieldagent.cli.ask_key import ask_key
 from fieldagent.cli.hub import card_files, radio_key
 from fieldagent.cli.hub.card_files import CardFiles
-from fieldagent.cli.hub.dead_letters import taking_dead_letters
-from fieldagent.cli.hub.opened_store import Call, Result, transaction
+from fieldagent.cli.hub.dead_letters import make_dead_letter_change
+from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.field import radio_key as key_change
-from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
 from fieldagent.kit.cloud_init import Unfit
@@ -32,20 +32,20 @@ REASON_SHOWN = 60
 """Maximum characters of a reason in the table; --json has all of it."""
 
 
-def device_add(arguments: argparse.Namespace) -> int:
+def add_device(arguments: argparse.Namespace) -> int:
     """Add a device, and print its secrets, only this time, or write them to a card. If the card
     cannot be written, no device is added.
     """
     try:
-        beside = card_files.wanted(arguments)
+        beside = card_files.make_card_files(arguments)
         _check_operator(arguments)
     except (Unfit, OSError) as wrong:
         complain(f"no device was added: {describe_reason(wrong)}")
         return REFUSED
 
-    @taking_dead_letters
+    @make_dead_letter_change
     def add(call: Call) -> tuple[list[int], Row]:
-        air_key = secret.new_air_key() if arguments.tagged else None
+        air_key = secret.make_air_key() if arguments.tagged else None
         new = directory.NewDevice(
             arguments.name,
             imei=arguments.imei,
@@ -61,7 +61,7 @@ def device_add(arguments: argparse.Namespace) -> int:
         if air_key is not None:
             text["satellite-key"] = air_key.hex()
         if arguments.card is not None or arguments.qr:
-            settings.append(_settings(arguments.address, text, beside.settings))
+            settings.append(_format_settings(arguments.address, text, beside.settings))
         if arguments.card is not None:
             text["card"] = _put_on(arguments.card, settings[-1], beside)
             if beside.files:
@@ -81,11 +81,11 @@ def _check_operator(arguments: argparse.Namespace) -> None:
         own = load(arguments.config, arguments.database).operators
     except InvalidSettings:
         return  # reported when the database is opened
-    if arguments.operator is not None and arguments.operator not in operators(own):
-        raise Unfit(f"unknown operator {arguments.operator!r}: use {', '.join(operators(own))}")
+    if arguments.operator is not None and arguments.operator not in get_operators(own):
+        raise Unfit(f"unknown operator {arguments.operator!r}: use {', '.join(get_operators(own))}")
 
 
-def _settings(address: str | None, row: Row, more: list[tuple[str, str]]) -> str:
+def _format_settings(address: str | None, row: Row, more: list[tuple[str, str]]) -> str:
     """Return the settings of the device's kit."""
     if address is None:
         raise Refused("--address is missing: the https:// address that the kit calls")
@@ -105,22 +105,22 @@ def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
         raise Refused(f"the card cannot be written: {describe_reason(error)}") from None
 
 
-@transaction
-def device_retry(call: Call) -> Result:
+@make_transaction
+def retry_device(call: Call) -> Result:
     """Retry all waiting calls to a device's satellite operator at once, and print the number of
     messages.
     """
     return {"id": call.device, "messages": operator_trouble.call_again(call.db, call.device)}
 
 
-@transaction
-def device_contested(call: Call) -> Result:
+@make_transaction
+def list_contested(call: Call) -> Result:
     """List the IMEIs that a device claims but another device has, in all workspaces."""
-    return imei_claims.listing(call.db)
+    return imei_claims.list_claims(call.db)
 
 
-@taking_dead_letters
-def device_imei(call: Call) -> tuple[list[int], Row]:
+@make_dead_letter_change
+def set_device_imei(call: Call) -> tuple[list[int], Row]:
     """Set a device's IMEI, and process the dead letters with it. --take first removes it from
     another device.
     """
@@ -131,14 +131,14 @@ def device_imei(call: Call) -> tuple[list[int], Row]:
     return [device], {"id": device, "imei": imei}
 
 
-@transaction
-def device_rename(call: Call) -> Result:
+@make_transaction
+def rename_device(call: Call) -> Result:
     """Rename a device. Refused if another device of its workspace has the name."""
     directory.rename_device(call.db, call.device, call.arguments.name, now=call.now)
     return {"id": call.device, "name": call.arguments.name}
 
 
-def device_key(arguments: argparse.Namespace) -> int:
+def set_device_key(arguments: argparse.Namespace) -> int:
     """Set a new key, or the kit's existing one (read from input, never an argument), or
     remove it.
     """
@@ -147,10 +147,10 @@ def device_key(arguments: argparse.Namespace) -> int:
         if arguments.remove
         else ask_key("satellite-key")
         if arguments.given
-        else secret.new_air_key()
+        else secret.make_air_key()
     )
 
-    @taking_dead_letters
+    @make_dead_letter_change
     def change(call: Call) -> tuple[list[int], Row]:
         directory.set_air_key(call.db, call.device, key, now=call.now)
         text: Row = {"id": call.device, "tagged": key is not None}
@@ -161,15 +161,15 @@ def device_key(arguments: argparse.Namespace) -> int:
     return change(arguments)
 
 
-@transaction
-def device_token(call: Call) -> Result:
+@make_transaction
+def make_device_token(call: Call) -> Result:
     """Print a new link token, only this time. The kit's link with the old one ends."""
-    token = directory.new_link_token(call.db, call.device, now=call.now)
+    token = directory.make_link_token(call.db, call.device, now=call.now)
     return {"id": call.device, "hub-token": token}
 
 
-@taking_dead_letters
-def device_relay(call: Call) -> tuple[list[int], Row]:
+@make_dead_letter_change
+def set_device_relay(call: Call) -> tuple[list[int], Row]:
     """Allow a kit to relay items of its workspace's other kits, or with --off forbid it, and
     process the items that it relayed before.
     """
@@ -178,14 +178,14 @@ def device_relay(call: Call) -> tuple[list[int], Row]:
     return [call.device], {"id": call.device, "relay": relays}
 
 
-def device_revoke(arguments: argparse.Namespace) -> int:
+def revoke_device(arguments: argparse.Namespace) -> int:
     """Revoke a device whose kit may be stolen: only an SOS from it is accepted. With
     --new-radio-key, the other kits also get a new radio-key.
     """
     return (radio_key.revoke_and_change if arguments.new_radio_key else _revoke)(arguments)
 
 
-@transaction
+@make_transaction
 def _revoke(call: Call) -> Result:
     asked = call.arguments
     if asked.but or asked.key_given or asked.by or asked.yes:
@@ -194,41 +194,41 @@ def _revoke(call: Call) -> Result:
     return {"id": call.device, "revoked": True}
 
 
-@taking_dead_letters
-def device_restore(call: Call) -> tuple[list[int], Row]:
+@make_dead_letter_change
+def restore_device(call: Call) -> tuple[list[int], Row]:
     """Undo a revocation, and process items that arrived meanwhile, also over other kits."""
     revocation.restore(call.db, call.device, now=call.now)
     # Other kits may have relayed its items.
-    return dead_letters.devices_with(*call.here), {"id": call.device, "revoked": False}
+    return dead_letters.list_devices_with_letters(*call.here), {"id": call.device, "revoked": False}
 
 
-@transaction
-def device_list(call: Call) -> Result:
+@make_transaction
+def list_devices(call: Call) -> Result:
     """List the devices of a workspace with their states; with --json also their settings and last
     update.
     """
-    listed = directory.devices(*call.here, call.now)
+    listed = directory.list_devices(*call.here, call.now)
     steps = key_change.of_devices(*call.here)
     for row in listed:
         row["radioKey"] = steps.get(row["id"])
         if not call.arguments.json:
-            row |= {name: _in_short(row[name]) for name in ("lastUpdate", "settings")}
+            row |= {name: _format_short(row[name]) for name in ("lastUpdate", "settings")}
     return listed
 
 
-def _in_short(text: str | None) -> str | None:
+def _format_short(text: str | None) -> str | None:
     if text is None or len(text) <= REASON_SHOWN:
         return text
     return f"{text[:REASON_SHOWN]} …"
 
 
-@taking_dead_letters
+@make_dead_letter_change
 def disable(call: Call) -> tuple[Sequence[int], Row]:
     """Disable a user or device."""
     return _set_disabled(call, call.now)
 
 
-@taking_dead_letters
+@make_dead_letter_change
 def enable(call: Call) -> tuple[Sequence[int], Row]:
     """Enable a user or device, and process the items that its devices sent meanwhile."""
     return _set_disabled(call, None)
@@ -236,7 +236,7 @@ def enable(call: Call) -> tuple[Sequence[int], Row]:
 
 def _set_disabled(call: Call, when: float | None) -> tuple[Sequence[int], Row]:
     what = call.arguments.what
-    find = directory.member_of if what == "member" else directory.device_named
+    find = directory.find_member if what == "member" else directory.find_device_named
     id_ = find(*call.here, call.arguments.named)
     devices = directory.set_disabled(call.db, what, id_, when, now=call.now)
     return devices, {"id": id_, "disabled": when is not None}

@@ -10,7 +10,14 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from fieldagent.cli.ask_password import ask_password
-from fieldagent.cli.hub.opened_store import Call, Result, committed, show, transaction, with_store
+from fieldagent.cli.hub.opened_store import (
+    Call,
+    Result,
+    commit_and_print,
+    make_transaction,
+    run_with_store,
+    show,
+)
 from fieldagent.hub.access import credentials, directory, secret
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import audit
@@ -26,11 +33,11 @@ def init(arguments: argparse.Namespace) -> int:
     """Make the database, and the first workspace with an integration that may push to it, and with
     an administrator if one is named. With --once do nothing if a workspace exists.
     """
-    password = secret.new_password() if arguments.administrator else ""
+    password = secret.make_password() if arguments.administrator else ""
     hashed = scrypt.hash_password(password) if password else None
 
     def make(db: Db, now: float, console: str) -> int:
-        if any(each["name"] != directory.SYNTHETIC for each in directory.workspaces(db)):
+        if any(each["name"] != directory.SYNTHETIC for each in directory.list_workspaces(db)):
             if arguments.once:
                 return OK
             raise Refused(
@@ -53,31 +60,31 @@ def init(arguments: argparse.Namespace) -> int:
 
     def use(settings: HubSettings, store: Store) -> int:
         console = settings.console_address or f"http://127.0.0.1:{settings.port}"
-        code = committed(store, lambda db, now: make(db, now, console))
+        code = commit_and_print(store, lambda db, now: make(db, now, console))
         if not is_postgres(settings.database):
             print(f"The database is {Path(settings.database).absolute()}.", file=sys.stderr)
         return code
 
-    return with_store(arguments, use, upgrade=True, create=True)
+    return run_with_store(arguments, use, upgrade=True, create=True)
 
 
-@transaction
-def workspace_add(call: Call) -> Result:
+@make_transaction
+def add_workspace(call: Call) -> Result:
     """Add a workspace and print its number. Refused if another one has the name."""
     return {"id": directory.add_workspace(call.db, call.arguments.name, now=call.now)}
 
 
-@transaction
-def workspace_list(call: Call) -> Result:
+@make_transaction
+def list_workspaces(call: Call) -> Result:
     """List all workspaces of the hub."""
-    return directory.workspaces(call.db)
+    return directory.list_workspaces(call.db)
 
 
-def user_add(arguments: argparse.Namespace) -> int:
+def add_user(arguments: argparse.Namespace) -> int:
     """Add a user and print their number. Asks for a password before the database is opened."""
-    hashed = _new_password() if arguments.password else None
+    hashed = _ask_for_password() if arguments.password else None
 
-    @transaction
+    @make_transaction
     def add(call: Call) -> Result:
         id_ = directory.add_user(
             *call.here,
@@ -93,8 +100,8 @@ def user_add(arguments: argparse.Namespace) -> int:
     return add(arguments)
 
 
-@transaction
-def user_join(call: Call) -> Result:
+@make_transaction
+def join_user(call: Call) -> Result:
     """Add a user of another workspace, by their number, as a member of this one, too. Refused if
     the number does not exist.
     """
@@ -108,15 +115,15 @@ def user_join(call: Call) -> Result:
     return {"id": user, "workspace": workspace}
 
 
-@transaction
-def user_leave(call: Call) -> Result:
+@make_transaction
+def end_membership(call: Call) -> Result:
     """End a membership. Items that the member sent stay."""
     directory.leave(*call.here, call.member, now=call.now)
     return {"id": call.member, "workspace": call.workspace}
 
 
-@transaction
-def user_role(call: Call) -> Result:
+@make_transaction
+def set_user_role(call: Call) -> Result:
     """Set the role of a user in the workspace. Refused if a user that is not a person would become
     more than a member.
     """
@@ -124,7 +131,7 @@ def user_role(call: Call) -> Result:
     return {"id": call.member, "role": call.arguments.role}
 
 
-def _new_password() -> str:
+def _ask_for_password() -> str:
     """Ask for a password, and return its hash. With an empty password, anyone could sign in as the
     user.
     """
@@ -137,11 +144,11 @@ def _new_password() -> str:
     return scrypt.hash_password(password)
 
 
-def user_password(arguments: argparse.Namespace) -> int:
+def set_user_password(arguments: argparse.Namespace) -> int:
     """Set a user's password. Asks for it before the database is opened."""
-    hashed = _new_password()
+    hashed = _ask_for_password()
 
-    @transaction
+    @make_transaction
     def change(call: Call) -> Result:
         directory.set_password(call.db, call.member, hashed, now=call.now)
         return {"id": call.member}
@@ -149,13 +156,13 @@ def user_password(arguments: argparse.Namespace) -> int:
     return change(arguments)
 
 
-@transaction
-def user_list(call: Call) -> Result:
+@make_transaction
+def list_users(call: Call) -> Result:
     """List the users of a workspace with their role, and if a password is set."""
-    return directory.users(*call.here)
+    return directory.list_users(*call.here)
 
 
-@transaction
+@make_transaction
 def audit_list(call: Call) -> Result:
     """List the newest lines of the audit log, without a workspace those of all."""
     workspace = call.workspace if call.arguments.workspace else None

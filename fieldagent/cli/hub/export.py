@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fieldagent import __version__
-from fieldagent.cli.hub.opened_store import Result, opened
+from fieldagent.cli.hub.opened_store import Result, make_store_command
 from fieldagent.hub.access import subject
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import export
@@ -27,14 +27,14 @@ from fieldagent.system.progress import Progress
 from fieldagent.system.wording import describe_reason
 
 
-@opened
+@make_store_command
 def write(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
     """Write all data of a workspace or user into a new folder. The data of an interrupted export
     stays in FOLDER.unfinished.
     """
     target: Path = arguments.folder
     named = arguments.workspace if arguments.what == "workspace" else arguments.named
-    data_subject = store.once(
+    data_subject = store.run_once(
         lambda db: subject.find(db, arguments.what, arguments.workspace, named)
     )
     made = target.parent / f"{target.name}.unfinished"
@@ -57,8 +57,8 @@ def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
     make_private_folder(folder)
     counts = {}
     for name, listing in export.select_listings(data_subject.kind).items():
-        rows = store.once(partial(listing, subject=data_subject, now=now))
-        with _opened(folder / f"{name}.jsonl") as file:
+        rows = store.run_once(partial(listing, subject=data_subject, now=now))
+        with _open_private(folder / f"{name}.jsonl") as file:
             counts[name] = _put(file, rows)
     counts["items"] = _write_items(store, data_subject, folder, now)
     about = {
@@ -67,7 +67,7 @@ def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
         "at": now,
         "fieldagent": __version__,
     }
-    with _opened(folder / "export.json") as file:
+    with _open_private(folder / "export.json") as file:
         _put(file, [{**about, **counts}])
     sync_folder(folder)
     return counts
@@ -75,22 +75,22 @@ def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
 
 def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) -> int:
     count, place = 0, 0
-    whole = store.once(partial(export.count_items, subject=data_subject))
+    whole = store.run_once(partial(export.count_items, subject=data_subject))
     make_private_folder(folder / "data")
     with (
-        _opened(folder / "items.jsonl") as file,
+        _open_private(folder / "items.jsonl") as file,
         Progress(f"exporting {data_subject.name}", "items") as progress,
     ):
         while True:
-            numbers, last = store.once(
-                partial(export.item_numbers, subject=data_subject, after=place)
+            numbers, last = store.run_once(
+                partial(export.list_item_numbers, subject=data_subject, after=place)
             )
             if last is None:
                 break
-            read = store.once(partial(export.items, numbers=numbers, now=now))
+            read = store.run_once(partial(export.list_items, numbers=numbers, now=now))
             for item in read:
                 if item.data is not None:
-                    with _opened(folder / item.row["event"]["file"]) as data:
+                    with _open_private(folder / item.row["event"]["file"]) as data:
                         data.write(item.data)
             count += _put(file, (item.row for item in read))
             place = last
@@ -100,7 +100,7 @@ def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) 
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_private(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for its owner only, which is on disk after the context."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         yield file

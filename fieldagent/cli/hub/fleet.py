@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldagent.cli.hub.opened_store import Call, Result, show_list, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_transaction, show_list
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.fleet import view
 from fieldagent.system.exit_codes import OK
@@ -16,64 +16,65 @@ BARS = "▁▂▃▅▆█"
 """Characters for signal bars, 0 to 5."""
 
 
-@transaction
-def fleet(call: Call) -> Result:
+@make_transaction
+def show_fleet(call: Call) -> Result:
     """Print the kits that differ from the others and the differences, and then a line for
     each kit.
     """
-    answer = view.view(*call.here, call.now)
+    answer = view.describe_fleet(*call.here, call.now)
     if call.arguments.json:
         return answer
     for kit in answer["kits"]:
         if kit["unlike"]:
-            print(f"{escape_line(kit['name'])}: {'; '.join(map(_sentence, kit['unlike']))}")
+            print(f"{escape_line(kit['name'])}: {'; '.join(map(_make_sentence, kit['unlike']))}")
     if any(kit["unlike"] for kit in answer["kits"]):
         print()
-    show_list(call.arguments, [_row(kit, call.now) for kit in answer["kits"]])
+    show_list(call.arguments, [_make_row(kit, call.now) for kit in answer["kits"]])
     if answer["more"]:
         print(f"and {answer['more']} more, which were not compared")
     return OK
 
 
-def _sentence(difference: Mapping[str, Any]) -> str:
+def _make_sentence(difference: Mapping[str, Any]) -> str:
     text = escape_line(difference["text"])
     return f"{text} (!)" if difference["bad"] else text
 
 
-def _row(kit: Mapping[str, Any], now: float) -> Row:
+def _make_row(kit: Mapping[str, Any], now: float) -> Row:
     """Return a row of the table."""
     status, about = kit["status"] or {}, kit["about"] or {}
     booted = status.get("booted")
     return {
         "kit": kit["name"],
-        "heard": _heard(kit, now),
+        "heard": _format_heard(kit, now),
         "next": kit["nextCheckIn"] and kit["nextCheckIn"]["due"],
         "version": kit["version"],
         "system": about.get("system"),
-        "started": booted and f"{_ago(booted, now)} ago, {about.get('bootCause', 'unknown')}",
+        "started": booted
+        and f"{_format_age(booted, now)} ago, {about.get('bootCause', 'unknown')}",
         "disk": f"{100 - status['diskUsed']} % free" if status else None,
-        "warmth": _unit(status.get("temperature"), "°C"),
+        "warmth": _get_unit(status.get("temperature"), "°C"),
         "supply": _supply(status, about),
-        "clock": _clock(status, about),
-        "signal": _signal(status, about),
-        "credits": _credits(kit, status),
-        "told": f"{_ago(status['at'], now)} ago by {status['over']}" if status else None,
+        "clock": _format_clock(status, about),
+        "signal": _format_signal(status, about),
+        "credits": _format_credits(kit, status),
+        "told": f"{_format_age(status['at'], now)} ago by {status['over']}" if status else None,
     }
 
 
-def _heard(kit: Mapping[str, Any], now: float) -> str:
+def _format_heard(kit: Mapping[str, Any], now: float) -> str:
     if kit["revoked"] or kit["disabled"]:
         return "revoked" if kit["revoked"] else "disabled"
     if kit["linked"]:
         return "linked"
-    return f"{_ago(kit['lastContact'], now)} ago" if kit["lastContact"] else "never"
+    return f"{_format_age(kit['lastContact'], now)} ago" if kit["lastContact"] else "never"
 
 
-def _ago(unix: float, now: float) -> str:
+def _format_age(unix: float, now: float) -> str:
     return format_span(max(0, int(now - unix)))
 
 
-def _unit(value: float | None, unit: str) -> str | None:
+def _get_unit(value: float | None, unit: str) -> str | None:
     return None if value is None else f"{value} {unit}"
 
 
@@ -85,7 +86,7 @@ def _supply(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     return ", ".join(parts) or None
 
 
-def _clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+def _format_clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     if not status:
         return None
     if status["clockFrom"] is None:
@@ -94,22 +95,22 @@ def _clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     return f"by {status['clockFrom']}" + ("" if not ahead else f", {ahead:+d} s")
 
 
-def _signal(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+def _format_signal(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     """Return 24 hours of bars of each channel with such reports; else the last signal of each
     modem.
     """
     hours = about.get("signals", {})
     if any(bars is not None for those in hours.values() for bars in those):
-        return " ".join(f"{name} {_bars(those)}" for name, those in hours.items())
+        return " ".join(f"{name} {_format_bars(those)}" for name, those in hours.items())
     heard = {name: link["signal"] for name, link in status.get("links", {}).items()}
     return ", ".join(f"{name} {bars}" for name, bars in heard.items() if bars is not None) or None
 
 
-def _bars(hours: Sequence[int | None]) -> str:
+def _format_bars(hours: Sequence[int | None]) -> str:
     return "".join("·" if bars is None else BARS[bars] for bars in hours)
 
 
-def _credits(kit: Mapping[str, Any], status: Mapping[str, Any]) -> str | None:
+def _format_credits(kit: Mapping[str, Any], status: Mapping[str, Any]) -> str | None:
     if status.get("creditsLeft") is not None:
         return f"{status['creditsLeft']} left"
     account = kit["credits"]

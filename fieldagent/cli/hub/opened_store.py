@@ -17,10 +17,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fieldagent.cli.hub.columns import as_cells, fitting_columns, table_lines
+from fieldagent.cli.hub.columns import choose_fitting_columns, format_table, make_cells
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
-from fieldagent.hub.settings import HubSettings, database_options, load
+from fieldagent.hub.settings import HubSettings, load, make_database_options
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
 from fieldagent.hub.store.copies import see_that_none_was_lost
 from fieldagent.hub.store.opening import is_postgres, open_store
@@ -36,7 +36,7 @@ SECRETS = ("apiKey", "token", "hub-token", "satellite-key", "secret")
 """Names of members that the hub shows only once."""
 
 
-def with_store(
+def run_with_store(
     arguments: argparse.Namespace,
     use: Callable[[HubSettings, Store], int],
     *,
@@ -62,7 +62,7 @@ def with_store(
                     " create one with `fieldagent hub init`"
                 )
                 return UNAVAILABLE
-        store = open_store(settings.database, database_options(settings, upgrade=upgrade))
+        store = open_store(settings.database, make_database_options(settings, upgrade=upgrade))
     except OtherVersion as error:
         complain(str(error))
         return NEWER
@@ -100,7 +100,7 @@ class Call:
     @cached_property
     def workspace(self) -> int:
         """The workspace. Raises Refused."""
-        return directory.workspace_of(self.db, self.arguments.workspace)
+        return directory.find_workspace(self.db, self.arguments.workspace)
 
     @property
     def here(self) -> tuple[Db, int]:
@@ -110,19 +110,19 @@ class Call:
     @cached_property
     def member(self) -> int:
         """The user of the workspace. Raises Refused."""
-        return directory.member_of(*self.here, self.arguments.user)
+        return directory.find_member(*self.here, self.arguments.user)
 
     @cached_property
     def device(self) -> int:
         """The device of the workspace. Raises Refused."""
-        return directory.device_named(*self.here, self.arguments.device)
+        return directory.find_device_named(*self.here, self.arguments.device)
 
 
 Result: TypeAlias = "int | Mapping[str, Any] | Sequence[Row]"
 """An exit code after its own output, members by name, or the rows of a table."""
 
 
-def transaction(operation: Callable[[Call], Result]) -> Callable[[argparse.Namespace], int]:
+def make_transaction(operation: Callable[[Call], Result]) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command that runs an operation in one transaction, and prints the
     result.
     """
@@ -131,12 +131,12 @@ def transaction(operation: Callable[[Call], Result]) -> Callable[[argparse.Names
         def operate(db: Db, now: float) -> int:
             return _put(arguments, operation(Call(arguments, db, now)))
 
-        return with_store(arguments, lambda _, store: committed(store, operate))
+        return run_with_store(arguments, lambda _, store: commit_and_print(store, operate))
 
     return carry_out
 
 
-def opened(
+def make_store_command(
     use: Callable[[argparse.Namespace, HubSettings, Store], Result],
 ) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command that uses the settings and the open store, and prints the
@@ -144,7 +144,7 @@ def opened(
     """
 
     def carry_out(arguments: argparse.Namespace) -> int:
-        return with_store(arguments, lambda *both: _put(arguments, use(arguments, *both)))
+        return run_with_store(arguments, lambda *both: _put(arguments, use(arguments, *both)))
 
     return carry_out
 
@@ -155,7 +155,7 @@ def _put(arguments: argparse.Namespace, result: Result) -> int:
     return show(arguments, result) if isinstance(result, Mapping) else show_list(arguments, result)
 
 
-def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
+def commit_and_print(store: Store, operation: Callable[[Db, float], int]) -> int:
     """Run an operation in one transaction, and print its output after the commit, so that each
     printed key is in the database. Returns its exit code.
     """
@@ -165,7 +165,7 @@ def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
             code = operation(db, time.time())
         return code, output.getvalue(), complained.getvalue()
 
-    code, output, complained = store.once(carry_out)
+    code, output, complained = store.run_once(carry_out)
     print(output, end="")
     print(complained, end="", file=sys.stderr)
     return code
@@ -200,10 +200,10 @@ def show_list(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     if not rows:
         print("none")
         return OK
-    cells = as_cells(rows)
+    cells = make_cells(rows)
     is_wide = getattr(arguments, "wide", False)
-    columns = fitting_columns(cells, None if is_wide else get_terminal_width())
-    print(format_lines("\n".join(table_lines(cells, columns))))
+    columns = choose_fitting_columns(cells, None if is_wide else get_terminal_width())
+    print(format_lines("\n".join(format_table(cells, columns))))
     if left_out := [name for name in cells[0] if name not in columns]:
         print(
             f"Columns that do not fit: {', '.join(left_out)}. --wide shows them.", file=sys.stderr

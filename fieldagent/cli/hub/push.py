@@ -15,8 +15,8 @@ import uuid
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
-from fieldagent.cli.item import item_of
-from fieldagent.cli.kit.answer import calls, show
+from fieldagent.cli.item import make_item
+from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.http import tls
 from fieldagent.http.date import read_delay
 from fieldagent.http.exchange import RawAnswer, exchange
@@ -35,7 +35,7 @@ PAUSE = 5.0
 """Seconds before the next attempt, unless the hub sends a number."""
 
 
-@calls
+@make_calling
 def push(arguments: argparse.Namespace) -> int:
     """Push an item of `arguments.kind`, and retry until the hub has it or `--patience` is over."""
     body = {
@@ -44,13 +44,13 @@ def push(arguments: argparse.Namespace) -> int:
         "targetUserId": arguments.target,
         "targetGroup": arguments.group,
         "receipt": arguments.receipt,
-        **item_of(arguments),
+        **make_item(arguments),
         "priority": arguments.priority,
         "collapseKey": arguments.collapse_key,
         "timeToLive": arguments.time_to_live,
     }
     content = json.dumps({name: value for name, value in body.items() if value is not None})
-    headers = _headers(arguments)
+    headers = _make_headers(arguments)
     _check_address(arguments.hub)
     attempts, location = _send_until_accepted(arguments, content.encode(), headers)
     result = {
@@ -71,7 +71,7 @@ def _check_address(hub: str) -> None:
         raise CallFailed(escape_line(f"--hub {must_be}, not {hub!r}"), USAGE) from None
 
 
-def _headers(arguments: argparse.Namespace) -> dict[str, str]:
+def _make_headers(arguments: argparse.Namespace) -> dict[str, str]:
     try:
         key, token = os.environ["FIELDAGENT_API_KEY"], os.environ["FIELDAGENT_TOKEN"]
     except KeyError as missing:
@@ -136,15 +136,15 @@ def _send_until_accepted(
                 )
             if why != announced:
                 announced = why
-                _tell(f"fieldagent: {escape_lines(why)}; trying again in {wait:.0f} s\n")
+                _print_progress(f"fieldagent: {escape_lines(why)}; trying again in {wait:.0f} s\n")
             elif sys.stderr.isatty():
-                _tell(f"{attempts} attempts failed; the next in {wait:.0f} s")
+                _print_progress(f"{attempts} attempts failed; the next in {wait:.0f} s")
             time.sleep(wait)
     finally:
-        _tell("")
+        _print_progress("")
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     """Print a line. On a terminal, a counter stays on one line, which the next text replaces."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     print(f"{clear}{line}", end="", file=sys.stderr, flush=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fieldagent.cli.hub.opened_store import Call, Result, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.records import quiet
 from fieldagent.hub.records.quiet import NEVER, WrongHours, read_hours
 
 
-@transaction
+@make_transaction
 def set_hours(call: Call) -> Result:
     """Set the quiet hours of the workspace, or of one contact. With `never`, a contact has none,
     whatever the workspace has.
@@ -25,7 +25,7 @@ def set_hours(call: Call) -> Result:
     return _change(call, hours)
 
 
-@transaction
+@make_transaction
 def inherit(call: Call) -> Result:
     """Remove a contact's own quiet hours, so that the workspace's apply again."""
     return _change(call, "")
@@ -37,10 +37,10 @@ def _change(call: Call, hours: str) -> Result:
         quiet.set_of_contact(*call.here, contact.id, hours, call.now)
     else:
         quiet.set_of_workspace(*call.here, hours, call.now)
-    return _rows(call)
+    return _make_rows(call)
 
 
-def _rows(call: Call) -> Result:
+def _make_rows(call: Call) -> Result:
     of_all = quiet.of_workspace(*call.here) or NEVER
     rows = [{"of": "workspace", "name": "", "quiet": of_all}]
     for each in contacts.all_of(*call.here):
@@ -49,7 +49,7 @@ def _rows(call: Call) -> Result:
     return rows
 
 
-@transaction
-def listing(call: Call) -> Result:
+@make_transaction
+def list_quiet_hours(call: Call) -> Result:
     """List the quiet hours of the workspace and of each contact."""
-    return _rows(call)
+    return _make_rows(call)

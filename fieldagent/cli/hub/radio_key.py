@@ -11,13 +11,20 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from fieldagent.cli.ask_key import ask_key
-from fieldagent.cli.hub.opened_store import Call, Result, opened, show, transaction, with_store
+from fieldagent.cli.hub.opened_store import (
+    Call,
+    Result,
+    make_store_command,
+    make_transaction,
+    run_with_store,
+    show,
+)
 from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.directory import Refused, Row
-from fieldagent.hub.access.secret import new_air_key
+from fieldagent.hub.access.secret import make_air_key
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.radio_key import LAST, KeyPrice
-from fieldagent.hub.settings import HubSettings, price_of
+from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escape_line, format_local_time
@@ -26,28 +33,28 @@ from fieldagent.system.wording import format_count
 
 def change(arguments: argparse.Namespace) -> int:
     """Change the radio-key of all kits in a workspace, after agreement to the price."""
-    return with_store(arguments, partial(_change, arguments, None))
+    return run_with_store(arguments, partial(_change, arguments, None))
 
 
 def revoke_and_change(arguments: argparse.Namespace) -> int:
     """Revoke a kit and change the radio-key of all others: both or neither."""
-    return with_store(arguments, partial(_change, arguments, arguments.device))
+    return run_with_store(arguments, partial(_change, arguments, arguments.device))
 
 
 def _change(
     arguments: argparse.Namespace, stolen: str | None, hub: HubSettings, store: Store
 ) -> int:
-    key = ask_key("radio-key") if arguments.key_given else new_air_key()
+    key = ask_key("radio-key") if arguments.key_given else make_air_key()
 
     def find(db: Db) -> tuple[int, list[int], int | None, KeyPrice]:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        but = [directory.device_named(db, workspace, each) for each in arguments.but or ()]
-        lost = None if stolen is None else directory.device_named(db, workspace, stolen)
+        workspace = directory.find_workspace(db, arguments.workspace)
+        but = [directory.find_device_named(db, workspace, each) for each in arguments.but or ()]
+        lost = None if stolen is None else directory.find_device_named(db, workspace, stolen)
         without = [*but, *([] if lost is None else [lost])]
-        return workspace, but, lost, _price_of(db, workspace, arguments, LAST, without)
+        return workspace, but, lost, _compute_price(db, workspace, arguments, LAST, without)
 
-    workspace, but, lost, estimate = store.once(find)
-    bearer = _agreed(arguments, estimate, hub)
+    workspace, but, lost, estimate = store.run_once(find)
+    bearer = _ask_for_agreement(arguments, estimate, hub)
 
     def act(db: Db) -> Row:
         now = time.time()
@@ -55,24 +62,24 @@ def _change(
             revocation.revoke(db, lost, arguments.why, now=now)
         radio_key.begin(db, workspace, key, bearer, left_out=but, now=now)
         revoked = {} if lost is None else {"id": lost, "revoked": True}
-        return {**revoked, **_short(db, workspace, now)}
+        return {**revoked, **_shorten(db, workspace, now)}
 
-    return show(arguments, {**store.once(act), "cost": _price(estimate, hub)})
+    return show(arguments, {**store.run_once(act), "cost": _format_price(estimate, hub)})
 
 
-def _price_of(
+def _compute_price(
     db: Db, workspace: int, arguments: argparse.Namespace, steps: int, but: Collection[int]
 ) -> KeyPrice:
     now = time.time()
-    return radio_key.price(db, workspace, arguments.by or "", steps=steps, but=but, now=now)
+    return radio_key.compute_price(db, workspace, arguments.by or "", steps=steps, but=but, now=now)
 
 
-def _price(estimate: KeyPrice, hub: HubSettings) -> str:
+def _format_price(estimate: KeyPrice, hub: HubSettings) -> str:
     """Return the number of kits by bearer, and the price, for people."""
     waiting = estimate.kits - estimate.linked - estimate.by_satellite
     parts = [
         f"{estimate.linked} by link" if estimate.linked else "",
-        f"{estimate.by_satellite} over satellite{_credits(estimate, hub)}"
+        f"{estimate.by_satellite} over satellite{_format_credits(estimate, hub)}"
         if estimate.by_satellite
         else "",
         f"{waiting} once linked, or by a neighbour" if waiting > 0 else "",
@@ -80,20 +87,20 @@ def _price(estimate: KeyPrice, hub: HubSettings) -> str:
     return f"{format_count(estimate.kits, 'kit')}: {', '.join(filter(None, parts))}"
 
 
-def _credits(estimate: KeyPrice, hub: HubSettings) -> str:
+def _format_credits(estimate: KeyPrice, hub: HubSettings) -> str:
     if not estimate.credits:
         return ""
-    prices = {price_of(hub, each) for each in estimate.operators}
+    prices = {find_price(hub, each) for each in estimate.operators}
     price = prices.pop() if len(prices) == 1 else None
     money = "" if price is None else f", {price.of(estimate.credits)}"
     return f" ({format_count(estimate.credits, 'credit')}{money} at most, with all answers)"
 
 
-def _agreed(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
+def _ask_for_agreement(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
     """Return the bearer. Raises Refused without agreement to the price."""
     if arguments.by or not estimate.by_satellite or arguments.yes:
         return arguments.by or ""
-    price = _price(estimate, hub)
+    price = _format_price(estimate, hub)
     if not sys.stdin.isatty():
         raise Refused(f"{price}: --yes agrees to that, --by ip waits for links and neighbours")
     print(f"{price}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -102,8 +109,8 @@ def _agreed(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings)
     return ""
 
 
-def _short(db: Db, workspace: int, now: float) -> Row:
-    standing = radio_key.standing(db, workspace, now)
+def _shorten(db: Db, workspace: int, now: float) -> Row:
+    standing = radio_key.describe_change(db, workspace, now)
     if standing is None:
         raise Refused("no radio-key was changed here: use `fieldagent hub device radio-key change`")
     return {
@@ -114,25 +121,25 @@ def _short(db: Db, workspace: int, now: float) -> Row:
     }
 
 
-@opened
-def status(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
+@make_store_command
+def show_status(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
     """Print the step of the change, and the kits that are behind. Refused if there never was a
     change.
     """
 
     def read(db: Db) -> tuple[Row, list[Row]]:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        standing = radio_key.standing(db, workspace, time.time())
-        return _short(db, workspace, time.time()), standing["kits"] if standing else []
+        workspace = directory.find_workspace(db, arguments.workspace)
+        standing = radio_key.describe_change(db, workspace, time.time())
+        return _shorten(db, workspace, time.time()), standing["kits"] if standing else []
 
-    short, kits = store.once(read)
+    short, kits = store.run_once(read)
     if arguments.json:
         return show(arguments, {**short, "devices": kits})
-    print("\n".join(_lines(short, kits)))
+    print("\n".join(_format_lines(short, kits)))
     return OK
 
 
-def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
+def _format_lines(short: Row, kits: Sequence[Row]) -> list[str]:
     if short["ended"]:
         head = "the change of radio-key is over: the old one is dropped"
     else:
@@ -143,40 +150,40 @@ def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
         if behind
         else "all kits are present"
     )
-    return [f"{head}; {who}", *map(_line, kits)]
+    return [f"{head}; {who}", *map(_format_line, kits)]
 
 
-def _line(kit: Row) -> str:
+def _format_line(kit: Row) -> str:
     at = "" if kit["answered"] is None else f"  {format_local_time(kit['answered'])}"
     said = f"  {kit['said']}" if kit["said"] else ""
     return escape_line(f"{kit['id']}  {kit['name']}  step {kit['step']}  {kit['state']}{at}{said}")
 
 
-@transaction
+@make_transaction
 def leave_out(call: Call) -> Result:
     """Continue the change without a kit, and print its state."""
     radio_key.leave_out(call.db, call.device, now=call.now)
-    return _short(*call.here, call.now)
+    return _shorten(*call.here, call.now)
 
 
-@opened
+@make_store_command
 def ask(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
     """Ask a kit again for its step, after agreement to the price over satellite."""
 
     def find(db: Db) -> tuple[int, KeyPrice]:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = directory.device_named(db, workspace, arguments.device)
-        others = {each.device for each in radio_key.kits_of(db, workspace, 0.0)} - {device}
-        return device, _price_of(db, workspace, arguments, 1, others)
+        workspace = directory.find_workspace(db, arguments.workspace)
+        device = directory.find_device_named(db, workspace, arguments.device)
+        others = {each.device for each in radio_key.list_kits(db, workspace, 0.0)} - {device}
+        return device, _compute_price(db, workspace, arguments, 1, others)
 
-    device, estimate = store.once(find)
-    bearer = _agreed(arguments, estimate, hub)
-    store.once(lambda db: radio_key.ask_again(db, device, bearer, now=time.time()))
-    return {"id": device, "cost": _price(estimate, hub)}
+    device, estimate = store.run_once(find)
+    bearer = _ask_for_agreement(arguments, estimate, hub)
+    store.run_once(lambda db: radio_key.ask_again(db, device, bearer, now=time.time()))
+    return {"id": device, "cost": _format_price(estimate, hub)}
 
 
-@transaction
-def key(call: Call) -> Result:
+@make_transaction
+def print_key(call: Call) -> Result:
     """Print the key, for kits without a route to the hub."""
     key_change = radio_key.change_of(*call.here)
     if key_change is None:

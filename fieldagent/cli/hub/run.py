@@ -8,7 +8,7 @@ import os
 import signal
 from functools import partial
 
-from fieldagent.cli.hub.opened_store import with_store
+from fieldagent.cli.hub.opened_store import run_with_store
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.hub.settings import ENVIRONMENT, HubSettings
 from fieldagent.hub.store.contract import Store
@@ -43,4 +43,4 @@ def run(arguments: argparse.Namespace) -> int:
         return return_code[0] if return_code else OK
 
     return_code: list[int] = []
-    return with_store(arguments, serve, create=True)
+    return run_with_store(arguments, serve, create=True)

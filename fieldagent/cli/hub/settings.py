@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fieldagent.agent.from_afar import NEVER
-from fieldagent.agent.settings import all_keys
-from fieldagent.cli.hub.opened_store import Result, opened
+from fieldagent.agent.settings import list_all_keys
+from fieldagent.cli.hub.opened_store import Result, make_store_command
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import audit, kit_report
@@ -41,21 +41,21 @@ class SignedFor(NamedTuple):
     """Number of the last settings that were sent to it."""
 
 
-@opened
-def device_set(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
+@make_store_command
+def offer_settings(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
     """Write settings for a kit to a file, let minisign sign it, and offer it. Without --secret-key,
     only write the file; a later call without settings offers the signed file.
     """
     # Signing may take long: no transaction is open meanwhile.
-    kit = store.once(lambda db: kit_of(db, arguments))
+    kit = store.run_once(lambda db: find_kit(db, arguments))
     file = arguments.file or Path(f"device-{kit.device}.settings")
     if arguments.settings:
         number = max(int(time.time()), kit.last + 1)
         write(file, change_of(kit, arguments.settings, number))
         if arguments.secret_key is None:
-            return _to_be_signed(file, arguments.device)
+            return _list_for_signature(file, arguments.device)
         sign(file, arguments.secret_key)
-    change = store.once(lambda db: _offer(db, kit_of(db, arguments), file, time.time()))
+    change = store.run_once(lambda db: _offer(db, find_kit(db, arguments), file, time.time()))
     return {
         "id": kit.device,
         "number": change.number,
@@ -64,12 +64,12 @@ def device_set(arguments: argparse.Namespace, _: HubSettings, store: Store) -> R
     }
 
 
-def kit_of(db: Db, arguments: argparse.Namespace) -> SignedFor:
+def find_kit(db: Db, arguments: argparse.Namespace) -> SignedFor:
     """Return the kit for a settings change. Raises Refused, also if the device has no link
     token.
     """
-    workspace = directory.workspace_of(db, arguments.workspace)
-    device = directory.device_named(db, workspace, arguments.device)
+    workspace = directory.find_workspace(db, arguments.workspace)
+    device = directory.find_device_named(db, workspace, arguments.device)
     ((name, kit),) = db.execute("SELECT name, link_token FROM device WHERE id = ?", device)
     if kit is None:
         raise Refused(
@@ -80,7 +80,7 @@ def kit_of(db: Db, arguments: argparse.Namespace) -> SignedFor:
 
 def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsChange:
     """Return the change from NAME=VALUE arguments. Raises Refused."""
-    known = {key.name: key for key in all_keys()}
+    known = {key.name: key for key in list_all_keys()}
     pairs = []
     for each in settings:
         name, between, value = each.partition("=")
@@ -111,7 +111,7 @@ def write(file: Path, change: SettingsChange) -> None:
         raise Refused(f"{file} cannot be written: {describe_reason(error)}") from None
 
 
-def _to_be_signed(file: Path, device: str) -> dict[str, str]:
+def _list_for_signature(file: Path, device: str) -> dict[str, str]:
     again = f"fieldagent hub device set {device} --file {file}"
     return {
         "file": str(file),

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from fieldagent.cli.hub.opened_store import Call, Result, show_list, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_transaction, show_list
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk
@@ -18,8 +18,8 @@ from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Db
 
 
-@transaction
-def device_checkin(call: Call) -> Result:
+@make_transaction
+def set_device_check_in(call: Call) -> Result:
     """Set a check-in for a kit, or remove it with --off, and print the time of its alarm."""
     if call.arguments.off:
         check_in.end(call.db, call.device, now=call.now)
@@ -29,16 +29,16 @@ def device_checkin(call: Call) -> Result:
     return [{"id": call.device, "checkIn": str(rule), "due": due}]
 
 
-@transaction
-def listing(call: Call) -> Result:
+@make_transaction
+def list_incidents(call: Call) -> Result:
     """List the incidents of a workspace, the newest first, at most `--limit`."""
     asked = call.arguments
     incidents = sos.listing(*call.here, asked.state, END, max(1, asked.limit))
-    shown = [sos_desk.shown(call.db, each) for each in incidents]
-    return shown if asked.json else [_row(each) for each in shown]
+    shown = [sos_desk.describe_sos(call.db, each) for each in incidents]
+    return shown if asked.json else [_make_row(each) for each in shown]
 
 
-def _row(incident: dict[str, Any]) -> dict[str, Any]:
+def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
     place, answered = incident["position"], incident["seen"]
     said = {} if incident["item"] is None else incident["item"]["event"]
     return {
@@ -57,15 +57,15 @@ def _row(incident: dict[str, Any]) -> dict[str, Any]:
 
 def _put(call: Call, incident: Sos) -> Result:
     """Print an incident and its timeline."""
-    timeline = sos_desk.timeline(call.db, incident.id)
-    document = {**sos_desk.shown(call.db, incident), "timeline": timeline}
+    timeline = sos_desk.list_timeline(call.db, incident.id)
+    document = {**sos_desk.describe_sos(call.db, incident), "timeline": timeline}
     if call.arguments.json:
         return document
-    show_list(call.arguments, [_row(document)])
+    show_list(call.arguments, [_make_row(document)])
     return [{**each, "by": each["by"] and each["by"]["name"]} for each in timeline]
 
 
-def _named(call: Call, *, locked: bool = False) -> Sos:
+def _find_sos(call: Call, *, locked: bool = False) -> Sos:
     number = call.arguments.id
     incident = sos.named(*call.here, number, locked=locked)
     if incident is None:
@@ -73,29 +73,29 @@ def _named(call: Call, *, locked: bool = False) -> Sos:
     return incident
 
 
-@transaction
+@make_transaction
 def show(call: Call) -> Result:
     """Print one incident with its timeline. Refused if the workspace does not have it."""
-    return _put(call, _named(call))
+    return _put(call, _find_sos(call))
 
 
 def _answer(deed: Deed) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command with which a dispatcher acts on an incident."""
 
-    @transaction
+    @make_transaction
     def carry_out(call: Call) -> Result:
-        incident = _named(call, locked=True)
+        incident = _find_sos(call, locked=True)
         text = call.arguments.text or ""
-        return _put(call, deed(call.db, incident, _by(call), text, call.now))
+        return _put(call, deed(call.db, incident, _find_acting_user(call), text, call.now))
 
     return carry_out
 
 
-def _by(call: Call) -> int:
+def _find_acting_user(call: Call) -> int:
     """Return the user who acts, whose name goes to the kit."""
     if call.arguments.by:
-        return directory.member_of(*call.here, call.arguments.by)
-    people = sos_desk.dispatchers(*call.here)
+        return directory.find_member(*call.here, call.arguments.by)
+    people = sos_desk.list_dispatchers(*call.here)
     if len(people) != 1:
         raise Refused(
             "name the user who acknowledges, closes or notes it with --by USER; its kit shows"
@@ -116,8 +116,8 @@ def hand_over(arguments: argparse.Namespace) -> int:
     until then.
     """
 
-    def deed(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-        heir = directory.member_of(db, incident.workspace, arguments.to)
+    def act(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
+        heir = directory.find_member(db, incident.workspace, arguments.to)
         return sos_desk.hand_over(db, incident, member, heir, text, now)
 
-    return _answer(deed)(arguments)
+    return _answer(act)(arguments)

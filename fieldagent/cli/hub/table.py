@@ -27,7 +27,7 @@ ENDINGS = """
 """
 
 
-def hub_table(text: str, package: str, types: Types = TYPES) -> list[Command]:
+def make_hub_table(text: str, package: str, types: Types = TYPES) -> list[Command]:
     """Return the commands below `fieldagent hub` of a table. Those without an ending work in one
     workspace.
     """
@@ -35,7 +35,7 @@ def hub_table(text: str, package: str, types: Types = TYPES) -> list[Command]:
 
 
 _VERBS = "; ".join(f"{f'{each.name} {each.takes}'.strip()}: {each.means}" for each in VERBS)
-COMMANDS = hub_table(
+COMMANDS = make_hub_table(
     f"""
 run [Service] -> run:run @store: run the hub
   -v,--verbose: log every step
@@ -45,10 +45,10 @@ init [Service] -> directory:init @whole: create the database and the first works
       for 7 days
   --once: do nothing if a workspace exists
 database [Service]: back up, move or upgrade the database, or record a restore
-database restored -> database:restored @whole: record that the database is a restored backup, so
-      that no number is used twice
+database restored -> database:record_restore @whole: record that the database is a restored backup,
+      so that no number is used twice
   --post: post the items that kits have returned since then to webhooks, too
-database backup -> database:backup @whole: copy the database to FILE, also while a hub runs
+database backup -> database:back_up @whole: copy the database to FILE, also while a hub runs
   file FILE path: file to write
 database move -> database:move @whole: copy the database of a stopped hub from SQLite to PostgreSQL,
       or back
@@ -59,9 +59,9 @@ audit [Service] -> directory:audit_list @whole-table: show the audit log, newest
   --limit count=100: most lines to list (100)
   --workspace WORKSPACE =: only of this workspace, by number or name
 workspace [People]: manage workspaces, and export their data
-workspace add -> directory:workspace_add @whole: add a workspace
+workspace add -> directory:add_workspace @whole: add a workspace
   name: name of the workspace
-workspace list -> directory:workspace_list @whole-table: list workspaces
+workspace list -> directory:list_workspaces @whole-table: list workspaces
 workspace delete -> deletion:delete(what=workspace) @whole: delete a workspace for good, with --yes
   named WORKSPACE: its name or number
   --yes: delete; without it, only list the consequences
@@ -69,35 +69,35 @@ workspace export -> export:write(what=workspace): export all data of a workspace
       as JSON lines and files
   folder FOLDER path: folder to create
 user [People]: manage users, their roles, radios and tokens
-user add -> directory:user_add: add a user
+user add -> directory:add_user: add a user
   name: name of the user, to whom people write
   --type (User|Device|Integration|Resource)=User: a person, a device, a program or a thing (User)
   --email EMAIL =: e-mail address, for the sign-in
   --password: ask for a password (for Basic), or read a line from standard input
   @over-satellite
-user join -> directory:user_join: add a user to another workspace
+user join -> directory:join_user: add a user to another workspace
   user number: number of the user
   @over-satellite
-user positions -> people:user_positions: set which positions of other kits a user's kits get
+user positions -> people:set_user_positions: set which positions of other kits a user's kits get
   user: their name, number or e-mail address
   rule (all|newest): every position, or the newest of each sender
-user leave -> directory:user_leave: remove a user from a workspace
+user leave -> directory:end_membership: remove a user from a workspace
   user: their name, number or e-mail address
-user password -> directory:user_password: set a user's password
+user password -> directory:set_user_password: set a user's password
   user: their name, number or e-mail address
-user role -> directory:user_role: set the role of a user in the workspace
+user role -> directory:set_user_role: set the role of a user in the workspace
   user: their name, number or e-mail address
   role (member|observer|dispatcher|administrator): an observer reads everything, a dispatcher also
       answers, an administrator also manages users and devices
-user radio -> people:user_radio: set the handheld radios of a user
+user radio -> people:set_user_radios: set the handheld radios of a user
   user: their name, number or e-mail address
   radios* RADIO: such as !a1b2c3d4; without one, all are removed
 user token: manage Bearer tokens of users
-user token add -> credentials:token_add: add a token; it is shown once
+user token add -> credentials:add_token: add a token; it is shown once
   name: what the token is for
   --user! USER: user of the token
   --days days: days until the token expires (never)
-user token list -> credentials:listing(what=token) @table: list tokens
+user token list -> credentials:list_credentials(what=token) @table: list tokens
 user token revoke -> credentials:revoke(what=token): revoke a token
   id number: number in the list
 user disable -> device:disable(what=member): disable a user
@@ -111,27 +111,27 @@ user export -> export:write(what=user): export all data of a user into a new fol
       and files
   named USER: their name, number or e-mail address
   folder FOLDER path: folder to create
-user list -> directory:user_list @table: list users
+user list -> directory:list_users @table: list users
 group [People]: manage groups of users
-group add -> people:group_add: add a group
+group add -> people:add_group: add a group
   name: name of the group, to which people write
   users* USER: their names, numbers or e-mail addresses
   @over-satellite
-group join -> people:group_join: add users to a group
+group join -> people:join_group: add users to a group
   name: name of the group
   users+ USER: their names, numbers or e-mail addresses
-group leave -> people:group_leave: remove users from a group
+group leave -> people:leave_group: remove users from a group
   name: name of the group
   users+ USER: their names, numbers or e-mail addresses
-group satellite -> people:group_satellite: set whether items from kits reach a group over satellite,
-      too
+group satellite -> people:set_group_satellite: set whether items from kits reach a group over
+      satellite, too
   name: name of the group
   rule (on|off): on: over satellite, too
-group remove -> people:group_remove: remove a group
+group remove -> people:remove_group: remove a group
   name: name of the group
-group list -> people:group_list @table: list groups
+group list -> people:list_groups @table: list groups
 device [Kits]: manage kits: settings, keys, dead letters
-device add [Kit] -> device:device_add: add a device; its token is shown once
+device add [Kit] -> device:add_device: add a device; its token is shown once
   name: name of the kit, for people
   --user! USER: user of the device
   --imei IMEI: IMEI of its satellite modem, 15 digits
@@ -160,31 +160,32 @@ device add [Kit] -> device:device_add: add a device; its token is shown once
   --gateway ADDRESS =: router of that network
   --dns ADDRESS =: name server of that network
   --time-zone ZONE =: time zone, such as Europe/Zurich (UTC; images only)
-device token [Link] -> device:device_token: replace the link token of a device
+device token [Link] -> device:make_device_token: replace the link token of a device
   device: its name, number or IMEI
-device rename [Kit] -> device:device_rename: rename a device
+device rename [Kit] -> device:rename_device: rename a device
   device: its name, number or IMEI
   name: the new name
-device imei [Satellite] -> device:device_imei: correct the IMEI of a device
+device imei [Satellite] -> device:set_device_imei: correct the IMEI of a device
   device: its name, number or IMEI
   imei: IMEI of its satellite modem, 15 digits
   --take: move the IMEI from the device that has it now
-device contested [Satellite] -> device:device_contested @table: list IMEIs that two devices claim
-device retry [Satellite] -> device:device_retry: retry messages that wait over satellite now
+device contested [Satellite] -> device:list_contested @table: list IMEIs that two devices claim
+device retry [Satellite] -> device:retry_device: retry messages that wait over satellite now
   device: its name, number or IMEI
-device key [Satellite] -> device:device_key: replace the satellite-key of a device; it is shown once
+device key [Satellite] -> device:set_device_key: replace the satellite-key of a device; it is shown
+      once
   device: its name, number or IMEI
   | --given: ask for the key that the kit has, or read a line from standard input
   | --remove: remove the key; messages of the device are no longer authenticated
-device relay [Link] -> device:device_relay: let a device relay items of other kits in their name
+device relay [Link] -> device:set_device_relay: let a device relay items of other kits in their name
   device: its name, number or IMEI
   --off: stop relaying, except for an SOS
-device checkin [Alarm] -> sos:device_checkin: raise an alarm if nothing arrives from a device
+device checkin [Alarm] -> sos:set_device_check_in: raise an alarm if nothing arrives from a device
   device: its name, number or IMEI
   |! --every 12h duration: time after its last item
   |! --by 18:00 minute: time of each day, in UTC
   |! --off: stop the check-in of the device
-device set [Link] -> settings:device_set: send signed settings to a kit over its link
+device set [Link] -> settings:offer_settings: send signed settings to a kit over its link
   device: its name, number or IMEI
   settings* NAME=VALUE: NAME= removes the setting
   --file path: file for the text to sign, or with the signed text (device-NUMBER.settings)
@@ -193,19 +194,20 @@ device disable [Kit] -> device:disable(what=device): disable a device
   named DEVICE: its name, number or IMEI
 device enable [Kit] -> device:enable(what=device): enable a device
   named DEVICE: its name, number or IMEI
-device revoke [Alarm] -> device:device_revoke: revoke a stolen or lost kit: only its SOS still
+device revoke [Alarm] -> device:revoke_device: revoke a stolen or lost kit: only its SOS still
       counts
   device: its name, number or IMEI
   --why TEXT =: reason, for administrators
   --new-radio-key: and change the radio-key of all other kits, as `hub device radio-key change` does
   @key-change
-device restore [Alarm] -> device:device_restore: restore a revoked kit, with its items since then
+device restore [Alarm] -> device:restore_device: restore a revoked kit, with its items since then
   device: its name, number or IMEI
 device radio-key [Link]: change the radio-key of all kits, in three steps
 device radio-key change -> radio_key:change: begin the change; a step starts once all kits have
       completed the last one
   @key-change
-device radio-key status -> radio_key:status: show the current step, and the kits that are behind
+device radio-key status -> radio_key:show_status: show the current step, and the kits that are
+      behind
 device radio-key leave-out -> radio_key:leave_out: continue without a kit; it catches up once it is
       back
   device: its name, number or IMEI
@@ -213,9 +215,9 @@ device radio-key ask -> radio_key:ask: ask a kit again, such as one with a resto
       satellite
   device: its name, number or IMEI
   @agreement
-device radio-key key -> radio_key:key: show the key, for kits that cannot reach the hub
+device radio-key key -> radio_key:print_key: show the key, for kits that cannot reach the hub
 device dead-letter [Satellite]: manage messages from the field that could not be used
-device dead-letter list -> dead_letters:listing @whole-table: list dead letters by IMEI,
+device dead-letter list -> dead_letters:list_letters @whole-table: list dead letters by IMEI,
       with the reason
 device dead-letter replay -> dead_letters:replay @whole: process dead letters that can
       be used now
@@ -227,9 +229,9 @@ device dead-letter remove -> dead_letters:remove @whole: delete a dead letter fo
 device delete [Kit] -> deletion:delete(what=device): delete a device for good, with --yes
   named DEVICE: its name, number or IMEI
   --yes: delete; without it, only list the consequences
-device list [Kit] -> device:device_list @table: list devices
-fleet [Kits] -> fleet:fleet @table: show the state of all kits, unusual ones first
-command [Kits] -> command:command: send a command to a kit, and show its answer
+device list [Kit] -> device:list_devices @table: list devices
+fleet [Kits] -> fleet:show_fleet @table: show the state of all kits, unusual ones first
+command [Kits] -> command:send_command: send a command to a kit, and show its answer
   device KIT: its name, number or IMEI
   words* COMMAND: {_VERBS}; without a command, list the commands that were sent
   --by (ip|satellite): use only this bearer (the link, otherwise satellite)
@@ -238,17 +240,17 @@ command [Kits] -> command:command: send a command to a kit, and show its answer
   --wait SECONDS seconds=0: seconds to wait for the answer (0)
   --limit count=20: most commands to list (20)
 usage [Kits]: compare satellite costs with the operator's bill
-usage list -> usage:usage_list @table: list our count and the operator's for each kit and day
+usage list -> usage:list_usage @table: list our count and the operator's for each kit and day
   --device DEVICE: only this device
   --since DAY day: first day, such as 2026-09-01 (31 days ago)
   --until DAY day: last day (today)
-usage import -> usage:usage_import @whole: import an operator's count: a CSV file with whole days
+usage import -> usage:import_usage @whole: import an operator's count: a CSV file with whole days
   file FILE path: the operator's file
   --operator! NAME: operator of the file
   --columns WHAT=NAME,… pairs: names of the columns for imei, date, credits, bytes, reference
   --date-format FORMAT: format of dates, such as %d/%m/%Y
 sos [Alarms]: answer, hand over and close SOS
-sos list -> sos:listing @table: list SOS, newest first
+sos list -> sos:list_incidents @table: list SOS, newest first
   --state (open|seen|closed): only in this state
   --limit count=50: most SOS to list (50)
 sos show -> sos:show @table: show an SOS with its timeline
@@ -290,13 +292,13 @@ contact add -> contact:add: add a contact
   --about (all|sos|alarms)=all: events of which the contact is notified; alarms come from the hub
       itself, such as an overdue kit (all)
   --language ({"|".join(LANGUAGES)})={ENGLISH}: language of the notifications (en)
-contact list -> contact:listing @table: list contacts in the order of notification
+contact list -> contact:list_contacts @table: list contacts in the order of notification
 contact test -> contact:test: send a test to a contact
   id number: number in the list
 contact remove -> contact:remove: remove a contact and everything that waits for it
   id number: number in the list
 contact chain: show or test the order in which contacts are notified
-contact chain list -> contact:steps @table: list the steps, and those that cannot work
+contact chain list -> contact:show_steps @table: list the steps, and those that cannot work
 contact chain test -> contact:test_steps: send a test to every contact, step by step
 contact quiet: manage hours in which alarms wait, but never an SOS or an overdue kit
 contact quiet set -> quiet:set_hours: set quiet hours
@@ -305,9 +307,9 @@ contact quiet set -> quiet:set_hours: set quiet hours
   --contact number: number of a contact, if only for them (the whole workspace)
 contact quiet inherit -> quiet:inherit: let a contact use the workspace's quiet hours again
   contact number: number of the contact
-contact quiet list -> quiet:listing @table: list quiet hours
+contact quiet list -> quiet:list_quiet_hours @table: list quiet hours
 contact watch: manage the watch at the desk
-contact watch show -> watch:standing @table: show who is on watch, and requested hand-overs
+contact watch show -> watch:show_watch @table: show who is on watch, and requested hand-overs
 contact watch take -> watch:take: put a dispatcher on watch
   user: their name, number or e-mail address
   --for 8h wait=28800 >length: length of the watch (8h)
@@ -319,11 +321,11 @@ contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays
 contact watch end -> watch:end: end the watch of a dispatcher
   user: their name, number or e-mail address
   --note NOTE =: information for the next dispatcher
-contact watch hours -> watch:hours: set the hours in which someone must be on watch (UTC); five
+contact watch hours -> watch:set_hours: set the hours in which someone must be on watch (UTC); five
       minutes without anyone are an alarm
   hours 06:00-22:00|always|none watch_hours: times in UTC
 key [Programs]: manage keys of the push API
-key add -> credentials:key_add: add a key; it is shown once
+key add -> credentials:add_key: add a key; it is shown once
   name: what the key is for
   --kind* (message|location|waypoint|data): kinds that the key may push (all, unless it may read)
   --read: the key may read items, devices and positions
@@ -332,11 +334,11 @@ key add -> credentials:key_add: add a key; it is shown once
   --per-minute count=60: calls per minute (60)
   --burst count=60: most calls in a burst (60)
   --days days: days until the key expires (never)
-key rate -> credentials:key_rate: change the rate limit of a key
+key rate -> credentials:set_key_rate: change the rate limit of a key
   id number: number in the list
   --per-minute count: calls per minute
   --burst count: most calls in a burst
-key list -> credentials:listing(what=key) @table: list keys
+key list -> credentials:list_credentials(what=key) @table: list keys
 key revoke -> credentials:revoke(what=key): revoke a key
   id number: number in the list
 webhook [Programs]: manage webhooks, which get the items from agents
@@ -350,18 +352,18 @@ webhook add -> webhook:add: test a webhook and add it
   --batch ITEMS 1..100=0: post waiting items of one sender as an array of at most ITEMS
   --steps: post the progress of each item, too, also of pushes
   --untried: add it without a test post
-webhook list -> webhook:listing @table: list webhooks
+webhook list -> webhook:list_webhooks @table: list webhooks
 webhook test -> webhook:test: post a test message
   id number: number in the list
 webhook enable -> webhook:enable: enable a disabled webhook
   id number: number in the list
 webhook remove -> webhook:remove: remove a webhook and everything that waits for it
   id number: number in the list
-webhook secret -> webhook:secret: replace the secret of a webhook, and print the new one
+webhook secret -> webhook:set_secret: replace the secret of a webhook, and print the new one
   id number: number in the list
   --secret* SECRET =[]: whsec_… (a new secret)
   --only: stop signing with the old secret at once
-webhook dead -> webhook:dead @table: list dead letters
+webhook dead -> webhook:list_dead @table: list dead letters
 webhook replay -> webhook:replay: post dead letters again
   request_id? REQUEST_ID: numbers of dead letters (all)
 @over-satellite

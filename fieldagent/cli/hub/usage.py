@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from fieldagent.cli.hub.opened_store import opened, show, show_list, with_store
+from fieldagent.cli.hub.opened_store import make_store_command, run_with_store, show, show_list
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Row
-from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage_file import NAMES, CountedDay, WrongUsageFile, read_usage
-from fieldagent.hub.settings import HubSettings, price_of
+from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import REFUSED, USAGE
 from fieldagent.system.log_lines import complain
@@ -22,7 +22,7 @@ from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason, format_count
 
 
-def usage_import(arguments: argparse.Namespace) -> int:
+def import_usage(arguments: argparse.Namespace) -> int:
     """Import a file with an operator's count: all of it, or nothing."""
     try:
         days = _read(arguments)
@@ -33,11 +33,11 @@ def usage_import(arguments: argparse.Namespace) -> int:
         return REFUSED
 
     def take(settings: HubSettings, store: Store) -> int:
-        known = operators(settings.operators)
+        known = get_operators(settings.operators)
         if arguments.operator not in known:
             complain(f"unknown operator {arguments.operator!r}: use {', '.join(known)}")
             return USAGE
-        counts = store.once(lambda db: usage.take_counts(db, arguments.operator, days))
+        counts = store.run_once(lambda db: usage.take_counts(db, arguments.operator, days))
         if counts.strangers:
             listed = ", ".join(counts.strangers)
             print(
@@ -45,7 +45,7 @@ def usage_import(arguments: argparse.Namespace) -> int:
             )
         return show(arguments, {"days": counts.days, "unknownImeis": len(counts.strangers)})
 
-    return with_store(arguments, take)
+    return run_with_store(arguments, take)
 
 
 def _read(arguments: argparse.Namespace) -> list[CountedDay]:
@@ -57,26 +57,26 @@ def _read(arguments: argparse.Namespace) -> list[CountedDay]:
         return read_usage(lines, named, arguments.date_format)
 
 
-@opened
-def usage_list(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
+@make_store_command
+def list_usage(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Show each kit and day, with our count and the operator's."""
     since, until = usage.days_asked(arguments.since, arguments.until, time.time())
 
     def find(db: Db) -> list[usage.UsageDay]:
-        workspace = directory.workspace_of(db, arguments.workspace)
-        device = arguments.device and directory.device_named(db, workspace, arguments.device)
+        workspace = directory.find_workspace(db, arguments.workspace)
+        device = arguments.device and directory.find_device_named(db, workspace, arguments.device)
         return usage.usage(db, workspace, since, until, device or None)
 
-    days = store.once(find)
-    prices = partial(price_of, settings)
+    days = store.run_once(find)
+    prices = partial(find_price, settings)
     rows: list[Row] = [usage.row_of(each, prices) for each in days]
     code = show_list(arguments, rows)
     if not arguments.json and days:
-        print(_in_words(usage.total_of(days, prices), days))
+        print(_format_sum(usage.total_of(days, prices), days))
     return code
 
 
-def _in_words(total: usage.Total, days: Sequence[usage.UsageDay]) -> str:
+def _format_sum(total: usage.Total, days: Sequence[usage.UsageDay]) -> str:
     """Return the sum of the credits as text."""
     text = f"{format_count(total.ours, 'credit')} here" + (
         f", {total.money}" if total.money else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from fieldagent.cli.hub.opened_store import Call, Result, show_list, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_transaction, show_list
 from fieldagent.hub.access import directory
 from fieldagent.hub.api import watch_desk
 from fieldagent.hub.records import shifts
@@ -13,8 +13,8 @@ from fieldagent.hub.records.shifts import Hours
 from fieldagent.system.exit_codes import OK
 
 
-@transaction
-def standing(call: Call) -> Result:
+@make_transaction
+def show_watch(call: Call) -> Result:
     """Print the watch hours, the dispatchers on watch, and their hand-overs."""
     status = shifts.standing(*call.here, call.now)
     if call.arguments.json:
@@ -37,39 +37,39 @@ def standing(call: Call) -> Result:
     return show_list(call.arguments, rows) if rows else OK
 
 
-def _then_standing(deed: Callable[[Call], None]) -> Callable[[argparse.Namespace], int]:
+def _make_watch_change(deed: Callable[[Call], None]) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command that changes the watch and then prints it."""
 
-    @transaction
+    @make_transaction
     def change(call: Call) -> Result:
         deed(call)
         return OK
 
-    return lambda arguments: change(arguments) or standing(arguments)
+    return lambda arguments: change(arguments) or show_watch(arguments)
 
 
-@_then_standing
+@_make_watch_change
 def take(call: Call) -> None:
     """Put a dispatcher on watch for `--for`, and print the watch."""
     watch_desk.take(*call.here, call.member, call.arguments.length, call.now)
 
 
-@_then_standing
+@_make_watch_change
 def hand_over(call: Call) -> None:
     """Ask another dispatcher to take the watch, and print it. It stays unchanged until then."""
     member, note = call.member, call.arguments.note
-    heir = directory.member_of(*call.here, call.arguments.to)
+    heir = directory.find_member(*call.here, call.arguments.to)
     watch_desk.hand_over(*call.here, member, heir, note, call.now)
 
 
-@_then_standing
+@_make_watch_change
 def end(call: Call) -> None:
     """End a user's watch, and print the new watch. Refused if they are not on watch."""
     watch_desk.end(*call.here, call.member, call.arguments.note, call.now)
 
 
-@transaction
-def hours(call: Call) -> Result:
+@make_transaction
+def set_hours(call: Call) -> Result:
     """Set the hours in which a dispatcher must be on watch, in UTC; none: no hours."""
     watch_hours = Hours(*call.arguments.hours) if call.arguments.hours else None
     shifts.set_hours(*call.here, watch_hours, call.now)

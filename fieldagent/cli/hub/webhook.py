@@ -7,7 +7,14 @@ import sys
 import time
 
 from fieldagent.cli.ask_password import ask_password
-from fieldagent.cli.hub.opened_store import Call, Result, opened, show, transaction, with_store
+from fieldagent.cli.hub.opened_store import (
+    Call,
+    Result,
+    make_store_command,
+    make_transaction,
+    run_with_store,
+    show,
+)
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import sending
@@ -34,7 +41,7 @@ def add(arguments: argparse.Namespace) -> int:
         return USAGE
 
     def keep(settings: HubSettings, store: Store) -> int:
-        workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
+        workspace = store.run_once(lambda db: directory.find_workspace(db, arguments.workspace))
         if not arguments.untried and not _try(settings, store, workspace, webhook):
             print(
                 "fieldagent: nothing was added; if the receiver checks signatures, choose its"
@@ -42,10 +49,12 @@ def add(arguments: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
             return REFUSED
-        id_ = store.once(lambda db: webhook_directory.add(db, workspace, webhook, now=time.time()))
+        id_ = store.run_once(
+            lambda db: webhook_directory.add(db, workspace, webhook, now=time.time())
+        )
         return show(arguments, {"id": id_, "secret": " ".join(webhook.secrets)})
 
-    return with_store(arguments, keep)
+    return run_with_store(arguments, keep)
 
 
 def _read(arguments: argparse.Namespace) -> Webhook:
@@ -56,7 +65,7 @@ def _read(arguments: argparse.Namespace) -> Webhook:
         if not colon or not name.strip() or not header.isprintable():
             raise WrongProperty(f"--header must be NAME:VALUE, not {header!r}")
         headers[name.strip()] = value.strip()
-    return webhook_directory.new(
+    return webhook_directory.make_webhook(
         arguments.url,
         " ".join(arguments.secret),
         unsigned=arguments.unsigned,
@@ -72,7 +81,7 @@ def _read(arguments: argparse.Namespace) -> Webhook:
 def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) -> bool:
     """Send a test, and print the result. Raises Refused if the limit of a day is reached."""
     now = time.time()
-    if limit := store.once(lambda db: sending.test_of_webhook(db, workspace, webhook.url, now)):
+    if limit := store.run_once(lambda db: sending.test_of_webhook(db, workspace, webhook.url, now)):
         raise Refused(limit)
     open_stream = open_public(settings.webhook_allow)
 
@@ -87,36 +96,36 @@ def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) 
     return run_breakable(call)
 
 
-@opened
+@make_store_command
 def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Send a test to a webhook. Returns REFUSED if it fails."""
-    workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
-    webhook = store.once(lambda db: webhook_directory.named(db, workspace, arguments.id))
+    workspace = store.run_once(lambda db: directory.find_workspace(db, arguments.workspace))
+    webhook = store.run_once(lambda db: webhook_directory.find_webhook(db, workspace, arguments.id))
     return OK if _try(settings, store, workspace, webhook) else REFUSED
 
 
-@transaction
-def listing(call: Call) -> Result:
+@make_transaction
+def list_webhooks(call: Call) -> Result:
     """List the webhooks of a workspace, without their secrets."""
-    return webhook_directory.listing(*call.here)
+    return webhook_directory.list_webhooks(*call.here)
 
 
-@transaction
+@make_transaction
 def enable(call: Call) -> Result:
     """Enable a webhook, and make its failed deliveries due at once."""
     webhook_directory.enable(*call.here, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "enabled": True}
 
 
-def secret(arguments: argparse.Namespace) -> int:
+def set_secret(arguments: argparse.Namespace) -> int:
     """Sign with a new secret from now on, and print it."""
     try:
-        signing = webhook_directory.new_secrets(" ".join(arguments.secret))
+        signing = webhook_directory.read_or_make_secrets(" ".join(arguments.secret))
     except WrongProperty as wrong:
         print(f"fieldagent: --secret {wrong}", file=sys.stderr)
         return USAGE
 
-    @transaction
+    @make_transaction
     def change(call: Call) -> Result:
         number, only = arguments.id, arguments.only
         webhook_directory.sign_with(*call.here, number, signing, only=only, now=call.now)
@@ -125,20 +134,20 @@ def secret(arguments: argparse.Namespace) -> int:
     return change(arguments)
 
 
-@transaction
+@make_transaction
 def remove(call: Call) -> Result:
     """Remove a webhook with its waiting deliveries."""
     webhook_directory.remove(*call.here, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}
 
 
-@transaction
-def dead(call: Call) -> Result:
+@make_transaction
+def list_dead(call: Call) -> Result:
     """List the dead letters of webhooks, the newest first."""
-    return webhook_directory.dead_letters(*call.here)[0]
+    return webhook_directory.list_dead_letters(*call.here)[0]
 
 
-@transaction
+@make_transaction
 def replay(call: Call) -> Result:
     """Post dead letters of webhooks again, one item or all, and print their number. Refused if
     there are none.

@@ -11,7 +11,7 @@ WORD_WITHIN = 3.0
 """Seconds after Delivered in which the hub may answer that it does not know the name."""
 
 
-def unreached(port: int, package: dict[str, Any]) -> str:
+def find_unreached_reason(port: int, package: dict[str, Any]) -> str:
     """Return the hub's reason for not passing a Package on, or "". Waits a moment for it. Raises
     CallFailed."""
     end = time.monotonic() + WORD_WITHIN

@@ -15,17 +15,17 @@ from fieldagent.system.terminal import escape_lines, format_lines
 Command = Callable[[argparse.Namespace], int]
 
 
-def calls(command: Command) -> Command:
+def make_calling(command: Command) -> Command:
     """Return a command that prints the reason if its call of the agent fails."""
 
     @wraps(command)
-    def reported(arguments: argparse.Namespace) -> int:
+    def run_reporting(arguments: argparse.Namespace) -> int:
         try:
             return command(arguments)
         except CallFailed as failed:
             return report(failed)
 
-    return reported
+    return run_reporting
 
 
 def report(failed: CallFailed) -> int:

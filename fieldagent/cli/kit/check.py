@@ -17,15 +17,15 @@ from typing import Any
 
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
-from fieldagent.agent.kit_part import device_parts, device_ports, parts_on
+from fieldagent.agent.kit_part import find_enabled_parts, get_device_parts, get_device_ports
 from fieldagent.agent.mesh import radio_keys, troubles
-from fieldagent.agent.mesh.key_change import KeyStep, in_words
-from fieldagent.agent.modem_healing import healing_of
-from fieldagent.agent.network_page import files_of
-from fieldagent.agent.outbound.budget import sos_reserve
-from fieldagent.agent.radios.registry import radio
-from fieldagent.agent.satellites.registry import modem
-from fieldagent.agent.settings import ENVIRONMENT, Settings, load, radio_place
+from fieldagent.agent.mesh.key_change import KeyStep, describe_step
+from fieldagent.agent.modem_healing import make_healing
+from fieldagent.agent.network_page import get_files
+from fieldagent.agent.outbound.budget import compute_sos_reserve
+from fieldagent.agent.radios.registry import load_radio
+from fieldagent.agent.satellites.registry import load_modem
+from fieldagent.agent.settings import ENVIRONMENT, Settings, get_radio_place, load
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.page import map_file
 from fieldagent.page.tiles import UnusableMap
@@ -61,7 +61,7 @@ def check(arguments: argparse.Namespace) -> int:
     except OSError as error:
         findings = [Finding(False, f"the settings cannot be read: {describe_reason(error)}")]
     else:
-        findings = [Finding(True, _understood()), *_as_the_agent(settings)]
+        findings = [Finding(True, _check_understood()), *_check_as_agent(settings)]
     good = all(finding.good for finding in findings)
     if arguments.json:
         print(json.dumps({"good": good, "findings": [f._asdict() for f in findings]}))
@@ -73,13 +73,13 @@ def check(arguments: argparse.Namespace) -> int:
     return OK if good else code
 
 
-def _understood() -> str:
+def _check_understood() -> str:
     names = get_variables(os.environ, ENVIRONMENT).values()
     more = f"; these variables replace settings of the file: {', '.join(names)}" if names else ""
     return f"the settings are understood{more}"
 
 
-def _as_the_agent(settings: Settings) -> Iterator[Finding]:
+def _check_as_agent(settings: Settings) -> Iterator[Finding]:
     """Yield the findings of the agent's user, because root must not open files in that user's
     folder.
     """
@@ -88,11 +88,11 @@ def _as_the_agent(settings: Settings) -> Iterator[Finding]:
     except OSError as error:
         yield Finding(False, describe_reason(error))
     else:
-        yield from _findings(settings)
+        yield from _list_findings(settings)
 
 
 def _reserve(limit: int, wanted: int | None) -> Finding:
-    kept = sos_reserve(limit, wanted)
+    kept = compute_sos_reserve(limit, wanted)
     text = f"satellite: {kept} of {format_count(limit, 'credit')} a day are reserved for an SOS"
     if not kept:
         text += (
@@ -101,54 +101,56 @@ def _reserve(limit: int, wanted: int | None) -> Finding:
     return Finding(True, text)
 
 
-def _findings(settings: Settings) -> Iterator[Finding]:
+def _list_findings(settings: Settings) -> Iterator[Finding]:
     # In the order in which a kit is repaired: its folder, its port, its channels, its hooks. Parts
     # that are not configured are skipped. Devices are checked one after another.
-    running = _running(settings)
-    yield _state_directory(settings.state_directory)
-    yield running.finding or _api_port(settings.api_port)
-    moved = _moved(settings, running)
+    running = _find_running(settings)
+    yield _check_state_directory(settings.state_directory)
+    yield running.finding or _check_api_port(settings.api_port)
+    moved = _find_moved_ports(settings, running)
     yield from moved.values()
     if not (settings.satellite_port or settings.hub_address or settings.radio_port):
         keys = "satellite-port, radio-port or hub-address"
         yield Finding(False, f"no channel is configured: set {keys}")
     if settings.satellite_port is not None and "satellite-port" not in moved:
-        yield from _satellite(settings, settings.satellite_port, running)
+        yield from _check_satellite(settings, settings.satellite_port, running)
     if settings.satellite_port is not None and settings.satellite_credits_per_day is not None:
         yield _reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve)
     if settings.radio_port is not None:
         if "radio-port" not in moved:
-            yield _radio(settings, settings.radio_port)
+            yield _check_radio(settings, settings.radio_port)
         yield _reach(settings.radio_hops)
-        yield from _key_change(settings, running)
+        yield from _check_key_change(settings, running)
         yield from _seal(settings, running)
-    yield from _devices(settings, running, moved)
-    yield from _healing(settings)
+    yield from _check_devices(settings, running, moved)
+    yield from _check_healing(settings)
     if settings.hub_address is not None:
-        yield _hub(settings, settings.hub_address)
-    yield from _parts(settings, running)
+        yield _check_hub(settings, settings.hub_address)
+    yield from _check_parts(settings, running)
     if settings.inbound_hook is not None:
-        yield _command("inbound-hook", settings.inbound_hook)
+        yield _check_command("inbound-hook", settings.inbound_hook)
     if settings.map_file is not None:
         yield _map(settings.map_file)
     if settings.page_listen:
-        yield _page(settings)
+        yield _check_page(settings)
     if not (settings.inbound_hook or settings.webhook_address or _has_hook(settings)):
         yield Finding(True, "no hook is set: incoming messages are stored but not passed on")
 
 
-def _parts(settings: Settings, running: Running) -> Iterator[Finding]:
+def _check_parts(settings: Settings, running: Running) -> Iterator[Finding]:
     """Yield the findings of each extension's part that the settings turn on."""
-    for name, part in parts_on(settings.parts).items():
+    for name, part in find_enabled_parts(settings.parts).items():
         if part.check and not part.devices:
             status = None if running.status is None else running.status.get(name)
             yield from import_own(part.check)(settings.parts[name], status)
 
 
-def _devices(settings: Settings, running: Running, moved: Container[str]) -> Iterator[Finding]:
+def _check_devices(
+    settings: Settings, running: Running, moved: Container[str]
+) -> Iterator[Finding]:
     """Yield the findings of each extension's modem or radio that the settings turn on."""
-    on = parts_on(settings.parts)
-    for port, part in device_parts().items() if on else ():
+    on = find_enabled_parts(settings.parts)
+    for port, part in get_device_parts().items() if on else ():
         if part.name not in on or port in moved:
             continue
         status = running.status
@@ -159,7 +161,7 @@ def _devices(settings: Settings, running: Running, moved: Container[str]) -> Ite
 
 def _has_hook(settings: Settings) -> bool:
     """Return True if an extension's part takes inbound payloads."""
-    return any(part.takes_inbound for part in parts_on(settings.parts).values())
+    return any(part.takes_inbound for part in find_enabled_parts(settings.parts).values())
 
 
 MOVED = (
@@ -167,14 +169,14 @@ MOVED = (
 )
 
 
-def _moved(settings: Settings, running: Running) -> dict[str, Finding]:
+def _find_moved_ports(settings: Settings, running: Running) -> dict[str, Finding]:
     """Return a fault for each port that the agent which runs does not use, by its setting. The
     agent's report on its port does not cover another port."""
     used = (running.status or {}).get("ports")
     wanted = {
         "satellite-port": settings.satellite_port,
         "radio-port": settings.radio_port,
-        **device_ports(settings.parts),
+        **get_device_ports(settings.parts),
     }
     return {
         name: Finding(False, MOVED.format(name=name, port=port, used=used.get(name) or "none"))
@@ -183,11 +185,11 @@ def _moved(settings: Settings, running: Running) -> dict[str, Finding]:
     }
 
 
-def _healing(settings: Settings) -> Iterator[Finding]:
-    for healing in healing_of(settings).values():
+def _check_healing(settings: Settings) -> Iterator[Finding]:
+    for healing in make_healing(settings).values():
         for step in healing.steps:
             if step.kind == "command" and healing.command is not None:
-                yield _command(f"{healing.channel}-recovery-command", healing.command)
+                yield _check_command(f"{healing.channel}-recovery-command", healing.command)
             else:
                 yield check_step(healing, step)
 
@@ -201,7 +203,7 @@ class Running(NamedTuple):
     """Its status; None if it did not answer."""
 
 
-def _running(settings: Settings) -> Running:
+def _find_running(settings: Settings) -> Running:
     """Return the running agent with its status. Ports that it uses are not opened by this
     command.
     """
@@ -236,8 +238,8 @@ def _map(path: Path) -> Finding:
     return Finding(True, f"{path} has a map, zoom {description.lowest} to {description.highest}")
 
 
-def _page(settings: Settings) -> Finding:
-    pass_phrase = files_of(settings).pass_phrase
+def _check_page(settings: Settings) -> Finding:
+    pass_phrase = get_files(settings).pass_phrase
     try:
         is_set = pass_phrase.exists()
     except OSError as error:
@@ -250,18 +252,18 @@ def _page(settings: Settings) -> Finding:
     return Finding(True, "people of page-listen may sign in to the page: `fieldagent page`")
 
 
-def _state_directory(directory: Path) -> Finding:
+def _check_state_directory(directory: Path) -> Finding:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        return Finding(False, _not_writable(directory, existing))
+        return Finding(False, _find_unwritable(directory, existing))
     free = shutil.disk_usage(existing).free
     if free < 20_000_000:
         return Finding(False, f"{existing} has {free // 1000} kB left: the journal needs 20 MB")
     return Finding(True, f"the journal can be written in {directory}")
 
 
-def _not_writable(directory: Path, existing: Path) -> str:
-    me = _user(os.geteuid())
+def _find_unwritable(directory: Path, existing: Path) -> str:
+    me = _find_user(os.geteuid())
     if existing != directory:
         make = f"sudo install --directory --owner={me} --mode=0700 {directory}"
         return (
@@ -273,14 +275,14 @@ def _not_writable(directory: Path, existing: Path) -> str:
     return f"{existing} cannot be written by {me}: {mend}, or set state-directory"
 
 
-def _user(number: int) -> str:
+def _find_user(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return str(number)
 
 
-def _api_port(port: int) -> Finding:
+def _check_api_port(port: int) -> Finding:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -293,20 +295,20 @@ def _api_port(port: int) -> Finding:
     return Finding(True, f"port {port} is free for the local API")
 
 
-def _satellite(settings: Settings, port: str, running: Running) -> Iterator[Finding]:
+def _check_satellite(settings: Settings, port: str, running: Running) -> Iterator[Finding]:
     if running.status is not None:
-        yield _as_the_agent_sees_it(port, running.status["channels"]["Satellite"])
+        yield _check_as_agent_sees(port, running.status["channels"]["Satellite"])
     elif running.finding is not None:
         yield Finding(True, f"{port} is in use by the running agent, so it was not opened")
     else:
         present = check_serial_port(Path(port))
         yield present
         if present.good:
-            kind, baud = modem(settings.satellite_modem), settings.satellite_baud
+            kind, baud = load_modem(settings.satellite_modem), settings.satellite_baud
             yield from kind.check(port, baud, settings.satellite_own)
 
 
-def _as_the_agent_sees_it(port: str, channel: Mapping[str, Any]) -> Finding:
+def _check_as_agent_sees(port: str, channel: Mapping[str, Any]) -> Finding:
     if not channel["configured"]:
         return Finding(False, f"the agent that runs does not know of {port}: restart it")
     bad = channel["state"] in ("absent", "fault")
@@ -317,11 +319,11 @@ def _as_the_agent_sees_it(port: str, channel: Mapping[str, Any]) -> Finding:
     return Finding(not bad, text)
 
 
-def _radio(settings: Settings, port: str) -> Finding:
-    kind = radio(settings.radio_protocol)
+def _check_radio(settings: Settings, port: str) -> Finding:
+    kind = load_radio(settings.radio_protocol)
     if kind.check is None:
         return check_serial_port(Path(port))
-    return kind.check(radio_place(settings))
+    return kind.check(get_radio_place(settings))
 
 
 def _reach(hops: int) -> Finding:
@@ -335,7 +337,7 @@ def _reach(hops: int) -> Finding:
     )
 
 
-def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
+def _check_key_change(settings: Settings, running: Running) -> Iterator[Finding]:
     """Yield the step of the key change and, from a running agent, the stations by the key that they
     send with.
     """
@@ -348,7 +350,7 @@ def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
     if change["step"] != step:
         yield Finding(False, "radio-key was changed since the agent began: restart it")
     elif step is not KeyStep.NONE:
-        yield Finding(True, in_words(step, change["old"], change["new"]))
+        yield Finding(True, describe_step(step, change["old"], change["new"]))
 
 
 def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
@@ -364,10 +366,12 @@ def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
         radio = running.status["channels"]["Radio"]
         for trouble in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
             if count := radio.get(trouble.member):
-                yield Finding(True, f"since the agent began {troubles.in_words(trouble, count)}")
+                yield Finding(
+                    True, f"since the agent began {troubles.describe_trouble(trouble, count)}"
+                )
 
 
-def _hub(settings: Settings, address: str) -> Finding:
+def _check_hub(settings: Settings, address: str) -> Finding:
     """Open a WebSocket over the link's interface, which does not end a link."""
     import trio
 
@@ -392,7 +396,7 @@ def _hub(settings: Settings, address: str) -> Finding:
     return Finding(True, f"{address} accepts a WebSocket{over} and the token")
 
 
-def _command(name: str, command: str) -> Finding:
+def _check_command(name: str, command: str) -> Finding:
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fieldagent.cli.kit.answer import calls
+from fieldagent.cli.kit.answer import make_calling
 from fieldagent.cli.kit.send import finish
 from fieldagent.kit.local_http import call
 from fieldagent.package.writing import format_minutes
 from fieldagent.system.terminal import format_local_time
 
 
-@calls
+@make_calling
 def check_in(arguments: argparse.Namespace) -> int:
     """Start, change or end (--done) a check-in, and wait for its delivery unless with --no-wait."""
     if arguments.done:

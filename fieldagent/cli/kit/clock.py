@@ -11,7 +11,7 @@ from fieldagent.kit.system_clock import set_clock
 from fieldagent.system.elapsed_time import MachineClocks
 
 
-def clock(arguments: argparse.Namespace) -> int:
+def set_system_clock(arguments: argparse.Namespace) -> int:
     """Set the system's clock to the time that the agent has left; needs root. Returns OK if it has
     left none.
     """

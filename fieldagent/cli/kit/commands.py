@@ -6,21 +6,21 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from fieldagent.cli.kit.answer import calls, show
+from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escape_lines, format_local_time
 
 
-@calls
-def commands(arguments: argparse.Namespace) -> int:
+@make_calling
+def print_commands(arguments: argparse.Namespace) -> int:
     """Print the commands that this kit allows, and those from the hub with their answers."""
     answer = call(arguments.port, "GET", "/api/commands").body
-    show(arguments, answer, escape_lines("\n".join(_lines(answer))))
+    show(arguments, answer, escape_lines("\n".join(_format_lines(answer))))
     return OK
 
 
-def _lines(answer: dict[str, Any]) -> Iterator[str]:
+def _format_lines(answer: dict[str, Any]) -> Iterator[str]:
     yield f"this kit allows {', '.join(answer['allowed']) or 'none'} (remote-commands)"
     for each in answer["commands"]:
         state = each["outcome"] or each["state"]

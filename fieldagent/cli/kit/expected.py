@@ -15,7 +15,7 @@ def begin_in_words(cost: dict[str, Any]) -> list[str]:
     return [f"  begins after {format_duration(after)}: {cost['why']}"] if after else []
 
 
-def in_turn_in_words(channels: dict[str, dict[str, Any]]) -> list[str]:
+def describe_turns(channels: dict[str, dict[str, Any]]) -> list[str]:
     """Return a line with the order of channels if one waits for another: "by Radio within 40 s (7
     of 10), otherwise by Satellite within 3 min (9 of 10) for 2 credits".
     """
@@ -29,35 +29,35 @@ def in_turn_in_words(channels: dict[str, dict[str, Any]]) -> list[str]:
 def _turn(name: str, cost: dict[str, Any]) -> str:
     text, after = f"by {name}", cost.get("begins", 0)
     if expectation := cost["expected"]:
-        of_ten, within = _most(expectation)
+        of_ten, within = _choose_most(expectation)
         text += f" within {format_duration(after + within)} ({of_ten:.0f} of 10)"
     elif after:
         text += f" after {format_duration(after)}"
     return f"{text} for {format_count(cost['credits'], 'credit')}" if cost["credits"] else text
 
 
-def _most(expectation: dict[str, Any]) -> tuple[float, float]:
+def _choose_most(expectation: dict[str, Any]) -> tuple[float, float]:
     """Return the number of ten that are delivered, at most nine, and the seconds for that."""
     if expectation["most"] is None:
         return 10 * expectation["share"], expectation["last"]
     return 9, expectation["most"]
 
 
-def expected_in_words(expectation: dict[str, Any] | None) -> list[str]:
+def describe_forecast(expectation: dict[str, Any] | None) -> list[str]:
     """Return a line with the forecast of a channel; empty if there is too little data."""
     if expectation is None:
         return []
     times = []
     if expectation["half"] is not None:
         times.append(f"half within {format_duration(expectation['half'])}")
-    of_ten, within = _most(expectation)
+    of_ten, within = _choose_most(expectation)
     times.append(f"{of_ten:.0f} of 10 within {format_duration(within)}")
     return [f"  expected: {', '.join(times)} (by the last {expectation['of']})"]
 
 
-def forecast_lines(forecast: dict[str, Any]) -> list[str]:
+def format_forecast(forecast: dict[str, Any]) -> list[str]:
     """Return the forecast, and the accuracy of earlier ones."""
-    lines, kept = expected_in_words(forecast["expected"]), forecast["kept"]
+    lines, kept = describe_forecast(forecast["expected"]), forecast["kept"]
     if kept["of"]:
         lines.append(
             f"  of the last {format_count(kept['of'], 'Package')} with such a time for 9 of 10,"

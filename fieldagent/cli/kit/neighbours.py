@@ -5,57 +5,57 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fieldagent.cli.kit.answer import calls, show
+from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escape_line, format_local_time
 
 
-@calls
-def neighbours(arguments: argparse.Namespace) -> int:
+@make_calling
+def print_neighbours(arguments: argparse.Namespace) -> int:
     """Print the stations that were heard with signal and time, and those that are reached over
     others.
     """
     answer = call(arguments.port, "GET", "/api/neighbours").body
-    show(arguments, answer, "\n".join(_lines(answer)))
+    show(arguments, answer, "\n".join(_format_lines(answer)))
     return OK
 
 
-def _lines(answer: dict[str, Any]) -> list[str]:
+def _format_lines(answer: dict[str, Any]) -> list[str]:
     if answer["station"] is None:
         return ["no radio is configured: set radio-port and radio-station, and restart"]
-    heard = [_line(each) for each in answer["neighbours"]]
+    heard = [_format_line(each) for each in answer["neighbours"]]
     nobody = "no kit was heard since the agent started; `fieldagent status` shows the radio"
     beyond = [
         escape_line(f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}  over others,")
-        + f" {_away(each['hops'])}"
+        + f" {_format_away(each['hops'])}"
         for each in answer["remoteStations"]
     ]
     return [f"this is station {answer['station']}", *(heard or [nobody]), *beyond]
 
 
-def _line(each: dict[str, Any]) -> str:
+def _format_line(each: dict[str, Any]) -> str:
     parts = [
         f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}",
         each["callsign"] or "",
         f"version {each['version']}" if each["version"] else "",
         f"heard {format_local_time(each['lastHeard'])}",
         "" if each["inRange"] else "not for an hour",
-        "" if each["hops"] is None else _away(each["hops"]),
+        "" if each["hops"] is None else _format_away(each["hops"]),
         "" if each["rssi"] is None else f"{each['rssi']} dBm",
         "" if each["snr"] is None else f"SNR {each['snr']} dB",
-        _way(each["hopsToHub"], each["routeBatteryLow"]),
+        _format_route(each["hopsToHub"], each["routeBatteryLow"]),
         f"missing: {', '.join(map(str, each['missing']))}" if each["missing"] else "",
         f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
     ]
     return escape_line("  ".join(part for part in parts if part))
 
 
-def _away(hops: int) -> str:
+def _format_away(hops: int) -> str:
     return f"{hops} {'transmission' if hops == 1 else 'transmissions'} away"
 
 
-def _way(others: int | None, low: bool | None) -> str:
+def _format_route(others: int | None, low: bool | None) -> str:
     if others is None:
         return ""
     over = f" over {others} {'other' if others == 1 else 'others'}" if others else ""

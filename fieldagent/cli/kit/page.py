@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from fieldagent.agent.network_page import address_of, files_of, own_address_in
+from fieldagent.agent.network_page import find_own_address, format_url, get_files
 from fieldagent.agent.settings import INSTALLED, Settings, load
 from fieldagent.cli.ask_password import ask_password
-from fieldagent.cli.kit.wifi_code import NoNetwork, network_of
+from fieldagent.cli.kit.wifi_code import NoNetwork, read_network
 from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
@@ -31,7 +31,7 @@ SHORTEST = 12
 UNSET = "page-listen is not set: name the networks, such as page-listen=192.168.4.0/24, and restart"
 
 
-def page(arguments: argparse.Namespace) -> int:
+def print_page(arguments: argparse.Namespace) -> int:
     """Print the addresses of the page and the fingerprint of its certificate, set the passphrase
     (--set), or show how a phone joins the kit's Wi-Fi (--wifi). Works without an agent.
     """
@@ -59,7 +59,7 @@ def _set(settings: Settings) -> int:
     if len(phrase) < SHORTEST:
         complain(f"it has {len(phrase)} characters: use {SHORTEST} or more, such as four words")
         return USAGE
-    there = files_of(settings).pass_phrase
+    there = get_files(settings).pass_phrase
     make_private_folder(there.parent)
     put_file(there, hash_password(phrase).encode() + b"\n")
     print("The passphrase is set. Everyone must sign in again.")
@@ -72,12 +72,12 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     if not settings.page_listen:
         complain(UNSET)
         return SETTINGS
-    there = files_of(settings)
+    there = get_files(settings)
     make_private_folder(there.certificate.parent)
     provide_own_certificate(there.certificate)
     addresses = [
-        address_of(own, settings.page_port)
-        for own in map(own_address_in, settings.page_listen)
+        format_url(own, settings.page_port)
+        for own in map(find_own_address, settings.page_listen)
         if own is not None
     ]
     facts = {
@@ -104,14 +104,14 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
 def _show_network(arguments: argparse.Namespace) -> int:
     """Show how a phone joins the kit's own network."""
     try:
-        network = network_of(read_text_file(arguments.wifi))
+        network = read_network(read_text_file(arguments.wifi))
     except (OSError, UnicodeDecodeError, NoNetwork) as error:
         complain(f"{arguments.wifi}: {describe_reason(error)}")
         return MISSING
     if arguments.json:
-        print(json.dumps({**network._asdict(), "code": network.code()}))
+        print(json.dumps({**network._asdict(), "code": network.make_code()}))
         return OK
     secret = "without a pass phrase" if network.secret is None else f"pass phrase {network.secret}"
     print(f"network {escape_line(network.name)}, {escape_line(secret)}", flush=True)
-    show_qr_code(network.code())
+    show_qr_code(network.make_code())
     return OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fieldagent.cli.kit.answer import calls, show
+from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escape_line
@@ -17,22 +17,22 @@ NOBODY = (
 PART = "only people who have written before; the whole directory arrives over the link to the hub"
 
 
-@calls
-def people(arguments: argparse.Namespace) -> int:
+@make_calling
+def print_people(arguments: argparse.Namespace) -> int:
     """Print users, groups and kits of the hub's last directory."""
     answer = call(arguments.port, "GET", "/api/people").body
-    show(arguments, answer, "\n".join(_lines(answer)))
+    show(arguments, answer, "\n".join(_format_lines(answer)))
     return OK
 
 
-def _lines(answer: dict[str, Any]) -> list[str]:
-    listed = [_line(each, answer["owner"]) for each in answer["people"]]
+def _format_lines(answer: dict[str, Any]) -> list[str]:
+    listed = [_format_line(each, answer["owner"]) for each in answer["people"]]
     if not listed:
         return [NOBODY]
     return listed if answer["complete"] else [*listed, PART]
 
 
-def _line(each: dict[str, Any], owner: int | None) -> str:
+def _format_line(each: dict[str, Any], owner: int | None) -> str:
     mine = "  (this kit's)" if each["kind"] == "user" and each["to"] == owner else ""
     radios = f"  {', '.join(each['radios'])}" if each["radios"] else ""
     return escape_line(f"{each['kind']:<8}{each['name']}{mine}{radios}")

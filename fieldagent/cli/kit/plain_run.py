@@ -19,7 +19,7 @@ class RunArguments(NamedTuple):
     verbose: bool = False
 
 
-def plain_run(words: Sequence[str]) -> RunArguments | None:
+def parse_plain_run(words: Sequence[str]) -> RunArguments | None:
     """Return the arguments of a plain `run`; None for everything else, which argparse must parse:
     other commands, other spellings, mistakes.
     """

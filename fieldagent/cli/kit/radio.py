@@ -13,24 +13,24 @@ from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escape_line
 
 
-def radio(arguments: argparse.Namespace) -> int:
+def query_radio(arguments: argparse.Namespace) -> int:
     """Query the device at the port, without changes. Returns MISSING if no radio is recognized,
     SETTINGS if it has a problem.
     """
     device = run_breakable(look_at, arguments.place, get_radios())
     if arguments.json:
-        print(json.dumps(as_json(device)))
+        print(json.dumps(encode_state(device)))
     elif device.report is None:
         print(f"fieldagent: {escape_line(device.why)}", file=sys.stderr)
     else:
-        for line in in_lines(device):
+        for line in format_state_lines(device):
             print(escape_line(line))
     if device.report is None:
         return MISSING
     return SETTINGS if device.trouble else OK
 
 
-def as_json(device: FoundDevice) -> dict[str, Any]:
+def encode_state(device: FoundDevice) -> dict[str, Any]:
     """Return the state of a port, for programs."""
     facts = {} if device.report is None else {"is": device.report.what, **device.report.facts}
     return {
@@ -42,7 +42,7 @@ def as_json(device: FoundDevice) -> dict[str, Any]:
     }
 
 
-def in_lines(device: FoundDevice) -> list[str]:
+def format_state_lines(device: FoundDevice) -> list[str]:
     """Return the state of a port, for people."""
     if device.report is None:
         return [device.why]

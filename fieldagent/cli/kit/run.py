@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fieldagent.agent import agent
 from fieldagent.agent.only_one import AlreadyRunning
-from fieldagent.agent.settings import default_path, load
+from fieldagent.agent.settings import get_default_path, load
 from fieldagent.cli.kit.plain_run import RunArguments
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.store.group import StoreFailed
@@ -38,12 +38,12 @@ def run(arguments: RunArguments) -> int:
         return code
     if not (settings.satellite_port or settings.radio_port or settings.hub_address):
         keys = "satellite-port, radio-port or hub-address"
-        where = arguments.config or default_path()
+        where = arguments.config or get_default_path()
         log.warning("no channel is configured: set %s in %s", keys, where)
-    return ended(partial(agent.run, settings, emit), settings.state_directory)
+    return run_to_end(partial(agent.run, settings, emit), settings.state_directory)
 
 
-def ended(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
+def run_to_end(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
     """Run a program as the owner of its state directory. Errors that stop it become a message and
     an exit code.
     """
@@ -57,13 +57,13 @@ def ended(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
     except* (AlreadyRunning, ListenFailed, StoreFailed, Unusable, OSError) as group:
         error = get_first_error(group)
         complain(str(error))
-        code = _code_of(error)
+        code = _get_code(error)
     else:
         code = OK
     return code
 
 
-def _code_of(error: BaseException) -> int:
+def _get_code(error: BaseException) -> int:
     match error:
         case OfOtherVersion():
             return NEWER

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import argparse
 
-from fieldagent.cli.kit.answer import calls, show
+from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.wording import format_count
 
 
-@calls
+@make_calling
 def retry(arguments: argparse.Namespace) -> int:
     """Let the modem try, and print the number of waiting Packages. `fieldagent status` shows the
     results.
@@ -23,8 +23,8 @@ def retry(arguments: argparse.Namespace) -> int:
     return OK
 
 
-@calls
-def trace(arguments: argparse.Namespace) -> int:
+@make_calling
+def print_trace(arguments: argparse.Namespace) -> int:
     """Print the trace of the last fault on disk, and the one in the agent's memory."""
     query = f"channel={arguments.channel}&payloads={int(arguments.payloads)}"
     answer = call(arguments.port, "GET", f"/api/trace?{query}").body

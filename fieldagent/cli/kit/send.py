@@ -7,30 +7,30 @@ import sys
 import time
 from typing import Any
 
-from fieldagent.cli.item import item_of
+from fieldagent.cli.item import make_item
 from fieldagent.cli.kit import addressee
-from fieldagent.cli.kit.answer import calls, show
-from fieldagent.cli.kit.expected import begin_in_words, expected_in_words, in_turn_in_words
+from fieldagent.cli.kit.answer import make_calling, show
+from fieldagent.cli.kit.expected import begin_in_words, describe_forecast, describe_turns
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import NO_PERSON, OF_STATUS, OK
 from fieldagent.system.terminal import escape_line, format_state
 from fieldagent.system.wording import format_count
 
 
-@calls
+@make_calling
 def send(arguments: argparse.Namespace) -> int:
     """Post an item of `arguments.kind` and return the exit code of its status; with `--dry-run`
     only print its price.
     """
     body = {
-        **item_of(arguments),
+        **make_item(arguments),
         "id": arguments.id,
         "channels": arguments.channels,
         "priority": arguments.priority,
         "collapseKey": arguments.collapse_key,
         "timeToLive": arguments.time_to_live,
         "by": arguments.by,
-        "to": _whom(arguments.to),
+        "to": _read_addressee(arguments.to),
         "receipt": arguments.receipt,
     }
     if arguments.dry_run:
@@ -52,7 +52,7 @@ def _hint_at_sos(body: dict[str, Any]) -> None:
         print(f"fieldagent: {hint}", file=sys.stderr)
 
 
-def _whom(named: str | None) -> str | int | None:
+def _read_addressee(named: str | None) -> str | int | None:
     """Return the addressee, with a number as an integer."""
     is_number = named and named.lstrip("-").isdecimal() and named.isascii() and len(named) < 20
     return int(named) if named and is_number else named
@@ -65,15 +65,15 @@ def _estimate(arguments: argparse.Namespace, body: dict[str, Any]) -> int:
         if cost.get("reason"):
             lines.append(f"{channel}: {escape_line(cost['reason'])}")
             continue
-        lines.append(f"{channel}: {format_count(cost['parts'], 'part')}, {_cost_in_words(cost)}")
+        lines.append(f"{channel}: {format_count(cost['parts'], 'part')}, {_format_cost(cost)}")
         lines += begin_in_words(cost)
-        lines += expected_in_words(cost.get("expected"))
-    lines += in_turn_in_words(costs["channels"])
+        lines += describe_forecast(cost.get("expected"))
+    lines += describe_turns(costs["channels"])
     show(arguments, costs, "\n".join(lines) or "none of its channels is configured")
     return OK
 
 
-def _cost_in_words(cost: dict[str, Any]) -> str:
+def _format_cost(cost: dict[str, Any]) -> str:
     by_bytes = cost.get("byBytes", False)
     spent = format_count(cost["bytes"], "byte")
     spent += " paid for" if by_bytes else f", {format_count(cost['credits'], 'credit')}"
@@ -104,19 +104,23 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
             raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
     status = package["status"]
     became = format_state(status or "queued")
-    show(arguments, package, f"Package {package['id']}: {became}{_reasons(package)}")
+    show(arguments, package, f"Package {package['id']}: {became}{_format_reasons(package)}")
     named = getattr(arguments, "to", None)
-    if status == "Delivered" and named and (why := addressee.unreached(arguments.port, package)):
+    if (
+        status == "Delivered"
+        and named
+        and (why := addressee.find_unreached_reason(arguments.port, package))
+    ):
         print(f"fieldagent: received by the hub, but {escape_line(why)}", file=sys.stderr)
         return NO_PERSON
     return OF_STATUS[status] if status else OK
 
 
-def _reasons(package: dict[str, Any]) -> str:
+def _format_reasons(package: dict[str, Any]) -> str:
     deliveries = package.get("channels", {}).items()
     text = [package["reason"]] if "reason" in package else []
     text += [
-        f"{_with_status(name, delivery, package)}: {delivery['reason']}"
+        f"{_add_status(name, delivery, package)}: {delivery['reason']}"
         for name, delivery in deliveries
         if delivery.get("reason")
     ]
@@ -125,7 +129,7 @@ def _reasons(package: dict[str, Any]) -> str:
     return f" ({'; '.join(text)})" if text else ""
 
 
-def _with_status(name: str, delivery: dict[str, Any], package: dict[str, Any]) -> str:
+def _add_status(name: str, delivery: dict[str, Any], package: dict[str, Any]) -> str:
     """Return a channel, with the status of the Package there if it is another than in all."""
     status = delivery.get("status")
     return f"{name} {status}" if status and status != package["status"] else name
@@ -143,7 +147,7 @@ def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
             if telling:
                 waited = int(time.monotonic() - began)
                 print(
-                    f"\r\x1b[K{waited} s: {escape_line(_doing(port))}",
+                    f"\r\x1b[K{waited} s: {escape_line(_describe_progress(port))}",
                     end="",
                     file=sys.stderr,
                     flush=True,
@@ -164,7 +168,7 @@ def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
     return package
 
 
-def _doing(port: int) -> str:
+def _describe_progress(port: int) -> str:
     channels = call(port, "GET", "/api/status").body["channels"]
     text = [
         f"{name} {channel['state']}"

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 from urllib.parse import urlencode
 
-from fieldagent.cli.kit.answer import calls, show
+from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escape_line, format_local_time, format_state
@@ -16,16 +16,16 @@ TEXT_SHOWN = 60
 """Maximum characters of a text; --json and `show` have more."""
 
 
-@calls
-def sent(arguments: argparse.Namespace) -> int:
+@make_calling
+def print_sent(arguments: argparse.Namespace) -> int:
     """Print the sent Packages, two lines each."""
-    packages = _packages(arguments)
-    lines = [line for package in packages for line in package_lines(package)]
+    packages = _fetch_packages(arguments)
+    lines = [line for package in packages for line in format_package(package)]
     show(arguments, {"packages": packages}, "\n".join(lines) or "nothing of that kind was sent yet")
     return OK
 
 
-def _packages(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def _fetch_packages(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     asked = {"state": arguments.state, "kind": arguments.kind, "limit": min(PAGE, arguments.limit)}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
     path: str | None = f"/api/packages?{query}"
@@ -37,14 +37,14 @@ def _packages(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     return packages[: arguments.limit]
 
 
-def package_lines(package: dict[str, Any]) -> list[str]:
+def format_package(package: dict[str, Any]) -> list[str]:
     """Return the lines of one Package, escaped for a terminal: the item, and its delivery."""
     alarm = "SOS " if package["sos"] else ""
     relayed = " (a neighbour's)" if package["relayed"] else ""
     status = format_state(package["status"] or "waits", 9)
     lines = [
         f"{package['id']:>10}  {format_local_time(package['accepted'])}  {status}"
-        f"  {alarm}{package['kind']}{relayed}  {said(package)[:TEXT_SHOWN]}".rstrip()
+        f"  {alarm}{package['kind']}{relayed}  {format_content(package)[:TEXT_SHOWN]}".rstrip()
     ]
     ways = [
         f"{name} {format_state(delivery['status'] or 'waits')}"
@@ -56,24 +56,26 @@ def package_lines(package: dict[str, Any]) -> list[str]:
         ways.append(f"{paid}, {package['money']}" if package.get("money") else paid)
     ways += [step["text"] for step in package["reached"]]
     if package["receipts"]:
-        ways.append(f"received by {holders(package['receipts'])}")
+        ways.append(f"received by {format_holders(package['receipts'])}")
     lines.append(f"{'':>10}  {'; '.join(ways)}")
     return [escape_line(line) for line in lines]
 
 
-def said(package: dict[str, Any]) -> str:
+def format_content(package: dict[str, Any]) -> str:
     """Return a Package's position, its text, or both."""
     place = package["position"]
     words = [] if place is None else [f"{place[0]} {place[1]}"]
     return " ".join([*words, *filter(None, [package["text"]])])
 
 
-def holders(receipts: list[dict[str, Any]]) -> str:
+def format_holders(receipts: list[dict[str, Any]]) -> str:
     """Return the holders of the Package, and since when."""
-    return ", ".join(f"{holder(each)} at {format_local_time(each['at'])}" for each in receipts)
+    return ", ".join(
+        f"{format_holder(each)} at {format_local_time(each['at'])}" for each in receipts
+    )
 
 
-def holder(receipt: dict[str, Any]) -> str:
+def format_holder(receipt: dict[str, Any]) -> str:
     """Return the holder of a receipt for people. An agent that has an item is not its user."""
     who = receipt["name"] or receipt["id"]
     return str(who) if receipt["kind"] == "hub" else f"{who}'s agent"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fieldagent.agent.settings import INSTALLED, default_path
-from fieldagent.cli.kit.radio import as_json, in_lines
+from fieldagent.agent.settings import INSTALLED, get_default_path
+from fieldagent.cli.kit.radio import encode_state, format_state_lines
 from fieldagent.kit import proposal
 from fieldagent.kit.devices import FoundDevice, get_all_kinds, look
 from fieldagent.kit.proposal import SEATS, Proposal, propose
@@ -29,12 +29,12 @@ from fieldagent.system.wording import describe_reason, format_count
 LASTS = "a port without an answer takes about 20 seconds"
 
 
-def setup(arguments: argparse.Namespace) -> int:
+def run_setup(arguments: argparse.Namespace) -> int:
     """Detect devices, propose settings, and write them after agreement by a person or --yes.
     --dry-run writes nothing. Returns USAGE without agreement.
     """
     # Each exit has its own code, and nothing is written before all checks have passed.
-    path = arguments.config or (INSTALLED if os.geteuid() == 0 else default_path())
+    path = arguments.config or (INSTALLED if os.geteuid() == 0 else get_default_path())
     try:
         text = read_file(path, required=False)
         before = dict(pairs_in(text))
@@ -56,12 +56,12 @@ def setup(arguments: argparse.Namespace) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     if arguments.json:
-        print(json.dumps(_as_json(devices, plan, path)))
+        print(json.dumps(_encode_proposal(devices, plan, path)))
     else:
         _print_plan(plan, before, path)
     if not plan.settings:
         return _end(devices, plan)
-    if arguments.dry_run or not (arguments.yes or (is_asked and _agrees(path))):
+    if arguments.dry_run or not (arguments.yes or (is_asked and _is_agreed(path))):
         complain("nothing was written" + ("" if arguments.dry_run else "; use --yes in scripts"))
         return OK if arguments.dry_run else USAGE
     try:
@@ -91,7 +91,7 @@ def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[Foun
     devices = run_breakable(look, places, get_all_kinds())
     if not arguments.json:
         for each in devices:
-            first, *rest = in_lines(each)
+            first, *rest = format_state_lines(each)
             head = first if each.report is None else f"{each.place}: {first}"
             print(escape_line(head))
             for line in rest:
@@ -108,14 +108,14 @@ def _ask_for(
         print(escape_line(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
         for name in names:
             meant = proposal.describe_setting(name, {**dict(pairs_in(text)), **plan.by_port[port]})
-            value = _asked(f"{name} ({meant}): ")
+            value = _ask(f"{name} ({meant}): ")
             if not value:
                 break
             answers[name] = value
     return propose(devices, text, answers), answers
 
 
-def _asked(question: str) -> str:
+def _ask(question: str) -> str:
     """Return the typed answer; empty at the end of input."""
     try:
         return input(escape_line(question)).strip()
@@ -123,8 +123,8 @@ def _asked(question: str) -> str:
         return ""
 
 
-def _agrees(path: Path) -> bool:
-    return _asked(f"Write this to {path}? [y/N] ").lower() in ("y", "yes")
+def _is_agreed(path: Path) -> bool:
+    return _ask(f"Write this to {path}? [y/N] ").lower() in ("y", "yes")
 
 
 def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
@@ -140,9 +140,9 @@ def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
         print("nothing to set")
 
 
-def _as_json(devices: list[FoundDevice], plan: Proposal, path: Path) -> dict[str, Any]:
+def _encode_proposal(devices: list[FoundDevice], plan: Proposal, path: Path) -> dict[str, Any]:
     return {
-        "ports": [as_json(each) for each in devices],
+        "ports": [encode_state(each) for each in devices],
         "file": str(path),
         "kept": list(plan.kept),
         "settings": {

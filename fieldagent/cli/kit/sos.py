@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fieldagent.cli.kit.answer import calls, show
-from fieldagent.cli.place import only_place, read_place
+from fieldagent.cli.kit.answer import make_calling, show
+from fieldagent.cli.place import read_only_place, read_place
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package import canned
 from fieldagent.package.package import PositionSource
@@ -23,48 +23,48 @@ ENDS = ("closed", "called off")
 Call = Callable[[argparse.Namespace], int]
 
 
-@calls
-def sos(arguments: argparse.Namespace) -> int:
+@make_calling
+def run_sos(arguments: argparse.Namespace) -> int:
     """Do what the options ask for; without one, raise an SOS or add to the open one."""
     if arguments.cancel:
         return _call_off(arguments)
     if arguments.take is not None:
         return _take(arguments)
     if arguments.words:
-        return _words(arguments)
+        return _print_words(arguments)
     if arguments.answer:
         return _answer(arguments)
     return _raise(arguments)
 
 
 def _raise(arguments: argparse.Namespace) -> int:
-    body = _raised(arguments)
-    if not arguments.yes and not _confirmed():
+    body = _make_request(arguments)
+    if not arguments.yes and not _is_confirmed():
         print("fieldagent: no SOS was sent; use --yes in scripts", file=sys.stderr)
         return USAGE
     incident = call(arguments.port, "POST", "/api/sos", body).body
     if arguments.no_wait:
-        show(arguments, incident, incident_text(incident))
+        show(arguments, incident, format_incident(incident))
         return OK
-    return _follow(arguments, incident)
+    return _follow_sos(arguments, incident)
 
 
-def _raised(arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_request(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of the request. Raises CallFailed if the position is invalid."""
     body: dict[str, Any] = {} if arguments.content is None else {"text": arguments.content}
     if arguments.position is None:
         return body
     place = read_place(arguments.position)
-    body["position"] = {**place.degrees(), "source": PositionSource.TYPED}
+    body["position"] = {**place.get_degrees(), "source": PositionSource.TYPED}
     # Words after the position are the text.
     if arguments.content is None and place.rest:
         body["text"] = " ".join(place.rest)
     elif place.rest:
-        only_place(arguments.position)
+        read_only_place(arguments.position)
     return body
 
 
-def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
+def _follow_sos(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
     """Print each stage when it is reached, until the SOS has left; with --until-seen until a person
     has seen it.
     """
@@ -74,7 +74,7 @@ def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
     while True:
         for step in incident["steps"]:
             if step not in known_steps and not arguments.json:
-                print(escape_line(f"SOS {incident['short']} {step_text(step)}"), flush=True)
+                print(escape_line(f"SOS {incident['short']} {format_step(step)}"), flush=True)
         known_steps = incident["steps"]
         if _is_stuck(incident):
             show(arguments, incident, "")
@@ -154,7 +154,7 @@ def _answer(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _words(arguments: argparse.Namespace) -> int:
+def _print_words(arguments: argparse.Namespace) -> int:
     words = {
         "raised": canned.RAISED,
         "fromKit": canned.FROM_KIT,
@@ -166,15 +166,15 @@ def _words(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _confirmed() -> bool:
+def _is_confirmed() -> bool:
     if not sys.stdin.isatty():
         return False
     return input("Send an SOS now? Type SOS to confirm: ").strip().upper() == "SOS"
 
 
-def incident_text(incident: dict[str, Any]) -> str:
+def format_incident(incident: dict[str, Any]) -> str:
     """Return all stages of an incident in one line, with the time of the next attempt."""
-    steps = "; ".join(step_text(step) for step in incident["steps"])
+    steps = "; ".join(format_step(step) for step in incident["steps"])
     again = incident.get("nextTry")
     more = f"; next try {format_local_time(again)}" if again else ""
     if _is_stuck(incident):
@@ -182,26 +182,25 @@ def incident_text(incident: dict[str, Any]) -> str:
     return f"SOS {incident['short']} {steps}{more}"
 
 
-def heard_text(incident: dict[str, Any]) -> str:
+def format_heard(incident: dict[str, Any]) -> str:
     """Return another kit's incident in one line."""
-    said = "; ".join(step_text(step) for step in incident["steps"])
+    said = "; ".join(format_step(step) for step in incident["steps"])
     begun = f"raised {format_local_time(incident['raised'])}"
     if incident["age"] is not None:
-        begun = (
-            f"received {format_local_time(incident['came'])}, {_ago(incident['age'])} by its clock"
-        )
+        age = _format_age(incident["age"])
+        begun = f"received {format_local_time(incident['came'])}, {age} by its clock"
     words = f": {incident['text']}" if incident["text"] else ""
     named = f"SOS {incident['short']} of {incident['name']} ({incident['number']})"
     return f"{named}, {begun}{words}{'; ' if said else ''}{said}"
 
 
-def _ago(seconds: int) -> str:
+def _format_age(seconds: int) -> str:
     """Return a duration in the past, such as `13 hours ago`; `seconds` is at least some hours."""
     hours = seconds // 3600
     return f"{hours} hours ago" if hours < 48 else f"{hours // 24} days ago"
 
 
-def step_text(step: dict[str, Any]) -> str:
+def format_step(step: dict[str, Any]) -> str:
     """Return one stage as text, such as `left by Satellite 2026-…Z`."""
     state = step["state"]
     if "channel" in step:

@@ -9,7 +9,7 @@ CHANNEL = "(Satellite|Radio|Cellular) channel"
 """A channel, in upper or lower case. The local API requires the exact names."""
 COMMANDS = read_table(
     f"""
-setup [Start] -> setup:setup: find connected devices and write settings
+setup [Start] -> setup:run_setup: find connected devices and write settings
   places* PORT: a serial port, or tcp://host (all serial ports)
   --config FILE path: settings file (/etc/agent.properties for root)
   --set* NAME=VALUE setting=[]: a setting that the device cannot report, such as radio-station=7
@@ -34,7 +34,7 @@ send data -> send:send(kind=data) @sending: send raw bytes
   @data
 send picture -> send:send(kind=picture) @sending: send a picture, as data
   @picture
-sos [Alarm] -> sos:sos @waiting: send an SOS, repeated until someone answers
+sos [Alarm] -> sos:run_sos @waiting: send an SOS, repeated until someone answers
   content?: the text (SOS)
   --position+ PLACE: position: 47.3769 8.5417, or 32T MT 65000 47000 (the last posted position)
   | --cancel: cancel the SOS and notify the others
@@ -63,7 +63,7 @@ cancel -> watch:cancel @local: cancel a waiting Package
   --channel {CHANNEL}: on this channel only
 show -> watch:show_package @local: show the history of a Package
   id int: number of the Package
-sent [Packages] -> sent:sent @local: list sent Packages, newest first
+sent [Packages] -> sent:print_sent @local: list sent Packages, newest first
   = sent, show: list sent Packages; show the history of one
   --state (waiting|Delivered|Error|Collapsed|Canceled): only Packages with this status
   --kind (message|location|waypoint|data): only Packages of this kind
@@ -72,32 +72,32 @@ queue [Packages] -> watch:queue @local: show or clear waiting Packages
   = queue, cancel: show, clear or cancel waiting Packages
   --channel {CHANNEL}: only Packages that wait for this channel
   --clear: cancel all waiting Packages except an open SOS
-status [Start] -> watch:status @local: show the state of the agent and its channels
-people [Packages] -> people:people @local: list addressees: users, groups and kits
-neighbours -> neighbours:neighbours @local: list stations heard by radio: time, signal, and routes
-      to the hub
-commands [Hub] -> commands:commands @local: list commands from the hub, and the answers
+status [Start] -> watch:print_status @local: show the state of the agent and its channels
+people [Packages] -> people:print_people @local: list addressees: users, groups and kits
+neighbours -> neighbours:print_neighbours @local: list stations heard by radio: time, signal, and
+      routes to the hub
+commands [Hub] -> commands:print_commands @local: list commands from the hub, and the answers
 inbound [Packages]: show inbound payloads and their results
-inbound list -> watch:inbound_list @local: list inbound payloads
+inbound list -> watch:print_inbound @local: list inbound payloads
   --state (waiting|handed|dead): only payloads in this state; dead: refused by a hook
-inbound read -> watch:inbound_read @local: send a read receipt to the sender
+inbound read -> watch:mark_inbound_read @local: send a read receipt to the sender
   request_id REQUEST_ID: requestId of the payload
   --by NAME =: name of the reader
-inbound replay -> watch:inbound_replay @local: pass payloads to the hooks again
+inbound replay -> watch:replay_inbound @local: pass payloads to the hooks again
   request_id* REQUEST_ID: requestId of each payload
   --dead: all payloads that hooks refused
 satellite [Devices]: control the satellite modem
 satellite retry -> satellite:retry @local: try waiting messages now, with the antenna under the open
       sky
-satellite trace -> satellite:trace @local: print the last traffic on the serial line, to find a
-      fault
+satellite trace -> satellite:print_trace @local: print the last traffic on the serial line, to find
+      a fault
   --payloads: include the content of messages
   --channel {CHANNEL}=Satellite: channel (Satellite)
-radio [Devices] -> radio:radio: show the radio at a port, its configuration and its faults
+radio [Devices] -> radio:query_radio: show the radio at a port, its configuration and its faults
   = radio, neighbours: show a radio; list the stations it has heard
   place PORT: a serial port, or tcp://host
   --json: print JSON
-page [Devices] -> page:page: show the page's address, or set its passphrase
+page [Devices] -> page:print_page: show the page's address, or set its passphrase
   --config FILE path: settings file
   --set: set the passphrase: asks for it, or reads a line from standard input
   --qr: show the address as a QR code, too
@@ -108,8 +108,8 @@ provision [hidden] -> provision:provision: read the settings from the card's boo
   --card FOLDER path: folder with the new settings (/boot/firmware, /boot)
   --config FILE path: settings file to write (/etc/agent.properties)
   --json: print JSON
-clock [hidden] -> clock:clock: set the system clock to the agent's time, if no other service does
-      (for the systemd unit)
+clock [hidden] -> clock:set_system_clock: set the system clock to the agent's time, if no other
+      service does (for the systemd unit)
   --config PATH path=/etc/fieldagent/agent.properties: settings file of the agent
       (/etc/fieldagent/agent.properties)
   --json: print the result as JSON
@@ -141,10 +141,10 @@ HELP = read_table(
     """
 help [Help]: show the help of a command
   command* COMMAND: such as send message
-completion -> completion:completion: print the shell completion of this command
+completion -> completion:print_completion: print the shell completion of this command
   shell (bash|zsh|fish): in bash and zsh: source <(fieldagent completion bash); in fish: fieldagent
       completion fish | source
-manual [Help] -> manual:manual: print the manual page, for man -l - or a file
+manual [Help] -> manual:print_manual: print the manual page, for man -l - or a file
   = manual, completion: print the manual page, or a shell's completion
 """,
     "fieldagent.cli",

@@ -96,20 +96,20 @@ class _Tracker:
     def run(self) -> NoReturn:
         while True:
             try:
-                for fix in self._fixes():
+                for fix in self._read_fixes():
                     self._take(fix)
             except Away as away:
-                self._say("gpsd", str(away))
+                self._print_line("gpsd", str(away))
             time.sleep(AGAIN)
 
-    def _fixes(self) -> Iterator[Fix]:
+    def _read_fixes(self) -> Iterator[Fix]:
         """Yield the fixes from gpsd, until it goes away."""
         where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE) as line:
                 self._said.pop("line", None)
                 line.sendall(WATCH)
-                for text in _lines(line):
+                for text in _read_lines(line):
                     yield from self._read(text, where)
         except TimeoutError:
             raise Away(
@@ -127,12 +127,12 @@ class _Tracker:
         except RemoteProtocolError as error:
             # Report this once per connection, because each may be to another program.
             if "line" not in self._said:
-                self._say("line", f"{where} sent an unknown line, which is ignored: {error}")
+                self._print_line("line", f"{where} sent an unknown line, which is ignored: {error}")
             return
         if isinstance(report, NoFix):
-            self._say("gpsd", f"{where} has no fix yet: the antenna must see the sky")
+            self._print_line("gpsd", f"{where} has no fix yet: the antenna must see the sky")
         elif isinstance(report, Fix):
-            self._say("gpsd", f"{where} has a fix")
+            self._print_line("gpsd", f"{where} has a fix")
             # The policy needs the time between two fixes, independent of the date.
             yield report if report.time else report._replace(time=time.monotonic())
 
@@ -142,36 +142,36 @@ class _Tracker:
         if time.monotonic() < self._call_again:
             return
         try:
-            self._tell_pace()
-            if self.track.due(costly=False) and (
-                self.arguments.batch is not None or self.track.due(costly=self._look_at_cost())
+            self._report_pace()
+            if self.track.is_due(costly=False) and (
+                self.arguments.batch is not None or self.track.is_due(costly=self._look_at_cost())
             ):
                 self._post(fix)
         except CallFailed as failed:
-            self._say("agent", str(failed))
+            self._print_line("agent", str(failed))
             self._call_again = time.monotonic() + AGAIN
 
     def _post(self, fix: Fix) -> None:
-        body = self._body(fix)
+        body = self._make_body(fix)
         try:
             answer = call(self.arguments.port, "POST", "/api/package/async", body).body
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
             # The same position would be refused again at once.
-            self._say("agent", f"a position was refused: {failed}")
-            self.track.posted()
+            self._print_line("agent", f"a position was refused: {failed}")
+            self.track.mark_posted()
             return
         at = fix.time if fix.time >= EARLIEST else time.time()
         position = f"{format_local_time(at)}  {fix.latitude:.6f} {fix.longitude:.6f}"
-        text = f"{position}  Package {_member(answer, 'id')}"
-        self.track.posted()
+        text = f"{position}  Package {_get_member(answer, 'id')}"
+        self.track.mark_posted()
         self._told = -math.inf
         self._said.pop("agent", None)
         shown = {**answer, "location": body["location"]}
         print(json.dumps(shown) if self.arguments.json else escape_lines(text), flush=True)
 
-    def _tell_pace(self) -> None:
+    def _report_pace(self) -> None:
         """Report the interval to the agent, which shows it on its page, and use the interval that
         people have selected there.
         """
@@ -188,7 +188,7 @@ class _Tracker:
             "batch": self.arguments.batch,
             "costly": costly,
             "moving": self.track.is_moving(),
-            "due": self.track.next_at(costly=costly),
+            "due": self.track.compute_next(costly=costly),
         }
         try:
             answer = call(self.arguments.port, "POST", "/api/track/tracker", pace).body
@@ -197,61 +197,61 @@ class _Tracker:
                 raise
             # An older agent does not support this.
             return
-        chosen = _member(answer, "chosenInterval")
-        wanted = self.own if chosen is None else self.own.at(chosen)
+        chosen = _get_member(answer, "chosenInterval")
+        wanted = self.own if chosen is None else self.own.with_interval(chosen)
         if wanted != policy:
             self.track.policy = wanted
             self._told = -math.inf
-            self._say("pace", f"a position each {wanted.interval:g} s at rest from now on")
+            self._print_line("pace", f"a position each {wanted.interval:g} s at rest from now on")
 
     def _look_at_cost(self) -> bool:
         """Return True if satellite is the only allowed channel that is up."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:
-            channels = _member(call(self.arguments.port, "GET", "/api/status").body, "channels")
+            channels = _get_member(call(self.arguments.port, "GET", "/api/status").body, "channels")
             up = {name for name, channel in channels.items() if _is_up(channel)}
             self._costly = up & set(self.arguments.channels or up) == {"Satellite"}
             self._looked = now
         return self._costly
 
-    def _body(self, fix: Fix) -> dict[str, Any]:
+    def _make_body(self, fix: Fix) -> dict[str, Any]:
         # The agent adds a missing date, correct to the second.
         dated = fix.time >= EARLIEST
         if self.arguments.batch is not None:
-            return self._batched(fix, dated)
+            return self._make_batched(fix, dated)
         location = {
             "latitude": fix.latitude,
             "longitude": fix.longitude,
-            "timestamp": _iso(fix.time) if dated else None,
+            "timestamp": _format_iso(fix.time) if dated else None,
             "altitude": fix.altitude,
             "speedOverGround": fix.speed,
             "courseOverGround": fix.course,
         }
         how = {"collapseKey": self.arguments.collapse_key}
-        return _present({"location": _present(location), **how, **self._terms()})
+        return _present({"location": _present(location), **how, **self._make_terms()})
 
-    def _batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
+    def _make_batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
         """Return a position with only time and place, so that many share a message as a track
         (docs/reference/on-air.md). None of them is replaced.
         """
         location = {
             "latitude": round(fix.latitude, BATCH_DECIMALS),
             "longitude": round(fix.longitude, BATCH_DECIMALS),
-            "timestamp": _iso(fix.time) if dated else None,
+            "timestamp": _format_iso(fix.time) if dated else None,
         }
         how = {"gather": self.arguments.batch}
-        return _present({"location": _present(location), **how, **self._terms()})
+        return _present({"location": _present(location), **how, **self._make_terms()})
 
-    def _terms(self) -> dict[str, Any]:
+    def _make_terms(self) -> dict[str, Any]:
         return {"channels": self.arguments.channels, "timeToLive": self.arguments.time_to_live}
 
-    def _say(self, whom: str, what: str) -> None:
+    def _print_line(self, whom: str, what: str) -> None:
         if self._said.get(whom) != what:
             self._said[whom] = what
             print(f"fieldagent: {escape_lines(what)}", file=sys.stderr, flush=True)
 
 
-def _member(answer: Any, name: str) -> Any:
+def _get_member(answer: Any, name: str) -> Any:
     if not isinstance(answer, dict) or name not in answer:
         raise CallFailed(
             (
@@ -267,7 +267,7 @@ def _present(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _iso(unix: float) -> str:
+def _format_iso(unix: float) -> str:
     return datetime.fromtimestamp(unix, UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -275,7 +275,7 @@ def _is_up(channel: dict[str, Any]) -> bool:
     return channel["configured"] and channel["state"] in ("ready", "busy")
 
 
-def _lines(line: socket.socket) -> Iterator[bytes]:
+def _read_lines(line: socket.socket) -> Iterator[bytes]:
     """Yield lines as they arrive. A line that is too long is dropped."""
     rest = b""
     while data := line.recv(4096):

@@ -31,7 +31,7 @@ class Policy:
     """Seconds for which the speed must be above or below, so that noise and most red lights do not
     count."""
 
-    def at(self, interval: float) -> Policy:
+    def with_interval(self, interval: float) -> Policy:
         """Return the policy for another interval, with all other values in proportion."""
         factor = interval / self.interval
         return replace(
@@ -60,14 +60,14 @@ class Track:
         `policy.steady` seconds.
         """
         self._newest = fix
-        if self._looks_moving(fix) is self._moving:
+        if self._is_moving(fix) is self._moving:
             self._otherwise_since = None
         elif self._otherwise_since is None:
             self._otherwise_since = fix.time
         elif abs(fix.time - self._otherwise_since) >= self.policy.steady:
             self._moving, self._otherwise_since = not self._moving, None
 
-    def due(self, *, costly: bool) -> bool:
+    def is_due(self, *, costly: bool) -> bool:
         """Return True if the newest position must be posted. `costly`: only satellite is up. A
         position that is due then is also due otherwise.
         """
@@ -78,13 +78,13 @@ class Track:
         # A receiver that has set its clock back has not gone back in time.
         passed = abs(fix.time - last.time)
         interval = policy.moving_interval if self._moving else policy.interval
-        far = distance(last, fix) >= policy.distance * factor
+        far = compute_distance(last, fix) >= policy.distance * factor
         # A departure or an arrival is due before the interval is over.
         turned = self._moving is not self._moving_when_posted
         soon = passed >= policy.shortest * factor
         return passed >= interval * factor or ((far or turned) and soon)
 
-    def next_at(self, *, costly: bool) -> float | None:
+    def compute_next(self, *, costly: bool) -> float | None:
         """Return the Unix time at which the next position is due at the latest, if nothing changes;
         None before the first.
         """
@@ -98,11 +98,11 @@ class Track:
         """Return True if it moves, by the speed during `policy.steady` seconds."""
         return self._moving
 
-    def posted(self) -> None:
+    def mark_posted(self) -> None:
         """Record that the newest position was posted."""
         self._posted, self._moving_when_posted = self._newest, self._moving
 
-    def _looks_moving(self, fix: Fix) -> bool:
+    def _is_moving(self, fix: Fix) -> bool:
         if fix.speed is None:
             return self._moving
         # Use a lower limit during motion, so that a slow walk does not alternate with rest.
@@ -110,6 +110,6 @@ class Track:
         return fix.speed >= threshold
 
 
-def distance(a: Fix, b: Fix) -> float:
+def compute_distance(a: Fix, b: Fix) -> float:
     """Return the distance in metres along a great circle."""
     return great_circle.compute_distance(a.latitude, a.longitude, b.latitude, b.longitude)

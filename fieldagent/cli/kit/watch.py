@@ -1,5 +1,5 @@
-"""`fieldagent cancel`, `queue`, `status` and `inbound`: waiting Packages, the agent's state, and
-received payloads.
+"""`fieldagent cancel`, `queue`, `status` and `inbound`: waiting Packages, the agent's state,
+and received payloads.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import sys
 from typing import Any
 from urllib.parse import quote
 
-from fieldagent.cli.kit.answer import calls, show
+from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.cli.kit.check_in import check_in_line
-from fieldagent.cli.kit.expected import forecast_lines
-from fieldagent.cli.kit.sent import TEXT_SHOWN, holders, said
-from fieldagent.cli.kit.sos import heard_text, incident_text
+from fieldagent.cli.kit.expected import format_forecast
+from fieldagent.cli.kit.sent import TEXT_SHOWN, format_content, format_holders
+from fieldagent.cli.kit.sos import format_heard, format_incident
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.terminal import escape_line, format_local_time, format_state
@@ -27,7 +27,7 @@ def _query(arguments: argparse.Namespace) -> str:
     return f"?channel={arguments.channel}" if arguments.channel else ""
 
 
-@calls
+@make_calling
 def cancel(arguments: argparse.Namespace) -> int:
     """Cancel a Package, on `--channel` or on all channels, and print its status."""
     path = f"/api/package/{arguments.id}/cancel{_query(arguments)}"
@@ -37,7 +37,7 @@ def cancel(arguments: argparse.Namespace) -> int:
     return OK
 
 
-@calls
+@make_calling
 def show_package(arguments: argparse.Namespace) -> int:
     """Print one Package: its status, its holders, the stations that are missing it, and its
     history.
@@ -49,14 +49,18 @@ def show_package(arguments: argparse.Namespace) -> int:
     if "kind" in package:
         alarm = "SOS " if package["sos"] else ""
         whom = f"  to {package['toName']}" if package["toName"] else ""
-        lines.append(escape_line(f"{alarm}{package['kind']}  {said(package)}{whom}".rstrip()))
+        lines.append(
+            escape_line(f"{alarm}{package['kind']}  {format_content(package)}{whom}".rstrip())
+        )
     if package["receipts"]:
-        lines.append(escape_line(f"received by {holders(package['receipts'])}"))
+        lines.append(escape_line(f"received by {format_holders(package['receipts'])}"))
     if package["unconfirmed"]:
-        lines.append(f"heard within the hour, and has not: {_stations(package['unconfirmed'])}")
-    lines += _waits(package)
+        lines.append(
+            f"heard within the hour, and has not: {_format_stations(package['unconfirmed'])}"
+        )
+    lines += _list_waits(package)
     lines += [package["reason"]] if "reason" in package else []
-    lines += [_story_line(line) for line in package["history"]]
+    lines += [_format_history_line(line) for line in package["history"]]
     lines += [
         escape_line(f"{format_local_time(step['at'])}  {step['text']}")
         for step in package["reached"]
@@ -70,18 +74,18 @@ BEYOND = ("programs", "read", "handed_over", "nobody", "radio")
 """Stages that the history does not contain."""
 
 
-def _stations(listed: list[dict[str, Any]]) -> str:
+def _format_stations(listed: list[dict[str, Any]]) -> str:
     return escape_line(", ".join(each["name"] or f"station {each['station']}" for each in listed))
 
 
-def _story_line(line: dict[str, Any]) -> str:
+def _format_history_line(line: dict[str, Any]) -> str:
     what = " ".join(filter(None, [line["channel"], line["event"]]))
     detail = f": {line['detail']}" if line["detail"] else ""
     times = f" ({line['times']} times, the last then)" if line["times"] > 1 else ""
     return escape_line(f"{format_local_time(line['at'])}  {what}{detail}{times}")
 
 
-@calls
+@make_calling
 def queue(arguments: argparse.Namespace) -> int:
     """Print all waiting Packages, or cancel them with --clear."""
     if arguments.clear:
@@ -108,14 +112,15 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
             f"{package['id']:>10}  {package['kind']:<8}  {priority:>8}"
             f"  {format_local_time(package['accepted']):<20}  {' '.join(package['channels'])}"
             + escape_line(
-                f"  {'SOS ' if package['sos'] else ''}{said(package)[:TEXT_SHOWN]}".rstrip()
+                f"  {'SOS ' if package['sos'] else ''}"
+                f"{format_content(package)[:TEXT_SHOWN]}".rstrip()
             )
         )
-        lines += _waits(package)
+        lines += _list_waits(package)
     return lines
 
 
-def _waits(package: dict[str, Any]) -> list[str]:
+def _list_waits(package: dict[str, Any]) -> list[str]:
     """Return the reasons why it waits, and the times of the next attempts."""
     return [
         escape_line(f"{'':>10}  {name} waits: {delivery['reason']}")
@@ -136,11 +141,11 @@ def _track_lines(track: dict[str, Any]) -> list[str]:
     return lines
 
 
-@calls
-def status(arguments: argparse.Namespace) -> int:
+@make_calling
+def print_status(arguments: argparse.Namespace) -> int:
     """Print the agent's state, an SOS first, and each channel with its forecast."""
     answer = call(arguments.port, "GET", "/api/status").body
-    lines = _sos_lines(answer["sos"])
+    lines = _format_sos(answer["sos"])
     lines += check_in_line(answer["checkIn"])
     lines.append(f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s")
     if answer["journal"]["full"]:
@@ -156,19 +161,19 @@ def status(arguments: argparse.Namespace) -> int:
             " the start: connect a network or a GPS receiver (gpsd), or set the clock"
         )
     lines += _track_lines(answer["track"])
-    forecasts = _forecasts(arguments.port)
+    forecasts = _fetch_forecasts(arguments.port)
     for name, channel in answer["channels"].items():
         lines += _channel_lines(name, channel)
         if name in forecasts and channel["configured"]:
-            lines += forecast_lines(forecasts[name])
+            lines += format_forecast(forecasts[name])
     lines += [escape_line(notice) for notice in answer["notices"]]
-    lines += _dead_letter_summary(answer["deadLetters"])
-    lines += [_fault_line(fault) for fault in answer["faults"]]
+    lines += _summarise_dead_letters(answer["deadLetters"])
+    lines += [_format_fault(fault) for fault in answer["faults"]]
     show(arguments, answer, "\n".join(lines))
     return OK
 
 
-def _forecasts(port: int) -> dict[str, Any]:
+def _fetch_forecasts(port: int) -> dict[str, Any]:
     """Return the forecast of each channel; empty from an agent of an older version, which runs
     until its restart.
     """
@@ -179,10 +184,10 @@ def _forecasts(port: int) -> dict[str, Any]:
     return forecasts
 
 
-def _sos_lines(sos: dict[str, Any]) -> list[str]:
+def _format_sos(sos: dict[str, Any]) -> list[str]:
     """Return the lines about SOS: this kit's, then those of others."""
-    own = [] if sos["incident"] is None else [incident_text(sos["incident"])]
-    return [escape_line(each) for each in (*own, *map(heard_text, sos["heard"]))]
+    own = [] if sos["incident"] is None else [format_incident(sos["incident"])]
+    return [escape_line(each) for each in (*own, *map(format_heard, sos["heard"]))]
 
 
 def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
@@ -195,16 +200,16 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
         escape_line(f"{name}: {format_state(channel['state'])}{reason}"),
         f"  signal {signal}, {channel['queued']} queued, last success"
         f" {format_local_time(last) if last else 'none yet'}",
-        f"  today {format_count(channel['bytesToday'], 'byte')}, {_cost(channel)}",
+        f"  today {format_count(channel['bytesToday'], 'byte')}, {_format_cost(channel)}",
     ]
 
 
-def _cost(channel: dict[str, Any]) -> str:
-    spent = _credits(channel)
+def _format_cost(channel: dict[str, Any]) -> str:
+    spent = _format_credits(channel)
     return f"{spent}: {channel['moneyToday']}" if channel.get("moneyToday") else spent
 
 
-def _credits(channel: dict[str, Any]) -> str:
+def _format_credits(channel: dict[str, Any]) -> str:
     limit, kept = channel.get("creditsPerDay"), channel.get("creditsForSos")
     today, doubtful = channel["creditsToday"], channel["creditsInDoubtToday"]
     if limit is None:
@@ -216,7 +221,7 @@ def _credits(channel: dict[str, Any]) -> str:
     return f"{spent}, {kept} of them reserved for an SOS" if kept else spent
 
 
-def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
+def _summarise_dead_letters(letters: dict[str, Any]) -> list[str]:
     latest = letters["latest"]
     if latest is None:
         return []
@@ -231,7 +236,7 @@ def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
     ]
 
 
-def _fault_line(fault: dict[str, Any]) -> str:
+def _format_fault(fault: dict[str, Any]) -> str:
     then = "and does not recover" if fault["down"] else "and was started again"
     return escape_line(
         f"{fault['part']} failed {format_count(fault['times'], 'time')} {then}; last"
@@ -240,20 +245,20 @@ def _fault_line(fault: dict[str, Any]) -> str:
     )
 
 
-@calls
-def inbound_list(arguments: argparse.Namespace) -> int:
+@make_calling
+def print_inbound(arguments: argparse.Namespace) -> int:
     """Print received payloads and dead letters, from all pages."""
     state = f"?state={arguments.state}" if arguments.state else ""
-    answer = _whole_inbound(arguments.port, f"/api/inbound{state}")
+    answer = _fetch_all_inbound(arguments.port, f"/api/inbound{state}")
     nothing = (
         f"no payload has the state {arguments.state}" if arguments.state else "nothing came in yet"
     )
-    lines = _inbound_lines(answer["payloads"]) + _dead_letter_lines(answer["deadLetters"])
+    lines = _format_inbound(answer["payloads"]) + _format_dead_letters(answer["deadLetters"])
     show(arguments, answer, "\n".join(lines) or nothing)
     return OK
 
 
-def _whole_inbound(port: int, path: str) -> dict[str, Any]:
+def _fetch_all_inbound(port: int, path: str) -> dict[str, Any]:
     """Return all pages of the list in one."""
     whole: dict[str, Any] = {"payloads": [], "deadLetters": []}
     follows: str | None = path
@@ -265,7 +270,7 @@ def _whole_inbound(port: int, path: str) -> dict[str, Any]:
     return whole
 
 
-def _dead_letter_lines(letters: list[dict[str, Any]]) -> list[str]:
+def _format_dead_letters(letters: list[dict[str, Any]]) -> list[str]:
     return [
         escape_line(line)
         for letter in letters
@@ -278,11 +283,11 @@ def _dead_letter_lines(letters: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _inbound_lines(payloads: list[dict[str, Any]]) -> list[str]:
-    return [line for payload in payloads for line in _payload_lines(payload)]
+def _format_inbound(payloads: list[dict[str, Any]]) -> list[str]:
+    return [line for payload in payloads for line in _format_payload(payload)]
 
 
-def _payload_lines(payload: dict[str, Any]) -> list[str]:
+def _format_payload(payload: dict[str, Any]) -> list[str]:
     entry = payload["body"]["payloads"][0]
     sender, event = entry["identity"], entry["events"][0]
     sos = "SOS " if event.get("sos") else ""
@@ -303,34 +308,34 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
     return [escape_line(line) for line in lines]
 
 
-def _in_path(request_id: str) -> str:
+def _quote_for_path(request_id: str) -> str:
     return quote(request_id, safe="", errors="replace")
 
 
-@calls
-def inbound_read(arguments: argparse.Namespace) -> int:
+@make_calling
+def mark_inbound_read(arguments: argparse.Namespace) -> int:
     """Record that a payload was read. Its sender gets a read receipt."""
     body = {"by": arguments.by} if arguments.by else {}
     answer = call(
-        arguments.port, "POST", f"/api/inbound/{_in_path(arguments.request_id)}/read", body
+        arguments.port, "POST", f"/api/inbound/{_quote_for_path(arguments.request_id)}/read", body
     ).body
     show(arguments, answer, "the sender gets a receipt with the next transmission to the hub")
     return OK
 
 
-@calls
-def inbound_replay(arguments: argparse.Namespace) -> int:
+@make_calling
+def replay_inbound(arguments: argparse.Namespace) -> int:
     """Hand payloads over again; with --dead all dead ones, the oldest first. Returns USAGE without
     an argument.
     """
     wanted = list(arguments.request_id)
     if arguments.dead:
-        payloads = _whole_inbound(arguments.port, "/api/inbound?state=dead")["payloads"]
+        payloads = _fetch_all_inbound(arguments.port, "/api/inbound?state=dead")["payloads"]
         wanted += [payload["requestId"] for payload in reversed(payloads)]
     if not wanted and not arguments.dead:
         print("fieldagent: name a requestId (see `inbound list`), or --dead", file=sys.stderr)
         return USAGE
     for request_id in wanted:
-        call(arguments.port, "POST", f"/api/inbound/{_in_path(request_id)}/replay")
+        call(arguments.port, "POST", f"/api/inbound/{_quote_for_path(request_id)}/replay")
     show(arguments, {"replayed": wanted}, f"{len(wanted)} handed over again")
     return OK

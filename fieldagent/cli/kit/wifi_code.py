@@ -18,16 +18,16 @@ class WifiNetwork(NamedTuple):
     secret: str | None
     """Passphrase; None if the network is open."""
 
-    def code(self) -> str:
+    def make_code(self) -> str:
         """Return the text of the code for cameras
         (https://github.com/zxing/zxing/wiki/Barcode-Contents).
         """
-        secret = "" if self.secret is None else f"P:{_marked(self.secret)};"
+        secret = "" if self.secret is None else f"P:{_escape(self.secret)};"
         kind = "nopass" if self.secret is None else "WPA"
-        return f"WIFI:T:{kind};S:{_marked(self.name)};{secret};"
+        return f"WIFI:T:{kind};S:{_escape(self.name)};{secret};"
 
 
-def network_of(text: str) -> WifiNetwork:
+def read_network(text: str) -> WifiNetwork:
     """Return the network in the text of hostapd.conf. Raises NoNetwork."""
     settings: dict[str, str] = {}
     for line in text.splitlines():
@@ -46,5 +46,5 @@ def network_of(text: str) -> WifiNetwork:
     return WifiNetwork(settings["ssid"], secret)
 
 
-def _marked(text: str) -> str:
+def _escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)

@@ -48,12 +48,12 @@ class NotInstalled(OSError):
     """dpkg failed. The text contains its output."""
 
 
-def files(folder: Path, version: str) -> list[Path]:
+def list_files(folder: Path, version: str) -> list[Path]:
     """Return the paths of a version's packages in a folder. They need not exist."""
     return [folder / f"{name}_{version}_all.deb" for name in NAMES]
 
 
-def installed() -> str:
+def read_installed_version() -> str:
     """Return the version of the installed packages, in dpkg's form. Raises NotAtHand."""
     form = "--showformat=${Package} ${Version} ${db:Status-Status}\n"
     output = _run("dpkg-query", "--show", form, *NAMES, HUB).stdout
@@ -74,7 +74,7 @@ def installed() -> str:
     return versions.pop()
 
 
-def newest() -> str:
+def find_newest_version() -> str:
     """Return the newest version in apt's lists, by apt's preferences. Raises NotAtHand."""
     policy = _run("apt-cache", "policy", NAMES[-1]).stdout
     match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
@@ -85,7 +85,7 @@ def newest() -> str:
 
 def fetch(folder: Path, version: str) -> None:
     """Download the packages into the folder, unless they are there. Raises NotAtHand, OSError."""
-    if all(each.exists() for each in files(folder, version)):
+    if all(each.exists() for each in list_files(folder, version)):
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     with TemporaryDirectory() as place:
@@ -94,16 +94,16 @@ def fetch(folder: Path, version: str) -> None:
             shutil.chown(place, "_apt")
         named = [f"{name}={version}" for name in NAMES]
         done = _run("apt-get", "download", *named, folder=Path(place))
-        for each in files(folder, version):
+        for each in list_files(folder, version):
             try:
                 put_file(each, (Path(place) / each.name).read_bytes())
             except FileNotFoundError:
-                raise NotAtHand(f"apt cannot fetch {version}: {_why(done)}") from None
+                raise NotAtHand(f"apt cannot fetch {version}: {_find_apt_errors(done)}") from None
 
 
 def keep_only(folder: Path, *versions: str) -> None:
     """Remove all files of the folder that are not packages of these versions. Raises OSError."""
-    kept = {each for version in versions for each in files(folder, version)}
+    kept = {each for version in versions for each in list_files(folder, version)}
     for each in set(folder.iterdir()) - kept:
         each.unlink()
 
@@ -113,10 +113,10 @@ def change_alone(folder: Path, version: str) -> None:
     Raises NotAtHand.
     """
     allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
-    named = map(str, files(folder, version))
+    named = map(str, list_files(folder, version))
     done = _run("apt-get", "--simulate", "--reinstall", *allowed, "install", *named)
     if done.returncode:
-        raise NotAtHand(f"apt cannot install {version}: {_why(done)}")
+        raise NotAtHand(f"apt cannot install {version}: {_find_apt_errors(done)}")
     changed = re.findall(r"^(?:Inst|Remv) (\S+)", done.stdout, re.MULTILINE)
     if others := sorted(set(changed) - set(NAMES)):
         raise NotAtHand(
@@ -125,10 +125,10 @@ def change_alone(folder: Path, version: str) -> None:
         )
 
 
-def content(folder: Path, version: str) -> dict[str, bytes]:
+def read_content(folder: Path, version: str) -> dict[str, bytes]:
     """Return the packages' files by name, which begins with `./`. Raises NotAtHand."""
     contents = {}
-    for each in files(folder, version):
+    for each in list_files(folder, version):
         done = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
         if done.returncode:
             why = done.stderr.decode(errors="replace").strip()
@@ -140,7 +140,7 @@ def content(folder: Path, version: str) -> dict[str, bytes]:
     return contents
 
 
-def as_zipapp(contents: dict[str, bytes]) -> bytes:
+def pack_zipapp(contents: dict[str, bytes]) -> bytes:
     """Pack the program among the files into one file that Python can run."""
     return make_zip(
         {
@@ -155,10 +155,10 @@ def install(folder: Path, version: str) -> None:
     """Install a version over any installed version, also an incomplete one. Raises NotInstalled,
     OSError.
     """
-    with _alone():
+    with _hold_apt_lock():
         # The holder of apt's lock must declare that to dpkg (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
-        done = _run(*dpkg, "--install", *map(str, files(folder, version)))
+        done = _run(*dpkg, "--install", *map(str, list_files(folder, version)))
         # Also complete other packages after a power failure, for example man-db, which our pages
         # trigger.
         _run(*dpkg, "--configure", "--pending")
@@ -174,7 +174,7 @@ def install(folder: Path, version: str) -> None:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _hold_apt_lock() -> Iterator[None]:
     """Hold apt's lock, because dpkg would fail at once if another apt is running. Raises
     OSError.
     """
@@ -203,7 +203,7 @@ def _run(*command: str, folder: Path | None = None) -> subprocess.CompletedProce
     )
 
 
-def _why(done: subprocess.CompletedProcess[str]) -> str:
+def _find_apt_errors(done: subprocess.CompletedProcess[str]) -> str:
     """Return only apt's own errors."""
     said = re.findall(r"^E: (.+)$", done.stderr, re.MULTILINE)
     return "; ".join(said) or f"`{' '.join(done.args)}` ended with {done.returncode}"

@@ -39,7 +39,7 @@ class FetchedFile(NamedTuple):
     """True if a part of it came from an earlier attempt."""
 
 
-def fetched(
+def fetch_file(
     what: str,
     part: Path | None = None,
     report: Callable[[int, int | None], None] = lambda done, whole: None,
@@ -59,11 +59,11 @@ def fetched(
         error.close()
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part and part.exists():
             part.unlink()
-            return fetched(what, part, report)
+            return fetch_file(what, part, report)
         away = ServerAway if error.code >= 500 else NotTaken
         raise away(f"{what} cannot be read: {error}") from None
     except (FileNotFoundError, ValueError) as error:
-        raise NotTaken(f"{what} cannot be read: {_why(error)}") from None
+        raise NotTaken(f"{what} cannot be read: {_describe_error(error)}") from None
     except (OSError, http.client.HTTPException) as error:
         raise ServerAway(f"{what} cannot be read: {describe_reason(error)}") from None
 
@@ -71,7 +71,7 @@ def fetched(
 def is_served(what: str) -> bool:
     """Return True if a small file exists there. Raises ServerAway."""
     try:
-        fetched(what)
+        fetch_file(what)
     except ServerAway:
         raise
     except NotTaken:
@@ -79,7 +79,7 @@ def is_served(what: str) -> bool:
     return True
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return describe_reason(error) if isinstance(error, OSError) else str(error)
 
 
@@ -100,13 +100,13 @@ class _Part(NamedTuple):
 def _download(
     what: str, part: Path | None, report: Callable[[int, int | None], None]
 ) -> FetchedFile:
-    known = _kept(part, what)
+    known = _read_part(part, what)
     request = urllib.request.Request(what)
     if known.content:
         request.add_header("Range", f"bytes={len(known.content)}-")
         request.add_header("If-Range", known.mark)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-        goes_on = bool(known.content) and _goes_on(answer, len(known.content))
+        goes_on = bool(known.content) and _can_continue(answer, len(known.content))
         content = bytearray(known.content if goes_on else b"")
         begun = len(content)
         length = answer.headers.get("Content-Length")
@@ -114,10 +114,10 @@ def _download(
         mark = _mark(answer)
         kept = part if mark else None
         if not goes_on:
-            kept = _begun(kept, what, mark)
+            kept = _begin_download(kept, what, mark)
         while chunk := answer.read(CHUNK):
             content += chunk
-            kept = _added(kept, chunk)
+            kept = _add_bytes(kept, chunk)
             _check_size(what, len(content))
             report(len(content), whole)
     if whole is not None and len(content) < whole:
@@ -135,12 +135,12 @@ def _mark(answer: Any) -> str:
     return "" if tag else str(answer.headers.get("Last-Modified", ""))
 
 
-def _goes_on(answer: Any, here: int) -> bool:
+def _can_continue(answer: Any, here: int) -> bool:
     place: str = answer.headers.get("Content-Range", "")
     return answer.status == HTTPStatus.PARTIAL_CONTENT and place.startswith(f"bytes {here}-")
 
 
-def _begun(part: Path | None, what: str, mark: str) -> Path | None:
+def _begin_download(part: Path | None, what: str, mark: str) -> Path | None:
     """Start to store the download, and return the path. None if the disk refuses, and then nothing
     is stored.
     """
@@ -153,7 +153,7 @@ def _begun(part: Path | None, what: str, mark: str) -> Path | None:
     return part
 
 
-def _added(part: Path | None, chunk: bytes) -> Path | None:
+def _add_bytes(part: Path | None, chunk: bytes) -> Path | None:
     if part is None:
         return None
     try:
@@ -164,7 +164,7 @@ def _added(part: Path | None, chunk: bytes) -> Path | None:
     return part
 
 
-def _kept(part: Path | None, what: str) -> _Part:
+def _read_part(part: Path | None, what: str) -> _Part:
     try:
         head, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
         about = json.loads(head or b"{}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from fieldagent.cli.argument_types import TYPES, count
-from fieldagent.cli.hub.table import hub_table
+from fieldagent.cli.hub.table import make_hub_table
 
 
-def waves(text: str) -> tuple[int | None, ...]:
+def read_waves(text: str) -> tuple[int | None, ...]:
     """Read sizes of waves. None means all remaining kits, and comes last."""
     *sizes, last = text.split(",")
     return (*map(count, sizes), None if last == "all" else count(last))
 
 
-waves.__name__ = "list of numbers such as 1,10,all"
+read_waves.__name__ = "list of numbers such as 1,10,all"
 
-COMMANDS = hub_table(
+COMMANDS = make_hub_table(
     """
 update [Kits]: update the program of kits, in waves
 update offer -> hub_update_command:offer: offer a signed program; the offer stops if a kit rolls
@@ -24,12 +24,12 @@ update offer -> hub_update_command:offer: offer a signed program; the offer stop
   --devices! KITS: kit-a,kit-b in this order, or all
   --waves waves=1,10,all: number of kits in each wave (1,10,all)
   --within MINUTES 1..10080=120: minutes until an updating kit must be back (120)
-update list -> hub_update_command:listing @table: list offers, newest first
+update list -> hub_update_command:list_offers @table: list offers, newest first
   --limit count=20: most offers to list (20)
 update show -> hub_update_command:show_kits @table: show the result of an offer at each kit
   number? number: number of the offer (the newest)
 update stop -> hub_update_command:stop: stop an offer; kits that have begun continue
 """,
     "fieldagent.extensions.fleet",
-    {**TYPES, "waves": waves},
+    {**TYPES, "waves": read_waves},
 )

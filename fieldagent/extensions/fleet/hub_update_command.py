@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 
-from fieldagent.cli.hub.opened_store import Call, Result, opened, transaction
-from fieldagent.extensions.fleet.fetching import NotTaken, fetched
+from fieldagent.cli.hub.opened_store import Call, Result, make_store_command, make_transaction
+from fieldagent.extensions.fleet.fetching import NotTaken, fetch_file
 from fieldagent.extensions.fleet.version_order import order
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
@@ -32,22 +32,22 @@ REASONS = 5
 """Maximum number of kits whose reasons are listed."""
 
 
-@opened
+@make_store_command
 def offer(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
     """Download and check the program, then offer it to the kits in waves, and list the kits of each
     wave.
     """
     # The download may take long: no transaction is open meanwhile.
     _check(arguments.version, arguments.url, time.time())
-    return store.once(lambda db: _offer(db, arguments, time.time()))
+    return store.run_once(lambda db: _offer(db, arguments, time.time()))
 
 
 def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
-    workspace = directory.workspace_of(db, arguments.workspace)
-    if number := update_offers.under_way(db, workspace):
+    workspace = directory.find_workspace(db, arguments.workspace)
+    if number := update_offers.find_under_way(db, workspace):
         raise Refused(f"offer {number} is under way: `fieldagent hub update stop` ends it")
-    planned = _planned(
-        _named(db, workspace, arguments.devices, now), arguments.version, arguments.waves
+    planned = _plan_waves(
+        _sort_as_named(db, workspace, arguments.devices, now), arguments.version, arguments.waves
     )
     update_offers.offer(
         db,
@@ -58,7 +58,7 @@ def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
         within=60.0 * arguments.within,
         now=now,
     )
-    return update_offers.kits(db, workspace, None)
+    return update_offers.list_kits(db, workspace, None)
 
 
 def _check(version: str, url: str, now: float) -> None:
@@ -66,8 +66,8 @@ def _check(version: str, url: str, now: float) -> None:
     if not is_address(url):
         raise Refused(f"{url!r} is not an https:// or http:// address that kits can fetch")
     try:
-        program_version = _version_in(fetched(url).content)
-        signature = read_signature(fetched(f"{url}.minisig").content.decode())
+        program_version = _read_version(fetch_file(url).content)
+        signature = read_signature(fetch_file(f"{url}.minisig").content.decode())
         release = check_release(signature.comment, now)
     except (NotTaken, NotSigned, UnicodeDecodeError) as wrong:
         text = f"nothing was offered: {wrong}; `build/sign FILE` signs it, serve both"
@@ -80,7 +80,7 @@ def _check(version: str, url: str, now: float) -> None:
         raise Refused(f"nothing was offered: {url} was signed as {release.version}, not {version}")
 
 
-def _version_in(program: bytes) -> str:
+def _read_version(program: bytes) -> str:
     """Return the version of a zipapp without running it; empty if it is not a fieldagent."""
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
@@ -91,23 +91,23 @@ def _version_in(program: bytes) -> str:
     return match[1] if match else ""
 
 
-def _named(db: Db, workspace: int, devices: str, now: float) -> Sequence[Candidate]:
+def _sort_as_named(db: Db, workspace: int, devices: str, now: float) -> Sequence[Candidate]:
     """Return the kits in the order of their names in the argument."""
-    kits = update_offers.candidates(db, workspace, now)
+    kits = update_offers.list_candidates(db, workspace, now)
     if devices == "all":
         return kits
     by_number = {kit.device: kit for kit in kits}
     named = dict.fromkeys(
-        directory.device_named(db, workspace, each) for each in devices.split(",")
+        directory.find_device_named(db, workspace, each) for each in devices.split(",")
     )
     return [by_number[device] for device in named]
 
 
-def _planned(
+def _plan_waves(
     kits: Sequence[Candidate], version: str, waves: Sequence[int | None]
 ) -> Sequence[Planned]:
     """Return the plan of waves. Raises Refused."""
-    beside = {kit: entry for kit in kits if (entry := _beside(kit, version))}
+    beside = {kit: entry for kit in kits if (entry := _plan_without_offer(kit, version))}
     left = [kit.device for kit in kits if kit not in beside]
     if not left:
         why = "; ".join(f"{kit.name}: {entry.why}" for kit, entry in [*beside.items()][:REASONS])
@@ -124,9 +124,9 @@ def _planned(
     return [*plan, *beside.values()]
 
 
-def _beside(kit: Candidate, version: str) -> Planned | None:
+def _plan_without_offer(kit: Candidate, version: str) -> Planned | None:
     """Return the plan of a kit that does not get the offer; None if it does."""
-    if why := update_offers.cannot(kit):
+    if why := update_offers.explain_unfit(kit):
         return Planned(kit.device, 0, "left out", why)
     if kit.version == version:
         return Planned(kit.device, 0, "taken", "it already ran this version")
@@ -142,21 +142,21 @@ def _is_newer(runs: str, version: str) -> bool:
     return False
 
 
-@transaction
-def listing(call: Call) -> Result:
+@make_transaction
+def list_offers(call: Call) -> Result:
     """List the offers of a workspace, the newest first, at most `--limit`."""
-    return update_offers.listing(*call.here, max(1, call.arguments.limit))
+    return update_offers.list_all(*call.here, max(1, call.arguments.limit))
 
 
-@transaction
+@make_transaction
 def show_kits(call: Call) -> Result:
     """List the kits of an offer, or of the last one, with their progress and version."""
-    if not (kits := update_offers.kits(*call.here, call.arguments.number)):
+    if not (kits := update_offers.list_kits(*call.here, call.arguments.number)):
         raise Refused("no such offer: see `fieldagent hub update list`")
     return kits
 
 
-@transaction
+@make_transaction
 def stop(call: Call) -> Result:
     """Stop the current offer for kits that have not begun. The others continue."""
     if (number := update_offers.stop(*call.here, call.now)) is None:

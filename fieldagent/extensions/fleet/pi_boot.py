@@ -37,13 +37,13 @@ class PiBoot:
 
     def clear(self, slot: str) -> None:
         """Cancel a trial of the slot. Raises OSError."""
-        if self.state(slot) == "armed":
-            self._choose(self._kept())
+        if self.get_state(slot) == "armed":
+            self._choose(self._find_kept())
         (self._boot / slot / TRIED).unlink(missing_ok=True)
 
     def arm(self, slot: str, words: str) -> None:
         """Schedule one trial of the slot at the next start. Raises OSError."""
-        kept = self._kept()
+        kept = self._find_kept()
         put_file(self._boot / slot / self.WORDS, words.encode())
         (self._boot / slot / TRIED).unlink(missing_ok=True)
         own = (self._boot / kept / self.WORDS).read_text().strip()
@@ -51,9 +51,9 @@ class PiBoot:
         put_file(self._boot / kept / TRY, other_words.encode())
         self._choose(kept, TRY)
 
-    def state(self, slot: str) -> str:
+    def get_state(self, slot: str) -> str:
         """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
-        if self._kept() == slot:
+        if self._find_kept() == slot:
             return "kept"
         if TRY in self._choice.read_text():
             return "armed"
@@ -65,7 +65,7 @@ class PiBoot:
         (self._boot / slot / TRIED).unlink(missing_ok=True)
         sync_folder(self._boot / slot)
 
-    def _kept(self) -> str:
+    def _find_kept(self) -> str:
         match = re.match("kernel=([ab])/", self._choice.read_text())
         if match is None:
             raise OSError(f"{self._choice} names no system: write the newer image to the card")

@@ -25,12 +25,12 @@ IN_WORDS = {
 }
 
 
-def settings(arguments: argparse.Namespace) -> int:
+def show_last_result(arguments: argparse.Namespace) -> int:
     """Print the result of the last offer, and return ERROR if it was not accepted. With --go-on,
     for root's unit, take the due steps.
     """
     if not arguments.go_on:
-        return _last(outcomes.of_offer(arguments.state / outcomes.SETTINGS), arguments.json)
+        return _show_last(outcomes.of_offer(arguments.state / outcomes.SETTINGS), arguments.json)
     place = SettingsPlace(arguments.state)
     try:
         return settings_trial.go_on(
@@ -47,7 +47,7 @@ def settings(arguments: argparse.Namespace) -> int:
         return IO_FAILED
 
 
-def _last(report: OfferReport | None, as_json: bool) -> int:
+def _show_last(report: OfferReport | None, as_json: bool) -> int:
     if as_json:
         document = None
         if report is not None:

@@ -18,7 +18,7 @@ from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from fieldagent.agent import outcomes
-from fieldagent.agent.from_afar import NotForThisKit, changed
+from fieldagent.agent.from_afar import NotForThisKit, change_settings
 from fieldagent.agent.outcomes import OFFER
 from fieldagent.agent.settings import Settings, load
 from fieldagent.kit import kit_health
@@ -72,7 +72,7 @@ def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, st
     with wait_until_alone(place.folder):
         try:
             ended = _take_steps(place)
-            _clean(place)
+            _remove_files(place)
             offered = load(settings).state_directory / OFFER
             if (offer := read_left(offered)) is None:
                 return ended
@@ -99,8 +99,8 @@ def _begin(
         brought = _offer(offer)
         text, signature = brought.text, brought.signature
         number = read_change(text).number
-        change = _verified(text, signature, key)
-        if change.number == (last := _last_number(place)):
+        change = _verify(text, signature, key)
+        if change.number == (last := _read_last_number(place)):
             complain(again := f"settings {last} were already processed: nothing is done")
             return again
         if change.number < last:
@@ -108,14 +108,14 @@ def _begin(
         if why := kit_health.find_stop_obstacle(load(settings).api_port):
             raise NotForThisKit(why)
         before = read_text_file(settings)
-        after, meant = changed(before, change, settings)
+        after, meant = change_settings(before, change, settings)
     except (NotForThisKit, NotAChange, NotSigned, InvalidSettings, UnicodeDecodeError) as wrong:
         complain(f"settings {number or ''} were refused, nothing was changed: {wrong}")
         outcomes.leave(place.result, number, "refused", str(wrong))
         return str(wrong)
     put_file(place.before, before.encode())
     put_file(place.new, after.encode())
-    channels = _to_work_again(meant, by_satellite=brought.by_satellite)
+    channels = _find_required_channels(meant, by_satellite=brought.by_satellite)
     trial = SettingsTrial(change.number, str(settings), channels, minutes=minutes, steady=steady)
     _write(place, trial)
     return ""
@@ -131,7 +131,7 @@ def _offer(offer: bytes) -> SettingsOffer:
     return note
 
 
-def _verified(text: str, signature: str, key: Path) -> SettingsChange:
+def _verify(text: str, signature: str, key: Path) -> SettingsChange:
     try:
         keys = read_keys(read_text_file(key))
     except FileNotFoundError:
@@ -140,7 +140,7 @@ def _verified(text: str, signature: str, key: Path) -> SettingsChange:
     return read_change(text)
 
 
-def _last_number(place: SettingsPlace) -> int:
+def _read_last_number(place: SettingsPlace) -> int:
     try:
         return int(place.number.read_text())
     except (FileNotFoundError, ValueError):
@@ -149,7 +149,7 @@ def _last_number(place: SettingsPlace) -> int:
         return 0 if outcome is None or outcome.state == "refused" else outcome.number
 
 
-def _to_work_again(meant: Settings, *, by_satellite: bool) -> dict[str, str]:
+def _find_required_channels(meant: Settings, *, by_satellite: bool) -> dict[str, str]:
     """Return the channels that work now and stay configured. The hub's link is always included,
     except after a command over satellite to a kit whose link does not work: then the modem is.
     """
@@ -172,7 +172,7 @@ def _take_steps(place: SettingsPlace) -> int:
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
                 _write(place, trial)
-                why = _watched(trial)
+                why = _watch_agent(trial)
                 if not why:
                     _end(place, trial)
                     return OK
@@ -197,7 +197,7 @@ def _switch(place: SettingsPlace, trial: SettingsTrial) -> None:
     kit_health.call_systemctl("stop", kit_health.AGENT)
 
 
-def _watched(trial: SettingsTrial) -> str:
+def _watch_agent(trial: SettingsTrial) -> str:
     wanted = Wanted(
         Path(trial.settings), trial.channels, minutes=trial.minutes, steady=trial.steady
     )
@@ -223,10 +223,10 @@ def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
     # Remove the trial first, because its way back needs the other files.
     place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)
-    _clean(place)
+    _remove_files(place)
 
 
-def _clean(place: SettingsPlace) -> None:
+def _remove_files(place: SettingsPlace) -> None:
     for each in (place.new, place.before):
         each.unlink(missing_ok=True)
 

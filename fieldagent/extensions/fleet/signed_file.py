@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fieldagent.extensions.fleet.fetching import NotTaken, fetched
+from fieldagent.extensions.fleet.fetching import NotTaken, fetch_file
 from fieldagent.system.clock_bounds import EARLIEST
 from fieldagent.system.minisign import (
     NotSigned,
@@ -23,12 +23,12 @@ from fieldagent.system.signed_release import Release, check_release_as
 from fieldagent.system.text_files import read_text_file
 
 
-def tell(text: str) -> None:
+def print_progress(text: str) -> None:
     """Print progress to standard error, because the result goes to standard output."""
     print(text, file=sys.stderr, flush=True)
 
 
-def keys_in(path: Path) -> list[TrustedKey]:
+def read_trusted_keys(path: Path) -> list[TrustedKey]:
     """Read the trusted keys in a file. Raises NotTaken."""
     try:
         return read_keys(read_text_file(path))
@@ -40,23 +40,23 @@ def keys_in(path: Path) -> list[TrustedKey]:
         raise NotTaken(f"{path}: {wrong}") from None
 
 
-def signed_file(
+def read_signed_file(
     what: str, kind: str, keys: Sequence[TrustedKey], part: Path
 ) -> tuple[bytes, Release]:
     """Return a file and the release in its signature. Raises NotTaken."""
     with Progress(f"fetching {what}", "bytes") as progress:
-        content, went_on = fetched(what, part, progress.show)
+        content, went_on = fetch_file(what, part, progress.show)
     if went_on:
-        tell(f"{what}: a part was here from an earlier attempt")
+        print_progress(f"{what}: a part was here from an earlier attempt")
     signature = f"{what}.minisig"
     try:
-        return content, release_of(content, fetched(signature).content.decode(), kind, keys)
+        return content, release_of(content, fetch_file(signature).content.decode(), kind, keys)
     except UnicodeDecodeError:
         raise NotTaken(f"{signature}: it is not a minisign signature") from None
     except NotSigned as wrong:
         if went_on:
             # The file may have been replaced, or a power failure has damaged the earlier part.
-            return signed_file(what, kind, keys, part)
+            return read_signed_file(what, kind, keys, part)
         raise NotTaken(f"{signature}: {wrong}") from None
 
 
@@ -70,7 +70,7 @@ def release_of(content: bytes, signature: str, kind: str, keys: Sequence[Trusted
         ) from None
     now = time.time()
     release = check_release_as(kind, comment, now)
-    tell(f"signed: {comment}")
+    print_progress(f"signed: {comment}")
     if now < EARLIEST:
-        tell("this kit's clock is not set, so the expiry cannot be checked")
+        print_progress("this kit's clock is not set, so the expiry cannot be checked")
     return release

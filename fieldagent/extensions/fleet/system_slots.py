@@ -36,7 +36,7 @@ class Slots:
         self._words = root / "proc/cmdline"
         self._loaders = SystemdBoot(self._boot), PiBoot(self._boot)
 
-    def running(self) -> str:
+    def find_running(self) -> str:
         """Return the slot of the running system. Raises NotTaken if the card has only one
         system.
         """
@@ -44,16 +44,16 @@ class Slots:
         if match is None:
             raise NotTaken(NONE)
         try:
-            self._loader()
+            self._make_loader()
         except OSError as none:
             raise NotTaken(str(none)) from None
         return match[1]
 
-    def other(self) -> str:
+    def find_other(self) -> str:
         """Return the slot of the other system. Raises NotTaken."""
-        return "b" if self.running() == "a" else "a"
+        return "b" if self.find_running() == "a" else "a"
 
-    def about(self) -> SystemName:
+    def read_name(self) -> SystemName:
         """Return the description of the running system. Raises NotTaken."""
         try:
             return read_name(self._about.read_bytes())
@@ -62,63 +62,63 @@ class Slots:
         except UnreadableImage as wrong:
             raise NotTaken(f"{self._about}: {wrong}") from None
 
-    def device(self, slot: str) -> Path:
+    def get_device(self, slot: str) -> Path:
         """Return the partition of slot `a` or `b`. It need not exist."""
         return self._devices / PARTITIONS[slot]
 
     def clear(self, slot: str) -> None:
         """Make the loader forget the slot, and remove the slot's own program. Raises OSError."""
-        self._loader().clear(slot)
+        self._make_loader().clear(slot)
         shutil.rmtree(self._kept / f"program-{slot}", ignore_errors=True)
 
     def put_kernel(self, slot: str) -> None:
         """Copy the slot's kernel and its other files to the loader's folder. Raises OSError."""
-        folder, words = self._boot / slot, self._loader().WORDS
+        folder, words = self._boot / slot, self._make_loader().WORDS
         folder.mkdir(exist_ok=True)
-        names = [each for each in self._files(slot) if each != words]
+        names = [each for each in self._list_files(slot) if each != words]
         for name in names:
             # There is no space for both the old and the new files.
             (folder / name).unlink(missing_ok=True)
         for name in names:
-            put_file(folder / name, self._file(slot, name))
+            put_file(folder / name, self._read_file(slot, name))
 
     def arm(self, slot: str) -> None:
         """Let the loader try the slot at the next start, once. Raises OSError."""
-        loader = self._loader()
-        words = self._file(slot, loader.WORDS).decode()
+        loader = self._make_loader()
+        words = self._read_file(slot, loader.WORDS).decode()
         for word, value in {"SLOT": slot, "ROOT": PARTITIONS[slot]}.items():
             words = words.replace(f"@{word}@", value)
         loader.arm(slot, words)
 
-    def state(self, slot: str) -> str:
+    def get_state(self, slot: str) -> str:
         """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
-        return self._loader().state(slot)
+        return self._make_loader().get_state(slot)
 
     def keep(self, slot: str) -> None:
         """Let the loader start the slot from now on. Raises OSError."""
-        self._loader().keep(slot)
+        self._make_loader().keep(slot)
 
-    def _loader(self) -> SystemdBoot | PiBoot:
+    def _make_loader(self) -> SystemdBoot | PiBoot:
         for loader in self._loaders:
             if loader.is_there():
                 return loader
         raise OSError(f"{self._boot} has no loader: is it mounted?")
 
-    def _files(self, slot: str) -> list[str]:
+    def _list_files(self, slot: str) -> list[str]:
         """Return the names of the loader's files in a system that is not mounted. Raises
         OSError.
         """
-        listed = self._debugfs(slot, f"ls -p {SLOT}", SLOT).decode().splitlines()
+        listed = self._run_debugfs(slot, f"ls -p {SLOT}", SLOT).decode().splitlines()
         # Format of a line: /inode/mode/user/group/name/size/
         names = [line.split("/")[5] for line in listed if line.startswith("/")]
         return [each for each in names if each not in (".", "..", "")]
 
-    def _file(self, slot: str, name: str) -> bytes:
+    def _read_file(self, slot: str, name: str) -> bytes:
         """Return a file of a system that is not mounted. Raises OSError."""
-        return self._debugfs(slot, f"cat {SLOT}/{name}", name)
+        return self._run_debugfs(slot, f"cat {SLOT}/{name}", name)
 
-    def _debugfs(self, slot: str, request: str, what: str) -> bytes:
-        asked = ["debugfs", "-R", request, str(self.device(slot))]
+    def _run_debugfs(self, slot: str, request: str, what: str) -> bytes:
+        asked = ["debugfs", "-R", request, str(self.get_device(slot))]
         done = subprocess.run(
             asked,
             stdin=subprocess.DEVNULL,

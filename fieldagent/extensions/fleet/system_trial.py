@@ -23,10 +23,14 @@ from pathlib import Path
 
 from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import trial_journal
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway, fetched
-from fieldagent.extensions.fleet.signed_file import keys_in, signed_file, tell
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway, fetch_file
+from fieldagent.extensions.fleet.signed_file import (
+    print_progress,
+    read_signed_file,
+    read_trusted_keys,
+)
 from fieldagent.extensions.fleet.system_slots import Slots
-from fieldagent.extensions.fleet.trial import Place, end_of_trial, tell_the_hub
+from fieldagent.extensions.fleet.trial import Place, end_of_trial, send_to_hub
 from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import Wanted
 from fieldagent.kit.root_units import wait_until_alone
@@ -105,7 +109,7 @@ def go_on(place: Place, slots: Slots) -> int:
     """
     while place.system.exists() and read(place).phase == "write":
         # This may take hours, so other changes of the kit are allowed meanwhile.
-        write(place, _written(place, slots))
+        write(place, _write_system(place, slots))
     if place.system.exists() and (trial := read(place)).phase == "boot" and not trial.starts:
         # It was also checked before the first piece.
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
@@ -120,15 +124,15 @@ def go_on(place: Place, slots: Slots) -> int:
 def _take_steps(place: Place, slots: Slots) -> int:
     while place.system.exists():
         trial = read(place)
-        match trial.phase, slots.running() == trial.slot:
+        match trial.phase, slots.find_running() == trial.slot:
             case "boot", False:
-                if (trial := _booted(slots, trial)).phase == "boot":
+                if (trial := _boot(slots, trial)).phase == "boot":
                     write(place, trial)
                     return _start_anew()
             case "boot", True:
                 trial = replace(trial, phase="watch")
             case "watch", True:
-                trial = _watched(slots, trial)
+                trial = _watch_agent(slots, trial)
             case "watch", False:
                 trial = replace(trial, phase="back", why=trial.why or NEVER_STARTED)
             case "back", True:
@@ -151,14 +155,14 @@ def _start_anew() -> int:
     return OK
 
 
-def _booted(slots: Slots, trial: SystemTrial) -> SystemTrial:
+def _boot(slots: Slots, trial: SystemTrial) -> SystemTrial:
     """Let the loader try the system at the next start, unless it has already."""
-    state = slots.state(trial.slot)
+    state = slots.get_state(trial.slot)
     if state == "spent" or trial.starts >= STARTS:
         return replace(trial, phase="back", why=NEVER_STARTED)
     try:
         kit_health.call_systemctl("stop", kit_health.AGENT)
-        trial_journal.keep(_state(trial), trial.journal_version)
+        trial_journal.keep(_find_state_file(trial), trial.journal_version)
         if state == "absent":
             slots.arm(trial.slot)
     except OSError as failed:
@@ -167,7 +171,7 @@ def _booted(slots: Slots, trial: SystemTrial) -> SystemTrial:
     return replace(trial, starts=trial.starts + 1)
 
 
-def _watched(slots: Slots, trial: SystemTrial) -> SystemTrial:
+def _watch_agent(slots: Slots, trial: SystemTrial) -> SystemTrial:
     wanted = Wanted(
         Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady
     )
@@ -183,26 +187,26 @@ def _watched(slots: Slots, trial: SystemTrial) -> SystemTrial:
 def _go_back(slots: Slots, trial: SystemTrial) -> None:
     kit_health.call_systemctl("stop", kit_health.AGENT)
     slots.clear(trial.slot)
-    lost = trial_journal.put_back(_state(trial), trial.journal_version, trial.version)
+    lost = trial_journal.put_back(_find_state_file(trial), trial.journal_version, trial.version)
     if lost:
         complain(lost)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
     text = f"system {trial.version} did not work here, {trial.previous_version} runs again:"
-    tell_the_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
+    send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
 
 
 def _end(place: Place, trial: SystemTrial) -> None:
-    end_of_trial(place, asdict(trial), _state(trial))
+    end_of_trial(place, asdict(trial), _find_state_file(trial))
     for each in (place.image, place.part, place.system):
         each.unlink(missing_ok=True)
     sync_folder(place.folder)
 
 
-def _state(trial: SystemTrial) -> Path:
+def _find_state_file(trial: SystemTrial) -> Path:
     return load(Path(trial.settings)).state_directory
 
 
-def _written(place: Place, slots: Slots) -> SystemTrial:
+def _write_system(place: Place, slots: Slots) -> SystemTrial:
     """Write the system. A refusal or a full disk ends the trial, and the running system is
     unchanged. Raises OSError.
     """
@@ -225,8 +229,8 @@ def _write_pieces(place: Place, slots: Slots, trial: SystemTrial) -> None:
     except UnreadableImage as wrong:
         raise NotTaken(f"{place.image}: {wrong}") from None
     with (
-        opened(slots.device(slots.running()), os.O_RDONLY) as here,
-        opened(slots.device(trial.slot), os.O_RDWR) as there,
+        open_descriptor(slots.get_device(slots.find_running()), os.O_RDONLY) as here,
+        open_descriptor(slots.get_device(trial.slot), os.O_RDWR) as there,
     ):
         read_here, fetched_bytes = make_reader(here), 0
         for number, piece in enumerate(image.pieces):
@@ -234,50 +238,52 @@ def _write_pieces(place: Place, slots: Slots, trial: SystemTrial) -> None:
             if digest(make_reader(there)(number * PIECE, length)) != piece.content:
                 content = read_here(number * PIECE, length)
                 if digest(content) != piece.content:
-                    content, packed = _piece(place, trial, image, number, read_here)
+                    content, packed = _read_piece(place, trial, image, number, read_here)
                     fetched_bytes += packed
                 os.pwrite(there, content, number * PIECE)
                 os.fdatasync(there)
             write(place, replace(trial, written=number + 1))
-            tell(f"{number + 1} of {len(image.pieces)} pieces are written")
-    tell(f"{fetched_bytes:,} bytes were fetched for it")
+            print_progress(f"{number + 1} of {len(image.pieces)} pieces are written")
+    print_progress(f"{fetched_bytes:,} bytes were fetched for it")
 
 
-def _piece(
+def _read_piece(
     place: Place, trial: SystemTrial, image: SystemImage, number: int, here: Read
 ) -> tuple[bytes, int]:
     """Return a piece, and the number of downloaded bytes. Raises NotTaken."""
     piece, before = image.pieces[number], read_around(here, image.before_size, number)
     for differs in (piece.differs, False):
         if differs != piece.differs:
-            piece = _whole(place, trial, number)
-        packed = _fetched(place, trial, piece)
+            piece = _fetch_complete_piece(place, trial, number)
+        packed = _fetch(place, trial, piece)
         try:
             content = unpack(packed, before if piece.differs else None)
         except ZstdFailed as why:
-            tell(f"piece {number + 1}: {why}")
+            print_progress(f"piece {number + 1}: {why}")
             continue
         if digest(content) == piece.content:
             return content, len(packed)
     raise NotTaken(f"piece {number + 1} of {trial.what} differs from what was signed")
 
 
-def _whole(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
+def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
     """Return the same piece of the image that is not a difference. Raises NotTaken."""
-    content, _ = signed_file(trial.what, SYSTEM, keys_in(Path(trial.key)), place.part)
+    content, _ = read_signed_file(
+        trial.what, SYSTEM, read_trusted_keys(Path(trial.key)), place.part
+    )
     try:
         return read_image(content).pieces[number]
     except (UnreadableImage, IndexError) as wrong:
         raise NotTaken(f"{trial.what}: {wrong}") from None
 
 
-def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
+def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
     """Fetch a piece, and wait for the server without a limit. Raises NotTaken."""
     name = f"{make_pieces_folder(trial.what)}/{piece.file}"
     away = 0
     while True:
         try:
-            file = fetched(name, place.part)
+            file = fetch_file(name, place.part)
         except NotTaken as why:
             if not isinstance(why, ServerAway) and not _is_unplugged(name):
                 raise
@@ -299,7 +305,7 @@ def _is_unplugged(name: str) -> bool:
 
 
 @contextmanager
-def opened(path: Path, how: int) -> Iterator[int]:
+def open_descriptor(path: Path, how: int) -> Iterator[int]:
     """Open a file descriptor with the flags `how`, and always close it. Raises OSError."""
     file = os.open(path, how | os.O_CLOEXEC)
     try:

@@ -17,7 +17,11 @@ from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import system_trial, trial_journal
 from fieldagent.extensions.fleet.fetching import NotTaken, is_served
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
-from fieldagent.extensions.fleet.signed_file import keys_in, signed_file, tell
+from fieldagent.extensions.fleet.signed_file import (
+    print_progress,
+    read_signed_file,
+    read_trusted_keys,
+)
 from fieldagent.extensions.fleet.system_slots import Slots
 from fieldagent.extensions.fleet.system_trial import SystemTrial
 from fieldagent.extensions.fleet.trial import Place
@@ -46,7 +50,7 @@ def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
     """Start to write and try a system. If another one is still being written, it is replaced once
     this one is accepted. Raises NotTaken, OSError.
     """
-    now, slot = slots.about(), slots.other()
+    now, slot = slots.read_name(), slots.find_other()
     _check_nothing_else(place)
     root_units.make(place.folder)
     under_way = place.system.exists()
@@ -56,7 +60,7 @@ def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
     try:
         # It may have advanced meanwhile.
         _check_nothing_else(place)
-        image, trial = _may_be_taken(order, place, slots, now, slot)
+        image, trial = _check_image(order, place, slots, now, slot)
     except BaseException:
         # Do this even if the user interrupts the command.
         if under_way:
@@ -74,7 +78,7 @@ def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
     if not _start_unit():
         place.system.unlink()
         raise NotTaken(f"{system_trial.UNIT} cannot be started: its message is above")
-    tell(
+    print_progress(
         f"{now.version} → {trial.version}: {system_trial.UNIT} writes it, starts it, and rolls"
         " back if it does not work"
     )
@@ -86,18 +90,18 @@ def _start_unit() -> bool:
     return subprocess.run(start, stdin=subprocess.DEVNULL).returncode == 0
 
 
-def _may_be_taken(
+def _check_image(
     order: UpdateOrder, place: Place, slots: Slots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
     """Return the image and its trial. Raises NotTaken, OSError."""
-    what, keys = order.what, keys_in(order.key)
-    image = _image(what, keys, place, now.id)
+    what, keys = order.what, read_trusted_keys(order.key)
+    image = _read_image(what, keys, place, now.id)
     if image.name.board != now.board:
         raise NotTaken(f"{what} is for {image.name.board}, and this is {now.board}")
     for version in (now.version, __version__):
         # The card's program may have been updated separately.
         check_newer(version, image.name.version, older_too=order.older)
-    with system_trial.opened(slots.device(slot), os.O_RDONLY) as device:
+    with system_trial.open_descriptor(slots.get_device(slot), os.O_RDONLY) as device:
         capacity = os.lseek(device, 0, os.SEEK_END)
     if image.size > capacity:
         raise NotTaken(f"{what} has {image.size:,} bytes, and this card has room for {capacity:,}")
@@ -110,19 +114,19 @@ def _may_be_taken(
     return image, SystemTrial(
         version=image.name.version,
         previous_version=now.version,
-        what=_absolute(what),
+        what=_make_absolute(what),
         slot=slot,
         settings=str(order.settings),
         key=str(order.key),
         channels=kit_health.fetch_working_channels(settings.api_port) or {},
-        journal_version=trial_journal.version(settings.state_directory),
+        journal_version=trial_journal.read_version(settings.state_directory),
         minutes=order.minutes,
         steady=order.steady,
         pieces=len(image.pieces),
     )
 
 
-def _absolute(what: str) -> str:
+def _make_absolute(what: str) -> str:
     return what if what.startswith(("https://", "http://")) else str(Path(what).absolute())
 
 
@@ -137,13 +141,13 @@ def _check_nothing_else(place: Place) -> None:
         raise NotTaken(f"system {under_way.version} is on trial; `fieldagent update --last`", TAKEN)
 
 
-def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
+def _read_image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
     """Return the image, as a difference from the running system if there is one. Raises
     NotTaken.
     """
     delta = make_delta_name(what, now)
     name = delta if is_served(f"{delta}.minisig") else what
-    content, release = signed_file(name, SYSTEM, keys, place.part)
+    content, release = read_signed_file(name, SYSTEM, keys, place.part)
     try:
         image = read_image(content)
     except UnreadableImage as wrong:
@@ -153,7 +157,7 @@ def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemI
     return image
 
 
-def follow(place: Place) -> None:
+def follow_trial(place: Place) -> None:
     """Print the progress until the unit reboots the machine, or until the trial ends before."""
     phase = ""
     try:
@@ -161,7 +165,7 @@ def follow(place: Place) -> None:
             while place.system.exists():
                 under_way = system_trial.read(place)
                 if under_way.phase != phase:
-                    tell(system_trial.IN_WORDS[under_way.phase])
+                    print_progress(system_trial.IN_WORDS[under_way.phase])
                 phase = under_way.phase
                 if phase == "write":
                     progress.show(under_way.written, under_way.pieces)
@@ -169,5 +173,7 @@ def follow(place: Place) -> None:
     except FileNotFoundError:
         pass
     except KeyboardInterrupt:
-        tell("It continues in the background: see `fieldagent update --last` for the result.")
+        print_progress(
+            "It continues in the background: see `fieldagent update --last` for the result."
+        )
         raise

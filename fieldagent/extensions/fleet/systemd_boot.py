@@ -45,7 +45,7 @@ class SystemdBoot:
         tried = re.sub("(?m)^options .*", rf"\g<0> {TRIAL}", entry)
         put_file(self._entries / f"system-{slot}+1.conf", tried.encode())
 
-    def state(self, slot: str) -> str:
+    def get_state(self, slot: str) -> str:
         """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
         names = [each.name.removeprefix(f"system-{slot}") for each in self._of(slot)]
         if ".conf" in names:

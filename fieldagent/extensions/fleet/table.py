@@ -17,7 +17,8 @@ update [Hub] -> update_command:update: install a signed update, and roll back if
   --program PATH path=/usr/lib/fieldagent/fieldagent.pyz: program to replace
       (/usr/lib/fieldagent/fieldagent.pyz)
   @trial
-settings -> settings_command:settings: show the result of the last settings that the hub sent
+settings -> settings_command:show_last_result: show the result of the last settings that the hub
+      sent
   --json: print JSON
   @trial
 reboot [hidden] -> reboot_command:reboot: reboot the machine if the hub sent that command (for the

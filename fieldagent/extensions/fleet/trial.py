@@ -63,7 +63,7 @@ class Place:
         self.offered = folder / outcomes.PROGRAM
         """Result of the hub's last offer."""
 
-    def tell(self, offer: int, state: str, why: str = "") -> None:
+    def record_result(self, offer: int, state: str, why: str = "") -> None:
         """Record the result of the hub's offer; nothing for a manual update."""
         if offer:
             outcomes.leave(self.offered, offer, state, why)
@@ -105,7 +105,7 @@ def write(place: Place, trial: Trial) -> None:
     put_file(place.trial, json.dumps(asdict(trial)).encode())
 
 
-def phase(place: Place) -> str:
+def read_phase(place: Place) -> str:
     """Return the phase of the trial; empty if there is none."""
     try:
         return read(place).phase
@@ -130,12 +130,12 @@ def _take_steps(place: Place) -> int:
         trial = read(place)
         match trial.phase:
             case "switch":
-                place.tell(trial.offer, "trial")
-                write(place, _switched(place, trial))
+                place.record_result(trial.offer, "trial")
+                write(place, _switch(place, trial))
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
                 write(place, trial)
-                why = kit_health.start_watched(_wanted(trial), trial.boots)
+                why = kit_health.start_watched(_read_wanted(trial), trial.boots)
                 if why:
                     complain(f"{trial.version} does not work: {why}")
                 write(place, replace(trial, phase="back" if why else "end", why=why))
@@ -148,13 +148,13 @@ def _take_steps(place: Place) -> int:
     return OK
 
 
-def _wanted(trial: Trial) -> Wanted:
+def _read_wanted(trial: Trial) -> Wanted:
     return Wanted(Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady)
 
 
-def _switched(place: Place, trial: Trial) -> Trial:
+def _switch(place: Place, trial: Trial) -> Trial:
     kit_health.call_systemctl("stop", kit_health.AGENT)
-    trial_journal.keep(_state(trial), trial.journal_version)
+    trial_journal.keep(_find_state_file(trial), trial.journal_version)
     try:
         _put(place, trial, place.new, trial.package)
     except NotInstalled as failed:
@@ -172,15 +172,15 @@ def _put(place: Place, trial: Trial, program: Path, package: str) -> None:
 def _go_back(place: Place, trial: Trial) -> None:
     kit_health.call_systemctl("stop", kit_health.AGENT)
     _put(place, trial, place.previous, trial.previous_package)
-    lost = trial_journal.put_back(_state(trial), trial.journal_version, trial.version)
+    lost = trial_journal.put_back(_find_state_file(trial), trial.journal_version, trial.version)
     if lost:
         complain(lost)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
     text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
-    tell_the_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
+    send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
 
 
-def tell_the_hub(settings: Path, text: str) -> None:
+def send_to_hub(settings: Path, text: str) -> None:
     """Send the hub a message of this kit, only over IP. It waits in the queue like any other."""
     began = time.monotonic()
     while (status := kit_health.fetch_status(settings)) is None:
@@ -206,12 +206,12 @@ def end_of_trial(place: Place, result: dict[str, Any], state: Path) -> None:
 
 
 def _end(place: Place, trial: Trial) -> None:
-    end_of_trial(place, asdict(trial), _state(trial))
-    place.tell(trial.offer, "back" if trial.why else "taken", trial.why)
+    end_of_trial(place, asdict(trial), _find_state_file(trial))
+    place.record_result(trial.offer, "back" if trial.why else "taken", trial.why)
     place.new.unlink(missing_ok=True)
     place.trial.unlink()
     sync_folder(place.folder)
 
 
-def _state(trial: Trial) -> Path:
+def _find_state_file(trial: Trial) -> Path:
     return load(Path(trial.settings)).state_directory

@@ -26,16 +26,16 @@ BEFORE = f"{NAME}.before"
 NEW = f"{NAME}.before-new"
 
 
-def version(state: Path) -> int:
+def read_version(state: Path) -> int:
     """Return the version of the journal's tables; 0 if there is none. Raises OSError."""
-    return _there(_version, state)
+    return _retry(_read_version, state)
 
 
 def keep(state: Path, expected: int) -> None:
     """Copy the journal with its log for the way back. Does nothing if its version is no longer
     `expected`, because it was copied before. Raises OSError.
     """
-    _there(partial(_keep, expected=expected), state)
+    _retry(partial(_keep, expected=expected), state)
 
 
 def put_back(state: Path, before: int, program: str) -> str:
@@ -43,15 +43,15 @@ def put_back(state: Path, before: int, program: str) -> str:
     contents of the new one. Returns a text for people about contents that cannot be restored;
     empty if there are none. Raises OSError.
     """
-    return _there(partial(_put_back, before=before, program=program), state)
+    return _retry(partial(_put_back, before=before, program=program), state)
 
 
 def forget(state: Path) -> None:
     """Remove the copy. Raises OSError."""
-    _there(_forget, state)
+    _retry(_forget, state)
 
 
-def _there(work: Callable[[Path], T], state: Path) -> T:
+def _retry(work: Callable[[Path], T], state: Path) -> T:
     def do() -> T:
         try:
             return work(state)
@@ -61,7 +61,7 @@ def _there(work: Callable[[Path], T], state: Path) -> T:
     return run_as_owner(state, do)
 
 
-def _version(state: Path) -> int:
+def _read_version(state: Path) -> int:
     journal = state / NAME
     try:
         mode = journal.stat().st_mode
@@ -69,37 +69,37 @@ def _version(state: Path) -> int:
         return 0
     if not stat.S_ISREG(mode):
         raise OSError(f"{journal} is no file: move it away")
-    with closing(_opened(journal)) as reader:
+    with closing(_open_journal(journal)) as reader:
         ((number,),) = reader.execute("PRAGMA user_version")
     return int(number)
 
 
-def _opened(journal: Path) -> sqlite3.Connection:
+def _open_journal(journal: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{journal.absolute().as_uri()}?mode=rw", uri=True)
 
 
 def _keep(state: Path, expected: int) -> None:
     # If the version has changed, the new program has already run (power failed later): keep the
     # earlier copy.
-    if not expected or _version(state) != expected:
+    if not expected or _read_version(state) != expected:
         return
-    with closing(_opened(state / NAME)) as source:
+    with closing(_open_journal(state / NAME)) as source:
         copy_whole(source, state / NEW)
     (state / NEW).rename(state / BEFORE)
     sync_folder(state)
 
 
 def _put_back(state: Path, before: int, program: str) -> str:
-    if not before or _version(state) <= before:
+    if not before or _read_version(state) <= before:
         return ""
     journal = state / NAME
     kept = journal.with_name(f"{NAME}.of-{program}")
-    with closing(_opened(journal)) as writer:
+    with closing(_open_journal(journal)) as writer:
         # Write everything into the one file, because its log would be taken for that of the other
         # journal.
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     made = journal.with_name(f"{NAME}.restored")
-    with closing(_opened(state / BEFORE)) as source:
+    with closing(_open_journal(state / BEFORE)) as source:
         copy_whole(source, made)
     lost = ""
     try:

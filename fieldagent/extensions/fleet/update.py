@@ -20,7 +20,12 @@ from fieldagent.extensions.fleet import debian_packages, system_trial, trial, tr
 from fieldagent.extensions.fleet.debian_packages import NotAtHand
 from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway, is_served
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
-from fieldagent.extensions.fleet.signed_file import keys_in, release_of, signed_file, tell
+from fieldagent.extensions.fleet.signed_file import (
+    print_progress,
+    read_signed_file,
+    read_trusted_keys,
+    release_of,
+)
 from fieldagent.extensions.fleet.trial import Place, Trial
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.extensions.fleet.version_order import check_newer
@@ -68,18 +73,18 @@ def begin(
             "settings from the hub are on trial; `fieldagent settings` shows them", TAKEN
         )
     root_units.make(place.folder)
-    programs = _programs(order, place, brought)
+    programs = _find_programs(order, place, brought)
     # Make it readable, because each `check` runs as the agent's user.
     put_file(place.new, programs.new, mode=0o644)
     put_file(place.previous, programs.now, mode=0o644)
-    now, next_ = _version(place.previous), _version(place.new)
+    now, next_ = _read_version(place.previous), _read_version(place.new)
     if offer is not None and offer.version != next_:
         raise NotTaken(f"{programs.source} is {next_}, and {offer.version} was offered")
     if programs.signed_as not in ("", next_):
         raise NotTaken(f"{programs.source} is {next_}, and was signed as {programs.signed_as}")
     check_newer(now, next_, older_too=order.older)
-    faults = [each for each in _faults(place.new, order.settings) if each]
-    known = set(_faults(place.previous, order.settings)) if faults else set()
+    faults = [each for each in _find_faults(place.new, order.settings) if each]
+    known = set(_find_faults(place.previous, order.settings)) if faults else set()
     if new := [each for each in faults if each not in known]:
         raise NotTaken(f"{next_} finds faults that {now} does not:\n" + "\n".join(new))
     try:
@@ -93,8 +98,8 @@ def begin(
         previous_version=now,
         program=str(order.program),
         settings=str(order.settings),
-        channels=_channels(settings.api_port),
-        journal_version=trial_journal.version(settings.state_directory),
+        channels=_fetch_channels(settings.api_port),
+        journal_version=trial_journal.read_version(settings.state_directory),
         minutes=order.minutes,
         steady=order.steady,
         offer=0 if offer is None else offer.number,
@@ -104,7 +109,7 @@ def begin(
     place.result.unlink(missing_ok=True)
     trial.write(place, offered)
     _start_unit(place)
-    tell(f"{now} → {next_}: {trial.UNIT} installs it, and rolls back if it does not work")
+    print_progress(f"{now} → {next_}: {trial.UNIT} installs it, and rolls back if it does not work")
     return offered
 
 
@@ -132,11 +137,11 @@ class Programs(NamedTuple):
     """Version in the signature; empty for Debian packages, whose list apt verifies."""
 
 
-def _programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> Programs:
+def _find_programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> Programs:
     program = order.program
     if program.is_file() and brought is not None:
         now = program.read_bytes()
-        new, version = _brought(brought, now, order.key)
+        new, version = _build_from_delta(brought, now, order.key)
         return Programs(order.what or "the offered program", new, now, signed_as=version)
     if program.is_file():
         what = order.what or load(order.settings).update_address
@@ -146,17 +151,17 @@ def _programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> 
                 " (or set update-address)"
             )
         now = program.read_bytes()
-        new, version = _verified(what, now, order.key, place)
+        new, version = _verify_program(what, now, order.key, place)
         return Programs(what, new, now, signed_as=version)
     if not (program.parent / "__main__.py").exists():
         raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
     try:
-        return _packaged(order.what, place.packages)
+        return _read_packaged_programs(order.what, place.packages)
     except NotAtHand as missing:
         raise NotTaken(str(missing)) from None
 
 
-def _packaged(version: str, folder: Path) -> Programs:
+def _read_packaged_programs(version: str, folder: Path) -> Programs:
     """Return the programs in the packages. Raises NotAtHand, OSError."""
     if version and ("/" in version or version.endswith((".deb", ".pyz"))):
         raise NotAtHand(
@@ -164,8 +169,8 @@ def _packaged(version: str, folder: Path) -> Programs:
             " repositories: name a version, or nothing (`build/repository` makes a repository,"
             " also on a USB stick)"
         )
-    now = debian_packages.installed()
-    next_ = version or debian_packages.newest()
+    now = debian_packages.read_installed_version()
+    next_ = version or debian_packages.find_newest_version()
     if not version and next_ == now:
         raise NotAtHand(f"apt has nothing newer than {now}: `sudo apt update` fetches its lists")
     debian_packages.fetch(folder, next_)
@@ -178,36 +183,36 @@ def _packaged(version: str, folder: Path) -> Programs:
         ) from None
     debian_packages.keep_only(folder, now, next_)
     debian_packages.change_alone(folder, next_)
-    new, before = (debian_packages.content(folder, each) for each in (next_, now))
+    new, before = (debian_packages.read_content(folder, each) for each in (next_, now))
     if debian_packages.UNIT not in new:
         raise NotAtHand(f"{next_} has no {trial.UNIT}, which could roll back to {now}")
-    packed = debian_packages.as_zipapp
+    packed = debian_packages.pack_zipapp
     return Programs(next_, packed(new), packed(before), next_, now)
 
 
-def _verified(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
+def _verify_program(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
     """Return the program and its signed version. It is made from `now`, the current program, if its
     builder provides a delta. Raises NotTaken.
     """
-    keys = keys_in(key)
-    changed = _by_delta(what, now, keys, place)
-    content, release = changed or signed_file(what, PROGRAM, keys, place.part)
+    keys = read_trusted_keys(key)
+    changed = _find_by_delta(what, now, keys, place)
+    content, release = changed or read_signed_file(what, PROGRAM, keys, place.part)
     return content, release.version
 
 
-def _brought(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
+def _build_from_delta(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
     """Return the program that a received delta makes from `now`, and its version. Raises
     NotTaken.
     """
     signature = brought.signature.format_signature("by a command")
     try:
-        release = release_of(brought.delta, signature, DELTA, keys_in(key))
+        release = release_of(brought.delta, signature, DELTA, read_trusted_keys(key))
         return rebuild_program(apply_delta(brought.delta, get_contents(now))), release.version
     except (NotSigned, NoDelta) as wrong:
         raise NotTaken(f"the delta from the hub: {wrong}") from None
 
 
-def _by_delta(
+def _find_by_delta(
     what: str, now: bytes, keys: Sequence[TrustedKey], place: Place
 ) -> tuple[bytes, Release] | None:
     """Return the program from a delta; None if there is no usable delta from this program, because
@@ -218,18 +223,18 @@ def _by_delta(
         named = make_delta_name(what, here)
         if not is_served(f"{named}.minisig"):
             return None
-        delta, release = signed_file(named, DELTA, keys, place.part)
+        delta, release = read_signed_file(named, DELTA, keys, place.part)
         program = rebuild_program(apply_delta(delta, here))
     except ServerAway:
         raise
     except (NoDelta, NotTaken) as why:
-        tell(f"the whole program is fetched, because the delta cannot be used: {why}")
+        print_progress(f"the whole program is fetched, because the delta cannot be used: {why}")
         return None
-    tell(f"a delta of {len(delta):,} bytes was applied to the installed program")
+    print_progress(f"a delta of {len(delta):,} bytes was applied to the installed program")
     return program, release
 
 
-def _version(program: Path) -> str:
+def _read_version(program: Path) -> str:
     done = _run(program, "--version")
     words = done.stdout.split()
     if done.returncode != 0 or len(words) != 2 or words[0] != "fieldagent":
@@ -238,7 +243,7 @@ def _version(program: Path) -> str:
     return words[1]
 
 
-def _faults(program: Path, settings: Path) -> list[str]:
+def _find_faults(program: Path, settings: Path) -> list[str]:
     done = _run(program, "check", "--json", "--config", str(settings))
     try:
         findings = json.loads(done.stdout)["findings"]
@@ -263,15 +268,15 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ) from None
 
 
-def _channels(port: int) -> dict[str, str]:
+def _fetch_channels(port: int) -> dict[str, str]:
     """Return the state of each working channel; empty if no agent runs."""
     channels = kit_health.fetch_working_channels(port)
     if channels is None:
-        tell("no agent runs: the test shows whether the new one does")
+        print_progress("no agent runs: the test shows whether the new one does")
     return channels or {}
 
 
-def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
+def follow_update(place: Place, offered: Trial, *, as_json: bool) -> int:
     """Print the progress until the unit has ended, and return the exit code. The unit does not need
     this command.
     """
@@ -283,28 +288,30 @@ def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
             if time.monotonic() > until:
                 complain(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
                 return ERROR
-            now = trial.phase(place) or phase
+            now = trial.read_phase(place) or phase
             if now != phase:
-                tell(trial.IN_WORDS[now])
+                print_progress(trial.IN_WORDS[now])
             phase = now
             time.sleep(CHECK_INTERVAL_S)
     except KeyboardInterrupt:
-        tell("It continues in the background: see `fieldagent update --last` for the result.")
+        print_progress(
+            "It continues in the background: see `fieldagent update --last` for the result."
+        )
         raise
-    return last(place, as_json=as_json)
+    return show_last(place, as_json=as_json)
 
 
-def last(place: Place, *, as_json: bool) -> int:
+def show_last(place: Place, *, as_json: bool) -> int:
     """Print the result of the last update, or the state of the current one. Returns an
     exit code.
     """
     if as_json:
-        return _last_as_json(place)
-    _, now = _under_way(place)
+        return _print_last_as_json(place)
+    _, now = _read_phase(place)
     if now:
         print(f"under way: {now}")
         return OK
-    if (result := _result(place)) is None:
+    if (result := _read_result(place)) is None:
         print("nothing was updated yet")
         return OK
     if not result["why"]:
@@ -317,17 +324,17 @@ def last(place: Place, *, as_json: bool) -> int:
     return ERROR
 
 
-def _under_way(place: Place) -> tuple[str, str]:
+def _read_phase(place: Place) -> tuple[str, str]:
     """Return the phase, and its text; both empty if nothing is on trial."""
     try:
         phase = system_trial.read(place).phase
     except FileNotFoundError:
-        phase = trial.phase(place)
+        phase = trial.read_phase(place)
         return phase, trial.IN_WORDS.get(phase, "")
     return phase, system_trial.IN_WORDS[phase]
 
 
-def _result(place: Place) -> dict[str, Any] | None:
+def _read_result(place: Place) -> dict[str, Any] | None:
     """Return the result, or None if it is missing or unreadable."""
     try:
         result: dict[str, Any] = json.loads(place.result.read_bytes())
@@ -336,10 +343,10 @@ def _result(place: Place) -> dict[str, Any] | None:
     return result
 
 
-def _last_as_json(place: Place) -> int:
+def _print_last_as_json(place: Place) -> int:
     """Print the result as JSON: `phase` during a trial, `why` after a rollback."""
-    report = {"phase": _under_way(place)[0] or None, "version": None, "before": None, "why": None}
-    if not report["phase"] and (result := _result(place)) is not None:
+    report = {"phase": _read_phase(place)[0] or None, "version": None, "before": None, "why": None}
+    if not report["phase"] and (result := _read_result(place)) is not None:
         report |= {
             "version": result["version"],
             "before": result["previous_version"],

@@ -31,11 +31,11 @@ def update(arguments: argparse.Namespace) -> int:
                 return system_trial.go_on(place, Slots())
             return trial.go_on(place)
         if arguments.last:
-            return programs.last(place, as_json=arguments.json)
+            return programs.show_last(place, as_json=arguments.json)
         if order.what.endswith(system_image.SUFFIX):
             system_update.begin(order, place, Slots())
-            system_update.follow(place)
-            return programs.last(place, as_json=arguments.json)
+            system_update.follow_trial(place)
+            return programs.show_last(place, as_json=arguments.json)
         offered = programs.begin(order, place)
     except NotTaken as refused:
         complain(f"nothing was changed: {escape_lines(str(refused))}")
@@ -46,7 +46,7 @@ def update(arguments: argparse.Namespace) -> int:
         as_root = "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
         complain(f"the update stopped: {describe_reason(error)}{as_root}")
         return IO_FAILED
-    return programs.follow(place, offered, as_json=arguments.json)
+    return programs.follow_update(place, offered, as_json=arguments.json)
 
 
 def _order(arguments: argparse.Namespace) -> UpdateOrder:

@@ -60,7 +60,7 @@ def _take_left(order: UpdateOrder, place: Place) -> int:
     left = state / PROGRAM_OFFER
     if (body := read_left(left)) is None:
         return OK
-    number, refused = _taken(order, place, body, state)
+    number, refused = _take_offer(order, place, body, state)
     if refused:
         complain(f"nothing was changed: {escape_lines(refused)}")
         outcomes.leave(place.offered, number, "refused", refused)
@@ -69,7 +69,7 @@ def _take_left(order: UpdateOrder, place: Place) -> int:
     return REFUSED if refused else OK
 
 
-def _taken(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[int, str]:
+def _take_offer(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[int, str]:
     """Return the number of the offer, and the reason of a refusal."""
     try:
         offer = decode(body)
@@ -82,14 +82,14 @@ def _taken(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[
         return offer.number, ""
     what = offer.url or "the program from a command"
     try:
-        brought = None if offer.url else _brought(state)
+        brought = None if offer.url else _read_brought_delta(state)
         _begin(order._replace(what=what), place, offer, brought)
     except NotTaken as refused:
         return offer.number, str(refused)
     return offer.number, ""
 
 
-def _brought(state: Path) -> SignedDelta:
+def _read_brought_delta(state: Path) -> SignedDelta:
     """Return the delta that the agent has left beside its offer. Raises NotTaken, OSError."""
     try:
         return read_payload(read_left(state / PROGRAM_DELTA) or b"")

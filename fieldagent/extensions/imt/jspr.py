@@ -48,7 +48,7 @@ class JsprLine(NamedTuple):
     target: str
     body: Mapping[str, Any]
 
-    def in_words(self) -> str:
+    def describe_refusal(self) -> str:
         """Return the reason of a refusal, for people."""
         return f"{self.code}, {MEANS.get(self.code, 'for a reason that is not documented')}"
 
@@ -69,7 +69,7 @@ def _request(verb: str, target: str, members: Mapping[str, object]) -> bytes:
 
 
 class LineReader:
-    """Splits bytes into lines: `receive_data` accepts bytes, `next_line` returns each line.
+    """Splits bytes into lines: `receive_data` accepts bytes, `read_next_line` returns each line.
 
     A line may arrive in parts, with pauses between them. All other bytes are dropped: zeros while
     the modem boots, a DC1 before its first line, the rest of a cut line.
@@ -86,7 +86,7 @@ class LineReader:
         """Add bytes from the serial line."""
         self._buffer += data
 
-    def next_line(self) -> JsprLine | None:
+    def read_next_line(self) -> JsprLine | None:
         """Return the next line; None until it is complete."""
         while (end := self._buffer.find(b"\r")) >= 0:
             raw = bytes(self._buffer[:end])
@@ -129,7 +129,7 @@ def number(line: JsprLine, name: str, low: int, high: int) -> int:
     return value
 
 
-def text(line: JsprLine, name: str) -> str:
+def read_text(line: JsprLine, name: str) -> str:
     """Return a text member. Raises RemoteProtocolError."""
     value = line.body.get(name)
     if not isinstance(value, str):

@@ -42,7 +42,7 @@ COMPLETE = "complete"
 ACTIVE, INACTIVE = "active", "inactive"
 
 
-def crc(body: bytes) -> bytes:
+def compute_crc(body: bytes) -> bytes:
     """Return the CRC-16/XMODEM of a message, the higher byte first."""
     return binascii.crc_hqx(body, 0).to_bytes(CRC_BYTES)
 
@@ -63,17 +63,17 @@ class MessageKey(NamedTuple):
     id: int
     """Number from the modem, 0 to 255; restarts at each power-up."""
 
-    def packed(self) -> int:
+    def pack(self) -> int:
         """Return both as one number, for storage."""
         return self.topic << 8 | self.id
 
 
 UNNAMED = 0
-"""Replaces `MessageKey.packed` until the modem has named the message."""
+"""Replaces `MessageKey.pack` until the modem has named the message."""
 
 
-def unpacked(number: int) -> MessageKey | None:
-    """Return the key of a number from `MessageKey.packed`; None for `UNNAMED`."""
+def unpack(number: int) -> MessageKey | None:
+    """Return the key of a number from `MessageKey.pack`; None for `UNNAMED`."""
     return None if number == UNNAMED else MessageKey(number >> 8, number & 0xFF)
 
 
@@ -160,48 +160,48 @@ def read_event(line: jspr.JsprLine) -> Event | None:
     return None if reader is None else reader(line)
 
 
-def _key(line: jspr.JsprLine) -> MessageKey:
+def _read_key(line: jspr.JsprLine) -> MessageKey:
     topic = jspr.number(line, "topic_id", TOPIC_MIN, TOPIC_MAX)
     return MessageKey(topic, jspr.number(line, "message_id", 0, 255))
 
 
-def _segment_wanted(line: jspr.JsprLine) -> SegmentWanted:
+def _read_wanted_segment(line: jspr.JsprLine) -> SegmentWanted:
     length = jspr.number(line, "segment_length", 1, SEGMENT_BYTES)
     start = jspr.number(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
-    return SegmentWanted(_key(line), start, length)
+    return SegmentWanted(_read_key(line), start, length)
 
 
-def _mt_segment(line: jspr.JsprLine) -> MtSegment:
+def _read_mt_segment(line: jspr.JsprLine) -> MtSegment:
     start = jspr.number(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
     try:
-        data = base64.b64decode(jspr.text(line, "data"), validate=True)
+        data = base64.b64decode(jspr.read_text(line, "data"), validate=True)
     except ValueError:
         raise RemoteProtocolError(f"{line.target} has data that is not base64") from None
-    return MtSegment(_key(line), start, data)
+    return MtSegment(_read_key(line), start, data)
 
 
-def _booted(line: jspr.JsprLine) -> Booted:
-    return Booted(_version(line.body.get("version")))
+def _read_boot(line: jspr.JsprLine) -> Booted:
+    return Booted(_format_version(line.body.get("version")))
 
 
-def _constellation(line: jspr.JsprLine) -> Constellation:
+def _read_constellation(line: jspr.JsprLine) -> Constellation:
     visible = line.body.get("constellation_visible") is True
     # The bars are missing while the constellation is not visible.
     bars = line.body.get("signal_bars", 0)
     return Constellation(visible, bars if type(bars) is int and 0 <= bars <= 5 and visible else 0)
 
 
-def _sim_status(line: jspr.JsprLine) -> SimStatus:
+def _read_sim_status(line: jspr.JsprLine) -> SimStatus:
     present, connected = line.body.get("card_present"), line.body.get("sim_connected")
     return SimStatus(present is True, connected is True, str(line.body.get("iccid", ""))[:22])
 
 
-def _state(line: jspr.JsprLine) -> OperationalState:
+def _read_state(line: jspr.JsprLine) -> OperationalState:
     reason = line.body.get("reason", 0)
-    return OperationalState(jspr.text(line, "state"), reason if type(reason) is int else 0)
+    return OperationalState(jspr.read_text(line, "state"), reason if type(reason) is int else 0)
 
 
-def _activity(line: jspr.JsprLine) -> Activity | None:
+def _read_activity(line: jspr.JsprLine) -> Activity | None:
     # The value is meaningless until it is enabled, as after each power-up.
     active = line.body.get("active")
     if line.body.get("enabled") is not True or not isinstance(active, bool):
@@ -210,15 +210,19 @@ def _activity(line: jspr.JsprLine) -> Activity | None:
 
 
 _READERS: Mapping[str, Any] = {
-    "messageOriginateSegment": _segment_wanted,
-    "messageOriginateStatus": lambda line: MoEnded(_key(line), jspr.text(line, "final_mo_status")),
-    "messageTerminateSegment": _mt_segment,
-    "messageTerminateStatus": lambda line: MtEnded(_key(line), jspr.text(line, "final_mt_status")),
-    "bootInfo": _booted,
-    "constellationState": _constellation,
-    "simStatus": _sim_status,
-    "operationalState": _state,
-    "messageActivityStatus": _activity,
+    "messageOriginateSegment": _read_wanted_segment,
+    "messageOriginateStatus": lambda line: MoEnded(
+        _read_key(line), jspr.read_text(line, "final_mo_status")
+    ),
+    "messageTerminateSegment": _read_mt_segment,
+    "messageTerminateStatus": lambda line: MtEnded(
+        _read_key(line), jspr.read_text(line, "final_mt_status")
+    ),
+    "bootInfo": _read_boot,
+    "constellationState": _read_constellation,
+    "simStatus": _read_sim_status,
+    "operationalState": _read_state,
+    "messageActivityStatus": _read_activity,
 }
 
 STATE_REASONS: Mapping[int, str] = {
@@ -236,31 +240,31 @@ STATE_REASONS: Mapping[int, str] = {
 # Information about the modem.
 
 
-def newest_version(line: jspr.JsprLine) -> dict[str, int]:
+def find_newest_version(line: jspr.JsprLine) -> dict[str, int]:
     """Return the newest version of the API that the modem supports. Firmware lists the versions in
     either order. Raises RemoteProtocolError.
     """
     listed = line.body.get("supported_versions")
-    known = [_three(each) for each in listed] if isinstance(listed, list) else []
+    known = [_read_three_numbers(each) for each in listed] if isinstance(listed, list) else []
     if not known or None in known:
         raise RemoteProtocolError(f"apiVersion has no readable supported_versions: {listed!r}")
     major, minor, patch = max(each for each in known if each is not None)
     return {"major": major, "minor": minor, "patch": patch}
 
 
-def _three(version: object) -> tuple[int, int, int] | None:
+def _read_three_numbers(version: object) -> tuple[int, int, int] | None:
     if not isinstance(version, dict):
         return None
     numbers = [version.get(name) for name in ("major", "minor", "patch")]
-    return (numbers[0], numbers[1], numbers[2]) if _whole(numbers) else None  # type: ignore[return-value]
+    return (numbers[0], numbers[1], numbers[2]) if _is_whole(numbers) else None  # type: ignore[return-value]
 
 
-def _whole(numbers: Iterable[object]) -> bool:
+def _is_whole(numbers: Iterable[object]) -> bool:
     return all(type(each) is int for each in numbers)
 
 
-def _version(version: object) -> str:
-    three = _three(version)
+def _format_version(version: object) -> str:
+    three = _read_three_numbers(version)
     return "" if three is None else ".".join(map(str, three))
 
 
@@ -270,7 +274,7 @@ class Topic(NamedTuple):
     priority: str
 
 
-def provisioned(line: jspr.JsprLine) -> list[Topic]:
+def list_provisioned(line: jspr.JsprLine) -> list[Topic]:
     """Return the topics that the modem may use. A new SIM or a changed plan has none until the
     modem has had 10 to 30 minutes of open sky.
     """
@@ -283,7 +287,7 @@ def provisioned(line: jspr.JsprLine) -> list[Topic]:
     return topics
 
 
-def topic_called(topics: Iterable[Topic], name: str) -> Topic | None:
+def find_topic(topics: Iterable[Topic], name: str) -> Topic | None:
     """Return the topic with this name or number, or None."""
     for each in topics:
         if name in (each.name, str(each.id)):
@@ -302,7 +306,7 @@ class MoMessage:
             raise LocalProtocolError(
                 f"an IMT message has 1 to {PAYLOAD_BYTES} bytes, this one {len(body)}"
             )
-        self._whole = memoryview(body + crc(body))
+        self._whole = memoryview(body + compute_crc(body))
         self.last_given = False
         """True if the last segment was given: the message may have left."""
 
@@ -310,7 +314,7 @@ class MoMessage:
         """Return the number of bytes on the serial line, including the CRC."""
         return len(self._whole)
 
-    def segment(self, wanted: SegmentWanted) -> bytes:
+    def make_segment(self, wanted: SegmentWanted) -> bytes:
         """Return the line with a segment. Raises RemoteProtocolError if the message does not have
         the requested bytes.
         """
@@ -353,12 +357,12 @@ FINAL: Mapping[str, MoStatus] = {
 """Meaning of a final_mo_status, or of a message_response that refuses the message."""
 
 
-def mo_final(status: str) -> MoStatus:
+def find_mo_status(status: str) -> MoStatus:
     """Return the meaning of a status. An unknown status is in doubt."""
     return FINAL.get(status) or MoStatus(_S.DOUBTFUL, f"the modem reports {status[:60]!r}")
 
 
-def mo_refused(word: str) -> MoStatus:
+def find_refusal_status(word: str) -> MoStatus:
     """Return the meaning of a refusal: the message cannot have left."""
     status = FINAL.get(word)
     if status is not None and status.verdict in (_S.NOT_SENT, _S.FAULT):
@@ -408,7 +412,7 @@ class MtAssembly:
             body = bytes(whole[:-CRC_BYTES])
             return MtMessage(ended.key.topic, body, f"{gap} bytes of it did not arrive")
         body, guard = bytes(whole[:-CRC_BYTES]), bytes(whole[-CRC_BYTES:])
-        if crc(body) != guard:
+        if compute_crc(body) != guard:
             checksum = int.from_bytes(guard)
             return MtMessage(ended.key.topic, body, "its CRC is wrong", checksum)
         return MtMessage(ended.key.topic, body, "")

@@ -18,11 +18,11 @@ import trio
 
 from fieldagent.agent import agent
 from fieldagent.agent.settings import Settings, parse
-from fieldagent.cli.kit.run import ended
+from fieldagent.cli.kit.run import run_to_end
 from fieldagent.extensions.lab import simulate
-from fieldagent.extensions.lab.demo_team import demo_team
+from fieldagent.extensions.lab.demo_team import run_demo_team
 from fieldagent.extensions.lab.simulator.commands import Bench, obey
-from fieldagent.hub.access.secret import new_password
+from fieldagent.hub.access.secret import make_password
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.log_lines import start_logging
 from fieldagent.system.scrypt import hash_password
@@ -71,12 +71,12 @@ WITHOUT_CURL = """There is no curl here: apt-get install curl, or
 """
 
 
-def demo(arguments: argparse.Namespace) -> int:
+def run_demo(arguments: argparse.Namespace) -> int:
     """Run the demo until it is stopped, in a temporary folder. `--hub` adds a hub on loopback,
     `--team` runs several kits instead.
     """
     if arguments.team:
-        return demo_team(arguments)
+        return run_demo_team(arguments)
     start_logging(arguments.verbose)
     with tempfile.TemporaryDirectory(prefix="fieldagent-demo-") as directory:
         home = Path(directory)
@@ -87,11 +87,11 @@ def demo(arguments: argparse.Namespace) -> int:
         )
         if not arguments.hub:
             settings = parse(text, home / "agent.properties")
-            return ended(partial(_run, settings, bench, None), home)
+            return run_to_end(partial(_run, settings, bench, None), home)
         hub = _set_up_hub(home, arguments.hub_port)
         text += f"hub-address=http://127.0.0.1:{arguments.hub_port}\nhub-token={hub.token}\n"
         settings = parse(text, home / "agent.properties")
-        return ended(partial(_run, settings, bench, hub), home)
+        return run_to_end(partial(_run, settings, bench, hub), home)
 
 
 class DemoHub(NamedTuple):
@@ -117,7 +117,7 @@ def _set_up_hub(home: Path, port: int) -> DemoHub:
     database = home / "hub.sqlite3"
     settings = hub_settings.parse(f"port={port}\n", home / "hub.properties", str(database))
     store = open_store(settings.database)
-    password, now = new_password(), time.time()
+    password, now = make_password(), time.time()
     hashed = hash_password(password)
 
     def settle_in(db: Db) -> tuple[str, Guest]:
@@ -128,7 +128,7 @@ def _set_up_hub(home: Path, port: int) -> DemoHub:
         token = directory.add_device(db, workspace, ada, directory.NewDevice("kit-ada"), now=now)[1]
         return token, Guest(secrets.token_urlsafe(16), olga, workspace)
 
-    token, guest = store.once(settle_in)
+    token, guest = store.run_once(settle_in)
     return DemoHub(settings, store, token, password, guest)
 
 

@@ -17,7 +17,7 @@ import trio
 
 from fieldagent.agent import agent
 from fieldagent.agent.settings import Settings, parse
-from fieldagent.cli.kit.run import ended
+from fieldagent.cli.kit.run import run_to_end
 from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.log_lines import complain, start_logging
 from fieldagent.system.signals import Asks
@@ -39,7 +39,7 @@ Ctrl-C ends the team.
 """
 
 
-def demo_team(arguments: argparse.Namespace) -> int:
+def run_demo_team(arguments: argparse.Namespace) -> int:
     """Run `arguments.team` kits over one simulated radio channel (UDP) until stopped, in a
     temporary folder.
     """
@@ -53,8 +53,10 @@ def demo_team(arguments: argparse.Namespace) -> int:
     air = f"udp://127.255.255.255:{_free_port()}"
     with tempfile.TemporaryDirectory(prefix="fieldagent-team-") as directory:
         home = Path(directory)
-        kits = [_kit(home, number, air, arguments) for number in range(arguments.team)]
-        return ended(partial(_run, kits, arguments.loss), home)
+        kits = [
+            _make_kit_settings(home, number, air, arguments) for number in range(arguments.team)
+        ]
+        return run_to_end(partial(_run, kits, arguments.loss), home)
 
 
 def _free_port() -> int:
@@ -63,7 +65,9 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _kit(home: Path, number: int, air: str, arguments: argparse.Namespace) -> Settings:
+def _make_kit_settings(
+    home: Path, number: int, air: str, arguments: argparse.Namespace
+) -> Settings:
     state = home / NAMES[number]
     port = arguments.port + number if arguments.port else 0
     text = (

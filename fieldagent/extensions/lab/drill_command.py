@@ -12,9 +12,15 @@ from pathlib import Path
 
 from fieldagent.extensions.lab.drill import report
 from fieldagent.extensions.lab.drill.findings import BrokenPromise, find
-from fieldagent.extensions.lab.drill.plan import BadPlan, DrillPlan, changed, load_toml, read_plan
+from fieldagent.extensions.lab.drill.plan import (
+    BadPlan,
+    DrillPlan,
+    change_values,
+    load_toml,
+    read_plan,
+)
 from fieldagent.extensions.lab.drill.report import Run
-from fieldagent.extensions.lab.drill.world import drill as let_pass
+from fieldagent.extensions.lab.drill.world import run_drill as let_pass
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, MISSING, OK, USAGE
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings
@@ -32,14 +38,14 @@ class _NotRun(Exception):
         self.code = code
 
 
-def drill(arguments: argparse.Namespace) -> int:
+def run_drill(arguments: argparse.Namespace) -> int:
     """Run the plans, and print or write their report. Returns MISSING or USAGE if a plan cannot be
     run, ERROR if a guarantee of the program was broken.
     """
     try:
-        drills = [(path.name, _plans(path, arguments)) for path in arguments.plan]
-        runs = [(name, _runs(name, plans, arguments)) for name, plans in drills]
-        _tell(arguments, runs)
+        drills = [(path.name, _read_plans(path, arguments)) for path in arguments.plan]
+        runs = [(name, _run_plans(name, plans, arguments)) for name, plans in drills]
+        _print_progress(arguments, runs)
     except _NotRun as none:
         complain(escape_line(str(none).partition("\n")[0]))
         for line in str(none).splitlines()[1:]:
@@ -48,12 +54,12 @@ def drill(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, DrillPlan]]:
+def _read_plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, DrillPlan]]:
     try:
         values = load_toml(read_text_file(path))
         plans = [("the plan", read_plan(values))]
         if arguments.against:
-            plans.append((arguments.against, read_plan(changed(values, arguments.against))))
+            plans.append((arguments.against, read_plan(change_values(values, arguments.against))))
     except OSError as error:
         raise _NotRun(describe_reason(error), MISSING) from None
     except UnicodeDecodeError:
@@ -65,7 +71,7 @@ def _plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, DrillPl
     return plans
 
 
-def _runs(
+def _run_plans(
     name: str, plans: list[tuple[str, DrillPlan]], arguments: argparse.Namespace
 ) -> list[Run]:
     seeds = range(arguments.seed, arguments.seed + (arguments.weeks if arguments.budget else 1))
@@ -78,22 +84,22 @@ def _runs(
 
 
 def _run(name: str, label: str, plan: DrillPlan, seed: int) -> Run:
-    def tell(line: str) -> None:
+    def print_progress(line: str) -> None:
         about = escape_line(f"{name}, {label}, seed {seed}: {line}")
         print(f"[drill] {about}", file=sys.stderr, flush=True)
 
     began = time.monotonic()
     where = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="fieldagent-drill-", dir=where) as home:
-        findings = find(let_pass(plan, seed, Path(home), tell))
-    tell(f"done in {time.monotonic() - began:.0f} s")
+        findings = find(let_pass(plan, seed, Path(home), print_progress))
+    print_progress(f"done in {time.monotonic() - began:.0f} s")
     return Run(label, plan, seed, findings)
 
 
-def _tell(arguments: argparse.Namespace, drills: list[tuple[str, list[Run]]]) -> None:
+def _print_progress(arguments: argparse.Namespace, drills: list[tuple[str, list[Run]]]) -> None:
     if arguments.json:
         documents = [
-            report.as_json(name, runs)
+            report.encode_runs(name, runs)
             | ({"budget": report.budget(runs)} if arguments.budget else {})
             for name, runs in drills
         ]
@@ -101,7 +107,7 @@ def _tell(arguments: argparse.Namespace, drills: list[tuple[str, list[Run]]]) ->
     elif arguments.budget:
         text = "\n".join(report.budget_text(name, runs) for name, runs in drills)
     else:
-        text = report.page([report.markdown(name, runs) for name, runs in drills])
+        text = report.write_page([report.write_markdown(name, runs) for name, runs in drills])
     if arguments.out is None:
         print("\n".join(map(escape_line, text.splitlines())))
         return

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fieldagent.cli.hub.table import hub_table
+from fieldagent.cli.hub.table import make_hub_table
 
-COMMANDS = hub_table(
+COMMANDS = make_hub_table(
     """
-device make [Test] -> test_kits:device_make @whole: add test kits for `fieldagent simulate fleet`
+device make [Test] -> test_kits:make_test_kits @whole: add test kits for `fieldagent simulate fleet`
   kits N count: number of kits
   --workspace! NAME: name of the new workspace
   --tokens! FILE path: file for their tokens

@@ -37,12 +37,12 @@ from fieldagent.wire.credit import by_bytes
 from fieldagent.wire.envelope import derive_key
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line of the simulation at once, with control characters escaped."""
     print(f"[sky] {escape_line(line)}", flush=True)
 
 
-def satellite(arguments: argparse.Namespace) -> int:
+def simulate_satellite(arguments: argparse.Namespace) -> int:
     """Simulate a modem and its gateway until stopped. Without `--link`, the port is in a temporary
     folder.
     """
@@ -59,10 +59,10 @@ def satellite(arguments: argparse.Namespace) -> int:
         masters = [bytes.fromhex(arguments.key)] if arguments.key else []
         if arguments.kind == "imt":
             imt_bench = build_imt(link, arguments.imei, arguments.latency, masters)
-            return until_stopped(partial(_run_imt, imt_bench))
-        hub = _endpoint(arguments.hub) if arguments.hub else None
+            return run_until_stopped(partial(_run_imt, imt_bench))
+        hub = _read_endpoint(arguments.hub) if arguments.hub else None
         bench = build(link, arguments.imei, arguments.latency, masters, hub)
-        return until_stopped(partial(_run, bench, arguments.mt_port))
+        return run_until_stopped(partial(_run, bench, arguments.mt_port))
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def link_to(named: Path | None, name: str) -> Iterator[Path]:
         yield Path(folder) / name
 
 
-def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
+def run_until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
     """Run `simulate` until SIGTERM or Ctrl-C, and return the exit code. If a port cannot be opened,
     print the reason.
     """
@@ -103,7 +103,7 @@ def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
     return code
 
 
-def _endpoint(text: str) -> tuple[str, int]:
+def _read_endpoint(text: str) -> tuple[str, int]:
     try:
         return read_endpoint(text)
     except WrongProperty as wrong:
@@ -123,13 +123,15 @@ def build(
     """
     queue = MtQueue()
     home = BaseCamp(
-        say,
+        print_line,
         queue,
         key=derive_key(masters[0], "MT") if masters else None,
         keys=[derive_key(master, "MO") for master in masters],
     )
-    side = HubSide(*hub, imei, queue, say) if hub else None
-    modem = SimulatedModem(SimulatedGateway(say, queue, side or home), imei=imei, clock=time.time)
+    side = HubSide(*hub, imei, queue, print_line) if hub else None
+    modem = SimulatedModem(
+        SimulatedGateway(print_line, queue, side or home), imei=imei, clock=time.time
+    )
     return Bench(modem, PtyPort(modem, link, latency=latency), queue, home, side)
 
 
@@ -137,13 +139,13 @@ def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = 
     """Return a simulated 9704 with its gateway, as `build` does for a 9602. It has no hub."""
     queue = MtQueue()
     home = BaseCamp(
-        say,
+        print_line,
         queue,
         key=derive_key(masters[0], "MT") if masters else None,
         keys=[derive_key(master, "MO") for master in masters],
         mt_bytes=PAYLOAD_BYTES,
     )
-    gateway = SimulatedGateway(say, queue, home, by_bytes(0))
+    gateway = SimulatedGateway(print_line, queue, home, by_bytes(0))
     modem = SimulatedImtModem(gateway, imei=imei)
     return ImtBench(modem, ImtPort(modem, link, latency=latency), queue, home)
 
@@ -151,8 +153,12 @@ def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = 
 async def _run_imt(bench: ImtBench) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(bench.port.run)
-        say(f"modem {bench.modem.imei} on {bench.port.link}: satellite-port={bench.port.link}")
-        say("set satellite-modem=imt; type `help` for what can be sent and what can go wrong")
+        print_line(
+            f"modem {bench.modem.imei} on {bench.port.link}: satellite-port={bench.port.link}"
+        )
+        print_line(
+            "set satellite-modem=imt; type `help` for what can be sent and what can go wrong"
+        )
         await listen(partial(obey_imt, bench))
         await trio.sleep_forever()
 
@@ -162,23 +168,23 @@ async def _run(bench: Bench, mt_port: int) -> None:
         if bench.hub is not None:
             await _look_to_hub(bench, bench.hub, mt_port, nursery)
         await nursery.start(bench.port.run)
-        say(
+        print_line(
             f"modem {bench.modem.state.imei} on {bench.port.link}: satellite-port={bench.port.link}"
         )
-        say("type `help` for what can be sent and what can go wrong")
+        print_line("type `help` for what can be sent and what can go wrong")
         await listen(partial(obey, bench))
         # Standard input has ended, for example in the background. Keep the simulation running.
         await trio.sleep_forever()
 
 
 async def _look_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: trio.Nursery) -> None:
-    def rung() -> None:
+    def ring() -> None:
         bench.modem.ring()
         bench.port.poke()
 
-    listening = await nursery.start(hub.serve, mt_port, rung)
+    listening = await nursery.start(hub.serve, mt_port, ring)
     nursery.start_soon(hub.bring)
-    say(
+    print_line(
         f"MO messages go to {hub.host}:{hub.port};"
         f" MT messages: directip-gateway=127.0.0.1:{listening}"
     )
@@ -186,16 +192,16 @@ async def _look_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: trio.N
 
 async def listen(obey: Callable[[str], str]) -> None:
     """Obey the typed commands until the end of standard input."""
-    async for line in typed():
+    async for line in read_typed_lines():
         try:
             said = obey(line)
         except BadCommand as bad:
             said = str(bad)
         for part in said.splitlines():
-            say(part)
+            print_line(part)
 
 
-async def typed() -> AsyncIterator[str]:
+async def read_typed_lines() -> AsyncIterator[str]:
     """Yield the lines of standard input without line ends. A last line without an end is
     left out.
     """

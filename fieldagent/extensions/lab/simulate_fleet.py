@@ -21,9 +21,14 @@ import trio
 from fieldagent.agent.channels.connecting import Unreachable
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import HubAddress, TokenRefused, probe
-from fieldagent.agent.settings import hub_address
+from fieldagent.agent.settings import read_hub_address
 from fieldagent.extensions.lab.simulator.fleet import Fleet, Plan
-from fieldagent.extensions.lab.simulator.fleet_figures import FleetCost, as_expected, lines, report
+from fieldagent.extensions.lab.simulator.fleet_figures import (
+    FleetCost,
+    format_lines,
+    is_as_expected,
+    report,
+)
 from fieldagent.extensions.lab.simulator.fleet_tokens import NoTokens, read_tokens
 from fieldagent.system import waits
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED, UNAVAILABLE, USAGE
@@ -52,10 +57,10 @@ class _NotBegun(Exception):
         self.code = code
 
 
-def fleet(arguments: argparse.Namespace) -> int:
+def run_fleet(arguments: argparse.Namespace) -> int:
     """Run the fleet against the hub, and print the report. Returns ERROR if the result is bad."""
     try:
-        hub, tokens = _hub(arguments), _tokens(arguments)
+        hub, tokens = _read_hub_address(arguments), _read_tokens(arguments)
         _check_sources(arguments.source)
         _raise_open_files(len(tokens))
         run = _Run(arguments, hub, tokens)
@@ -67,19 +72,19 @@ def fleet(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(figures))
     else:
-        print("\n".join(escape_line(line) for line in lines(figures)))
-    return OK if as_expected(figures) else ERROR
+        print("\n".join(escape_line(line) for line in format_lines(figures)))
+    return OK if is_as_expected(figures) else ERROR
 
 
-def _hub(arguments: argparse.Namespace) -> HubAddress:
+def _read_hub_address(arguments: argparse.Namespace) -> HubAddress:
     try:
-        address = hub_address(arguments.hub)
+        address = read_hub_address(arguments.hub)
     except WrongProperty as wrong:
         raise _NotBegun(f"--hub {wrong}", USAGE) from None
     return HubAddress(address, "", arguments.ca_file)
 
 
-def _tokens(arguments: argparse.Namespace) -> list[str]:
+def _read_tokens(arguments: argparse.Namespace) -> list[str]:
     try:
         tokens = read_tokens(arguments.tokens.read_text())
     except (NoTokens, OSError, UnicodeDecodeError) as error:
@@ -138,26 +143,26 @@ class _Run:
         _NotBegun.
         """
         await self._try_some()
-        memory, processor = _memory(), time.process_time()
+        memory, processor = _read_memory(), time.process_time()
         self._began = trio.current_time()
         all_kits = Fleet(self._hub, self._tokens, self._plan)
         async with trio.open_nursery() as nursery:
             over = trio.Event()
-            nursery.start_soon(_until_given_up, all_kits, over)
+            nursery.start_soon(_wait_until_given_up, all_kits, over)
             nursery.start_soon(self._show, all_kits)
             with waits.move_on_after(self._seconds):
-                await _first_of(asks, over)
+                await _wait_for_first(asks, over)
             all_kits.stop()
             with trio.move_on_after(SETTLE_S):
                 async with trio.open_nursery() as waiting:
                     waiting.start_soon(_break_off, asks, waiting.cancel_scope)
-                    await all_kits.settled()
+                    await all_kits.wait_until_settled()
                     waiting.cancel_scope.cancel()
             seconds = trio.current_time() - self._began
-            cost = FleetCost(seconds, time.process_time() - processor, _memory(), memory)
+            cost = FleetCost(seconds, time.process_time() - processor, _read_memory(), memory)
             figures = all_kits.figures
-            self.report = report(figures, len(self._tokens), all_kits.waiting(), cost)
-            self.report["advice"] = self._advice(cost)
+            self.report = report(figures, len(self._tokens), all_kits.count_waiting(), cost)
+            self.report["advice"] = self._list_advice(cost)
             nursery.cancel_scope.cancel()
 
     async def _try_some(self) -> None:
@@ -195,13 +200,13 @@ class _Run:
                 flush=True,
             )
 
-    def _advice(self, cost: FleetCost) -> list[str]:
+    def _list_advice(self, cost: FleetCost) -> list[str]:
         """Return advice: the limits of this run, and how to raise them."""
         refused, links = self.report["links"]["refused"], self.report["links"]
         advice = []
-        if any(reason.endswith(_error(errno.EMFILE)) for reason in refused):
+        if any(reason.endswith(_describe_error(errno.EMFILE)) for reason in refused):
             advice.append("Open files ran out: raise the hard limit of this process.")
-        if any(reason.endswith(_error(errno.EADDRNOTAVAIL)) for reason in refused):
+        if any(reason.endswith(_describe_error(errno.EADDRNOTAVAIL)) for reason in refused):
             low, high = PORT_RANGE.read_text().split()
             advice.append(
                 f"Ports ran out: one address of this machine has {int(high) - int(low) + 1} to one"
@@ -221,16 +226,16 @@ class _Run:
         return advice
 
 
-def _error(number: int) -> str:
+def _describe_error(number: int) -> str:
     return os.strerror(number).lower()
 
 
-async def _until_given_up(all_kits: Fleet, over: trio.Event) -> None:
+async def _wait_until_given_up(all_kits: Fleet, over: trio.Event) -> None:
     await all_kits.run()
     over.set()
 
 
-async def _first_of(asks: Asks, over: trio.Event) -> None:
+async def _wait_for_first(asks: Asks, over: trio.Event) -> None:
     """Wait until a signal arrives or all kits have given up."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_break_off, asks, nursery.cancel_scope)
@@ -243,6 +248,6 @@ async def _break_off(asks: Asks, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _memory() -> int:
+def _read_memory() -> int:
     """Return the resident memory of this process in bytes (proc_pid_statm(5))."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -11,9 +11,9 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.extensions.lab.simulate import link_to, typed, until_stopped
+from fieldagent.extensions.lab.simulate import link_to, read_typed_lines, run_until_stopped
 from fieldagent.extensions.lab.simulator.commands import BadCommand, number_in
-from fieldagent.extensions.lab.simulator.gsm_modem import DS, SimulatedGsmModem, shown
+from fieldagent.extensions.lab.simulator.gsm_modem import DS, SimulatedGsmModem, format_sent
 from fieldagent.extensions.lab.simulator.pty_port import open_pty
 from fieldagent.system.terminal import escape_line
 from fieldagent.wire.errors import LocalProtocolError
@@ -46,15 +46,15 @@ unplug / plug       the line is gone / is there again"""
 FULL = "the SIM is full: nothing is stored"
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line of the simulation at once, with control characters escaped."""
     print(f"[gsm] {escape_line(line)}", flush=True)
 
 
-def gsm(arguments: argparse.Namespace) -> int:
+def simulate_gsm(arguments: argparse.Namespace) -> int:
     """Simulate a modem until stopped. Without `--link`, the port is in a temporary folder."""
     with link_to(arguments.link, "gsm") as link:
-        return until_stopped(partial(_run, GsmPort(link)))
+        return run_until_stopped(partial(_run, GsmPort(link)))
 
 
 class GsmPort:
@@ -65,7 +65,7 @@ class GsmPort:
         self.ahead = 0
         """Seconds by which the network's clock is ahead of this machine's clock."""
         self.modem = SimulatedGsmModem(
-            lambda message: say(shown(message)), clock=lambda: time.time() + self.ahead
+            lambda message: print_line(format_sent(message)), clock=lambda: time.time() + self.ahead
         )
         self._plugged = trio.Event()
         self._plugged.set()
@@ -87,7 +87,7 @@ class GsmPort:
                         stuck = self.modem.faults.stuck
                         self.modem.receive_data(await line.receive_some(4096))
                         if self.modem.faults.stuck < stuck:
-                            say("a Ctrl-Z is ignored")
+                            print_line("a Ctrl-Z is ignored")
                         self.poke()
             self.modem.power_off()
 
@@ -118,16 +118,16 @@ class GsmPort:
 async def _run(port: GsmPort) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(port.run)
-        say(f"modem on {port.link}")
-        say("type `help` for what can come and what can go wrong")
-        async for line in typed():
+        print_line(f"modem on {port.link}")
+        print_line("type `help` for what can come and what can go wrong")
+        async for line in read_typed_lines():
             try:
                 said = obey(port, line)
             except (BadCommand, LocalProtocolError) as bad:
                 said = str(bad)
             port.poke()
             for part in said.splitlines():
-                say(part)
+                print_line(part)
         # Standard input has ended, for example in the background. Keep the simulation running.
         await trio.sleep_forever()
 
@@ -144,10 +144,10 @@ def obey(port: GsmPort, line: str) -> str:
             return HELP
         case "sms" | "data":
             number, _, text = rest.partition(" ")
-            stored = port.modem.receive_text(number, _octets(text) if word == "data" else text)
+            stored = port.modem.receive_text(number, _read_octets(text) if word == "data" else text)
             return f"{stored} stored" if stored else FULL
         case "part":
-            return _part(port.modem, rest)
+            return _make_part(port.modem, rest)
         case "report":
             return _report(port.modem, rest)
         case "later":
@@ -196,7 +196,7 @@ _STATUS = {"delivered": 0x00, "unconfirmed": 0x01, "trying": 0x20, "failed": 0x4
 """Values of TP-ST (3GPP TS 23.040, 9.2.3.15)."""
 
 
-def _part(modem: SimulatedGsmModem, text: str) -> str:
+def _make_part(modem: SimulatedGsmModem, text: str) -> str:
     match = _PART.fullmatch(text)
     if match is None or max(map(int, match.groups()[1:4])) > 255:
         raise BadCommand("write it like this: part +41791234567 7 1/2 first half of the text")
@@ -214,7 +214,7 @@ def _report(modem: SimulatedGsmModem, text: str) -> str:
     return "done" if modem.report(int(match[1]), _STATUS[match[2]]) else FULL
 
 
-def _octets(text: str) -> bytes:
+def _read_octets(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import trio
 
-from fieldagent.extensions.lab.simulate import link_to, typed, until_stopped
+from fieldagent.extensions.lab.simulate import link_to, read_typed_lines, run_until_stopped
 from fieldagent.extensions.lab.simulator import companion
 from fieldagent.extensions.lab.simulator.air import (
     BadTopology,
@@ -26,7 +26,11 @@ from fieldagent.extensions.lab.simulator.commands import BadCommand, number_in
 from fieldagent.extensions.lab.simulator.companion import SimulatedCompanion
 from fieldagent.extensions.lab.simulator.lora import LoraAir
 from fieldagent.extensions.lab.simulator.meshcore import SimulatedMeshcore
-from fieldagent.extensions.lab.simulator.meshtastic import EU_868, SimulatedMeshtastic, acquaint
+from fieldagent.extensions.lab.simulator.meshtastic import (
+    EU_868,
+    SimulatedMeshtastic,
+    introduce_all,
+)
 from fieldagent.extensions.lab.simulator.node import SimulatedNode
 from fieldagent.extensions.lab.simulator.nodes import Nodes, RadioKind, SimulatedRadio, Socket
 from fieldagent.extensions.lab.simulator.rnode import SimulatedRnode
@@ -36,52 +40,56 @@ from fieldagent.system.terminal import escape_line
 Kind: TypeAlias = "tuple[RadioKind, SharedAir]"
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line of the simulation at once, with control characters escaped."""
     print(f"[air] {escape_line(line)}", flush=True)
 
 
-def _nodes(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+def _choose_kind(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
     air = SharedAir(random, impairments, arguments.bitrate)
     air.packet_bytes = arguments.packet_bytes
     return SimulatedNode, air
 
 
-def _meshcore(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+def _make_meshcore(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
     return SimulatedMeshcore, LoraAir(random, impairments)
 
 
-def _rnode(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+def _make_rnode(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
     return SimulatedRnode, LoraAir(random, impairments)
 
 
-def _meshtastic(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
-    return SimulatedMeshtastic, _listening_first(LoraAir(random, impairments))
+def _make_meshtastic(
+    random: Random, impairments: Impairments, arguments: argparse.Namespace
+) -> Kind:
+    return SimulatedMeshtastic, _choose_air(LoraAir(random, impairments))
 
 
-def _listening_first(air: SharedAir) -> SharedAir:
+def _choose_air(air: SharedAir) -> SharedAir:
     # Chips listen for a preamble before they transmit, and a preamble lasts tens of symbols. So
     # packets are lost only by `--loss`, and when the receiver itself transmits.
     air.turnaround = 0.0
     return air
 
 
-def _companion(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
-    return SimulatedCompanion, _listening_first(LoraAir(random, impairments))
+def _make_companion(
+    random: Random, impairments: Impairments, arguments: argparse.Namespace
+) -> Kind:
+    return SimulatedCompanion, _choose_air(LoraAir(random, impairments))
 
 
 KINDS = {
-    "node": _nodes,
-    "meshcore": _companion,
-    "meshcore-kiss": _meshcore,
-    "rnode": _rnode,
-    "meshtastic": _meshtastic,
+    "node": _choose_kind,
+    "meshcore": _make_companion,
+    "meshcore-kiss": _make_meshcore,
+    "rnode": _make_rnode,
+    "meshtastic": _make_meshtastic,
 }
 """Simulated radios, by their value of `radio-protocol` or `mesh-protocol`. A LoRa radio's bit rate
 follows from its settings."""
 
 
-def node(arguments: argparse.Namespace) -> int:
+def simulate_nodes(arguments: argparse.Namespace) -> int:
     """Simulate the nodes until stopped. Prints the seed, which reproduces the random events."""
     seed = SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
     impairments = Impairments(
@@ -98,13 +106,15 @@ def node(arguments: argparse.Namespace) -> int:
             print(f"fieldagent: {escape_line(f'{arguments.topology}: {error}')}", file=sys.stderr)
             return USAGE
     with link_to(arguments.link, "") as folder:
-        nodes = Nodes(air, _links(folder, arguments.nodes, arguments.tcp_port), say, kind)
+        nodes = Nodes(
+            air, _list_links(folder, arguments.nodes, arguments.tcp_port), print_line, kind
+        )
         _introduce([socket.node for socket in nodes.sockets], arguments.crowd)
-        say(f"seed {seed}")
-        return until_stopped(partial(_run, nodes))
+        print_line(f"seed {seed}")
+        return run_until_stopped(partial(_run, nodes))
 
 
-def _links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
+def _list_links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
     """Return the link of each node. The first is the kit's and is always a serial line."""
     links: list[Path | int] = [folder / f"node-{number}" for number in range(1, count + 1)]
     if tcp_port is not None:
@@ -114,29 +124,29 @@ def _links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
 
 def _introduce(radios: Sequence[SimulatedRadio], crowd: int) -> None:
     """Make radios of the same kind known to each other, as if each had heard the others."""
-    acquaint([each for each in radios if isinstance(each, SimulatedMeshtastic)], crowd)
+    introduce_all([each for each in radios if isinstance(each, SimulatedMeshtastic)], crowd)
     companions = [each for each in radios if isinstance(each, SimulatedCompanion)]
-    companion.acquaint(companions, crowd)
+    companion.introduce_all(companions, crowd)
 
 
 async def _run(nodes: Nodes) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(nodes.run)
         for socket in nodes.sockets:
-            say(f"node {socket.node.number}: radio-port={_place(socket)}")
-        say("type `help` for what can go wrong")
-        async for line in typed():
+            print_line(f"node {socket.node.number}: radio-port={_describe_place(socket)}")
+        print_line("type `help` for what can go wrong")
+        async for line in read_typed_lines():
             try:
                 text = obey(nodes, line)
             except BadCommand as bad:
                 text = str(bad)
             for part in text.splitlines():
-                say(part)
+                print_line(part)
         # Standard input has ended, for example in the background. Keep the simulation running.
         await trio.sleep_forever()
 
 
-def _place(socket: Socket) -> str:
+def _describe_place(socket: Socket) -> str:
     tcp = isinstance(socket.link, int)
     return f"tcp://127.0.0.1:{socket.link}" if tcp else str(socket.link)
 
@@ -151,14 +161,14 @@ def obey(nodes: Nodes, line: str) -> str:
     return COMMANDS[word][1](nodes, rest)
 
 
-def _socket(nodes: Nodes, rest: list[str]) -> Socket:
+def _make_socket(nodes: Nodes, rest: list[str]) -> Socket:
     numbers = [str(socket.node.number) for socket in nodes.sockets]
     if not rest or rest[0] not in numbers:
         raise BadCommand(f"name a node: {', '.join(numbers)}")
     return nodes.sockets[numbers.index(rest[0])]
 
 
-def _chance(rest: list[str]) -> float:
+def _read_chance(rest: list[str]) -> float:
     try:
         chance = float(rest[0])
     except (IndexError, ValueError):
@@ -169,26 +179,26 @@ def _chance(rest: list[str]) -> float:
 
 
 def _unplug(nodes: Nodes, rest: list[str]) -> str:
-    nodes.unplug(_socket(nodes, rest))
+    nodes.unplug(_make_socket(nodes, rest))
     return f"node {rest[0]} is gone"
 
 
 def _plug(nodes: Nodes, rest: list[str]) -> str:
-    nodes.plug(_socket(nodes, rest))
+    nodes.plug(_make_socket(nodes, rest))
     return f"node {rest[0]} is back"
 
 
 def _reboot(nodes: Nodes, rest: list[str]) -> str:
-    nodes.reboot(_socket(nodes, rest))
+    nodes.reboot(_make_socket(nodes, rest))
     return f"node {rest[0]} restarts and has lost its memory"
 
 
-def _loss(nodes: Nodes, rest: list[str]) -> str:
-    nodes.air.impairments.loss = _chance(rest)
+def _set_loss(nodes: Nodes, rest: list[str]) -> str:
+    nodes.air.impairments.loss = _read_chance(rest)
     return f"{nodes.air.impairments.loss:.0%} of the packets are lost"
 
 
-def _busy(nodes: Nodes, rest: list[str]) -> str:
+def _set_busy(nodes: Nodes, rest: list[str]) -> str:
     if not rest or rest[0] not in ("on", "off"):
         raise BadCommand("busy on, or busy off")
     for socket in nodes.sockets:
@@ -196,32 +206,32 @@ def _busy(nodes: Nodes, rest: list[str]) -> str:
     return "the channel is never free" if rest[0] == "on" else "the channel is free"
 
 
-def _away(nodes: Nodes, rest: list[str]) -> str:
-    number = _socket(nodes, rest).node.number
+def _set_away(nodes: Nodes, rest: list[str]) -> str:
+    number = _make_socket(nodes, rest).node.number
     nodes.air.away.add(number)
     return f"node {number} is out of range of all nodes"
 
 
-def _near(nodes: Nodes, rest: list[str]) -> str:
-    number = _socket(nodes, rest).node.number
+def _set_near(nodes: Nodes, rest: list[str]) -> str:
+    number = _make_socket(nodes, rest).node.number
     nodes.air.away.discard(number)
     return f"node {number} is in range again"
 
 
-def _between(nodes: Nodes, rest: list[str]) -> str:
-    one, other = (_socket(nodes, rest[place : place + 1]).node.number for place in (0, 1))
+def _set_between(nodes: Nodes, rest: list[str]) -> str:
+    one, other = (_make_socket(nodes, rest[place : place + 1]).node.number for place in (0, 1))
     if one == other or len(rest) != 3:
         raise BadCommand("between A B 0..1, or between A B off, of two nodes")
     if rest[2] == "off":
         nodes.air.move(one, other, None)
         return f"nodes {one} and {other} do not hear each other"
-    loss = _chance(rest[2:])
+    loss = _read_chance(rest[2:])
     nodes.air.move(one, other, loss)
     return f"nodes {one} and {other} lose {loss:.0%} of what is between them"
 
 
-def _region(nodes: Nodes, rest: list[str]) -> str:
-    radio = _socket(nodes, rest).node
+def _set_region(nodes: Nodes, rest: list[str]) -> str:
+    radio = _make_socket(nodes, rest).node
     if not isinstance(radio, SimulatedMeshtastic):
         raise BadCommand("only a meshtastic radio has a region")
     if rest[1:] not in (["on"], ["off"]):
@@ -232,8 +242,8 @@ def _region(nodes: Nodes, rest: list[str]) -> str:
     )
 
 
-def _provisioned(nodes: Nodes, rest: list[str]) -> str:
-    board = _socket(nodes, rest).node
+def _set_provisioned(nodes: Nodes, rest: list[str]) -> str:
+    board = _make_socket(nodes, rest).node
     if not isinstance(board, SimulatedRnode):
         raise BadCommand("only an rnode is provisioned, or is not")
     if rest[1:] not in (["on"], ["off"]):
@@ -242,8 +252,8 @@ def _provisioned(nodes: Nodes, rest: list[str]) -> str:
     return f"node {rest[0]} is {'provisioned' if board.provisioned else 'not provisioned'}"
 
 
-def _battery(nodes: Nodes, rest: list[str]) -> str:
-    board = (socket := _socket(nodes, rest)).node
+def _set_battery(nodes: Nodes, rest: list[str]) -> str:
+    board = (socket := _make_socket(nodes, rest)).node
     if len(rest) != 2:
         raise BadCommand("battery N and its per cent, or of a meshcore-kiss board its millivolts")
     if isinstance(board, SimulatedNode):
@@ -256,8 +266,8 @@ def _battery(nodes: Nodes, rest: list[str]) -> str:
     return f"the battery of node {rest[0]} has {board.millivolts} mV"
 
 
-def _mute(nodes: Nodes, rest: list[str]) -> str:
-    radio = _socket(nodes, rest).node
+def _set_mute(nodes: Nodes, rest: list[str]) -> str:
+    radio = _make_socket(nodes, rest).node
     if not isinstance(radio, SimulatedCompanion):
         raise BadCommand("only a meshcore radio can be mute")
     if rest[1:] not in (["on"], ["off"]):
@@ -274,21 +284,21 @@ COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
     "unplug": ("unplug N       take a node away", _unplug),
     "plug": ("plug N         put it back", _plug),
     "reboot": ("reboot N       let it start anew, as after a brown-out", _reboot),
-    "away": ("away N         carry a node out of range of all nodes", _away),
-    "near": ("near N         bring it back", _near),
+    "away": ("away N         carry a node out of range of all nodes", _set_away),
+    "near": ("near N         bring it back", _set_near),
     "between": (
         "between A B 0..1|off  move two nodes: so much is lost between them, or all",
-        _between,
+        _set_between,
     ),
-    "region": ("region N on|off  set the region of a meshtastic radio, or none", _region),
-    "mute": ("mute N on|off  let a meshcore radio say nothing to its host", _mute),
-    "provisioned": ("provisioned N on|off  provision an rnode, or undo that", _provisioned),
+    "region": ("region N on|off  set the region of a meshtastic radio, or none", _set_region),
+    "mute": ("mute N on|off  let a meshcore radio say nothing to its host", _set_mute),
+    "provisioned": ("provisioned N on|off  provision an rnode, or undo that", _set_provisioned),
     "battery": (
         "battery N PERCENT  charge or drain a node; of a meshcore-kiss board MILLIVOLTS",
-        _battery,
+        _set_battery,
     ),
-    "loss": ("loss 0..1      lose that share of the packets", _loss),
-    "busy": ("busy on|off    no node finds the channel free", _busy),
+    "loss": ("loss 0..1      lose that share of the packets", _set_loss),
+    "busy": ("busy on|off    no node finds the channel free", _set_busy),
     "help": ("help           this list", _help),
 }
 """Name of each command, with its help line and its function."""

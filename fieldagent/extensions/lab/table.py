@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import argparse
 
-from fieldagent.cli.argument_types import TYPES, positive
+from fieldagent.cli.argument_types import TYPES, read_positive
 from fieldagent.cli.table import read_table
 
 
-def pace(value: str) -> float:
+def read_pace(value: str) -> float:
     """Read seconds between two positions, 1 or more. Raises ArgumentTypeError."""
-    every = positive(value)
+    every = read_positive(value)
     if every < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is too short: use 1 second or more")
     return every
 
 
-def chance(value: str) -> float:
+def read_chance(value: str) -> float:
     """Read a number from 0 to 1. Raises ArgumentTypeError."""
     if not 0 <= float(value) <= 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a chance from 0 to 1")
     return float(value)
 
 
-def team(text: str) -> int:
+def read_team_size(text: str) -> int:
     """Read a number of kits, 2 to 8. Raises ArgumentTypeError."""
     if text not in map(str, range(2, 9)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a team size; use 2 to 8")
@@ -32,7 +32,8 @@ def team(text: str) -> int:
 
 COMMANDS = read_table(
     """
-demo [Try] -> demo:demo: run a simulated modem, the agent and a hook that prints incoming messages
+demo [Try] -> demo:run_demo: run a simulated modem, the agent and a hook that prints incoming
+      messages
   = demo, simulate, drill: simulate a kit, its hardware, or a team's week
   --port port=9091: port of the agent (9091)
   --hub: run a hub with a console, too
@@ -42,8 +43,8 @@ demo [Try] -> demo:demo: run a simulated modem, the agent and a hook that prints
   --latency seconds=2: seconds that a session takes (2)
   -v,--verbose: log every step
 simulate: simulate hardware
-simulate satellite -> simulate:satellite: simulate an Iridium modem on a pty, with the operator's
-      gateway
+simulate satellite -> simulate:simulate_satellite: simulate an Iridium modem on a pty, with the
+      operator's gateway
   --kind (sbd|imt)=sbd: 9602 or 9704, as satellite-modem (sbd)
   --link PATH path: make the port reachable under this name too
   --imei IMEI =300234010000001: 15 digits
@@ -51,9 +52,10 @@ simulate satellite -> simulate:satellite: simulate an Iridium modem on a pty, wi
   --key KEY: the kit's satellite-key
   --hub HOST:PORT: deliver MO messages to a hub's directip-listen
   --mt-port port=0: port to which the hub posts MT messages (any)
-simulate gsm -> simulate_gsm:gsm: a GSM modem for text messages on a pty
+simulate gsm -> simulate_gsm:simulate_gsm: a GSM modem for text messages on a pty
   --link PATH path: make the port reachable under this name too
-simulate node -> simulate_node:node: simulate radio nodes on ptys, with losses between them
+simulate node -> simulate_node:simulate_nodes: simulate radio nodes on ptys, with losses between
+      them
   --kind (node|meshcore-kiss|rnode|meshtastic|meshcore)=node: kind of the radios, as in
       radio-protocol or mesh-protocol (node)
   --nodes 1..100=2: number of nodes (2)
@@ -69,7 +71,7 @@ simulate node -> simulate_node:node: simulate radio nodes on ptys, with losses b
   --bitrate positive=9600: bits per second (9600)
   --packet-bytes 1..255=255: most bytes of a packet (255)
   --seed int: seed of the random losses
-simulate fleet -> simulate_fleet:fleet: emulate thousands of kits on IP links to your hub, and
+simulate fleet -> simulate_fleet:run_fleet: emulate thousands of kits on IP links to your hub, and
       report
   --hub! URL: address of your hub, as in hub-address
   --tokens! FILE path: file with the tokens of test kits of that hub, from `fieldagent hub device
@@ -82,7 +84,7 @@ simulate fleet -> simulate_fleet:fleet: emulate thousands of kits on IP links to
   --source* ADDRESS =[]: local address to connect from; several take turns
   --ca-file FILE path: certificate authority of the hub, as in hub-ca-file
   --json: print the report as JSON
-drill -> drill_command:drill: simulate a team's week in minutes with real agents and a real hub
+drill -> drill_command:run_drill: simulate a team's week in minutes with real agents and a real hub
   plan+ FILE path: kits, people and what fails (TOML)
   --seed int=1: seed of the week's chances (1)
   --days D positive: days to simulate, instead of the plan's
@@ -93,5 +95,5 @@ drill -> drill_command:drill: simulate a team's week in minutes with real agents
   --out FILE path: write the report there
 """,
     "fieldagent.extensions.lab",
-    types={**TYPES, "chance": chance, "pace": pace, "team": team},
+    types={**TYPES, "chance": read_chance, "pace": read_pace, "team": read_team_size},
 )

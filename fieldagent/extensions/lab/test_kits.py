@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from fieldagent.cli.hub.opened_store import show, with_store
+from fieldagent.cli.hub.opened_store import run_with_store, show
 from fieldagent.extensions.lab.simulator.fleet_tokens import write_tokens
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
@@ -18,7 +18,7 @@ from fieldagent.system.wording import describe_reason
 OWNER = "test kits"
 
 
-def device_make(arguments: argparse.Namespace) -> int:
+def make_test_kits(arguments: argparse.Namespace) -> int:
     """Make test kits in a new workspace, so that no one else gets their messages. Deleting the
     workspace removes everything.
     """
@@ -27,10 +27,10 @@ def device_make(arguments: argparse.Namespace) -> int:
     def carry_out(_: HubSettings, store: Store) -> int:
         if target.exists():
             raise Refused(f"{target} already exists: name another, or move it away")
-        result = store.once(lambda db: _make(db, arguments.workspace, arguments.kits, target))
+        result = store.run_once(lambda db: _make(db, arguments.workspace, arguments.kits, target))
         return show(arguments, result)
 
-    return with_store(arguments, carry_out)
+    return run_with_store(arguments, carry_out)
 
 
 def _make(db: Db, name: str, kits: int, target: Path) -> Row:

@@ -24,7 +24,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.extensions.mqtt.discovery import compact
+from fieldagent.extensions.mqtt.discovery import encode_compact
 from fieldagent.extensions.mqtt.packets import Published
 from fieldagent.extensions.mqtt.session import MqttSession
 from fieldagent.package.reading import Fault, InvalidPackage
@@ -146,10 +146,10 @@ class Commands:
             await waits.run_to_the_end(take)
             if command.came.number is not None:
                 await session.acknowledge(command.came.number)
-            await session.publish(self._result_topic(command.sender), compact(result))
+            await session.publish(self._result_topic(command.sender), encode_compact(result))
 
 
-def document_in(body: bytes) -> Any:
+def read_document(body: bytes) -> Any:
     """Parse JSON. A body that is not an object is the text of a message. Raises NotJson."""
     if body.lstrip()[:1] == b"{":
         return load_document(body)

@@ -16,29 +16,29 @@ CONSUMER = "home-assistant"
 """Sender name that Home Assistant uses."""
 
 
-def compact(document: Any) -> bytes:
+def encode_compact(document: Any) -> bytes:
     """Return a document as JSON without spaces, in ASCII."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def flag(name: str, member: str, device_class: str) -> dict[str, Any]:
+def make_flag(name: str, member: str, device_class: str) -> dict[str, Any]:
     """Return the discovery config of a binary sensor, for a boolean member of the state."""
     return {
         "platform": "binary_sensor",
         "name": name,
         "device_class": device_class,
-        "value_template": choice(member, f"value_json.get('{member}')"),
+        "value_template": make_choice(member, f"value_json.get('{member}')"),
     }
 
 
-def choice(member: str, on: str) -> str:
+def make_choice(member: str, on: str) -> str:
     """Return the template of a binary sensor for a member of the state. `on` is the condition for
     ON.
     """
     return f"{{{{ ('ON' if {on} else 'OFF') if '{member}' in value_json else none }}}}"
 
 
-def word(name: str, member: str, **more: str) -> dict[str, Any]:
+def make_text_sensor(name: str, member: str, **more: str) -> dict[str, Any]:
     """Return the discovery config of a sensor that shows a member of the state unchanged."""
     return {
         "platform": "sensor",
@@ -50,15 +50,15 @@ def word(name: str, member: str, **more: str) -> dict[str, Any]:
 
 def number(name: str, member: str) -> dict[str, Any]:
     """Return the discovery config of a numeric sensor with statistics."""
-    return word(name, member, state_class="measurement")
+    return make_text_sensor(name, member, state_class="measurement")
 
 
-def moment(name: str, member: str) -> dict[str, Any]:
+def make_timestamp(name: str, member: str) -> dict[str, Any]:
     """Return the discovery config of a timestamp sensor. Its state is an ISO 8601 time."""
-    return word(name, member, device_class="timestamp")
+    return make_text_sensor(name, member, device_class="timestamp")
 
 
-def tracker(topic: str) -> dict[str, Any]:
+def make_tracker(topic: str) -> dict[str, Any]:
     """Return the discovery config of a device tracker. The topic contains JSON with latitude and
     longitude.
     """
@@ -70,7 +70,7 @@ def tracker(topic: str) -> dict[str, Any]:
     }
 
 
-def event(topic: str, types: tuple[str, ...]) -> dict[str, Any]:
+def make_event_entity(topic: str, types: tuple[str, ...]) -> dict[str, Any]:
     """Return the discovery config of an event entity for the messages on the topic. `types` are the
     values of `event_type`.
     """
@@ -82,7 +82,7 @@ def notify(topic: str) -> dict[str, Any]:
     return {"platform": "notify", "name": "Send", "command_topic": topic}
 
 
-def announcement(
+def make_announcement(
     device: str,
     name: str,
     parts: Mapping[str, Mapping[str, Any]],

@@ -127,18 +127,18 @@ def connect(
     us while we are away. A password needs a user (3.1.2.9).
     """
     flags = 0x02 if clean else 0
-    payload = _text(client)
+    payload = _encode_text(client)
     if will is not None:
         flags |= 0x04 | 0x08 | 0x20
-        payload += _text(will.topic) + _counted(will.payload)
+        payload += _encode_text(will.topic) + _encode_counted(will.payload)
     if user is not None:
         flags |= 0x80
-        payload += _text(user)
+        payload += _encode_text(user)
         if password is not None:
             flags |= 0x40
-            payload += _text(password)
-    head = _text("MQTT") + bytes((4, flags)) + keepalive.to_bytes(2)
-    return _packet(PacketType.CONNECT, 0, head + payload)
+            payload += _encode_text(password)
+    head = _encode_text("MQTT") + bytes((4, flags)) + keepalive.to_bytes(2)
+    return _encode_packet(PacketType.CONNECT, 0, head + payload)
 
 
 def publish(
@@ -151,25 +151,25 @@ def publish(
     """Return a PUBLISH: with QoS 1 if there is a `number`, 1 to 65 535, else with QoS 0."""
     flags = int(retain) | (0 if number is None else 0x02)
     name = b"" if number is None else number.to_bytes(2)
-    return _packet(PacketType.PUBLISH, flags, _text(topic) + name + payload)
+    return _encode_packet(PacketType.PUBLISH, flags, _encode_text(topic) + name + payload)
 
 
-def puback(number: int) -> bytes:
+def encode_puback(number: int) -> bytes:
     """Return the acknowledgement of the QoS 1 message with that number (MQTT 3.1.1, 3.4)."""
-    return _packet(PacketType.PUBACK, 0, number.to_bytes(2))
+    return _encode_packet(PacketType.PUBACK, 0, number.to_bytes(2))
 
 
 def subscribe(number: int, filters: list[str]) -> bytes:
     """Return a SUBSCRIBE with QoS 1 for each filter."""
-    wanted = b"".join(_text(each) + b"\x01" for each in filters)
-    return _packet(PacketType.SUBSCRIBE, 0x02, number.to_bytes(2) + wanted)
+    wanted = b"".join(_encode_text(each) + b"\x01" for each in filters)
+    return _encode_packet(PacketType.SUBSCRIBE, 0x02, number.to_bytes(2) + wanted)
 
 
-def _packet(kind: PacketType, flags: int, rest: bytes) -> bytes:
-    return bytes((kind << 4 | flags,)) + _length(len(rest)) + rest
+def _encode_packet(kind: PacketType, flags: int, rest: bytes) -> bytes:
+    return bytes((kind << 4 | flags,)) + _encode_length(len(rest)) + rest
 
 
-def _length(size: int) -> bytes:
+def _encode_length(size: int) -> bytes:
     assert size <= _REST_MAX
     octets = bytearray()
     while True:
@@ -179,11 +179,11 @@ def _length(size: int) -> bytes:
             return bytes(octets)
 
 
-def _text(text: str) -> bytes:
-    return _counted(text.encode())
+def _encode_text(text: str) -> bytes:
+    return _encode_counted(text.encode())
 
 
-def _counted(data: bytes) -> bytes:
+def _encode_counted(data: bytes) -> bytes:
     return len(data).to_bytes(2) + data
 
 
@@ -209,12 +209,12 @@ class PacketReader:
             # would be stored as a whole.
             self._buffer += view[: PACKET_MAX_BYTES + 5]
             view = view[PACKET_MAX_BYTES + 5 :]
-            while (packet := self._next()) is not None:
+            while (packet := self._read_next()) is not None:
                 yield packet
             if not view:
                 return
 
-    def _next(self) -> FromBroker | None:
+    def _read_next(self) -> FromBroker | None:
         head = _read_head(self._buffer)
         if head is None:
             return None
@@ -224,14 +224,14 @@ class PacketReader:
             # Fail at once: else we would wait for the rest of data that is not from a broker.
             raise RemoteProtocolError(f"a packet of type {kind} and {size} bytes makes no sense")
         if size > PACKET_MAX_BYTES:
-            return self._next_long(flags, start, size)
+            return self._read_next_long(flags, start, size)
         if len(self._buffer) < start + size:
             return None
         rest = bytes(self._buffer[start : start + size])
         del self._buffer[: start + size]
         return _read(kind, flags, rest)
 
-    def _next_long(self, flags: int, start: int, size: int) -> Published | None:
+    def _read_next_long(self, flags: int, start: int, size: int) -> Published | None:
         """Read the beginning of a PUBLISH that is too long, and skip the rest."""
         needed = start + 2 + TOPIC_MAX_BYTES + 2
         if len(self._buffer) < needed:

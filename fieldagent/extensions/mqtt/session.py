@@ -121,7 +121,7 @@ def wait_before(tries: int) -> float:
 
 
 @asynccontextmanager
-async def connected(
+async def open_session(
     open_stream: OpenStream, client: MqttClient, will: Will | None = None
 ) -> AsyncIterator[MqttSession]:
     """Open a session, and drop the connection at the end. Without a will, it only probes the
@@ -178,7 +178,7 @@ class MqttSession:
             if not isinstance(answer, mqtt.Connack):
                 raise BrokerLost("the server there is not an MQTT broker", fault=True)
             if answer.code != ConnectCode.ACCEPTED:
-                raise _refusal(answer.code, self._client)
+                raise _make_refusal(answer.code, self._client)
             self._accepted = True
             return
         text = f"the broker does not answer within {ANSWER_TIMEOUT_S:g} s"
@@ -188,7 +188,7 @@ class MqttSession:
         """Pass each received message to `take`, which must not wait for the broker."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._ping)
+                nursery.start_soon(self._send_pings)
                 nursery.start_soon(self._hear, take)
                 await self._ended.wait()
                 nursery.cancel_scope.cancel()
@@ -218,7 +218,7 @@ class MqttSession:
                     self._note(packet)
             packets = await self._listen()
 
-    async def _ping(self) -> NoReturn:
+    async def _send_pings(self) -> NoReturn:
         while True:
             await trio.sleep(PING_EVERY)
             await self._send(mqtt.PINGREQ)
@@ -241,7 +241,7 @@ class MqttSession:
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Publish a message, and return when the broker has it."""
-        with self._numbered() as (number, answered):
+        with self._use_number() as (number, answered):
             await self._send(mqtt.publish(topic, payload, number, retain=retain))
             await self._wait(answered, ACK_MAX_S, f"has not acknowledged {topic}")
 
@@ -249,7 +249,7 @@ class MqttSession:
         """Subscribe to all filters and wait for the answer. Raises BrokerLost if one is refused, or
         without an answer.
         """
-        with self._numbered() as (number, answered):
+        with self._use_number() as (number, answered):
             await self._send(mqtt.subscribe(number, filters))
             await self._wait(answered, ANSWER_TIMEOUT_S, "has not answered a subscription")
             if number in self._refused:
@@ -260,14 +260,14 @@ class MqttSession:
 
     async def acknowledge(self, number: int) -> None:
         """Acknowledge a message of QoS 1, so that the broker does not send it again."""
-        await self._send(mqtt.puback(number))
+        await self._send(mqtt.encode_puback(number))
 
     async def leave(self) -> None:
         """Disconnect, so that the will is not published."""
         await self._send(mqtt.DISCONNECT)
 
     @contextmanager
-    def _numbered(self) -> Iterator[tuple[int, trio.Event]]:
+    def _use_number(self) -> Iterator[tuple[int, trio.Event]]:
         """Yield an unused packet number, and the event that its acknowledgement sets."""
         number = self._last_number
         while not number or number in self._waiting:
@@ -327,7 +327,7 @@ class MqttSession:
         return packets
 
 
-def _refusal(code: int, client: MqttClient) -> BrokerLost:
+def _make_refusal(code: int, client: MqttClient) -> BrokerLost:
     unknown = f"the broker refuses {client.who} with the unknown code {code}"
     words = REFUSALS.get(code, unknown)
     text = words.format(client=client.id, password=client.password_setting)

@@ -11,7 +11,7 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 """Ports by scheme, as registered with IANA."""
 
 
-def broker_address(value: str) -> str:
+def read_broker_address(value: str) -> str:
     """Return the address without a slash at its end. Raises WrongProperty."""
     parts = split_url(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
@@ -24,12 +24,12 @@ def broker_address(value: str) -> str:
     return value.rstrip("/")
 
 
-def host_of(address: str) -> str:
+def find_host(address: str) -> str:
     """Return the broker's host, without the brackets of an IPv6 address."""
     return urlsplit(address).hostname or ""
 
 
-def port_of(address: str) -> int:
+def find_port(address: str) -> int:
     """Return the broker's port; without one in the address, the default of its scheme."""
     where = urlsplit(address)
     return where.port or PORTS[where.scheme]
@@ -40,28 +40,28 @@ def is_secure(address: str) -> bool:
     return address.startswith("mqtts:")
 
 
-def one_level(value: str) -> str:
+def read_one_level(value: str) -> str:
     """Read one level of a topic. Raises WrongProperty."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", value):
         raise WrongProperty(f"must be 1 to 40 letters, digits, - and _, not {value!r}")
     return value
 
 
-def levels(value: str) -> str:
+def read_levels(value: str) -> str:
     """Read levels of a topic, separated by /. Raises WrongProperty."""
     if len(value) > 200 or not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", value):
         raise WrongProperty(f"must be letters, digits, - and _, with / between, not {value!r}")
     return value
 
 
-def discovery_prefix(value: str) -> str:
+def read_discovery_prefix(value: str) -> str:
     """Return the prefix; empty for `none`. Raises WrongProperty."""
-    return "" if value == "none" else levels(value)
+    return "" if value == "none" else read_levels(value)
 
 
-def senders(value: str) -> frozenset[str]:
+def read_senders(value: str) -> frozenset[str]:
     """Read the names of senders, separated by commas or spaces. Raises WrongProperty."""
-    return frozenset(one_level(each) for each in value.replace(",", " ").split())
+    return frozenset(read_one_level(each) for each in value.replace(",", " ").split())
 
 
 CA_FILE = Key(
@@ -70,10 +70,10 @@ CA_FILE = Key(
     None,
     "PEM file of a private broker's certificate authority, instead of the system's authorities",
 )
-PREFIX = Key("mqtt-prefix", levels, "fieldagent", "first levels of the topics (fieldagent)")
+PREFIX = Key("mqtt-prefix", read_levels, "fieldagent", "first levels of the topics (fieldagent)")
 DISCOVERY = Key(
     "mqtt-discovery",
-    discovery_prefix,
+    read_discovery_prefix,
     "homeassistant",
     "prefix under which Home Assistant looks for devices; none: nothing is announced"
     " (homeassistant)",

@@ -23,7 +23,7 @@ from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResul
 NAME = "people's radio"
 
 
-def people_hook(known: Handles, lasts: int) -> Hook:
+def make_people_hook(known: Handles, lasts: int) -> Hook:
     """Return the hook that hands texts to people's radios. `lasts` is the time in seconds for which
     a text is tried.
     """
@@ -34,8 +34,8 @@ async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> Handover
     journal = known.journal
     payload = json.loads(delivery.body)["payloads"][0]
     event, sender = payload["events"][0], payload["identity"]
-    handles = _handles(known, event)
-    text = _text(event, sender.get("name") or sender["id"])
+    handles = _list_handles(known, event)
+    text = _find_text(event, sender.get("name") or sender["id"])
     now = journal.clock.now()
     for handle in handles if text else ():
         # If there is only one addressee, keep the request's id, so that its sender gets the
@@ -47,34 +47,34 @@ async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> Handover
     return HandoverResult(HandoverOutcome.HANDED)
 
 
-def _handles(known: Handles, event: Mapping[str, Any]) -> list[str]:
+def _list_handles(known: Handles, event: Mapping[str, Any]) -> list[str]:
     word = event.get("incident", {})
     if "state" in word and "device" not in word:
-        return [each.handle for each in handhelds.in_sos(known.journal, word["number"])]
+        return [each.handle for each in handhelds.list_in_sos(known.journal, word["number"])]
     to = event.get("to", {})
     handle = None
     if to.get("type") == "User" and "id" in to:
         handle = known.of_user(int(to["id"]))
     elif "name" in to and "id" not in to:
         handle = known.of(to["name"])
-    elif not to and (name := _called(event)):
+    elif not to and (name := _find_addressed_name(event)):
         handle = known.of(name)
     return [handle] if handle else []
 
 
-def _called(event: Mapping[str, Any]) -> str:
+def _find_addressed_name(event: Mapping[str, Any]) -> str:
     """Return the name at the start of a message such as `@Ada come back`, or an empty string."""
     first = event.get("content", "").partition(" ")[0]
     return first[1:].rstrip(":,") if first.startswith("@") else ""
 
 
-def _text(event: Mapping[str, Any], sender: str) -> str:
+def _find_text(event: Mapping[str, Any], sender: str) -> str:
     kind = event["type"]
     if "incident" in event and "state" in event["incident"]:
         return str(event["content"])
     if kind == "Message":
         content = str(event["content"])
-        if _called(event):
+        if _find_addressed_name(event):
             content = content.partition(" ")[2]
         return f"{sender}: {content}"
     if kind in ("Location", "Waypoint"):

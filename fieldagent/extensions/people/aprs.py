@@ -51,7 +51,7 @@ from fieldagent.extensions.people.contract import (
     PeoplesRadio,
     Spoken,
     TextOutcome,
-    located,
+    make_located,
 )
 from fieldagent.package.package import Location
 from fieldagent.system import waits
@@ -205,12 +205,12 @@ class AprsPeople:
         where = Location(
             there.latitude,
             there.longitude,
-            wire.dated(there.when, datetime.fromtimestamp(self._clock(), UTC)),
+            wire.parse_date(there.when, datetime.fromtimestamp(self._clock(), UTC)),
             altitude=there.altitude,
             speed_over_ground=there.speed,
             course_over_ground=there.course,
         )
-        self._hear(heard, getrandbits(48) or 1, located(where, PRECISIONS[there.ambiguity]))
+        self._hear(heard, getrandbits(48) or 1, make_located(where, PRECISIONS[there.ambiguity]))
         if there.emergency:
             self._take_emergency(heard)
 
@@ -305,15 +305,15 @@ class AprsPeople:
             answers.append(has_it)
             answered.set()
 
-    def new_number(self) -> int:
+    def make_number(self) -> int:
         return randrange(1, IDS)
 
-    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+    async def send_text(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         if self._call is None:
             return TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
         if not is_handle(handle):
             return TextOutcome(False, "it is not an APRS station, as this kit's radio needs")
-        return await self._say(handle, text, _id(number))
+        return await self._send_text(handle, text, _make_id(number))
 
     async def refuse(self, heard: FromHandheld, why: str) -> None:
         """Refuse a message with an APRS rejection, which the sender's station shows; a text is not
@@ -321,7 +321,7 @@ class AprsPeople:
         """
         self._settle(has_it=False)
 
-    async def _say(self, handle: str, text: str, number: str) -> TextOutcome:
+    async def _send_text(self, handle: str, text: str, number: str) -> TextOutcome:
         info = wire.write_message(handle.upper(), text.translate(LOOK_ALIKES), number)
         answered, answers = trio.Event(), list[bool]()
         self._asked[handle, number] = answered, answers
@@ -342,10 +342,10 @@ class AprsPeople:
         if sign == signs.KEPT:
             return TextOutcome(True, "")  # The acknowledgement has already shown it.
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
-        return await self.say(handle, text, self.new_number())
+        return await self.send_text(handle, text, self.make_number())
 
 
-def _id(number: int) -> str:
+def _make_id(number: int) -> str:
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     rest, text = number % IDS, ""
     for _ in range(wire.ID_MAX):

@@ -44,7 +44,7 @@ class AprsPosition(NamedTuple):
     """Number of digits that the sender left out, 0 to 4."""
     emergency: bool = False
     when: str = ""
-    """Time in its original form, for `dated`; empty if there is none."""
+    """Time in its original form, for `parse_date`; empty if there is none."""
 
 
 class AprsEmergency(NamedTuple):
@@ -95,12 +95,12 @@ def read(frame: Frame) -> AprsHeard:
     """Parse a frame. Raises RemoteProtocolError if its contents are invalid for their type."""
     text = frame.info.decode("latin-1")
     if text.startswith("}"):
-        return _third_party(text[1:])
+        return _parse_third_party(text[1:])
     far = any(call.name in _BY_INTERNET for call in frame.via)
-    return AprsHeard(str(frame.source), _what(text, frame.destination), far)
+    return AprsHeard(str(frame.source), _parse_content(text, frame.destination), far)
 
 
-def _third_party(text: str) -> AprsHeard:
+def _parse_third_party(text: str) -> AprsHeard:
     """Parse `SOURCE>DESTINATION,PATH:information`, which a gateway received elsewhere."""
     match = _THIRD_PARTY.fullmatch(text)
     if match is None:
@@ -112,23 +112,23 @@ def _third_party(text: str) -> AprsHeard:
         destination = read_call(to)
     except LocalProtocolError:
         destination = Callsign("APRS")
-    return AprsHeard(source, _what(info, destination), over_internet=True)
+    return AprsHeard(source, _parse_content(info, destination), over_internet=True)
 
 
-def _what(
+def _parse_content(
     text: str, to: Callsign
 ) -> AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None:
     kind = text[:1]
     if kind == ":":
         return _message(text)
     if kind and kind in "!=":
-        return _position(text[1:])
+        return _parse_position(text[1:])
     if kind and kind in "/@":
-        return _position(text[8:])._replace(when=text[1:8])
+        return _parse_position(text[8:])._replace(when=text[1:8])
     if kind and kind in ";)":
-        return _object(text)
+        return _parse_object(text)
     if kind and kind in "`'\x1c\x1d":
-        return _mic_e(text, to)
+        return _parse_mic_e(text, to)
     return None
 
 
@@ -144,11 +144,11 @@ def _message(text: str) -> AprsMessage | AprsAnswer | None:
     body, mark, number = said.rpartition("{")
     ids = re.fullmatch(r"([A-Za-z0-9]{1,5})(?:\}([A-Za-z0-9]{0,5}))?", number)
     if mark and ids:
-        return AprsMessage(to, _utf_8(body), ids[1], ids[2] or "")
-    return AprsMessage(to, _utf_8(said))
+        return AprsMessage(to, _decode_text(body), ids[1], ids[2] or "")
+    return AprsMessage(to, _decode_text(said))
 
 
-def _utf_8(text: str) -> str:
+def _decode_text(text: str) -> str:
     """Decode a text as UTF-8 (since 1.2), or else as Latin-1, because older texts have an unknown
     encoding.
     """
@@ -159,17 +159,17 @@ def _utf_8(text: str) -> str:
         return text
 
 
-def _object(text: str) -> AprsObject:
+def _parse_object(text: str) -> AprsObject:
     """Parse `;NAME *111111z` or `)NAME!`, followed by a position. Raises RemoteProtocolError."""
     match = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
     if match is None:
         raise RemoteProtocolError("an object without a name")
     name, alive, when, of_item, item_alive = match.groups()
-    there = _position(text[match.end() :])._replace(when=when or "")
-    return AprsObject(_utf_8(name or of_item).strip(), there, (alive or item_alive) != "_")
+    there = _parse_position(text[match.end() :])._replace(when=when or "")
+    return AprsObject(_decode_text(name or of_item).strip(), there, (alive or item_alive) != "_")
 
 
-def dated(when: str, now: datetime) -> datetime | None:
+def parse_date(when: str, now: datetime) -> datetime | None:
     """Return the time of a position in UTC (chapter 6): the last moment with this day, hour and
     minute, or this hour, minute and second. None if it is invalid, or in the sender's local
     time, whose offset is unknown. `now` is in UTC.
@@ -194,32 +194,32 @@ _AHEAD = timedelta(minutes=5)
 """Maximum lead of a sender's clock."""
 
 
-def _position(text: str) -> AprsPosition:
+def _parse_position(text: str) -> AprsPosition:
     """Parse a position, compressed or not. Raises RemoteProtocolError."""
     if not text[:1].isdigit() and not text.startswith(" "):
-        return _compressed(text)
+        return _parse_compressed(text)
     form = r"([0-9 ]{4}\.[0-9 ]{2})([NSns]).([0-9 ]{5}\.[0-9 ]{2})([EWew])(.)(.*)"
     match = re.fullmatch(form, text, re.S)
     if match is None:
         raise RemoteProtocolError("a position without latitude and longitude")
     north, ns, east, ew, symbol, rest = match.groups()
     ambiguity = max(north.count(" "), east.count(" "))
-    latitude = _degrees(north, 2) * (-1 if ns in "Ss" else 1)
-    longitude = _degrees(east, 3) * (-1 if ew in "Ww" else 1)
+    latitude = _parse_degrees(north, 2) * (-1 if ns in "Ss" else 1)
+    longitude = _parse_degrees(east, 3) * (-1 if ew in "Ww" else 1)
     speed = course = None
     moves = re.match(r"([0-9]{3})/([0-9]{3})", rest)
     if moves and symbol != _WEATHER:
-        course, speed = _course(int(moves[1])), int(moves[2]) * _KNOT
+        course, speed = _read_course(int(moves[1])), int(moves[2]) * _KNOT
         rest = rest[7:]
-    return _checked(latitude, longitude, rest, ambiguity, speed, course)
+    return _check_position(latitude, longitude, rest, ambiguity, speed, course)
 
 
-def _course(degrees: int) -> float | None:
+def _read_course(degrees: int) -> float | None:
     """Return the course; None for 0, which means unknown. 360 is north."""
     return float(degrees % 360) if 0 < degrees <= 360 else None
 
 
-def _degrees(text: str, whole: int) -> float:
+def _parse_degrees(text: str, whole: int) -> float:
     """Parse `DDMM.mm`. Spaces replace the last digits, and the middle of their range counts."""
     if " " in text[:whole] or " " in text.replace(".", "").rstrip(" "):
         raise RemoteProtocolError("a position that leaves out other digits than the last")
@@ -237,12 +237,12 @@ _WEATHER = "_"
 """Symbol of a weather station, whose course field contains the wind direction."""
 
 
-def _compressed(text: str) -> AprsPosition:
+def _parse_compressed(text: str) -> AprsPosition:
     """Parse the form of chapter 9: symbol table, 4 and 4 characters of base 91, symbol, 2, 1."""
     if not re.match(r"[/\\A-Za-j][!-{]{8}.{4}", text, re.S):
         raise RemoteProtocolError("an invalid compressed position")
-    latitude = 90 - _base_91(text[1:5]) / 380_926
-    longitude = -180 + _base_91(text[5:9]) / 190_463
+    latitude = 90 - _decode_base_91(text[1:5]) / 380_926
+    longitude = -180 + _decode_base_91(text[5:9]) / 190_463
     altitude = speed = course = None
     if re.fullmatch("[!-{]{3}", text[10:13]):
         first, second, kind = (ord(each) - 33 for each in text[10:13])
@@ -250,10 +250,10 @@ def _compressed(text: str) -> AprsPosition:
             altitude = 1.002 ** (first * 91 + second) * _FOOT
         elif first < 90 and text[9] != _WEATHER:
             course, speed = float(first * 4), (1.08**second - 1) * _KNOT
-    return _checked(latitude, longitude, text[13:], 0, speed, course, altitude=altitude)
+    return _check_position(latitude, longitude, text[13:], 0, speed, course, altitude=altitude)
 
 
-def _base_91(text: str) -> int:
+def _decode_base_91(text: str) -> int:
     value = 0
     for each in text:
         value = value * 91 + ord(each) - 33
@@ -263,12 +263,12 @@ def _base_91(text: str) -> int:
 _CUSTOM, _OLD = "ABCDEFGHIJK", "PQRSTUVWXYZ"
 
 
-def _mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
+def _parse_mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
     """Parse a Mic-E beacon. Its type is in the first three characters, so an unreadable position
     does not hide an emergency. Raises RemoteProtocolError.
     """
     try:
-        return _mic_e_position(text, to)
+        return _parse_mic_e_position(text, to)
     except RemoteProtocolError as fault:
         if _EMERGENCY.match(to.name):
             return AprsEmergency(str(fault))
@@ -279,7 +279,7 @@ _EMERGENCY = re.compile("[0-9L]{3}")
 """Beginning of an emergency's destination: three message bits are 0 (chapter 10)."""
 
 
-def _mic_e_position(text: str, to: Callsign) -> AprsPosition:
+def _parse_mic_e_position(text: str, to: Callsign) -> AprsPosition:
     """Parse the form of chapter 10. The latitude is in the destination's six characters, the rest
     in the text.
     """
@@ -296,7 +296,7 @@ def _mic_e_position(text: str, to: Callsign) -> AprsPosition:
         else:
             raise RemoteProtocolError("an invalid Mic-E latitude")
         bits.append(0 if each.isdigit() or each == "L" else 1)
-    latitude = _degrees(f"{digits[:4]}.{digits[4:]}", 2)
+    latitude = _parse_degrees(f"{digits[:4]}.{digits[4:]}", 2)
     north, hundred, west = (to.name[place] >= "P" for place in (3, 4, 5))
     raw = [ord(each) - 28 for each in text[1:7]]
     if not all(0 <= each <= 99 for each in raw):
@@ -309,25 +309,25 @@ def _mic_e_position(text: str, to: Callsign) -> AprsPosition:
     course = raw[4] % 10 * 100 + raw[5]
     speed -= 800 if speed >= 800 else 0
     course -= 400 if course >= 400 else 0
-    return _checked(
+    return _check_position(
         latitude if north else -latitude,
         -longitude if west else longitude,
         text[9:],
         digits.count(" "),
         speed * _KNOT,
-        _course(course),
+        _read_course(course),
         emergency=bits[:3] == [0, 0, 0],
-        altitude=_mic_e_altitude(text[9:]),
+        altitude=_parse_mic_e_altitude(text[9:]),
     )
 
 
-def _mic_e_altitude(text: str) -> float | None:
+def _parse_mic_e_altitude(text: str) -> float | None:
     """Parse three characters of base 91 before `}`: metres above a level 10 km below the sea."""
     match = re.match(r".?([!-{]{3})\}", text, re.S)
-    return None if match is None else float(_base_91(match[1]) - 10_000)
+    return None if match is None else float(_decode_base_91(match[1]) - 10_000)
 
 
-def _checked(
+def _check_position(
     latitude: float,
     longitude: float,
     rest: str,
@@ -344,7 +344,14 @@ def _checked(
         altitude = int(match[1]) * _FOOT
         rest = rest.replace(match[0], "", 1)
     return AprsPosition(
-        latitude, longitude, altitude, speed, course, _utf_8(rest).strip(), ambiguity, emergency
+        latitude,
+        longitude,
+        altitude,
+        speed,
+        course,
+        _decode_text(rest).strip(),
+        ambiguity,
+        emergency,
     )
 
 
@@ -355,13 +362,13 @@ def write_message(to: str, text: str, number: str) -> bytes:
     body = text.encode()
     if len(body) > TEXT_MAX_BYTES or any(each in text for each in "|~{\r\n"):
         raise LocalProtocolError(f"a message has at most {TEXT_MAX_BYTES} bytes, and no | ~ {{")
-    return _addressed(to, body + b"{" + number.encode())
+    return _encode_addressed(to, body + b"{" + number.encode())
 
 
 def write_answer(to: str, number: str, *, has_it: bool) -> bytes:
     """Return the information field that acknowledges or rejects a message."""
-    return _addressed(to, f"{'ack' if has_it else 'rej'}{number}".encode())
+    return _encode_addressed(to, f"{'ack' if has_it else 'rej'}{number}".encode())
 
 
-def _addressed(to: str, body: bytes) -> bytes:
+def _encode_addressed(to: str, body: bytes) -> bytes:
     return f":{to.ljust(ADDRESSEE)[:ADDRESSEE]}:".encode() + body

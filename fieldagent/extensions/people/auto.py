@@ -14,7 +14,7 @@ from fieldagent.agent.channels.recognition import Recognition, Unrecognised, rec
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios.radio_line import is_serial, open_line
 from fieldagent.extensions.people.contract import HandheldPlace, PeopleRadio, PeoplesRadio
-from fieldagent.extensions.people.registry import peoples_radio
+from fieldagent.extensions.people.registry import load_peoples_radio
 from fieldagent.extensions.people.settings import RADIOS
 
 log = logging.getLogger(__name__)
@@ -24,14 +24,14 @@ FACT = "protocol"
 """Name of the link's fact that contains the detected firmware."""
 
 
-def _recognitions() -> list[Recognition]:
-    ways = [peoples_radio(name).recognition for name in RADIOS if name != NAME]
+def _list_recognitions() -> list[Recognition]:
+    ways = [load_peoples_radio(name).recognition for name in RADIOS if name != NAME]
     return [way() for way in ways if way is not None]
 
 
-async def firmware_at(place: str) -> str:
+async def find_firmware(place: str) -> str:
     """Return the name of the firmware at a port. Raises RadioLost and PortLost."""
-    kinds = _recognitions()
+    kinds = _list_recognitions()
     ports = [0] if is_serial(place) else [each.tcp_port for each in kinds]
     lost: PortLost | None = None
     heard: Unrecognised | None = None
@@ -48,7 +48,7 @@ async def firmware_at(place: str) -> str:
     if heard is None and lost is not None:
         raise lost
     known = " or ".join(each.name for each in kinds)
-    said = "" if heard is None else f": {heard.in_words()}"
+    said = "" if heard is None else f": {heard.describe_facts()}"
     raise RadioLost(f"no radio with the firmware {known} answers at {place}{said}")
 
 
@@ -59,11 +59,11 @@ async def open_whichever(
     """Open the radio with the driver of its firmware. `clock` returns Unix time. Raises RadioLost
     and PortLost, in groups.
     """
-    name = await firmware_at(place.port)
+    name = await find_firmware(place.port)
     if link.facts.get(FACT) != name:
         log.info("the people's radio at %s has the firmware %s", place.port, name)
     link.facts[FACT] = name
-    async with peoples_radio(name).open(place, link, clock) as radio:
+    async with load_peoples_radio(name).open(place, link, clock) as radio:
         yield radio
 
 

@@ -61,7 +61,7 @@ class Located(NamedTuple):
     """Valid bits of the position; fewer than `PRECISE` if it is blurred on purpose."""
 
 
-def located(where: Location, precision: int = PRECISE) -> Located | None:
+def make_located(where: Location, precision: int = PRECISE) -> Located | None:
     """Return a position, or None if it is the null position: then the handheld has no fix."""
     blur = 2 ** (PRECISE - precision) * 1e-7
     nowhere = is_nowhere(where.latitude, where.longitude, blur)
@@ -139,10 +139,10 @@ class PeopleRadio(Protocol):
     async def receive(self) -> FromHandheld:
         """Wait for the next received thing and return it."""
 
-    def new_number(self) -> int:
+    def make_number(self) -> int:
         """Return a number for a packet, which answers refer to."""
 
-    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+    async def send_text(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         """Send a direct message, and wait for the result."""
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
@@ -184,7 +184,7 @@ class PeoplesRadio:
 SHORT_KEY = 12
 
 
-def in_short(handle: str) -> str:
+def shorten_handle(handle: str) -> str:
     """Return a handle for texts to people. A public key is shortened to its start, as in MeshCore's
     apps.
     """

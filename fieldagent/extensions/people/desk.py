@@ -53,10 +53,10 @@ from fieldagent.extensions.people.contract import (
     Named,
     Powered,
     Spoken,
-    in_short,
+    shorten_handle,
 )
-from fieldagent.extensions.people.directory import Holder, who
-from fieldagent.extensions.people.doubts import doubts
+from fieldagent.extensions.people.directory import Holder, find_holder
+from fieldagent.extensions.people.doubts import list_doubts
 from fieldagent.extensions.people.replies import (
     AGAIN,
     CALLED_OFF,
@@ -72,11 +72,11 @@ from fieldagent.extensions.people.replies import (
     UNPROVED,
     WITHHELD,
     WRONG_CODE,
-    say,
+    translate,
 )
 from fieldagent.extensions.people.settings import CREDITS_PER_DAY, PeopleSettings
 from fieldagent.extensions.people.toll import Toll
-from fieldagent.extensions.people.unbelieved import FROM_AFAR, Unbelieved, in_distress
+from fieldagent.extensions.people.unbelieved import FROM_AFAR, Unbelieved, make_distress_notice
 from fieldagent.package import distress
 from fieldagent.package.distress import Call
 from fieldagent.package.package import (
@@ -139,16 +139,16 @@ class Desk:
             if isinstance(what, Spoken) and _is_distress(what):
                 self._note_from_afar(heard, what)
             return True
-        elif self._came_before(heard):
-            return not handhelds.was_refused(self.journal, heard.handle, heard.number)
+        elif self._is_repeated(heard):
+            return not handhelds.is_refused(self.journal, heard.handle, heard.number)
         elif isinstance(what, Spoken):
             return await self._take_text(heard, what)
         elif isinstance(what, Marked):
             await self._take_waypoint(heard, what)
         return True
 
-    def _came_before(self, heard: FromHandheld) -> bool:
-        return handhelds.was_heard(self.journal, heard.handle, heard.number)
+    def _is_repeated(self, heard: FromHandheld) -> bool:
+        return handhelds.is_heard(self.journal, heard.handle, heard.number)
 
     async def _note(self, heard: FromHandheld) -> None:
         if heard.over_internet or not heard.number:
@@ -162,25 +162,25 @@ class Desk:
         await self.journal.persist(handhelds.note(handle, **known))
 
     async def _take_name(self, handle: str, named: Named) -> None:
-        before = handhelds.handheld(self.journal, handle)
+        before = handhelds.read_handheld(self.journal, handle)
         if named.name and named.name != before.name:
             await self._keep(handle, name=named.name)
-            self._tell_doubt(handle)
+            self._warn_of_doubt(handle)
         if not named.key:
             return
         if not before.key:
             await self._keep(handle, key=named.key)
         elif named.key not in (before.key, before.other_key):
             await self._keep(handle, other_key=named.key)
-            self._tell_doubt(handle)
+            self._warn_of_doubt(handle)
 
-    def _tell_doubt(self, handle: str) -> None:
-        for each in doubts(self.journal, self.settings.people or {}):
+    def _warn_of_doubt(self, handle: str) -> None:
+        for each in list_doubts(self.journal, self.settings.people or {}):
             if each.handle == handle:
                 log.warning("%s", each.notice)
 
     async def _take_position(self, heard: FromHandheld, placed: Located) -> None:
-        before = handhelds.handheld(self.journal, heard.handle)
+        before = handhelds.read_handheld(self.journal, heard.handle)
         where = sound(placed.where)
         now = self.journal.clock.date(self.journal.clock.now())
         fixed = where.timestamp.timestamp() if where.timestamp else now
@@ -195,7 +195,7 @@ class Desk:
             precision=placed.precision,
         )
         every = self.settings.positions
-        person = self.who(heard.handle)
+        person = self.find_holder(heard.handle)
         blurred = placed.precision < PRECISE
         is_old = not heard.number
         if not every or not person.is_known or blurred or heard.over_internet or is_old:
@@ -203,7 +203,7 @@ class Desk:
         if not self.toll.take_position_turn(heard.handle, every):
             return
         package = replace(
-            _placed(person, where),
+            _add_position(person, where),
             collapse_key=_number(f"position {heard.handle}"),
             gather=every,
             time_to_live=every * 2,
@@ -211,13 +211,13 @@ class Desk:
         await self._accept(heard, package, None)
 
     async def _take_waypoint(self, heard: FromHandheld, marked: Marked) -> None:
-        person = self.who(heard.handle)
+        person = self.find_holder(heard.handle)
         if not person.is_known:
             return
         point = Waypoint(
             marked.latitude,
             marked.longitude,
-            person.in_their_name(marked.name),
+            person.add_name(marked.name),
             notes=marked.notes or None,
         )
         package = Package(
@@ -235,7 +235,7 @@ class Desk:
             return True
         call = distress.read(said.text, direct=said.direct).call
         if call is Call.MAYBE and not said.alert:
-            asked = f"asked {self.toll.day()} {heard.handle}"
+            asked = f"asked {self.toll.get_day()} {heard.handle}"
             await self._post(asked, heard, IS_EMERGENCY)
         if call is Call.CANCEL:
             if said.direct:
@@ -253,22 +253,22 @@ class Desk:
     def _note_from_afar(self, heard: FromHandheld, said: Spoken) -> None:
         """Show people a call for help that came over the Internet, and log the first in an hour."""
         now = self.journal.clock.now()
-        is_news = heard.handle not in [handle for handle, _ in self.unbelieved.calls(now)]
+        is_news = heard.handle not in [handle for handle, _ in self.unbelieved.list_calls(now)]
         self.unbelieved.note(heard.handle, now, FROM_AFAR)
         if is_news:
-            person = self.who(heard.handle)
-            log.warning("%s: %s", in_distress(person, FROM_AFAR), said.text)
+            person = self.find_holder(heard.handle)
+            log.warning("%s: %s", make_distress_notice(person, FROM_AFAR), said.text)
 
     async def _take_unbelieved(self, heard: FromHandheld, said: Spoken) -> bool:
         """Handle a call for help from an unauthenticated sender: people see it, but no alarm is
         raised.
         """
-        person = self.who(heard.handle)
+        person = self.find_holder(heard.handle)
         self.unbelieved.note(heard.handle, self.journal.clock.now())
-        log.warning("%s: %s", in_distress(person), said.text)
+        log.warning("%s: %s", make_distress_notice(person), said.text)
         if not person.is_known:
             return await self._turn_away(heard, said)
-        words = Message(person.in_their_name(said.text.strip()))
+        words = Message(person.add_name(said.text.strip()))
         taken = await self._accept(heard, Package(words, author=person.author), said)
         if taken and not said.alert:
             await self._reply(heard, RINGS_NOBODY)
@@ -280,15 +280,15 @@ class Desk:
         """
         if said.direct and not said.alert:
             template = STRANGER if self.caveat else GUEST
-            request = f"guest {self.toll.day()} {heard.handle}"
-            await self._post(request, heard, template, handle=in_short(heard.handle))
-        await self._know(heard, None, handhelds.REFUSED)
+            request = f"guest {self.toll.get_day()} {heard.handle}"
+            await self._post(request, heard, template, handle=shorten_handle(heard.handle))
+        await self._remember(heard, None, handhelds.REFUSED)
         return False
 
     async def _note_read(self, handle: str, packet: int) -> None:
-        request = handhelds.answered(self.journal, handle, packet)
+        request = handhelds.find_answered(self.journal, handle, packet)
         if request is not None:
-            is_news, name = handhelds.read(request), self.who(handle).name
+            is_news, name = handhelds.read(request), self.find_holder(handle).name
             await reading.mark(self.journal, self.inbox, request, name, waits=True, once=is_news)
 
     async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
@@ -299,30 +299,30 @@ class Desk:
                 return True
         if not text:
             return True
-        person = self.who(heard.handle, said.key if said.direct else None)
+        person = self.find_holder(heard.handle, said.key if said.direct else None)
         if not person.is_known:
             return await self._turn_away(heard, said)
-        to, text = _addressed(self.journal, text)
-        words = Message(person.in_their_name(text))
+        to, text = _split_addressee(self.journal, text)
+        words = Message(person.add_name(text))
         return await self._accept(heard, Package(words, to=to, author=person.author), said)
 
     async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> bool:
         is_direct = said is not None and said.direct and not said.alert
-        earlier = outbound.by_idempotency_key(self.journal, _key(heard))
+        earlier = outbound.find_by_idempotency_key(self.journal, _make_key(heard))
         if earlier is not None:
             # An object is repeated for days; its cost was decided at its first arrival.
-            await self._know(heard, earlier.sequence if is_direct else None)
+            await self._remember(heard, earlier.sequence if is_direct else None)
             return True
         await self.toll.give_back()
         affordable, price = self._afford(heard, package)
         if affordable is None:
             if is_direct:
                 await self._reply(heard, SPENT, limit=self._credits)
-            await self._know(heard, None, handhelds.REFUSED)
+            await self._remember(heard, None, handhelds.REFUSED)
             return False
         await self.toll.take(heard.handle, heard.number, price)
-        standing = await self.intake.accept(affordable, _key(heard))
-        await self._know(heard, standing.sequence if is_direct else None)
+        standing = await self.intake.accept(affordable, _make_key(heard))
+        await self._remember(heard, standing.sequence if is_direct else None)
         return True
 
     def _afford(self, heard: FromHandheld, package: Package) -> tuple[Package | None, int]:
@@ -330,44 +330,46 @@ class Desk:
         if self.caveat:
             plan = self.toll.afford(heard.handle, heard.number, package, self._credits)
             return (plan.package if plan.goes else None), plan.price
-        price = self.toll.price(package)
-        spent = self.toll.spent(heard.handle, heard.number) if price else 0
+        price = self.toll.compute_price(package)
+        spent = self.toll.compute_spent(heard.handle, heard.number) if price else 0
         return (package if not price or spent + price <= self._credits else None), price
 
     async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
-        person = self.who(heard.handle, said.key if said.direct else None)
+        person = self.find_holder(heard.handle, said.key if said.direct else None)
         # An unauthenticated sender opens an incident of their own, because any radio could send it.
         unproved = "" if person.is_known and not self.caveat else heard.handle
-        handheld = handhelds.handheld(self.journal, heard.handle)
+        handheld = handhelds.read_handheld(self.journal, heard.handle)
         text = distress.read(said.text, direct=said.direct).rest.strip()
-        radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
+        radio = ", ".join(filter(None, (shorten_handle(heard.handle), self.caveat)))
         # A tracker's position is not shown on an incident's map, so the text contains it.
-        place = _in_words(handheld) if self.caveat else _roughly(handheld)
+        place = (
+            _describe_position(handheld) if self.caveat else _describe_blurred_position(handheld)
+        )
         who_and_where = f"{person.name} ({radio}){place}"
         content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
         package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
         withheld = ""
         if unproved:
             package, withheld = await self._afford_sos(package)
-        standing = await self.intake.accept(package, _key(heard), unproved=unproved)
-        number = incident.incident_of(self.journal, standing.sequence)
+        standing = await self.intake.accept(package, _make_key(heard), unproved=unproved)
+        number = incident.find_incident(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
         is_first = number == standing.sequence
-        if (where := _exactly(handheld)) is not None:
-            position = _placed(person, where, priority=SOS_PRIORITY)
+        if (where := _find_exact_position(handheld)) is not None:
+            position = _add_position(person, where, priority=SOS_PRIORITY)
             if unproved:
                 position, _ = await self._afford_sos(position)
             # The incident may have been canceled meanwhile; a position alone does not raise
             # another.
             with suppress(IncidentOver):
-                await self.intake.accept(position, f"{_key(heard)} position", joins=number)
+                await self.intake.accept(position, f"{_make_key(heard)} position", joins=number)
         joined = handhelds.join_sos(number, heard.handle, raised=is_first)
         await self.journal.persist(joined)
         log.warning("SOS of %s received by radio: %s", who_and_where, text)
         if withheld:
             log.warning("the SOS of %s uses only other channels: %s", who_and_where, withheld)
         await self._reply(heard, WITHHELD if withheld else RAISED if is_first else AGAIN)
-        await self._know(heard, standing.sequence if said.direct else None)
+        await self._remember(heard, standing.sequence if said.direct else None)
 
     async def _afford_sos(self, package: Package) -> tuple[Package, str]:
         """Return the Package with the channels that the budget for other people's SOS can pay, and
@@ -381,10 +383,12 @@ class Desk:
         own_incident = incident.open_of(self.journal, heard.handle)
         open_incident = own_incident or incident.open_one(self.journal)
         there = (
-            [] if open_incident is None else handhelds.in_sos(self.journal, open_incident.number)
+            []
+            if open_incident is None
+            else handhelds.list_in_sos(self.journal, open_incident.number)
         )
         own = [each for each in there if each.handle == heard.handle and not each.called_off]
-        key = handhelds.handheld(self.journal, heard.handle).key
+        key = handhelds.read_handheld(self.journal, heard.handle).key
         if open_incident is None or not own:
             await self._reply(heard, NO_SOS)
         elif key and said.key != key:
@@ -401,7 +405,7 @@ class Desk:
             # Store this last: if power fails before the SOS is over, the person can cancel again.
             await self.journal.persist(handhelds.leave_sos(open_incident.number, heard.handle))
             await self._reply(heard, CALLED_OFF if over else STAYS)
-        await self._know(heard, None)
+        await self._remember(heard, None)
 
     async def _join(self, heard: FromHandheld, said: Spoken, code: str) -> bool:
         guesses = self.toll.guess(heard.handle)
@@ -409,22 +413,22 @@ class Desk:
         if guesses > GUESSES_A_DAY:
             return False
         if right:
-            handheld = handhelds.handheld(self.journal, heard.handle)
+            handheld = handhelds.read_handheld(self.journal, heard.handle)
             key = said.key or handheld.other_key or handheld.key
             now = self.journal.clock.now()
             await self._keep(heard.handle, joined=now, key=key, other_key=None)
-            await self._reply(heard, JOINED, name=self.who(heard.handle).name)
+            await self._reply(heard, JOINED, name=self.find_holder(heard.handle).name)
         else:
             await self._reply(heard, WRONG_CODE)
-        await self._know(heard, None, "" if right else handhelds.REFUSED)
+        await self._remember(heard, None, "" if right else handhelds.REFUSED)
         return right
 
-    def who(self, handle: str, key: bytes | None = None) -> Holder:
+    def find_holder(self, handle: str, key: bytes | None = None) -> Holder:
         """Return the holder of that radio, with the warning to be shown with their name."""
-        holder = who(self.journal, self.settings.people or {}, handle, key)
+        holder = find_holder(self.journal, self.settings.people or {}, handle, key)
         return holder._replace(caveat=self.caveat)
 
-    async def _know(self, heard: FromHandheld, sequence: int | None, answer: str = "") -> None:
+    async def _remember(self, heard: FromHandheld, sequence: int | None, answer: str = "") -> None:
         now = self.journal.clock.now()
         said = handhelds.note_said(heard.handle, heard.number, now, sequence, answer)
         await self.journal.persist(said)
@@ -433,28 +437,28 @@ class Desk:
         await self._post(f"answer {heard.handle} {heard.number}", heard, text, **values)
 
     async def _post(self, request: str, heard: FromHandheld, text: str, **values: object) -> None:
-        words = self.in_their_language(heard, text, **values)
+        words = self.translate_for(heard, text, **values)
         now = self.journal.clock.now()
         said = handhelds.post(heard.handle, request, words, now, now + REPLY_LASTS_S, heard.number)
         await self.journal.persist(said)
 
-    def in_their_language(self, heard: FromHandheld, text: str, **values: object) -> str:
+    def translate_for(self, heard: FromHandheld, text: str, **values: object) -> str:
         """Return a text of the kit in the language of the person's words, or of the kit."""
         own = (
             distress.find_help_language(heard.what.text) if isinstance(heard.what, Spoken) else None
         )
-        return say(own or self.settings.language, text, **values)
+        return translate(own or self.settings.language, text, **values)
 
 
 def _is_distress(said: Spoken) -> bool:
     return said.alert or distress.read(said.text, direct=said.direct).call is Call.SOS
 
 
-def _key(heard: FromHandheld) -> str:
-    return handhelds.key_of(heard.handle, heard.number)
+def _make_key(heard: FromHandheld) -> str:
+    return handhelds.make_key(heard.handle, heard.number)
 
 
-def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
+def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:
     """Return the addressee and the text of a message that begins with `@` and a name, e-mail
     address or telephone number. Return None and the whole text if the addressee is unknown.
     """
@@ -464,7 +468,7 @@ def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
         return None, text
     if ADDRESS.fullmatch(name):
         return name, said
-    person = directory.by_name(journal, name)
+    person = directory.find_by_name(journal, name)
     return (None, text) if person is None else (person.as_named, said)
 
 
@@ -473,7 +477,7 @@ def _number(text: str) -> int:
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
 
 
-def _exactly(handheld: Handheld) -> Location | None:
+def _find_exact_position(handheld: Handheld) -> Location | None:
     """Return the last position of a handheld; None if it is unknown or blurred."""
     if (
         handheld.latitude is None
@@ -485,7 +489,7 @@ def _exactly(handheld: Handheld) -> Location | None:
     return Location(handheld.latitude, handheld.longitude, moment, handheld.altitude)
 
 
-def _placed(person: Holder, where: Location, **more: Any) -> Package:
+def _add_position(person: Holder, where: Location, **more: Any) -> Package:
     """Return a Package with a person's position. An unauthenticated person is sent as a tracker."""
     if not person.caveat:
         return Package(where, author=person.author, **more)
@@ -494,15 +498,17 @@ def _placed(person: Holder, where: Location, **more: Any) -> Package:
     return Package(point, author=f"{TRACKER}{name}", **more)
 
 
-def _in_words(handheld: Handheld) -> str:
+def _describe_position(handheld: Handheld) -> str:
     """Return the last position of a handheld as text; empty if it is unknown."""
-    where = _exactly(handheld)
+    where = _find_exact_position(handheld)
     return (
-        _roughly(handheld) if where is None else f", at {where.latitude:.5f} {where.longitude:.5f}"
+        _describe_blurred_position(handheld)
+        if where is None
+        else f", at {where.latitude:.5f} {where.longitude:.5f}"
     )
 
 
-def _roughly(handheld: Handheld) -> str:
+def _describe_blurred_position(handheld: Handheld) -> str:
     """Return a blurred position as text with its accuracy; empty if it is unknown or exact."""
     bits = handheld.precision
     if handheld.latitude is None or handheld.longitude is None or bits is None or bits >= PRECISE:

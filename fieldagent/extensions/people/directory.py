@@ -33,20 +33,22 @@ class Holder(NamedTuple):
         who = " ".join(filter(None, (name, self.caveat)))
         return f"{who}: " if who else ""
 
-    def in_their_name(self, text: str) -> str:
+    def add_name(self, text: str) -> str:
         """Return a text with the sender's name in front, if the hub does not show it."""
         return self.signature + text
 
 
-def who(journal: Journal, own: Mapping[str, str], handle: str, key: bytes | None = None) -> Holder:
+def find_holder(
+    journal: Journal, own: Mapping[str, str], handle: str, key: bytes | None = None
+) -> Holder:
     """Return the holder of a handheld. `own` contains the handhelds of the settings. `key` is the
     key that authenticated the message, None if that is not checked.
     """
-    handheld = handhelds.handheld(journal, handle)
+    handheld = handhelds.read_handheld(journal, handle)
     name = own.get(handle) or handheld.name or handle
     if handheld.other_key is not None or (key is not None and handheld.key and key != handheld.key):
         return Holder(handle, name, is_known=False)
-    person = directory.by_handle(journal, handle)
+    person = directory.find_by_handle(journal, handle)
     if person is not None:
         return Holder(handle, person.name, True, person.number)
     return Holder(handle, name, handle in own or handheld.joined is not None)
@@ -65,26 +67,26 @@ class Handles(NamedTuple):
         """Return the handheld of the person with that name; None if there is none, or more than
         one.
         """
-        person = directory.by_name(self.journal, name)
-        if person is not None and (reached := self._reached(person.handles)):
+        person = directory.find_by_name(self.journal, name)
+        if person is not None and (reached := self._list_reached(person.handles)):
             return reached[0]
         wanted = name.casefold()
         handles = {handle for handle, called in self.own.items() if called.casefold() == wanted}
         handles |= {
             each.handle
-            for each in handhelds.around(self.journal)
+            for each in handhelds.list_around(self.journal)
             if each.joined is not None and each.name.casefold() == wanted
         }
-        there = self._reached(handles)
+        there = self._list_reached(handles)
         return there[0] if len(there) == 1 else None
 
     def of_user(self, number: int) -> str | None:
         """Return the handheld of the hub's user with that number; None if there is none."""
-        for person in directory.people(self.journal):
+        for person in directory.list_people(self.journal):
             if (person.kind, person.number) == (directory.USER, number):
-                reached = self._reached(person.handles)
+                reached = self._list_reached(person.handles)
                 return reached[0] if reached else None
         return None
 
-    def _reached(self, handles: Iterable[str]) -> list[str]:
+    def _list_reached(self, handles: Iterable[str]) -> list[str]:
         return [handle for handle in handles if self.is_handle(handle)]

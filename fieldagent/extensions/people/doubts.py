@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from fieldagent.agent.journal import directory, handhelds
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.extensions.people.contract import in_short
+from fieldagent.extensions.people.contract import shorten_handle
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ANOTHER_KEY = (
@@ -34,26 +34,26 @@ class Doubt(NamedTuple):
     """Handle of the known person's radio."""
 
 
-def doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
+def list_doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
     """Return the doubtful handhelds of all that are around; `own` contains those of the
     settings.
     """
-    there = handhelds.around(journal)
+    there = handhelds.list_around(journal)
     changed = {each.handle for each in there if each.other_key is not None}
     names = {**own, **{each.handle: each.name for each in there if each.joined is not None}}
-    for person in directory.people(journal):
+    for person in directory.list_people(journal):
         names |= dict.fromkeys(person.handles, person.name)
     known = {handle: name for handle, name in names.items() if handle not in changed}
     by_name = {name.casefold(): handle for handle, name in known.items() if name}
     by_name |= {each.name.casefold(): each.handle for each in there if each.handle in known}
     entries = []
     for each in there:
-        details = {"handle": in_short(each.handle), "name": each.name}
+        details = {"handle": shorten_handle(each.handle), "name": each.name}
         if each.handle in changed:
             entries.append(Doubt(each.handle, ANOTHER_KEY.format(**details)))
         elif each.name and each.handle not in known:
             other = by_name.get(each.name.casefold())
             if other is not None:
-                words = NAMESAKE.format(**details, other=in_short(other))
+                words = NAMESAKE.format(**details, other=shorten_handle(other))
                 entries.append(Doubt(each.handle, words, other))
     return entries

@@ -39,9 +39,9 @@ from fieldagent.extensions.people.contract import (
     Powered,
     Spoken,
     TextOutcome,
-    located,
+    make_located,
 )
-from fieldagent.extensions.people.meshcore_host import FULL, CompanionHost, attended
+from fieldagent.extensions.people.meshcore_host import FULL, CompanionHost, open_host
 from fieldagent.package.package import Location
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -106,9 +106,9 @@ class OwnTexts:
     def begin(self, handle: str, text: str) -> _Unanswered:
         """Return the state of a text that is sent now: that of its last attempt, or a new one."""
         before = self._unanswered.pop((handle, text), None)
-        return before if before is not None else _Unanswered(self.new_time(), 0, [])
+        return before if before is not None else _Unanswered(self.make_time(), 0, [])
 
-    def new_time(self) -> int:
+    def make_time(self) -> int:
         """Return a unique Unix time for a new text."""
         self._last = max(self._last + 1, int(self._clock()))
         return self._last
@@ -147,7 +147,7 @@ class MeshcorePeople:
         await self._host.set_clock(self._clock)
         await self._learn_contacts()
         for contact in self._contacts.values():
-            self._hear_of(contact, 0, self._known_since(contact))
+            self._hear_of(contact, 0, self._find_known_since(contact))
         self._note_room(full=False)
 
     async def advertise(self) -> NoReturn:
@@ -191,7 +191,7 @@ class MeshcorePeople:
         self._may_wait = True
 
     async def _learn_contacts(self) -> None:
-        self._contacts = {each.key: each for each in await self._host.contacts()}
+        self._contacts = {each.key: each for each in await self._host.list_contacts()}
 
     async def _fetch(self) -> None:
         """Request the next message. Raises RadioLost."""
@@ -214,19 +214,19 @@ class MeshcorePeople:
     async def _hear_direct(self, message: CompanionText) -> None:
         if message.type != TextType.PLAIN:
             return
-        there = self._called(message.sender)
+        there = self._find_called(message.sender)
         if not there:
             # If the radio is lost during this, it has already forgotten the message.
             with suppress(RadioLost):
                 await self._learn_contacts()
-            there = self._called(message.sender)
+            there = self._find_called(message.sender)
         if len(there) == 1 and there[0].type != ContactType.CHAT:
             return
         # If two keys have the same prefix, the sender is unknown.
         key = there[0].key if len(there) == 1 else b""
         handle = (key or message.sender).hex()
         if key:
-            self._heard.append(FromHandheld(handle, 0, Named(_tidy(there[0].name), key)))
+            self._heard.append(FromHandheld(handle, 0, Named(_clean_text(there[0].name), key)))
         spoken = Spoken(message.text, True, key=key)
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
         self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
@@ -241,18 +241,20 @@ class MeshcorePeople:
         channel = self._host.channels.get(message.channel)
         handle = f"{ON_CHANNEL}{message.channel}/{quote(name)}"
         if name and channel is not None and wire.is_private(channel):
-            same = [each for each in self._people() if _tidy(each.name) == _tidy(name)]
+            same = [
+                each for each in self._list_people() if _clean_text(each.name) == _clean_text(name)
+            ]
             handle = same[0].key.hex() if len(same) == 1 else handle
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
         if handle.startswith(ON_CHANNEL):
-            self._heard.append(FromHandheld(handle, 0, Named(_tidy(name), b"")))
+            self._heard.append(FromHandheld(handle, 0, Named(_clean_text(name), b"")))
         spoken = Spoken(text, False, "" if channel is None else channel.name)
         self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
 
-    def _people(self) -> list[CompanionContact]:
+    def _list_people(self) -> list[CompanionContact]:
         return [each for each in self._contacts.values() if each.type == ContactType.CHAT]
 
-    def _called(self, prefix: bytes) -> list[CompanionContact]:
+    def _find_called(self, prefix: bytes) -> list[CompanionContact]:
         return [each for key, each in self._contacts.items() if key.startswith(prefix)]
 
     async def _take(self, content: bytes) -> None:
@@ -272,7 +274,7 @@ class MeshcorePeople:
             log.debug("the people's radio sent unreadable data: %s", error)
 
     async def _take_advert(self, key: bytes) -> None:
-        contact = await self._host.contact(key)
+        contact = await self._host.find_contact(key)
         if contact is not None:
             self._contacts[key] = contact
             number = _number(key + contact.advertised.to_bytes(4, "big"))
@@ -297,13 +299,15 @@ class MeshcorePeople:
         if contact.type != ContactType.CHAT:
             return
         handle = contact.key.hex()
-        self._heard.append(FromHandheld(handle, number, Named(_tidy(contact.name), contact.key)))
+        self._heard.append(
+            FromHandheld(handle, number, Named(_clean_text(contact.name), contact.key))
+        )
         latitude, longitude = contact.latitude / 1e6, contact.longitude / 1e6
-        place = located(Location(latitude, longitude, since))
+        place = make_located(Location(latitude, longitude, since))
         if place and abs(latitude) <= 90 and abs(longitude) <= 180 and (number or since):
             self._heard.append(FromHandheld(handle, number, place))
 
-    def _known_since(self, contact: CompanionContact) -> datetime | None:
+    def _find_known_since(self, contact: CompanionContact) -> datetime | None:
         """Return the latest possible time of a contact's position; None if it is unknown. The radio
         also changes its entry later, and the contact's own clock may be wrong.
         """
@@ -326,36 +330,36 @@ class MeshcorePeople:
             await self._host.ask(wire.ask_telemetry(key), CompanionSaid.SENT)
 
     def _take_battery(self, sender: bytes, volts: float | None) -> None:
-        there = self._called(sender)
+        there = self._find_called(sender)
         if volts is not None and len(there) == 1 and (charge := _charge(volts)) is not None:
             self._heard.append(FromHandheld(there[0].key.hex(), 0, Powered(charge)))
 
-    def new_number(self) -> int:
+    def make_number(self) -> int:
         return getrandbits(48) or 1
 
-    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+    async def send_text(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         if not is_handle(handle):
             return TextOutcome(False, "it is not a MeshCore radio, as this kit's radio needs")
         if handle.startswith(ON_CHANNEL):
-            return await self._say_on_channel(handle, text)
+            return await self._send_on_channel(handle, text)
         async with self._turns:
-            return await self._say(handle, bytes.fromhex(handle), text)
+            return await self._send_by_path(handle, bytes.fromhex(handle), text)
 
     async def refuse(self, heard: FromHandheld, why: str) -> None:
         if why:
-            await self.say(heard.handle, why, self.new_number(), heard.number)
+            await self.send_text(heard.handle, why, self.make_number(), heard.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         # A reason may be long; an over-long text would be refused, and retried before all others
         # forever.
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
-        return await self.say(handle, text, number)
+        return await self.send_text(handle, text, number)
 
-    async def _say(self, handle: str, key: bytes, text: str) -> TextOutcome:
+    async def _send_by_path(self, handle: str, key: bytes, text: str) -> TextOutcome:
         """Send by the path that the radio knows. If that is not acknowledged, flood the mesh."""
         time, attempt, codes = self._own_texts.begin(handle, text)
         floods = False
-        while not floods and not self._host.was_acknowledged(codes):
+        while not floods and not self._host.is_acknowledged(codes):
             answer = await self._host.ask(
                 wire.send_text(key, text, time, attempt), CompanionSaid.SENT
             )
@@ -373,24 +377,24 @@ class MeshcorePeople:
                 reset = wire.make_command(CompanionCommand.RESET_PATH, key)
                 refused = await self._host.ask(reset, CompanionSaid.OK)
                 floods = refused[0] != CompanionSaid.OK
-        if self._host.was_acknowledged(codes):
+        if self._host.is_acknowledged(codes):
             return TextOutcome(True, "")
         self._own_texts.remember(handle, text, _Unanswered(time, attempt, codes))
         return TextOutcome(False, "no acknowledgement")
 
-    async def _say_on_channel(self, handle: str, text: str) -> TextOutcome:
+    async def _send_on_channel(self, handle: str, text: str) -> TextOutcome:
         """Send once on the channel, where all members read it, because the person cannot be reached
         otherwise.
         """
         if (handle, text) not in self._said_on_channel:
             self._said_on_channel.append((handle, text))
             place = int(handle[1:].partition("/")[0])
-            command = wire.send_channel_text(place, text, self._own_texts.new_time())
+            command = wire.send_channel_text(place, text, self._own_texts.make_time())
             await self._host.ask(command, CompanionSaid.OK, CompanionSaid.SENT)
         return TextOutcome(False, "sent on a channel, where texts are not acknowledged")
 
 
-def _tidy(name: str) -> str:
+def _clean_text(name: str) -> str:
     return " ".join(name.split())[:40]
 
 
@@ -434,7 +438,7 @@ async def open_meshcore(
     """Open the people's MeshCore radio. `clock` returns Unix time. Raises RadioLost and PortLost,
     in groups.
     """
-    async with attended(place.port) as host:
+    async with open_host(place.port) as host:
         link.facts["node"] = host.own.key.hex()
         link.facts["firmware"] = host.device.firmware
         people = MeshcorePeople(host, link, clock)
@@ -445,7 +449,7 @@ async def open_meshcore(
             nursery.cancel_scope.cancel()
 
 
-def _recognition() -> Recognition:
+def _make_recognition() -> Recognition:
     from fieldagent.extensions.people.meshcore_recognition import RECOGNITION
 
     return RECOGNITION
@@ -457,5 +461,5 @@ RADIO = PeoplesRadio(
     " docs/how-to/handhelds.md",
     open_meshcore,
     is_handle,
-    _recognition,
+    _make_recognition,
 )

@@ -137,11 +137,11 @@ class CompanionHost:
         first.
         """
         with waits.move_on_after(seconds):
-            while not self.was_acknowledged(codes):
+            while not self.is_acknowledged(codes):
                 await self._acknowledged.wait()
-        return self.was_acknowledged(codes)
+        return self.is_acknowledged(codes)
 
-    def was_acknowledged(self, codes: list[bytes]) -> bool:
+    def is_acknowledged(self, codes: list[bytes]) -> bool:
         """Return True if any copy of a text was acknowledged, by the codes that the radio gave."""
         return any(code in self._acks for code in codes)
 
@@ -172,7 +172,7 @@ class CompanionHost:
                 return
             self.channels[channel.place] = channel
 
-    async def contacts(self) -> list[CompanionContact]:
+    async def list_contacts(self) -> list[CompanionContact]:
         """Return the radio's contacts. Raises RadioLost."""
         known: list[CompanionContact] = []
         parts = {CompanionSaid.CONTACT, CompanionSaid.CONTACTS_END, CompanionSaid.ERROR}
@@ -186,7 +186,7 @@ class CompanionHost:
                 answer = await self._answer(parts)
         return known
 
-    async def contact(self, key: bytes) -> CompanionContact | None:
+    async def find_contact(self, key: bytes) -> CompanionContact | None:
         """Return a contact of the radio; None if the radio has forgotten it. Raises RadioLost."""
         asked = wire.make_command(CompanionCommand.GET_CONTACT, key)
         known: list[CompanionContact] = []
@@ -223,7 +223,7 @@ def _add_if_whole(known: list[CompanionContact], answer: bytes) -> None:
 
 
 @asynccontextmanager
-async def attended(place: str) -> AsyncIterator[CompanionHost]:
+async def open_host(place: str) -> AsyncIterator[CompanionHost]:
     """Open a radio and act as its host. Raises RadioLost and PortLost, in groups."""
     async with open_line(place, wire.BAUD, wire.TCP_PORT) as line:
         host = CompanionHost(line)

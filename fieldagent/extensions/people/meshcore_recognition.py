@@ -10,7 +10,7 @@ import trio
 
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.recognition import DeviceLine, DeviceReport, Recognition
-from fieldagent.extensions.people.contract import in_short
+from fieldagent.extensions.people.contract import shorten_handle
 from fieldagent.extensions.people.meshcore_host import FULL, HOST_NAME, CompanionHost
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.errors import RemoteProtocolError
@@ -32,7 +32,7 @@ def _is_answer(said: bytes) -> bool:
     return False
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the radio's configuration and return a report. Raises RadioLost and PortLost, in
     groups.
     """
@@ -44,7 +44,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
             await host.greet()
             asked = wire.make_command(CompanionCommand.GET_BATTERY)
             battery = wire.read_battery(await host.ask(asked, CompanionSaid.BATTERY))
-            report = _report(host, battery, len(await host.contacts()))
+            report = _report(host, battery, len(await host.list_contacts()))
         nursery.cancel_scope.cancel()
     if report is None:
         raise RadioLost("the radio stopped while it reported its settings: restart it")
@@ -83,7 +83,7 @@ def _report(host: CompanionHost, millivolts: int | None, contacts: int) -> Devic
         lines.append(f"its battery has {millivolts / 1000:.2f} V")
     is_full = 0 < device.contacts_max <= contacts
     trouble = (FULL.format(count=contacts),) if is_full else ()
-    what = f"MeshCore companion {device.firmware}, {own.name} ({in_short(own.key.hex())})"
+    what = f"MeshCore companion {device.firmware}, {own.name} ({shorten_handle(own.key.hex())})"
     return DeviceReport(what, tuple(lines), trouble, facts)
 
 
@@ -93,6 +93,6 @@ RECOGNITION = Recognition(
     wire.BAUD,
     lambda: wire.make_frame(wire.make_app_start(HOST_NAME)),
     _is_answer,
-    tell,
+    read_report,
     tcp_port=wire.TCP_PORT,
 )

@@ -14,7 +14,7 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.recognition import Recognition
-from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, attended
+from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, open_host
 from fieldagent.extensions.people.contract import (
     PRECISE,
     FromHandheld,
@@ -27,7 +27,7 @@ from fieldagent.extensions.people.contract import (
     Powered,
     Spoken,
     TextOutcome,
-    located,
+    make_located,
 )
 from fieldagent.package.package import Location, date_of
 from fieldagent.system import waits
@@ -62,24 +62,24 @@ class MeshtasticPeople:
             if heard.packet is not None and heard.packet.source != self._host.facts.number:
                 message = self._read(heard.packet)
             elif heard.node is not None and heard.node.number != self._host.facts.number:
-                message = _known_before(heard.node)
+                message = _make_known_before(heard.node)
             if message is not None:
                 return message
 
-    def new_number(self) -> int:
-        return self._host.new_number()
+    def make_number(self) -> int:
+        return self._host.make_number()
 
-    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+    async def send_text(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         return await self._send(
             handle, MeshData(Port.TEXT, text.encode(), reply_id=answers), number
         )
 
     async def refuse(self, heard: FromHandheld, why: str) -> None:
         if why:
-            await self.say(heard.handle, why, self.new_number(), heard.number)
+            await self.send_text(heard.handle, why, self.make_number(), heard.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        return await self._send(handle, wire.make_reaction(number, sign), self.new_number())
+        return await self._send(handle, wire.make_reaction(number, sign), self.make_number())
 
     async def _send(self, handle: str, data: MeshData, number: int) -> TextOutcome:
         if not is_handle(handle):
@@ -94,7 +94,7 @@ class MeshtasticPeople:
         fate = await self._host.give(packet)
         there = fate.is_there and fate.verdict.by == packet.to
         too_early = fate.queued == RoutingError.RATE_LIMIT_EXCEEDED
-        return TextOutcome(there, "" if there else fate.in_words(), too_early)
+        return TextOutcome(there, "" if there else fate.describe_fate(), too_early)
 
     def _read(self, packet: MeshPacket) -> FromHandheld:
         hops = packet.hop_start - packet.hop_limit if packet.hop_start else None
@@ -105,7 +105,7 @@ class MeshtasticPeople:
         what = None
         if packet.decoded is not None:
             try:
-                what = self._what(packet, packet.decoded)
+                what = self._read_content(packet, packet.decoded)
             except RemoteProtocolError:
                 # A packet that cannot be read only shows that its sender is in range.
                 what = None
@@ -113,23 +113,23 @@ class MeshtasticPeople:
             wire.format_node_id(packet.source), packet.id, what, signal, by_internet
         )
 
-    def _what(self, packet: MeshPacket, data: MeshData) -> Any:
+    def _read_content(self, packet: MeshPacket, data: MeshData) -> Any:
         """Return the content of a packet; None if it is not for the kit. Raises
         RemoteProtocolError.
         """
         if data.port in (Port.TEXT, Port.ALERT):
-            return self._text(packet, data)
+            return self._read_text(packet, data)
         if data.port == Port.NODE_INFO:
-            return _named(wire.USER.decode(data.payload))
+            return _read_name(wire.USER.decode(data.payload))
         if data.port == Port.POSITION:
-            return _placed(wire.POSITION.decode(data.payload))
+            return _read_located(wire.POSITION.decode(data.payload))
         if data.port == Port.WAYPOINT:
-            return _marked(wire.WAYPOINT.decode(data.payload), self._clock())
+            return _read_marked(wire.WAYPOINT.decode(data.payload), self._clock())
         if data.port == Port.TELEMETRY:
-            return _powered(wire.TELEMETRY.decode(data.payload).device)
+            return _read_powered(wire.TELEMETRY.decode(data.payload).device)
         return None
 
-    def _text(self, packet: MeshPacket, data: MeshData) -> Spoken:
+    def _read_text(self, packet: MeshPacket, data: MeshData) -> Spoken:
         channel = self._host.facts.channels.get(packet.channel)
         settings = None if channel is None else channel.settings
         return Spoken(
@@ -143,20 +143,20 @@ class MeshtasticPeople:
         )
 
 
-def _known_before(node: NodeInfo) -> FromHandheld | None:
+def _make_known_before(node: NodeInfo) -> FromHandheld | None:
     """Return the radio's earlier knowledge of a node, which it sends when it is greeted."""
     if node.user is None:
         return None
     return FromHandheld(
-        wire.format_node_id(node.number), 0, _named(node.user), over_internet=node.via_mqtt
+        wire.format_node_id(node.number), 0, _read_name(node.user), over_internet=node.via_mqtt
     )
 
 
-def _named(user: User) -> Named:
+def _read_name(user: User) -> Named:
     return Named(" ".join(user.long_name.split())[:40], user.public_key)
 
 
-def _placed(position: wire.MeshPosition) -> Located | None:
+def _read_located(position: wire.MeshPosition) -> Located | None:
     if position.latitude is None or position.longitude is None:
         return None
     latitude, longitude = position.latitude / 1e7, position.longitude / 1e7
@@ -164,12 +164,12 @@ def _placed(position: wire.MeshPosition) -> Located | None:
         return None
     moment = date_of(position.time) if position.time else None
     altitude = None if position.altitude is None else float(position.altitude)
-    return located(
+    return make_located(
         Location(latitude, longitude, moment, altitude), position.precision_bits or PRECISE
     )
 
 
-def _marked(waypoint: wire.MeshWaypoint, now: float) -> Marked | None:
+def _read_marked(waypoint: wire.MeshWaypoint, now: float) -> Marked | None:
     if waypoint.latitude is None or waypoint.longitude is None or waypoint.expire == DELETED:
         return None
     lasts = None if waypoint.expire in NEVER else int(waypoint.expire - now)
@@ -180,7 +180,7 @@ def _marked(waypoint: wire.MeshWaypoint, now: float) -> Marked | None:
     return Marked(waypoint.id, latitude, longitude, name, waypoint.description, lasts)
 
 
-def _powered(metrics: wire.DeviceMetrics | None) -> Powered | None:
+def _read_powered(metrics: wire.DeviceMetrics | None) -> Powered | None:
     if metrics is None or not metrics.battery:
         return None
     return Powered(min(metrics.battery, CHARGING - 1))
@@ -198,14 +198,14 @@ async def open_meshtastic(
     """Open the people's Meshtastic radio. `clock` returns Unix time. Raises RadioLost and PortLost,
     in groups.
     """
-    async with attended(place.port, wire.BAUD) as host:
+    async with open_host(place.port, wire.BAUD) as host:
         link.facts["node"] = wire.format_node_id(host.facts.number)
         link.facts["firmware"] = host.facts.firmware
-        link.reason = host.facts.trouble()
+        link.reason = host.facts.describe_trouble()
         yield MeshtasticPeople(host, clock)
 
 
-def _recognition() -> Recognition:
+def _make_recognition() -> Recognition:
     from fieldagent.agent.radios.meshtastic_recognition import RECOGNITION
 
     return RECOGNITION
@@ -216,5 +216,5 @@ RADIO = PeoplesRadio(
     "radios with Meshtastic firmware, by serial line or tcp://host: docs/how-to/handhelds.md",
     open_meshtastic,
     is_handle,
-    _recognition,
+    _make_recognition,
 )

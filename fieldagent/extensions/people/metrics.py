@@ -8,7 +8,7 @@ from typing import Any
 from fieldagent.http.openmetrics import Family, Sample
 
 
-def families(mesh: Mapping[str, Any]) -> Iterator[Family]:
+def list_families(mesh: Mapping[str, Any]) -> Iterator[Family]:
     """Yield the metrics of `mesh`, the radio's member of `GET /api/status`; none unless the radio
     hears all stations on a frequency.
     """

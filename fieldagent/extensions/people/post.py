@@ -21,7 +21,7 @@ from fieldagent.agent.journal import handhelds, outbound
 from fieldagent.agent.journal.handhelds import HandheldPost, HandheldSent
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.outbound.reach import reached
+from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.extensions.people import signs
 from fieldagent.extensions.people.contract import PeopleRadio, TextOutcome
 from fieldagent.extensions.people.directory import Holder
@@ -45,7 +45,7 @@ BEGINNING = 24
 """Characters of a message that are quoted, so that its sender recognises it."""
 
 
-def parts_of(text: str, size: int) -> list[str]:
+def split_into_parts(text: str, size: int) -> list[str]:
     """Split a text into parts of at most `size` bytes, at spaces if possible, each with its number
     in front. If there are too many parts, return only the first, with a note that there is more.
     """
@@ -58,7 +58,7 @@ def parts_of(text: str, size: int) -> list[str]:
     return [f"{place}/{len(pieces)} {piece}" for place, piece in enumerate(pieces, 1)]
 
 
-def parts_in(text: str, size: int) -> int:
+def count_parts(text: str, size: int) -> int:
     """Return the number of parts of at most `size` bytes that the whole text takes."""
     if len(text.encode()) <= size:
         return 1
@@ -84,7 +84,7 @@ class Absence:
     def __init__(self) -> None:
         self._failed: dict[str, tuple[float, int]] = {}
 
-    def until(self, handle: str, heard: float | None) -> float:
+    def compute_end(self, handle: str, heard: float | None) -> float:
         """Return the time of the next attempt; -inf if it may be now."""
         if handle not in self._failed:
             return -inf
@@ -122,7 +122,7 @@ class Postman:
                 news = self._news
                 now = self.journal.clock.now()
                 next_at = now + LOOK_AGAIN
-                for handle, at in self._due().items():
+                for handle, at in self._compute_due_times().items():
                     if handle in busy:
                         continue
                     if at <= now:
@@ -142,31 +142,33 @@ class Postman:
         self._news.set()
         self._news = trio.Event()
 
-    def _due(self) -> dict[str, float]:
+    def _compute_due_times(self) -> dict[str, float]:
         """Return the time when something is due, by handheld."""
-        handles = [each.handle for each in handhelds.posts(self.journal)]
-        handles += [sent.handle for sent, _, _ in self._signs()]
+        handles = [each.handle for each in handhelds.list_posts(self.journal)]
+        handles += [sent.handle for sent, _, _ in self._list_signs()]
         return {
-            handle: self.absence.until(handle, handhelds.handheld(self.journal, handle).heard)
+            handle: self.absence.compute_end(
+                handle, handhelds.read_handheld(self.journal, handle).heard
+            )
             for handle in dict.fromkeys(handles)
         }
 
-    def _signs(self) -> list[tuple[HandheldSent, str, str]]:
+    def _list_signs(self) -> list[tuple[HandheldSent, str, str]]:
         pending = []
-        for sent in handhelds.told_of(self.journal):
-            known = outbound.by_sequence(self.journal, sent.sequence)
+        for sent in handhelds.list_reportable(self.journal):
+            known = outbound.find_by_sequence(self.journal, sent.sequence)
             if known is not None:
-                sign, line = signs.due(sent.told, reached(self.journal, known))
+                sign, line = signs.find_due_sign(sent.told, list_reached(self.journal, known))
                 if sign:
                     pending.append((sent, sign, line))
         return pending
 
     async def _serve(self, radio: PeopleRadio, handle: str, busy: set[str]) -> None:
         try:
-            for sent, sign, line in self._signs():
+            for sent, sign, line in self._list_signs():
                 if sent.handle == handle and not await self._sign(radio, sent, sign, line):
                     return
-            for post in handhelds.posts(self.journal):
+            for post in handhelds.list_posts(self.journal):
                 if post.handle == handle and not await self._bring(radio, post):
                     return
         finally:
@@ -175,7 +177,7 @@ class Postman:
             self._wake()
 
     async def _sign(self, radio: PeopleRadio, sent: HandheldSent, sign: str, line: str) -> bool:
-        words = f"{line or signs.WORDS[sign]} («{self._beginning_of(sent)}»)"
+        words = f"{line or signs.WORDS[sign]} («{self._find_beginning(sent)}»)"
         outcome = await radio.react(sent.handle, sent.number, sign, words)
         if not self._note(sent.handle, outcome):
             return False
@@ -190,9 +192,9 @@ class Postman:
             )
         return True
 
-    def _beginning_of(self, sent: HandheldSent) -> str:
+    def _find_beginning(self, sent: HandheldSent) -> str:
         """Return the start of a person's message, so that they recognise it."""
-        known = outbound.packages(self.journal, [sent.sequence]).get(sent.sequence)
+        known = outbound.read_packages(self.journal, [sent.sequence]).get(sent.sequence)
         item = known.package.item if isinstance(known, Accepted) else None
         text = item.content if isinstance(item, Message) else ""
         text = text.removeprefix(self.who(sent.handle).signature)
@@ -204,25 +206,25 @@ class Postman:
             log.warning("a text did not reach %s in time", self.who(post.handle).name)
             await self.journal.persist(handhelds.settle(post.number, state="expired"))
             return True
-        parts = parts_of(post.text, radio.text_bytes)
+        parts = split_into_parts(post.text, radio.text_bytes)
         for place in range(post.part, len(parts)):
-            packet = radio.new_number()
+            packet = radio.make_number()
             await self.journal.persist(handhelds.note_packet(post.number, packet))
             answers = 0 if place else post.answers
-            outcome = await radio.say(post.handle, parts[place], packet, answers)
+            outcome = await radio.send_text(post.handle, parts[place], packet, answers)
             if not self._note(post.handle, outcome):
                 log.info("%s did not receive a text: %s", self.who(post.handle).name, outcome.why)
                 if not outcome.too_early:
                     await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
                 return False
             await self.journal.persist(handhelds.settle(post.number, part=place + 1))
-        is_there = handhelds.arrived(post.number)
+        is_there = handhelds.mark_arrived(post.number)
         if post.request_id.startswith(OWN_WORDS):
             await self.journal.persist(is_there)
             return True
         name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]
         # Store both in one commit, because the receipt could not be made up later.
-        if (cut := parts_in(post.text, radio.text_bytes)) > len(parts):
+        if (cut := count_parts(post.text, radio.text_bytes)) > len(parts):
             name = f"{len(parts)}/{cut} {name}"
         whose = self.journal, self.inbox, request, name
         await reading.mark(*whose, Stage.RADIO, waits=True, once=is_there)

@@ -10,7 +10,7 @@ from fieldagent.system.named_object import import_known_object
 from fieldagent.system.properties import WrongProperty
 
 
-def peoples_radio(name: str) -> PeoplesRadio:
+def load_peoples_radio(name: str) -> PeoplesRadio:
     """Load the radio with this name, or a third-party radio: `package.module:NAME`.
 
     Raises WrongProperty, in words that follow `mesh-protocol`.
@@ -18,25 +18,25 @@ def peoples_radio(name: str) -> PeoplesRadio:
     return import_known_object(name, RADIOS, PeoplesRadio)
 
 
-def caveat_of(name: str) -> str:
+def find_caveat(name: str) -> str:
     """Return the caveat of the radio with this name. Return an empty string if it cannot be loaded;
     the service reports that when it opens the radio.
     """
     try:
-        return peoples_radio(name).caveat
+        return load_peoples_radio(name).caveat
     except WrongProperty:
         return ""
 
 
-def reaches(protocol: str, link: ChannelLink, handle: str) -> bool:
+def can_reach(protocol: str, link: ChannelLink, handle: str) -> bool:
     """Return True if the kit's radio can reach a handheld. For `auto` the last detected firmware
     decides; before the first detection any handheld counts as reachable.
     """
     name = str(link.facts.get("protocol", protocol))
-    return peoples_radio(name).is_handle(handle)
+    return load_peoples_radio(name).is_handle(handle)
 
 
-def devices() -> list[Recognition]:
+def list_devices() -> list[Recognition]:
     """Return the recognition of each people's radio that has one."""
-    ways = [peoples_radio(name).recognition for name in RADIOS]
+    ways = [load_peoples_radio(name).recognition for name in RADIOS]
     return [way() for way in ways if way]

@@ -38,6 +38,6 @@ SPENT = (
 FULL = "This kit's disk is full: your text was not accepted."
 
 
-def say(language: str, text: str, **values: object) -> str:
+def translate(language: str, text: str, **values: object) -> str:
     """Return the text in that language, with `values` in its placeholders such as {name}."""
     return fill_in(read_catalogue(__package__, language).get(text, text), values)

@@ -17,17 +17,17 @@ from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
-from fieldagent.extensions.people.addressee import people_hook
+from fieldagent.extensions.people.addressee import make_people_hook
 from fieldagent.extensions.people.contract import PRECISE, HandheldPlace, PeopleRadio, PeoplesRadio
 from fieldagent.extensions.people.desk import Desk
 from fieldagent.extensions.people.directory import Handles
-from fieldagent.extensions.people.doubts import Doubt, doubts
+from fieldagent.extensions.people.doubts import Doubt, list_doubts
 from fieldagent.extensions.people.post import Absence, Postman
-from fieldagent.extensions.people.registry import caveat_of, peoples_radio, reaches
+from fieldagent.extensions.people.registry import can_reach, find_caveat, load_peoples_radio
 from fieldagent.extensions.people.replies import FULL
 from fieldagent.extensions.people.settings import PeopleSettings, is_among
 from fieldagent.extensions.people.toll import Toll
-from fieldagent.extensions.people.unbelieved import in_distress
+from fieldagent.extensions.people.unbelieved import make_distress_notice
 from fieldagent.store.group import NotOnDisk, StoreFull
 from fieldagent.system.supervisor import Note
 
@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 def plan(settings: PeopleSettings, base: PartBase) -> PartPlan:
     """Return the part that serves the people's radio in the settings."""
     link = ChannelLink()
-    is_handle = partial(reaches, settings.protocol, link)
+    is_handle = partial(can_reach, settings.protocol, link)
     handles = Handles(base.journal, settings.people or {}, is_handle)
 
-    def service(host: PartHost) -> PeopleService:
+    def make_service(host: PartHost) -> PeopleService:
         desk = Desk(
             host.journal,
             host.intake,
@@ -49,11 +49,11 @@ def plan(settings: PeopleSettings, base: PartBase) -> PartPlan:
             Toll(host.journal, host.outboxes, bearer_bytes=host.bearer_bytes),
             settings,
             host.proof_keys,
-            caveat_of(settings.protocol),
+            find_caveat(settings.protocol),
         )
         return PeopleService(settings, desk, link)
 
-    return PartPlan(service, [people_hook(handles, base.package_time_to_live)])
+    return PartPlan(make_service, [make_people_hook(handles, base.package_time_to_live)])
 
 
 class PeopleService(PartService):
@@ -64,7 +64,7 @@ class PeopleService(PartService):
         self._desk = desk
         self._journal = desk.journal
         self.link = link
-        self._postman = Postman(desk.journal, desk.inbox, desk.who, Absence())
+        self._postman = Postman(desk.journal, desk.inbox, desk.find_holder, Absence())
         self._frames: Counter[str] = Counter()
         """Counts of received frames by decision, for a radio that hears all stations."""
 
@@ -72,20 +72,22 @@ class PeopleService(PartService):
         self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note
     ) -> NoReturn:
         """Keep the people's radio open and serve it. Raises the journal's errors."""
-        kind = peoples_radio(self._settings.protocol)
+        kind = load_peoples_radio(self._settings.protocol)
         await self._journal.persist(handhelds.find_again)
         self.link.state = LinkState.STARTING
 
         async def work() -> None:
             await self._work(kind)
 
-        await keep_open(work, (RadioLost, PortLost), self._tell_lost, lambda: None, self.link)
+        await keep_open(work, (RadioLost, PortLost), self._log_lost, lambda: None, self.link)
 
     async def _work(self, kind: PeoplesRadio) -> None:
         mesh = self._settings
         assert mesh.port is not None
-        place = HandheldPlace(mesh.port, mesh.callsign, mesh.baud, self._admits, self._note_frame)
-        async with kind.open(place, self.link, self._unix_time) as radio:
+        place = HandheldPlace(
+            mesh.port, mesh.callsign, mesh.baud, self._is_admitted, self._note_frame
+        )
+        async with kind.open(place, self.link, self._read_unix_time) as radio:
             self.link.state = LinkState.FAULT if self.link.reason else LinkState.READY
             log.info("people's radio works: %s", self.link.facts.get("node", self._settings.port))
             if self.link.reason:
@@ -102,44 +104,44 @@ class PeopleService(PartService):
                     await radio.refuse(heard, "")
             except (NotOnDisk, StoreFull):
                 log.error("the text of %s is not accepted, because the disk is full", heard.handle)
-                await radio.refuse(heard, self._desk.in_their_language(heard, FULL))
+                await radio.refuse(heard, self._desk.translate_for(heard, FULL))
 
-    def _tell_lost(self, error: BaseException) -> None:
+    def _log_lost(self, error: BaseException) -> None:
         if self.link.state is not LinkState.ABSENT or self.link.reason != str(error):
             log.warning("people's radio is away: %s", error)
         self.link.state, self.link.reason = LinkState.ABSENT, str(error)
 
-    def _unix_time(self) -> float:
+    def _read_unix_time(self) -> float:
         return self._journal.clock.date(self._journal.clock.now())
 
-    def _admits(self, handle: str) -> bool:
-        return is_among(handle, self._settings.calls) or self._desk.who(handle).is_known
+    def _is_admitted(self, handle: str) -> bool:
+        return is_among(handle, self._settings.calls) or self._desk.find_holder(handle).is_known
 
     def _note_frame(self, became: str) -> None:
         self._frames[became] += 1
 
-    def status(self) -> dict[str, Any]:
+    def get_status(self) -> dict[str, Any]:
         """Return the state of the radio, and the number of texts by state."""
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
             "protocol": self._settings.protocol,
-            "texts": handhelds.states(self._journal),
-            "people": len(handhelds.around(self._journal)),
+            "texts": handhelds.count_states(self._journal),
+            "people": len(handhelds.list_around(self._journal)),
             "frames": dict(self._frames),
             **self.link.facts,
         }
 
-    def people(self) -> list[dict[str, Any]]:
+    def list_people(self) -> list[dict[str, Any]]:
         """Return the handhelds that are around, the most recently heard first."""
-        namesakes = {each.handle: each.namesake_of for each in self._doubts()}
+        namesakes = {each.handle: each.namesake_of for each in self._list_doubts()}
         return [
-            self._as_json(each, namesakes.get(each.handle))
-            for each in handhelds.around(self._journal)
+            self._describe_person(each, namesakes.get(each.handle))
+            for each in handhelds.list_around(self._journal)
         ]
 
-    def _as_json(self, each: Handheld, namesake_of: str | None) -> dict[str, Any]:
-        person = self._desk.who(each.handle)
+    def _describe_person(self, each: Handheld, namesake_of: str | None) -> dict[str, Any]:
+        person = self._desk.find_holder(each.handle)
         members: dict[str, Any] = {
             "handle": each.handle,
             "name": person.name,
@@ -164,22 +166,25 @@ class PeopleService(PartService):
             }
         return members
 
-    def doubtful(self) -> list[dict[str, Any]]:
+    def list_doubtful_people(self) -> list[dict[str, Any]]:
         """Return the handhelds that people should check, each with the fact and the remedy."""
-        by_handle = {each.handle: each for each in self._doubts()}
+        by_handle = {each.handle: each for each in self._list_doubts()}
         return [
-            {**self._as_json(each, doubt.namesake_of), "notice": doubt.notice}
-            for each in (handhelds.around(self._journal) if by_handle else ())
+            {**self._describe_person(each, doubt.namesake_of), "notice": doubt.notice}
+            for each in (handhelds.list_around(self._journal) if by_handle else ())
             if (doubt := by_handle.get(each.handle)) is not None
         ]
 
-    def notices(self) -> list[str]:
+    def list_notices(self) -> list[str]:
         """Return the notices that people should see."""
-        calling = self._desk.unbelieved.calls(self._journal.clock.now())
+        calling = self._desk.unbelieved.list_calls(self._journal.clock.now())
         return [
-            *(in_distress(self._desk.who(handle), notice) for handle, notice in calling),
-            *(each.notice for each in self._doubts()),
+            *(
+                make_distress_notice(self._desk.find_holder(handle), notice)
+                for handle, notice in calling
+            ),
+            *(each.notice for each in self._list_doubts()),
         ]
 
-    def _doubts(self) -> list[Doubt]:
-        return doubts(self._journal, self._settings.people or {})
+    def _list_doubts(self) -> list[Doubt]:
+        return list_doubts(self._journal, self._settings.people or {})

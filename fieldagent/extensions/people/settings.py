@@ -59,7 +59,7 @@ def is_among(handle: str, calls: Collection[str]) -> bool:
     return any(each in calls for each in (handle, f"{handle.partition('-')[0]}-*", "*"))
 
 
-def _people(value: str) -> Mapping[str, str]:
+def _read_people(value: str) -> Mapping[str, str]:
     names = {}
     for each in filter(None, map(str.strip, value.split(","))):
         handle, _, name = each.partition(" ")
@@ -73,27 +73,27 @@ def _people(value: str) -> Mapping[str, str]:
     return names
 
 
-def _code(value: str) -> str:
+def _read_code(value: str) -> str:
     if len(value) < 6 or " " in value:
         raise WrongProperty("must be a code of at least six characters, without spaces")
     return value
 
 
-def _word(value: str) -> str:
+def _read_word(value: str) -> str:
     if not value or " " in value:
         raise WrongProperty("must be one word without spaces, such as @hub")
     return value
 
 
-def _calls(value: str) -> Collection[str]:
-    return _listed(value, _CALLS, "hb9abc-9, hb9xyz-* for each SSID of one, or * for everyone")
+def _read_calls(value: str) -> Collection[str]:
+    return _read_list(value, _CALLS, "hb9abc-9, hb9xyz-* for each SSID of one, or * for everyone")
 
 
-def _certain_calls(value: str) -> Collection[str]:
-    return _listed(value, _CALL, "hb9abc-9, each with its SSID")
+def _read_certain_calls(value: str) -> Collection[str]:
+    return _read_list(value, _CALL, "hb9abc-9, each with its SSID")
 
 
-def _listed(value: str, form: str, such_as: str) -> Collection[str]:
+def _read_list(value: str, form: str, such_as: str) -> Collection[str]:
     calls = [each.strip() for each in value.split(",") if each.strip()]
     for each in calls:
         if not re.fullmatch(form, each):
@@ -101,19 +101,19 @@ def _listed(value: str, form: str, such_as: str) -> Collection[str]:
     return frozenset(each.lower() for each in calls)
 
 
-def _callsign(value: str) -> str:
+def _read_callsign(value: str) -> str:
     if not re.fullmatch(_CALL, value):
         raise WrongProperty(f"must be a call sign such as HB9ABC-7, not {value!r}")
     return value.upper()
 
 
-def _language(value: str) -> str:
+def _read_language(value: str) -> str:
     if value not in LANGUAGES:
         raise WrongProperty(f"must be {', '.join(LANGUAGES)}, not {value!r}")
     return value
 
 
-def _protocol(value: str) -> str:
+def _read_protocol(value: str) -> str:
     if value not in RADIOS and not re.fullmatch(r"[\w.]+:\w+", value):
         known = ", ".join(RADIOS)
         raise WrongProperty(f"must be {known} or package.module:NAME, not {value!r}")
@@ -130,28 +130,28 @@ KEYS = (
     ),
     Key(
         "mesh-protocol",
-        _protocol,
+        _read_protocol,
         "auto",
         "firmware of that radio: meshtastic, meshcore (companion role), aprs (a KISS TNC), auto"
         " (meshtastic or meshcore), or package.module:NAME of your own (auto)",
     ),
     Key(
         "mesh-people",
-        _people,
+        _read_people,
         None,
         "people whom this kit knows in addition to those from the hub: `!a1b2c3d4 Ada,"
         " !0badf00d Ben`. Unknown people can only raise an SOS",
     ),
     Key(
         "mesh-join-code",
-        _code,
+        _read_code,
         None,
         "code with which a person joins: the kit knows a person who sends it `join CODE`"
         " (joining is off)",
     ),
     Key(
         "mesh-word",
-        _word,
+        _read_word,
         "@hub",
         "first word of texts to the kit on a channel; other texts are ignored (@hub)",
     ),
@@ -172,7 +172,7 @@ KEYS = (
     ),
     Key(
         "mesh-callsign",
-        _callsign,
+        _read_callsign,
         "",
         "with aprs, this kit's call sign, such as HB9ABC-7; without it the kit only listens",
     ),
@@ -184,21 +184,21 @@ KEYS = (
     ),
     Key(
         "mesh-calls",
-        _calls,
+        _read_calls,
         (),
         "with aprs, stations that are accepted in addition to known people: `hb9abc-9,"
         " hb9xyz-*`, or `*` for all. Other stations are counted and ignored (none)",
     ),
     Key(
         "mesh-sos",
-        _certain_calls,
+        _read_certain_calls,
         (),
         "with aprs, stations whose SOS or Mic-E emergency raises an SOS of this kit, although"
         " anyone can send under any call sign: `hb9abc-9` (none)",
     ),
     Key(
         "mesh-language",
-        _language,
+        _read_language,
         ENGLISH,
         "language of the kit's answers to people: en, de, es, fr, uk; a person who writes a word"
         " for help in one of them is answered in that one (en)",
@@ -220,11 +220,11 @@ PART = KitPart(
     own=PeopleSettings,
     is_on=lambda own: own.port is not None,
     plan="fieldagent.extensions.people.service:plan",
-    devices="fieldagent.extensions.people.registry:devices",
+    devices="fieldagent.extensions.people.registry:list_devices",
     kind_key="mesh-protocol",
     kinds=RADIOS,
     check="fieldagent.extensions.people.check:check",
-    metrics="fieldagent.extensions.people.metrics:families",
+    metrics="fieldagent.extensions.people.metrics:list_families",
     examples=EXAMPLES,
     needs={key.name: "mesh-port" for key in KEYS[1:] if key.default is None},
 )

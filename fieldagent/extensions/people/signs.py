@@ -37,7 +37,7 @@ WORDS = {
 ORDER = (KEPT, LEFT, GIVEN_UP, THERE)
 
 
-def due(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
+def find_due_sign(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
     """Return the sign that is due for a message, and a text that explains it; both are empty if
     none is due. `signs` are the signs already sent.
     """

@@ -9,8 +9,8 @@ from math import inf
 from fieldagent.agent.journal import handhelds, history, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound import unproved_sos
-from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
-from fieldagent.agent.outbound.cost import costs
+from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, find_affordable
+from fieldagent.agent.outbound.cost import compute_costs
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
 
@@ -31,28 +31,28 @@ class Toll:
         self._positions: dict[str, float] = {}
         self._guesses: dict[tuple[str, str], int] = {}
 
-    def day(self) -> str:
+    def get_day(self) -> str:
         """Return the UTC day in ISO 8601."""
         now = self._journal.clock.date(self._journal.clock.now())
         return datetime.fromtimestamp(now, UTC).date().isoformat()
 
-    def price(self, package: Package) -> int:
+    def compute_price(self, package: Package) -> int:
         """Return the satellite credits of a Package that is sent alone; 0 if it costs none."""
         now = self._journal.clock.date(self._journal.clock.now())
-        cost = costs(package, self._outboxes, now).get(Channel.SATELLITE)
+        cost = compute_costs(package, self._outboxes, now).get(Channel.SATELLITE)
         return 0 if cost is None else cost.credits
 
-    def spent(self, handle: str, number: int) -> int:
+    def compute_spent(self, handle: str, number: int) -> int:
         """Return the possible cost of a person's messages of today, without the message with that
         number, because it may have been booked before a power failure.
         """
-        return handhelds.spent(self._journal, self.day(), handle, number)
+        return handhelds.sum_spent(self._journal, self.get_day(), handle, number)
 
     def afford(self, handle: str, number: int, package: Package, limit: int) -> Affordable:
         """Return an unauthenticated person's Package with the channels that it may use: free
         channels, and others within `limit` credits a day for all such people together.
         """
-        left = limit - handhelds.spent_by_all(self._journal, self.day(), handle, number)
+        left = limit - handhelds.sum_spent_by_all(self._journal, self.get_day(), handle, number)
         limits = SpendingLimits(
             "" if limit else "mesh-credits-per-day is not set",
             max(0, left),
@@ -61,7 +61,7 @@ class Toll:
             self._bearer_bytes,
         )
         now = self._journal.clock.date(self._journal.clock.now())
-        return affordable(package, self._outboxes, now, limits)
+        return find_affordable(package, self._outboxes, now, limits)
 
     def afford_sos(self, package: Package) -> Affordable:
         """Return an unauthenticated person's SOS with the channels that it may use."""
@@ -76,29 +76,29 @@ class Toll:
         day has one message less, never one more.
         """
         if price:
-            await self._journal.persist(handhelds.spend(self.day(), handle, number, price))
+            await self._journal.persist(handhelds.spend(self.get_day(), handle, number, price))
 
     async def give_back(self) -> None:
         """Cancel the bookings of messages that have ended and cost nothing, because a free channel
         was quicker.
         """
-        day = self.day()
-        free = [each for each in handhelds.booked(self._journal, day) if self._was_free(*each)]
+        day = self.get_day()
+        free = [each for each in handhelds.list_booked(self._journal, day) if self._is_free(*each)]
         if free:
             await self._journal.persist(handhelds.give_back(day, free))
 
-    def _was_free(self, handle: str, number: int) -> bool:
-        known = outbound.by_idempotency_key(self._journal, handhelds.key_of(handle, number))
+    def _is_free(self, handle: str, number: int) -> bool:
+        known = outbound.find_by_idempotency_key(self._journal, handhelds.make_key(handle, number))
         if known is None:
             return False
-        deliveries = outbound.deliveries(self._journal, known.sequence)
+        deliveries = outbound.read_deliveries(self._journal, known.sequence)
         paid = [
             deliveries[each] for each in (Channel.SATELLITE, Channel.CELLULAR) if each in deliveries
         ]
         return (
             all(delivery.status is not None for delivery in paid)
-            and not history.may_have_left(self._journal, known.sequence, Channel.SATELLITE)
-            and not history.went_by_sms(self._journal, known.sequence)
+            and not history.can_have_left(self._journal, known.sequence, Channel.SATELLITE)
+            and not history.is_sent_by_sms(self._journal, known.sequence)
         )
 
     def take_position_turn(self, handle: str, every: int) -> bool:
@@ -111,7 +111,7 @@ class Toll:
 
     def guess(self, handle: str) -> int:
         """Count an attempted code, and return the number of attempts today."""
-        today = self.day()
+        today = self.get_day()
         self._guesses = {key: count for key, count in self._guesses.items() if key[0] == today}
         self._guesses[today, handle] = self._guesses.get((today, handle), 0) + 1
         return self._guesses[today, handle]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from fieldagent.extensions.people.contract import in_short
+from fieldagent.extensions.people.contract import shorten_handle
 from fieldagent.extensions.people.directory import Holder
 from fieldagent.system.lazy_dataclass import dataclass
 
@@ -33,7 +33,7 @@ class Unbelieved:
         if len(self._heard) > MOST:
             del self._heard[next(iter(self._heard))]
 
-    def calls(self, now: float) -> list[tuple[str, str]]:
+    def list_calls(self, now: float) -> list[tuple[str, str]]:
         """Return the radios that called within SHOWN_FOR_S, each with its notice."""
         return [
             (handle, notice)
@@ -42,7 +42,7 @@ class Unbelieved:
         ]
 
 
-def in_distress(person: Holder, notice: str = IN_DISTRESS) -> str:
+def make_distress_notice(person: Holder, notice: str = IN_DISTRESS) -> str:
     """Return the notice for people: the caller, and what to do."""
-    handle = in_short(person.handle)
+    handle = shorten_handle(person.handle)
     return notice.format(who=person.name, handle=handle, caveat=person.caveat)

@@ -53,14 +53,14 @@ class Pages:
         for number in range(1, len(database) // PAGE + 1):
             content = database[(number - 1) * PAGE : number * PAGE]
             self._images[number] = [Image(content, sound=True)]
-        for number, image in _frames(log):
+        for number, image in _read_frames(log):
             self._images.setdefault(number, []).insert(0, image)
         self._owners: dict[int, str] = {}
         self._overflow: set[int] = set()
-        for name, root in self._roots():
+        for name, root in self._find_roots():
             self._follow(root, name, 0)
 
-    def rows(self) -> Iterator[Row]:
+    def read_rows(self) -> Iterator[Row]:
         """Yield every readable row, possibly also some that were deleted long ago. The newest
         version of a changed row comes first.
         """
@@ -71,7 +71,7 @@ class Pages:
                 continue
             rows: list[Row] = []
             for image in images:
-                rows += self._rows_of(number, image.content)
+                rows += self._read_rows(number, image.content)
                 if image.sound:
                     break
             pages.append((number, rows))
@@ -79,17 +79,17 @@ class Pages:
             if number in self._owners or number not in self._overflow:
                 yield from rows
 
-    def _rows_of(self, number: int, page: bytes) -> list[Row]:
+    def _read_rows(self, number: int, page: bytes) -> list[Row]:
         owner = self._owners.get(number)
         rows: list[Row] = []
         whole = True
         try:
-            cells = list(_cells(page, number))
+            cells = list(_read_cells(page, number))
         except NoRecord:
             cells, whole = [], False
         for at, kind in cells:
             try:
-                rows.append(self._row(owner, page, at, kind)[0])
+                rows.append(self._read_row(owner, page, at, kind)[0])
             except NoRecord:
                 whole = False
         if not whole and any(page):
@@ -105,24 +105,24 @@ class Pages:
                     at += 1
                     continue
                 try:
-                    row, end = self._row(owner, page, at, kind)
+                    row, end = self._read_row(owner, page, at, kind)
                 except NoRecord:
                     at += 1
                 else:
                     yield row
                     at = end
 
-    def _row(self, owner: str | None, page: bytes, at: int, kind: int) -> tuple[Row, int]:
+    def _read_row(self, owner: str | None, page: bytes, at: int, kind: int) -> tuple[Row, int]:
         """Return a row, and its end. Raises NoRecord."""
         rowid = None
-        size, at = _varint(page, at)
+        size, at = _read_varint(page, at)
         if kind == _TABLE_LEAF:
-            rowid, at = _varint(page, at)
+            rowid, at = _read_varint(page, at)
             rowid -= (rowid >> 63) << 64
-        payload, end = self._payload(page, at, size, kind)
+        payload, end = self._read_payload(page, at, size, kind)
         return Row(owner, rowid, _record(payload)), end
 
-    def _payload(self, page: bytes, at: int, size: int, kind: int) -> tuple[bytes, int]:
+    def _read_payload(self, page: bytes, at: int, size: int, kind: int) -> tuple[bytes, int]:
         most = PAGE - 35 if kind == _TABLE_LEAF else (PAGE - 12) * 64 // 255 - 23
         if size <= most:
             if size < 2 or at + size > PAGE:
@@ -145,12 +145,12 @@ class Pages:
             (follows,) = struct.unpack_from(">I", images[0].content)
         return bytes(payload), end
 
-    def _roots(self) -> list[tuple[str, int]]:
+    def _find_roots(self) -> list[tuple[str, int]]:
         """Return the roots of all tables and indexes, the schema itself first."""
         self._follow(1, "sqlite_schema", 0)
         roots = []
         for number in [number for number, owner in self._owners.items() if owner]:
-            for row in self._rows_of(number, self._images[number][0].content):
+            for row in self._read_rows(number, self._images[number][0].content):
                 match row.values:
                     case (str(), str(name), str(), int(root), _):
                         roots.append((name, root))
@@ -167,7 +167,9 @@ class Pages:
             return
         children = [struct.unpack_from(">I", page, head + 8)[0]]
         with suppress(NoRecord):
-            children += [struct.unpack_from(">I", page, at)[0] for at in _pointers(page, number)]
+            children += [
+                struct.unpack_from(">I", page, at)[0] for at in _read_pointers(page, number)
+            ]
         for child in children:
             self._follow(child, owner, depth + 1)
 
@@ -184,7 +186,7 @@ class Pages:
         return free
 
 
-def _pointers(page: bytes, number: int) -> Sequence[int]:
+def _read_pointers(page: bytes, number: int) -> Sequence[int]:
     """Return the starts of the cells in a page of a tree. Raises NoRecord."""
     head = 100 if number == 1 else 0
     (count,) = struct.unpack_from(">H", page, head + 3)
@@ -197,18 +199,18 @@ def _pointers(page: bytes, number: int) -> Sequence[int]:
     return pointers
 
 
-def _cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
+def _read_cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
     """Yield the starts and kinds of the rows in a page. Raises NoRecord."""
     kind = page[100 if number == 1 else 0]
     if kind not in (_INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF):
         raise NoRecord
     if kind != _TABLE_INNER:
         child, leaf = (4, _INDEX_LEAF) if kind == _INDEX_INNER else (0, kind)
-        for at in _pointers(page, number):
+        for at in _read_pointers(page, number):
             yield at + child, leaf
 
 
-def _varint(page: bytes, at: int) -> tuple[int, int]:
+def _read_varint(page: bytes, at: int) -> tuple[int, int]:
     """Return the value of a varint, and its end. Raises NoRecord."""
     value = 0
     for index, byte in enumerate(page[at : at + 9]):
@@ -222,24 +224,24 @@ def _varint(page: bytes, at: int) -> tuple[int, int]:
 
 def _record(payload: bytes) -> tuple[Value, ...]:
     """Return the values of a record. Raises NoRecord."""
-    end, at = _varint(payload, 0)
+    end, at = _read_varint(payload, 0)
     if not at < end <= len(payload):
         raise NoRecord
     kinds = []
     while at < end:
-        kind, at = _varint(payload, at)
+        kind, at = _read_varint(payload, at)
         kinds.append(kind)
     sizes = [_SIZES[kind] if kind in _SIZES else (kind - 12) // 2 for kind in kinds]
     if at != end or {10, 11} & set(kinds) or end + sum(sizes) != len(payload):
         raise NoRecord
     values = []
     for kind, size in zip(kinds, sizes, strict=True):
-        values.append(_value(kind, payload[at : at + size]))
+        values.append(_read_value(kind, payload[at : at + size]))
         at += size
     return tuple(values)
 
 
-def _value(kind: int, content: bytes) -> Value:
+def _read_value(kind: int, content: bytes) -> Value:
     if kind == 0:
         return None
     if kind in (8, 9):
@@ -257,7 +259,7 @@ def _value(kind: int, content: bytes) -> Value:
         raise NoRecord from None
 
 
-def _frames(log: bytes) -> Iterator[tuple[int, Image]]:
+def _read_frames(log: bytes) -> Iterator[tuple[int, Image]]:
     """Yield the pages in a write-ahead log, oldest first. The checksum of each frame continues that
     of the frame before, so a damaged frame does not invalidate later ones.
     """
@@ -275,12 +277,12 @@ def _frames(log: bytes) -> Iterator[tuple[int, Image]]:
         number, _, *own, first, second = struct.unpack_from(">6I", log, place)
         content = log[place + _FRAME_HEAD : place + size]
         if any(mine in both for mine, *both in zip(own, salts, begun, strict=True)):
-            sound = _sums(order, log[place : place + 8] + content, sums) == (first, second)
+            sound = _compute_sums(order, log[place : place + 8] + content, sums) == (first, second)
             yield number, Image(content, sound)
         sums = (first, second)
 
 
-def _sums(order: str, content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+def _compute_sums(order: str, content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
     """Return the checksum of section 4.2."""
     first, second = sums
     words = struct.unpack(f"{order}{len(content) // 4}I", content)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, crc_of
+from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, compute_crc
 from fieldagent.agent.journal.repair import Saved
 from fieldagent.agent.journal.schema import UNSOUND
 from fieldagent.extensions.rescue.pages import Pages, Row, Value
@@ -65,7 +65,7 @@ class Count:
     """Number of the last accepted Packages that are entirely lost."""
     payloads_lost: int = 0
 
-    def in_words(self) -> str:
+    def describe_count(self) -> str:
         """Return a sentence with the saved and lost content; lost Packages must be posted again."""
         text = f"intact Packages: {self.packages}, {self.waiting} of them to be sent"
         text += f"; intact payloads: {self.payloads}"
@@ -113,7 +113,7 @@ class _Table:
             f" {then if name in LATER else 'ON CONFLICT DO NOTHING'}"
         )
 
-    def row(self, record: Row) -> Found | None:
+    def read_row(self, record: Row) -> Found | None:
         """Return the record as a row of this table; None if it does not fit."""
         if (record.rowid is None) != self._in_key_order or len(record.values) > len(self._columns):
             return None
@@ -156,7 +156,7 @@ class _Salvage:
         """Number before the first of the damaged journal; 0 if that is lost too."""
 
     def take(self, pages: Pages) -> None:
-        for record in pages.rows():
+        for record in pages.read_rows():
             match record:
                 case Row("package_by_id", None, (int(id_), int(sequence))):
                     self._ids[sequence] = id_
@@ -172,7 +172,7 @@ class _Salvage:
         """
         for name in [record.table] if record.table in self._tables else STATES:
             table = self._tables[name or ""]
-            row = table.row(record)
+            row = table.read_row(record)
             certain = record.table is not None or name != "inbound"
             if row is not None and (certain or _is_inbound(row)):
                 yield table, row
@@ -315,16 +315,16 @@ class _Salvage:
             package = read_package(json.loads(body))
             if digest in marks:
                 station, number = marks[digest]
-                raised = self._raised_by(station, number) if package.sos else number
+                raised = self._find_raising_item(station, number) if package.sos else number
                 db.execute(
                     "INSERT INTO carried VALUES (?, ?, ?, ?)",
                     (sequence, station, number, number - raised),
                 )
-            elif _leads_to_hub(package):
+            elif _is_for_hub(package):
                 count.damaged += [-sequence] if status is None else []
                 self._end_damaged(sequence)
 
-    def _raised_by(self, station: int, number: int) -> int:
+    def _find_raising_item(self, station: int, number: int) -> int:
         """Return the number of the item that raised the incident to which another station's item
         belongs.
         """
@@ -404,7 +404,7 @@ class _Salvage:
         )
 
 
-def _leads_to_hub(package: Package) -> bool:
+def _is_for_hub(package: Package) -> bool:
     """Return True if a Package that no local program posted is a neighbour's item for the hub.
     Items for a neighbour go by radio, and a parcel may also be this kit's own answer.
     """
@@ -417,7 +417,7 @@ TOLD = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "expi
 def _is_whole(row: Found) -> bool:
     values: dict[str, Any] = {name: row[name] for name in TOLD}
     if row["crc"] is not None:
-        return row["crc"] == crc_of(id_=values.pop("id"), **values)
+        return row["crc"] == compute_crc(id_=values.pop("id"), **values)
     try:
         read_package(json.loads(str(row["body"])))
     except ValueError:
@@ -437,13 +437,13 @@ def salvage(path: Path, db: sqlite3.Connection, before: HighWater, now: float) -
     """Save the intact rows of the damaged journal at `path` (`agent.journal.repair.Salvage`)."""
     count = Count()
     work = _Salvage(db, now)
-    work.take(Pages(_content(path), _content(path.with_name(f"{path.name}-wal"))))
+    work.take(Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal"))))
     work.mend(before, count)
     lost = len(count.damaged) + count.unknown
-    return Saved(count.in_words(), lost, count.payloads_lost)
+    return Saved(count.describe_count(), lost, count.payloads_lost)
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     with suppress(FileNotFoundError):
         return path.read_bytes()
     return b""

@@ -33,7 +33,7 @@ _PLACES = "/org/freedesktop/ModemManager1/SMS/"
 # Arguments.
 
 
-def modem(name: str) -> list[str]:
+def make_modem_arguments(name: str) -> list[str]:
     """Return mmcli's arguments for the state of a modem, for `read_modem`."""
     return ["-m", name, "-J"]
 
@@ -99,26 +99,26 @@ _SMS_ALONE = {"home-sms-only", "roaming-sms-only"}
 
 def read_modem(output: str) -> ManagedState:
     """Parse the state of a modem. Raises RemoteProtocolError."""
-    details = _object(_json(output), "modem")
-    generic, at_network = _object(details, "generic"), _object(details, "3gpp")
+    details = _read_object(_read_json(output), "modem")
+    generic, at_network = _read_object(details, "generic"), _read_object(details, "3gpp")
     quality = generic.get("signal-quality")
     value = quality.get("value") if isinstance(quality, dict) else None
-    state = _text(generic, "state")
-    alone = _text(at_network, "registration-state") in _SMS_ALONE
+    state = _read_text(generic, "state")
+    alone = _read_text(at_network, "registration-state") in _SMS_ALONE
     percent = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,3}", value) else None
     return ManagedState(
         state,
         state in _REGISTERED or alone,
         None if percent is None else min(5, -(-percent // 20)),
-        _text(generic, "equipment-identifier") or _text(at_network, "imei"),
-        _text(generic, "unlock-required"),
-        _text(generic, "state-failed-reason"),
+        _read_text(generic, "equipment-identifier") or _read_text(at_network, "imei"),
+        _read_text(generic, "unlock-required"),
+        _read_text(generic, "state-failed-reason"),
     )
 
 
 def read_list(output: str) -> list[int]:
     """Return the places of all messages. Raises RemoteProtocolError."""
-    paths = _json(output).get("modem.messaging.sms")
+    paths = _read_json(output).get("modem.messaging.sms")
     if not isinstance(paths, list):
         raise RemoteProtocolError("mmcli lists no messages")
     matches = [_PATH.fullmatch(each) for each in paths if isinstance(each, str)]
@@ -137,35 +137,35 @@ def read_created(output: str) -> int:
 
 def read_message(place: int, output: str) -> ManagedSms:
     """Parse a text message. Raises RemoteProtocolError."""
-    message = _object(_json(output), "sms")
-    content, properties = _object(message, "content"), _object(message, "properties")
-    number, kind = _text(content, "number"), _text(properties, "pdu-type")
-    named = _text(properties, "message-reference")
+    message = _read_object(_read_json(output), "sms")
+    content, properties = _read_object(message, "content"), _read_object(message, "properties")
+    number, kind = _read_text(content, "number"), _read_text(properties, "pdu-type")
+    named = _read_text(properties, "message-reference")
     reference = int(named) % 256 if re.fullmatch("[0-9]{1,9}", named) else None
     if kind == "deliver":
-        at = _moment(_text(properties, "timestamp"))
-        whole = _text(properties, "state") == "received"
-        return ManagedSms(place, Deliver(number, _content(content), at), whole)
+        at = _read_moment(_read_text(properties, "timestamp"))
+        whole = _read_text(properties, "state") == "received"
+        return ManagedSms(place, Deliver(number, _read_content(content), at), whole)
     if kind == "submit":
-        return ManagedSms(place, Submit(number, _content(content)), True, reference)
+        return ManagedSms(place, Submit(number, _read_content(content)), True, reference)
     if kind == "status-report" and reference is not None:
-        at = _moment(_text(properties, "timestamp"))
-        ended = _moment(_text(properties, "discharge-timestamp"))
-        status = _STATUS.get(_text(properties, "delivery-state"), _TRYING)
+        at = _read_moment(_read_text(properties, "timestamp"))
+        ended = _read_moment(_read_text(properties, "discharge-timestamp"))
+        status = _STATUS.get(_read_text(properties, "delivery-state"), _TRYING)
         return ManagedSms(place, StatusReport(reference, number, at, ended, status))
     return ManagedSms(place, None)
 
 
-def _content(content: dict[str, Any]) -> Content:
-    if data := _text(content, "data"):
+def _read_content(content: dict[str, Any]) -> Content:
+    if data := _read_text(content, "data"):
         try:
             return Content(Coding.DATA, bytes.fromhex(data))
         except ValueError:
             raise RemoteProtocolError("mmcli shows octets that are not hexadecimal") from None
-    return Content(Coding.UCS2, _text(content, "text").encode("utf-16-be", "replace"))
+    return Content(Coding.UCS2, _read_text(content, "text").encode("utf-16-be", "replace"))
 
 
-def _json(output: str) -> dict[str, Any]:
+def _read_json(output: str) -> dict[str, Any]:
     try:
         check_depth(output)
         # mmcli does not escape all control characters.
@@ -178,19 +178,19 @@ def _json(output: str) -> dict[str, Any]:
     return document
 
 
-def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
+def _read_object(document: dict[str, Any], name: str) -> dict[str, Any]:
     value = document.get(name)
     if not isinstance(value, dict):
         raise RemoteProtocolError(f"mmcli does not report {name!r}")
     return value
 
 
-def _text(document: dict[str, Any], name: str) -> str:
+def _read_text(document: dict[str, Any], name: str) -> str:
     value = document.get(name)
     return value if isinstance(value, str) and value != NONE else ""
 
 
-def _moment(text: str) -> float:
+def _read_moment(text: str) -> float:
     """Return Unix time; 0 if there is no time."""
     try:
         return datetime.fromisoformat(text).timestamp()
@@ -226,7 +226,7 @@ _STATUS = {
 # Failures.
 
 
-def complaint(errors: str) -> str:
+def read_complaint(errors: str) -> str:
     """Return mmcli's error on one line."""
     match = _ERROR.search(errors)
     said = match[1] if match is not None else errors.strip().partition("\n")[0]
@@ -270,4 +270,4 @@ def judge(errors: str) -> Sent:
     number = _NUMBERS.get(match[1]) if match is not None else None
     if number is not None:
         return sms_modem.judge(GsmReply(False, (), number))
-    return Sent(Outcome.DOUBTFUL, reason=f"mmcli reports: {complaint(errors)}")
+    return Sent(Outcome.DOUBTFUL, reason=f"mmcli reports: {read_complaint(errors)}")

@@ -3,8 +3,9 @@
 Commands are those of 3GPP TS 27.005 (PDU mode) and 27.007. Only one command is active at a time.
 Rules for the caller:
 
-1. `command` returns bytes to write. `next_event` then returns NEED_MORE until the `GsmReply`.
-2. `submit` asks for the prompt. At `Prompt` the caller writes the result of `pdu`, which ends
+1. `make_command` returns bytes to write. `next_event` then returns NEED_MORE until the `GsmReply`.
+2. `submit` asks for the prompt. At `Prompt` the caller writes the result of `encode_pdu`, which
+ends
    with Ctrl-Z. From then on the message may have left, with or without an answer. A timeout, an
    unreadable reply and an error without a meaning are DOUBTFUL (`judge`).
 3. Write `LEAVE_PROMPT` to leave a prompt before its PDU, and before the set-up, because an
@@ -159,7 +160,7 @@ class GsmConversation:
         self._passed_on = 0
         """Number of messages that the modem passed on."""
 
-    def command(self, text: str) -> bytes:
+    def make_command(self, text: str) -> bytes:
         """Return the bytes of a command. Raises LocalProtocolError while another one is active."""
         if self._under_way:
             raise LocalProtocolError(f"{self._under_way} is under way")
@@ -168,11 +169,11 @@ class GsmConversation:
 
     def submit(self, message: Submit) -> bytes:
         """Return the bytes that ask for the prompt. Raises LocalProtocolError."""
-        asked = self.command(f"AT+CMGS={len(sms_pdu.encode(message)) - 1}")
+        asked = self.make_command(f"AT+CMGS={len(sms_pdu.encode(message)) - 1}")
         self._prompts = True
         return asked
 
-    def pdu(self, message: Submit) -> bytes:
+    def encode_pdu(self, message: Submit) -> bytes:
         """Return the bytes for the prompt. Raises LocalProtocolError if there is no prompt."""
         if not self._under_way.startswith("AT+CMGS=") or self._prompts:
             raise LocalProtocolError("there is no prompt")
@@ -211,7 +212,7 @@ class GsmConversation:
             return None
         if is_pdu and line not in _FINAL and not line.startswith("+"):
             self._passed_on += 1
-            return _stored(-self._passed_on, line)
+            return _read_stored(-self._passed_on, line)
         if arrived := _ARRIVED.fullmatch(line):
             return PlaceFilled(int(arrived[1]))
         if not self._under_way or line == self._under_way:
@@ -295,17 +296,17 @@ def judge(reply: GsmReply | None) -> Sent:
     return Sent(Outcome.DOUBTFUL, reason=f"the modem reports {shown}, possibly after it was sent")
 
 
-def listed(reply: GsmReply) -> list[Stored]:
+def read_listed(reply: GsmReply) -> list[Stored]:
     """Return the messages that +CMGL listed, in order."""
     messages, lines = [], iter(reply.lines)
     for line in lines:
         head = _LISTED.fullmatch(line)
         if head is not None:
-            messages.append(_stored(int(head[1]), next(lines, "")))
+            messages.append(_read_stored(int(head[1]), next(lines, "")))
     return messages
 
 
-def _stored(place: int, text: str) -> Stored:
+def _read_stored(place: int, text: str) -> Stored:
     try:
         return Stored(place, sms_pdu.decode(bytes.fromhex(text)))
     except ValueError:
@@ -314,7 +315,7 @@ def _stored(place: int, text: str) -> Stored:
         return Stored(place, None, str(error), text)
 
 
-def filled(reply: GsmReply) -> tuple[int, int] | None:
+def read_used_places(reply: GsmReply) -> tuple[int, int] | None:
     """Return the numbers of used and of all places in the store. A full store receives nothing
     more, without a report.
     """
@@ -324,7 +325,7 @@ def filled(reply: GsmReply) -> tuple[int, int] | None:
     return None
 
 
-def locked(reply: GsmReply) -> str:
+def read_lock(reply: GsmReply) -> str:
     """Return the unlock that the SIM needs, for people; empty if none. Raises RemoteProtocolError
     if the reply does not contain it.
     """
@@ -349,7 +350,7 @@ SIM_BUSY = (14,)
 """+CME ERROR numbers of a SIM that has not checked the PIN."""
 
 
-def registered(reply: GsmReply) -> bool:
+def is_registered(reply: GsmReply) -> bool:
     """Return True if a network accepts SMS from this SIM: at home, roaming, or for SMS only (TS
     27.007, 7.2).
     """
@@ -357,7 +358,7 @@ def registered(reply: GsmReply) -> bool:
     return match is not None and match[1] in ("1", "5", "6", "7")
 
 
-def bars(reply: GsmReply) -> int | None:
+def read_bars(reply: GsmReply) -> int | None:
     """Return the signal, 0 to 5 bars; None while unknown (TS 27.007, 8.5)."""
     match = next((each for line in reply.lines if (each := _SIGNAL.fullmatch(line))), None)
     if match is None or int(match[1]) > 31:

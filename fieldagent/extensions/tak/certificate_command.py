@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from urllib.parse import urlencode
 
-from fieldagent.cli.hub.opened_store import show, show_list, with_store
+from fieldagent.cli.hub.opened_store import run_with_store, show, show_list
 from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.extensions.tak.server import certificates, invitations
 from fieldagent.extensions.tak.server.certificates import PhoneHolder
-from fieldagent.extensions.tak.server.data_package import Connection, data_package
+from fieldagent.extensions.tak.server.data_package import Connection, make_data_package
 from fieldagent.extensions.tak.server.kind import NO_CRYPTOGRAPHY
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
@@ -26,7 +26,7 @@ ENROLL = "tak://com.atakmap.app/enroll"
 """Address that ATAK accepts as a link and as a QR code."""
 
 
-def tak(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """List, make or revoke certificates of phones, invite a phone by a QR code, or write the
     certificates that phones must trust.
     """
@@ -35,23 +35,25 @@ def tak(arguments: argparse.Namespace) -> int:
     def carry_out(settings: HubSettings, store: Store) -> int:
         _check(arguments)
         if arguments.user is None and arguments.trust is None:
-            rows = store.once(
-                lambda db: certificates.listing(db, _workspace(db, arguments, settings))
+            rows = store.run_once(
+                lambda db: certificates.list_certificates(
+                    db, _find_workspace(db, arguments, settings)
+                )
             )
             return show_list(arguments, rows)
         now = time.time()
         if arguments.trust is not None:
-            result = store.once(lambda db: _trust(db, arguments, settings))
+            result = store.run_once(lambda db: _trust(db, arguments, settings))
         elif arguments.revoke:
-            result = store.once(lambda db: _revoke(db, arguments, settings, now))
+            result = store.run_once(lambda db: _revoke(db, arguments, settings, now))
         elif arguments.qr:
-            result = store.once(lambda db: _invite(db, arguments, settings, now))
+            result = store.run_once(lambda db: _invite(db, arguments, settings, now))
             drawn.append(str(result["itak" if arguments.itak else "link"]))
         else:
-            result = store.once(lambda db: _make(db, arguments, settings, now))
+            result = store.run_once(lambda db: _make(db, arguments, settings, now))
         return show(arguments, result, secret_names=())
 
-    code = with_store(arguments, carry_out)
+    code = run_with_store(arguments, carry_out)
     if code == OK and drawn and not arguments.json:
         show_qr_code(drawn[0])
     return code
@@ -77,9 +79,9 @@ def _check(arguments: argparse.Namespace) -> None:
         raise Refused("--trust is for every phone alike: leave the user out")
 
 
-def _workspace(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> int:
+def _find_workspace(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> int:
     """Return the named workspace, or that of the TAK server."""
-    return directory.workspace_of(
+    return directory.find_workspace(
         db, arguments.workspace or settings.bridge_own["tak-workspace"] or ""
     )
 
@@ -87,15 +89,15 @@ def _workspace(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> 
 def _revoke(
     db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
 ) -> dict[str, object]:
-    workspace = _workspace(db, arguments, settings)
-    holder = certificates.name_of(db, workspace, arguments.user)
+    workspace = _find_workspace(db, arguments, settings)
+    holder = certificates.find_user(db, workspace, arguments.user)
     many = certificates.revoke(db, workspace, holder.member, now)
     if not many:
         raise Refused(f"{holder.name} has no active one; see `fieldagent hub user tak`")
     return {"id": holder.member, "revoked": many}
 
 
-def _address(settings: HubSettings) -> tuple[str, int]:
+def _find_address(settings: HubSettings) -> tuple[str, int]:
     address: tuple[str, int] | None = settings.bridge_own["tak-address"]
     if address is None:
         raise Refused(
@@ -105,14 +107,14 @@ def _address(settings: HubSettings) -> tuple[str, int]:
     return address
 
 
-def _holder(
+def _find_holder(
     db: Db, arguments: argparse.Namespace, settings: HubSettings
 ) -> tuple[int, PhoneHolder]:
     """Return the server's workspace, and the named person. Raises Refused."""
-    workspace = directory.workspace_of(db, settings.bridge_own["tak-workspace"] or "")
-    if arguments.workspace and directory.workspace_of(db, arguments.workspace) != workspace:
+    workspace = directory.find_workspace(db, settings.bridge_own["tak-workspace"] or "")
+    if arguments.workspace and directory.find_workspace(db, arguments.workspace) != workspace:
         raise Refused("the TAK server is for another workspace: tak-workspace names it")
-    holder = certificates.name_of(db, workspace, arguments.user)
+    holder = certificates.find_user(db, workspace, arguments.user)
     if not directory.is_person(db, holder.member):
         raise Refused(f"{holder.name} is not a User: a phone must belong to a person")
     return workspace, holder
@@ -124,22 +126,22 @@ def _make(
     """Issue a certificate and write its package. If the package cannot be written, the certificate
     does not become valid.
     """
-    host, port = _address(settings)
+    host, port = _find_address(settings)
     try:
         from fieldagent.extensions.tak.server import authority
     except ImportError:
         raise Refused(NO_CRYPTOGRAPHY) from None
-    workspace, holder = _holder(db, arguments, settings)
-    by = authority.authority(db)
-    issued = authority.for_phone(by, holder.name, now)
-    expires = authority.expiry_of(issued.certificate).timestamp()
+    workspace, holder = _find_holder(db, arguments, settings)
+    by = authority.open_authority(db)
+    issued = authority.issue_for_phone(by, holder.name, now)
+    expires = authority.find_expiry(issued.certificate).timestamp()
     certificates.add(db, workspace, holder, issued.serial, expires=expires, now=now)
     password = secrets.token_urlsafe(12)
-    written = data_package(
+    written = make_data_package(
         f"fieldagent-{issued.serial}",
         Connection(host, port, f"{holder.name} at {host}", holder.name, password),
         authority.trust_file(by, password),
-        authority.phone_file(by, issued, holder.name, password),
+        authority.encode_phone_file(by, issued, holder.name, password),
         flat=arguments.itak,
     )
     file = arguments.out or Path(f"tak-{holder.member}.zip")
@@ -165,18 +167,18 @@ def _put(file: Path, content: bytes) -> None:
 
 def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict[str, object]:
     """Write a package without a secret."""
-    host, port = _address(settings)
+    host, port = _find_address(settings)
     try:
         from fieldagent.extensions.tak.server import authority
     except ImportError:
         raise Refused(NO_CRYPTOGRAPHY) from None
-    by = authority.authority(db)
+    by = authority.open_authority(db)
     # This password protects nothing, but the format needs one.
     password = secrets.token_urlsafe(12)
     to = Connection(host, port, f"fieldagent at {host}", "", password)
     trusted = authority.trust_file(by, password)
     name = f"fieldagent-{by.certificate.serial_number:x}"
-    _put(arguments.trust, data_package(name, to, trusted))
+    _put(arguments.trust, make_data_package(name, to, trusted))
     return {
         "file": str(arguments.trust),
         "next": "it holds no secret: import it, then give name and secret as `--qr` shows them",
@@ -186,13 +188,13 @@ def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict
 def _invite(
     db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
 ) -> dict[str, object]:
-    host, port = _address(settings)
+    host, port = _find_address(settings)
     if settings.bridge_own["tak-enroll-listen"] is None:
         raise Refused(
             "phones cannot fetch certificates here: set tak-enroll-listen to 0.0.0.0:8446, or make"
             " a file with --out"
         )
-    workspace, holder = _holder(db, arguments, settings)
+    workspace, holder = _find_holder(db, arguments, settings)
     token = invitations.invite(db, workspace, holder, now)
     asked = {"username": holder.name, "token": token}
     return {

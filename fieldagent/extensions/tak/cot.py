@@ -136,13 +136,13 @@ def start_tag(raw: bytes) -> bytes:
     return b"" if begin is None else raw[begin.start() :].partition(b">")[0]
 
 
-def uid_of(raw: bytes) -> str:
+def find_uid(raw: bytes) -> str:
     """Return an event's uid without parsing the rest; empty if it is not found."""
     match = _UID.search(start_tag(raw))
     return match[2].decode("utf-8", "replace") if match else ""
 
 
-def type_of(raw: bytes) -> str:
+def find_type(raw: bytes) -> str:
     """Return an event's type without parsing the rest; empty if it is not found."""
     match = _TYPE.search(start_tag(raw))
     return match[2].decode("utf-8", "replace") if match else ""
@@ -155,20 +155,22 @@ def decode(raw: bytes) -> CotEvent:
     begin = _BEGIN.search(raw)
     if begin is None:
         raise RemoteProtocolError("it is not an event")
-    root = _tree(raw[begin.start() :])
+    root = _read_tree(raw[begin.start() :])
     uid, type_ = root.get("uid"), root.get("type")
     is_alarm = type_.startswith(_ALARMS)
     if not type_ or not (uid or is_alarm):
         raise RemoteProtocolError("an event without uid or type")
     # Nothing that is missing or wrong beside an alarm refuses it.
-    read = _alarm_moment if is_alarm else _moment
+    read = _alarm_moment if is_alarm else _read_moment
     time, start, stale = (read(root.get(name), name) for name in _TIMES)
     detail = root.find("detail")
     children = () if detail is None else detail.children
-    return CotEvent(uid, type_, time, start, stale, root.get("how"), _place(root, type_), children)
+    return CotEvent(
+        uid, type_, time, start, stale, root.get("how"), _read_place(root, type_), children
+    )
 
 
-def _place(root: CotElement, type_: str) -> CotPoint:
+def _read_place(root: CotElement, type_: str) -> CotPoint:
     """Return the position of an event; NOWHERE if a message or alarm has no readable position.
     Raises RemoteProtocolError for an event that is a position, such as a unit or a marker.
     """
@@ -176,7 +178,7 @@ def _place(root: CotElement, type_: str) -> CotPoint:
         point = root.find("point")
         if point is None:
             raise RemoteProtocolError("an event without a point")
-        return _point(point)
+        return _read_point(point)
     except RemoteProtocolError:
         if type_.startswith(_WORDS):
             return NOWHERE
@@ -188,7 +190,7 @@ _WORDS = "b-t-", _ALARMS
 """Beginnings of the types of messages and alarms."""
 
 
-def _moment(text: str, name: str) -> datetime:
+def _read_moment(text: str, name: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
@@ -200,12 +202,12 @@ def _moment(text: str, name: str) -> datetime:
 def _alarm_moment(text: str, name: str) -> datetime:
     """Return the time of an alarm; UNDATED if it cannot be read."""
     try:
-        return _moment(text, name)
+        return _read_moment(text, name)
     except RemoteProtocolError:
         return UNDATED
 
 
-def _point(element: CotElement) -> CotPoint:
+def _read_point(element: CotElement) -> CotPoint:
     latitude, longitude = _number(element, "lat"), _number(element, "lon")
     if abs(latitude) > 90 or abs(longitude) > 180:
         raise RemoteProtocolError(f"an event at {latitude}, {longitude}")
@@ -231,7 +233,7 @@ def _number(element: CotElement, name: str) -> float:
     return number
 
 
-def _tree(xml: bytes) -> CotElement:
+def _read_tree(xml: bytes) -> CotElement:
     tree = _Tree()
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
@@ -284,22 +286,22 @@ class _Tree:
 
 def encode(event: CotEvent) -> bytes:
     """Return the event as bytes for a stream."""
-    times = {name: _written(getattr(event, name)) for name in _TIMES}
+    times = {name: _format_moment(getattr(event, name)) for name in _TIMES}
     head = {"version": "2.0", "uid": event.uid, "type": event.type, **times, "how": event.how}
     point = event.point
     where = {
         "lat": f"{point.latitude:.6f}",
         "lon": f"{point.longitude:.6f}",
-        "hae": _metres(point.height),
-        "ce": _metres(point.error),
-        "le": _metres(None),
+        "hae": _format_metres(point.height),
+        "ce": _format_metres(point.error),
+        "le": _format_metres(None),
     }
     children = (CotElement("point", where), CotElement("detail", children=event.detail))
-    whole = "".join(_pieces(CotElement("event", head, children=children)))
+    whole = "".join(_format_pieces(CotElement("event", head, children=children)))
     return (_DECLARATION + whole).encode("utf-8", "replace")
 
 
-def framed(raw: bytes) -> bytes:
+def frame_event(raw: bytes) -> bytes:
     """Return the bytes of a received event for another stream. Everything before it, which could
     contain a document type, is removed. `raw` must be valid for `decode`.
     """
@@ -308,24 +310,24 @@ def framed(raw: bytes) -> bytes:
     return _DECLARATION.encode() + raw[begin.start() :]
 
 
-def _metres(metres: float | None) -> str:
+def _format_metres(metres: float | None) -> str:
     return f"{UNKNOWN if metres is None else metres:.1f}"
 
 
-def _written(moment: datetime) -> str:
+def _format_moment(moment: datetime) -> str:
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
-def _pieces(element: CotElement) -> Iterator[str]:
+def _format_pieces(element: CotElement) -> Iterator[str]:
     attributes = "".join(
-        f' {name}="{_escaped(value)}"' for name, value in element.attributes.items()
+        f' {name}="{_escape(value)}"' for name, value in element.attributes.items()
     )
     if not element.text and not element.children:
         yield f"<{element.name}{attributes}/>"
         return
-    yield f"<{element.name}{attributes}>{_escaped(element.text)}"
+    yield f"<{element.name}{attributes}>{_escape(element.text)}"
     for child in element.children:
-        yield from _pieces(child)
+        yield from _format_pieces(child)
     yield f"</{element.name}>"
 
 
@@ -334,5 +336,5 @@ _REFUSED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _ESCAPES = str.maketrans({each: f"&#{ord(each)};" for each in "&<>\"'\t\n\r"})
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _REFUSED.sub("", text).translate(_ESCAPES)

@@ -12,7 +12,7 @@ from fieldagent.page.language import ENGLISH, read_catalogue
 QUESTION = "Is this an emergency? Send the 911 alert of your TAK app: it raises an SOS."
 
 
-def question(text: str, *, direct: bool) -> str:
+def make_question(text: str, *, direct: bool) -> str:
     """Return the question, in the language of the text if that is known; empty if the text does not
     read like a call for help. If it is not `direct`, it is in a chat room.
     """

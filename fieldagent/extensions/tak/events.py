@@ -105,7 +105,7 @@ class PlacedMarker(NamedTuple):
 ALL = TakUnit(EVERYBODY, EVERYBODY)
 
 
-def _event(
+def _make_event(
     uid: str,
     type_: str,
     now: datetime,
@@ -118,15 +118,15 @@ def _event(
     return CotEvent(uid, type_, now, now, now + lasts, how, point, tuple(detail))
 
 
-def _element(name: str, /, **attributes: str) -> CotElement:
+def _make_element(name: str, /, **attributes: str) -> CotElement:
     return CotElement(name, attributes)
 
 
-def _flow(through: str, now: datetime) -> CotElement:
+def _make_flow(through: str, now: datetime) -> CotElement:
     return CotElement(FLOW, {through: f"{now.astimezone(UTC).isoformat(timespec='seconds')}"})
 
 
-def unit(
+def make_unit_event(
     who: TakUnit,
     seen: Sighting,
     now: datetime,
@@ -141,18 +141,18 @@ def unit(
     moves = {name: f"{value:.1f}" for name, value in motion if value is not None}
     detail = (
         CotElement("takv", program),
-        _element("contact", callsign=who.callsign, endpoint=endpoint),
-        _element("__group", name="Cyan", role="Team Member"),
-        _element("precisionlocation", geopointsrc="GPS", altsrc="???"),
-        *([_element("track", **moves)] if moves else []),
-        _element("uid", Droid=who.callsign),
+        _make_element("contact", callsign=who.callsign, endpoint=endpoint),
+        _make_element("__group", name="Cyan", role="Team Member"),
+        _make_element("precisionlocation", geopointsrc="GPS", altsrc="???"),
+        *([_make_element("track", **moves)] if moves else []),
+        _make_element("uid", Droid=who.callsign),
         CotElement("remarks", text=seen.remarks),
-        _flow(who.uid, now),
+        _make_flow(who.uid, now),
     )
     return CotEvent(who.uid, UNIT, now, seen.at, seen.stale, seen.how, seen.point, detail)
 
 
-def chat(said: GeoChat, now: datetime) -> CotEvent:
+def make_chat(said: GeoChat, now: datetime) -> CotEvent:
     """Return a GeoChat as an event that ATAK can show."""
     sender, to = said.sender, said.to
     written = {
@@ -160,21 +160,23 @@ def chat(said: GeoChat, now: datetime) -> CotEvent:
         "to": to.uid,
         "time": f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
     }
-    detail = _between("__chat", sender, to, said.message_id, now)
+    detail = _make_addressing("__chat", sender, to, said.message_id, now)
     detail.append(CotElement("remarks", written, said.text))
     uid = f"GeoChat.{sender.uid}.{to.uid}.{said.message_id}"
-    return _event(uid, CHAT, now, _CHAT_LASTS, detail)
+    return _make_event(uid, CHAT, now, _CHAT_LASTS, detail)
 
 
-def receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
+def make_receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
     """Return the tick for a message from `to`."""
-    detail = _between("__chatreceipt", chat_receipt.sender, to, chat_receipt.message_id, now)
-    return _event(
+    detail = _make_addressing(
+        "__chatreceipt", chat_receipt.sender, to, chat_receipt.message_id, now
+    )
+    return _make_event(
         chat_receipt.message_id, READ if chat_receipt.read else ON_PHONE, now, _CHAT_LASTS, detail
     )
 
 
-def _between(
+def _make_addressing(
     name: str, sender: TakUnit, to: TakUnit, message_id: str, now: datetime
 ) -> list[CotElement]:
     """Return the detail elements with sender and receiver; the first one is called `name`."""
@@ -189,73 +191,75 @@ def _between(
     }
     detail = [
         CotElement(name, about, children=(CotElement("chatgrp", names),)),
-        _element("link", uid=sender.uid, type=UNIT, relation="p-p"),
-        _flow(sender.uid, now),
+        _make_element("link", uid=sender.uid, type=UNIT, relation="p-p"),
+        _make_flow(sender.uid, now),
     ]
     if to.uid != EVERYBODY:
-        destination = _element("dest", callsign=to.callsign)
+        destination = _make_element("dest", callsign=to.callsign)
         detail.append(CotElement("marti", children=(destination,)))
     return detail
 
 
-def alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
+def make_alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
     """Return a 911 alert, or its cancel. The caller must repeat it, because a server forgets it."""
     said = {"cancel": "true"} if cancels else {"type": "911 Alert"}
     detail = [
-        _element("link", uid=who.uid, type=UNIT, relation="p-p"),
-        _element("contact", callsign=f"{who.callsign}-Alert"),
+        _make_element("link", uid=who.uid, type=UNIT, relation="p-p"),
+        _make_element("contact", callsign=f"{who.callsign}-Alert"),
         CotElement("emergency", said, who.callsign),
-        _flow(who.uid, now),
+        _make_flow(who.uid, now),
     ]
     kind = CANCEL if cancels else ALERT
-    return _event(f"{who.uid}{ALERT_SUFFIX}", kind, now, _ALERT_LASTS, detail, point=point, how=GPS)
+    return _make_event(
+        f"{who.uid}{ALERT_SUFFIX}", kind, now, _ALERT_LASTS, detail, point=point, how=GPS
+    )
 
 
-def marker(
+def make_marker(
     uid: str, by: TakUnit, placed: PlacedMarker, now: datetime, lasts: timedelta | None = None
 ) -> CotEvent:
     """Return a marker for everyone. Phones keep it forever, or for `lasts`."""
     made = f"{placed.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
     link = {"uid": by.uid, "type": UNIT, "relation": "p-p", "parent_callsign": by.callsign}
     detail = [
-        _element("contact", callsign=placed.name),
+        _make_element("contact", callsign=placed.name),
         CotElement("remarks", text=placed.notes),
         CotElement("link", {**link, "production_time": made}),
-        *([_element("archive")] if lasts is None else []),
-        _flow(by.uid, now),
+        *([_make_element("archive")] if lasts is None else []),
+        _make_flow(by.uid, now),
     ]
-    return _event(uid, MARKER, now, lasts or _MARKER_LASTS, detail, point=placed.point)
+    return _make_event(uid, MARKER, now, lasts or _MARKER_LASTS, detail, point=placed.point)
 
 
-def removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
+def make_removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
     """Return an event that removes one of our objects from all maps."""
     detail = [
-        _element("link", uid=uid, relation="none", type="none"),
-        _element("__forcedelete"),
-        _flow(by.uid, now),
+        _make_element("link", uid=uid, relation="none", type="none"),
+        _make_element("__forcedelete"),
+        _make_flow(by.uid, now),
     ]
-    return _event(f"{uid}-off", REMOVAL, now, _PING_LASTS, detail)
+    return _make_event(f"{uid}-off", REMOVAL, now, _PING_LASTS, detail)
 
 
-def ping_uid(uid: str) -> str:
+def make_ping_uid(uid: str) -> str:
     """Return the uid of the pings of a unit."""
     return f"{uid}-ping"
 
 
-def ping(uid: str, now: datetime) -> CotEvent:
+def make_ping(uid: str, now: datetime) -> CotEvent:
     """Return a ping, which the server answers with a pong."""
-    return _event(ping_uid(uid), PING, now, _PING_LASTS, [])
+    return _make_event(make_ping_uid(uid), PING, now, _PING_LASTS, [])
 
 
-def pong(now: datetime) -> CotEvent:
+def make_pong(now: datetime) -> CotEvent:
     """Return the answer to a ping."""
-    return _event("fieldagent-pong", PONG, now, _PING_LASTS, [])
+    return _make_event("fieldagent-pong", PONG, now, _PING_LASTS, [])
 
 
 # Events from others.
 
 
-def flowed_through(event: CotEvent, prefix: str) -> bool:
+def is_passed_through(event: CotEvent, prefix: str) -> bool:
     """Return True if the event has passed through a program whose uid begins with `prefix`."""
     flow = event.find(FLOW)
     return flow is not None and any(each.startswith(prefix) for each in flow.attributes)
@@ -266,7 +270,9 @@ def is_of(event: CotEvent, prefix: str) -> bool:
     link = event.find("link")
     sender = "" if link is None else link.get("uid")
     return (
-        event.uid.startswith(prefix) or sender.startswith(prefix) or flowed_through(event, prefix)
+        event.uid.startswith(prefix)
+        or sender.startswith(prefix)
+        or is_passed_through(event, prefix)
     )
 
 
@@ -283,7 +289,7 @@ def read_unit(event: CotEvent) -> TakUnit | None:
 def read_chat(event: CotEvent) -> GeoChat | None:
     """Return a GeoChat; None if the event has no sender or no receiver."""
     remarks = event.find("remarks")
-    parties = _parties(event, "__chat")
+    parties = _read_parties(event, "__chat")
     if parties is None or remarks is None:
         return None
     sender, to, message_id = parties
@@ -294,14 +300,14 @@ def read_receipt(event: CotEvent) -> ChatReceipt | None:
     """Return a tick, in the form of ATAK or of WinTAK; None if the event has no sender or no
     receiver.
     """
-    parties = _parties(event, "__chatreceipt") or _parties(event, "__chat")
+    parties = _read_parties(event, "__chatreceipt") or _read_parties(event, "__chat")
     if parties is None:
         return None
     sender, to, message_id = parties
     return ChatReceipt(sender, to.uid, message_id or event.uid, event.type == READ)
 
 
-def _parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
+def _read_parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
     """Return sender, receiver and message id, which may be empty; None if one of the units is
     missing.
     """
@@ -324,7 +330,7 @@ class Addressed(NamedTuple):
     callsigns: frozenset[str]
 
 
-def addressed(event: CotEvent) -> Addressed | None:
+def read_addressed(event: CotEvent) -> Addressed | None:
     """Return the receivers of an event; None if it is for everyone. A chat names its receivers by
     uid. A chat without a receiver is for no one.
     """
@@ -344,7 +350,7 @@ def addressed(event: CotEvent) -> Addressed | None:
     return Addressed(frozenset(uids), frozenset(callsigns))
 
 
-def removed(event: CotEvent) -> str:
+def read_removed(event: CotEvent) -> str:
     """Return the uid of the object that a removal removes; empty if it is missing."""
     link = event.find("link")
     return "" if link is None else link.get("uid")
@@ -370,13 +376,13 @@ def read_alert(event: CotEvent) -> PhoneAlert | None:
     emergency = event.find("emergency") or CotElement("emergency")
     uid = (link.get("uid") if link else "") or event.uid.removesuffix(ALERT_SUFFIX)
     named = contact.get("callsign").removesuffix("-Alert") if contact else ""
-    callsign = _line(emergency.text) or _line(named) or _line(uid) or "unknown"
+    callsign = _clean_line(emergency.text) or _clean_line(named) or _clean_line(uid) or "unknown"
     cancels = event.type == CANCEL or emergency.get("cancel") == "true"
-    sender = TakUnit(_line(uid)[:ALERT_NAME_MAX], callsign[:ALERT_NAME_MAX])
+    sender = TakUnit(_clean_line(uid)[:ALERT_NAME_MAX], callsign[:ALERT_NAME_MAX])
     return PhoneAlert(sender, event.point, cancels)
 
 
-def _line(text: str) -> str:
+def _clean_line(text: str) -> str:
     """Return the text as one line without characters that hide something."""
     return "".join(each for each in " ".join(text.split()) if each.isprintable())
 
@@ -406,7 +412,7 @@ def read_marker(event: CotEvent) -> PlacedMarker | None:
     return PlacedMarker(name or "marker", notes, event.point, event.time, to)
 
 
-def marker_author(event: CotEvent) -> TakUnit | None:
+def read_marker_author(event: CotEvent) -> TakUnit | None:
     """Return the author of a marker, or None if the event does not contain it."""
     link = event.find("link")
     if link is None or not link.get("uid"):

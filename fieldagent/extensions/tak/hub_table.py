@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fieldagent.cli.hub.table import hub_table
+from fieldagent.cli.hub.table import make_hub_table
 
-COMMANDS = hub_table(
+COMMANDS = make_hub_table(
     """
-user tak -> certificate_command:tak: make a data package for a user's phone and the hub's TAK
-      server; without a user, list the packages
+user tak -> certificate_command:run_command: make a data package for a user's phone and the hub's
+      TAK server; without a user, list the packages
   user?: their name, number or e-mail address
   --out FILE.zip path: file to write (tak-NUMBER.zip)
   --itak: in the format of iTAK, as a file or a code

@@ -85,12 +85,12 @@ class ShownBy(NamedTuple):
     """Destination of messages to the user."""
 
 
-def at(moment: float) -> datetime:
+def make_date(moment: float) -> datetime:
     """Return a Unix time as a date in UTC."""
     return date_of(moment)
 
 
-def age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Return a duration as text, such as "5 min" or "1 h 5 min". A negative one is 0 min."""
     minutes = int(max(0.0, seconds) // 60)
     if minutes < 60:
@@ -103,7 +103,7 @@ def is_old(user: Whereabouts, now: float) -> bool:
     return user.at is None or now - user.at > FRESH_S
 
 
-def position(
+def make_position_events(
     unit: TakUnit,
     user: Whereabouts,
     shown_by: ShownBy,
@@ -115,34 +115,38 @@ def position(
     """Return the events that show a user. The user has no position if it is unknown or not
     `shared`. An old position gets a marker beside it, whose name shows the time on every map.
     """
-    when = at(now)
+    when = make_date(now)
     if user.latitude is None or user.longitude is None or user.at is None or not shared:
-        nowhere = Sighting(NOWHERE, when, at(now + FRESH_S), tak.BY_HAND, "no position is known")
-        return [tak.unit(unit, nowhere, when, _takv(shown_by), shown_by.endpoint)]
+        nowhere = Sighting(
+            NOWHERE, when, make_date(now + FRESH_S), tak.BY_HAND, "no position is known"
+        )
+        return [tak.make_unit_event(unit, nowhere, when, _make_takv(shown_by), shown_by.endpoint)]
     point, old = CotPoint(user.latitude, user.longitude, user.altitude), is_old(user, now)
     motion = TakMotion() if old else TakMotion(user.speed, user.course)
-    words = f"{age(now - user.at)} old; {shown_by.heard}"
-    stale = at(now + SHOWN_S) if old else at(user.at + FRESH_S)
+    words = f"{format_age(now - user.at)} old; {shown_by.heard}"
+    stale = make_date(now + SHOWN_S) if old else make_date(user.at + FRESH_S)
     how = tak.LAST_KNOWN if old else tak.GPS
     shown = [
-        tak.unit(
+        tak.make_unit_event(
             unit,
-            Sighting(point, at(user.at), stale, how, words, motion),
+            Sighting(point, make_date(user.at), stale, how, words, motion),
             when,
-            _takv(shown_by),
+            _make_takv(shown_by),
             shown_by.endpoint,
         )
     ]
     beside = f"{unit.uid}-last"
     if old:
-        there = PlacedMarker(f"{user.name} {clock(user.at, now)}", words, point, at(user.at), ())
-        shown.append(tak.marker(beside, unit, there, when, timedelta(seconds=SHOWN_S)))
+        there = PlacedMarker(
+            f"{user.name} {format_clock(user.at, now)}", words, point, make_date(user.at), ()
+        )
+        shown.append(tak.make_marker(beside, unit, there, when, timedelta(seconds=SHOWN_S)))
     elif last_position is not None and last_position.old:
-        shown.append(tak.removal(beside, unit, when))
+        shown.append(tak.make_removal(beside, unit, when))
     return shown
 
 
-def _takv(shown_by: ShownBy) -> dict[str, str]:
+def _make_takv(shown_by: ShownBy) -> dict[str, str]:
     return {
         "device": "fieldagent",
         "platform": "fieldagent",
@@ -151,14 +155,16 @@ def _takv(shown_by: ShownBy) -> dict[str, str]:
     }
 
 
-def clock(moment: float, now: float) -> str:
+def format_clock(moment: float, now: float) -> str:
     """Return the time of day in UTC, after the date if it may be another day."""
-    when = at(moment)
+    when = make_date(moment)
     day = f"{when:%d %b} " if now - moment > DAY * 0.8 else ""
     return f"{day}{when:%H:%M}Z"
 
 
-def position_due(last_position: ToldPosition | None, user: Whereabouts, now: float) -> float:
+def compute_position_due(
+    last_position: ToldPosition | None, user: Whereabouts, now: float
+) -> float:
     """Return the time at which a user's position must be sent. It is due if that is not after
     `now`.
     """
@@ -183,14 +189,14 @@ def _has_moved(before: Whereabouts, now: Whereabouts) -> bool:
     return north * north + east * east > MOVED * MOVED or later
 
 
-def asked_about(text: str) -> str:
+def find_question(text: str) -> str:
     """Return the rest of a message that begins with a question mark, whose cost is asked for. Empty
     for any other message, or for only question marks.
     """
     return text.lstrip("? ") if text.startswith("?") else ""
 
 
-def words_of(text: str, os: str) -> str:
+def shorten_text(text: str, os: str) -> str:
     """Return the text, cut to the maximum length of a message, with the number of removed
     characters.
     """

@@ -22,7 +22,7 @@ ACCOUNTS = ("user ", "name ")
 """Prefixes of a count for an account: an existing one, and one that does not exist."""
 
 
-def too_many(what: str, wait: float) -> Problem:
+def make_too_many(what: str, wait: float) -> Problem:
     """Return the Problem 429 for `what`, with Retry-After in whole seconds."""
     seconds = retry_after(wait)
     return Problem(
@@ -32,7 +32,7 @@ def too_many(what: str, wait: float) -> Problem:
     )
 
 
-def blocked(db: Db, source: str, now: float) -> Problem | None:
+def find_block(db: Db, source: str, now: float) -> Problem | None:
     """Return the refusal if an address has failed too often recently, else None."""
     _, problem = _admit(db, source, BY_ADDRESS, now)
     return problem
@@ -63,21 +63,21 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
     its own and is only delayed.
     """
     if device:
-        who, wait = _late(db, f"device {device} {account}", BY_ADDRESS, now)
+        who, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)
         return Reserved((who,), min(wait, DELAY_MAX_S), 0.0)
     tat, problem = _admit(db, source, BY_ADDRESS, now)
     if problem is not None:
         return problem
     _store(db, source, tat)
-    who, wait = _late(db, account, BY_ACCOUNT, now)
+    who, wait = _count_try(db, account, BY_ACCOUNT, now)
     return Reserved((source, who), min(wait, DELAY_MAX_S), tat - now)
 
 
-def _late(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
+def _count_try(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
     """Count one more try, and return the seconds by which it is too early. The caller waits at most
     DELAY_MAX_S and does not owe the rest.
     """
-    tat, wait = _rate(db, who, rate, now)
+    tat, wait = _get_rate(db, who, rate, now)
     _store(db, who, tat)
     return who, wait
 
@@ -108,14 +108,14 @@ def forget(db: Db, now: float) -> int:
     )
 
 
-def _rate(db: Db, who: str, rate: Rate, now: float) -> tuple[float, float]:
+def _get_rate(db: Db, who: str, rate: Rate, now: float) -> tuple[float, float]:
     rows = db.execute("SELECT tat FROM attempt WHERE who = ?", who)
     return rate.admit(float(rows[0][0]) if rows else 0.0, now)
 
 
 def _admit(db: Db, who: str, rate: Rate, now: float) -> tuple[float, Problem | None]:
-    tat, wait = _rate(db, who, rate, now)
-    return tat, too_many("too many calls with wrong credentials", wait) if wait else None
+    tat, wait = _get_rate(db, who, rate, now)
+    return tat, make_too_many("too many calls with wrong credentials", wait) if wait else None
 
 
 def _store(db: Db, who: str, tat: float) -> None:

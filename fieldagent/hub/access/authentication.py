@@ -17,12 +17,12 @@ from fieldagent.hub.access.caller import (
     Caller,
     Proof,
     Purpose,
-    address_of,
-    admitted,
-    knows_key,
+    admit_all,
+    find_address,
+    find_objection,
+    is_key_known,
+    make_unauthorized,
     read_proof,
-    stands_against,
-    unauthorized,
 )
 from fieldagent.hub.access.known_devices import KnownDevices
 from fieldagent.hub.access.passwords import Passwords
@@ -52,56 +52,58 @@ class Authentication:
 
     def judge(self, purpose: Purpose) -> Callable[[Request], Awaitable[Caller]]:
         """Return a function that admits requests for a purpose and returns their caller."""
-        return partial(self.caller, purpose=purpose)
+        return partial(self.authenticate, purpose=purpose)
 
-    async def caller(self, head: Request, purpose: Purpose) -> Caller:
+    async def authenticate(self, head: Request, purpose: Purpose) -> Caller:
         """Return the caller. Raises Problem if the caller is anonymous or not allowed."""
         now = self._clock()
-        source = find_source(address_of(head, self._trusted))
+        source = find_source(find_address(head, self._trusted))
         self._look_for_proxy(head)
-        token = sessions.token_of(head)
+        token = sessions.read_token(head)
         keyless = "x-api-key" not in head.headers
         if keyless and (token is not None or sessions.is_same_site(head)):
             # Send no challenge: the browser would ask for a password in a window of its own.
-            return await self._signed_in(head, token or "", purpose, now)
+            return await self._find_signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
-        member = await self._member(proof, source, now)
-        verdict = await self._store.read_together(admitted, Call(proof, member, now, purpose))
+        member = await self._find_member(proof, source, now)
+        verdict = await self._store.read_together(admit_all, Call(proof, member, now, purpose))
         if verdict is None:
-            raise await self._wrong(source, now)
+            raise await self._make_wrong(source, now)
         if isinstance(verdict, Problem):
             raise verdict
         return verdict
 
-    async def _signed_in(self, head: Request, token: str, purpose: Purpose, now: float) -> Caller:
+    async def _find_signed_in(
+        self, head: Request, token: str, purpose: Purpose, now: float
+    ) -> Caller:
         """Return the caller who has signed in at the console. The cookie alone does not
         authenticate a call that another site made the browser send.
         """
         if head.method not in ("GET", "HEAD") and not sessions.is_same_site(head):
             raise Problem(403, "the console's cookie is for the console's own calls")
-        caller = await self._store.read(lambda db: sessions.caller(db, token, now))
+        caller = await self._store.read(lambda db: sessions.find_caller(db, token, now))
         if caller is None:
             raise Problem(401, "the session is over: sign in again")
-        if problem := stands_against(caller, purpose):
+        if problem := find_objection(caller, purpose):
             raise problem
         return caller
 
-    async def password_owner(self, head: Request, username: str, password: str) -> int:
+    async def find_password_owner(self, head: Request, username: str, password: str) -> int:
         """Return the member with this name and password, who signs in. Raises Problem 401, 429."""
-        source = find_source(address_of(head, self._trusted))
+        source = find_source(find_address(head, self._trusted))
         await self.devices.load()
-        member = await self._passwords.owner(
+        member = await self._passwords.find_owner(
             username,
             password,
             f"passwords {source}",
             signs_in=True,
-            devices=self.devices.named_in(head),
+            devices=self.devices.list_devices_by_member(head),
         )
         if member is None:
             raise Problem(401, "name or password is wrong")
         return member
 
-    async def wrong_link_token(self, head: Request) -> Problem:
+    async def count_wrong_link_token(self, head: Request) -> Problem:
         """Count a wrong link token, separately from wrong keys. A right token always passes,
         whatever others behind the same address have tried.
         """
@@ -113,26 +115,26 @@ class Authentication:
         """Count a failed attempt of the caller, by the kind of secret. Return the refusal, or that
         of too many attempts.
         """
-        source, now = f"{what} {find_source(address_of(head, self._trusted))}", self._clock()
-        if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
+        source, now = f"{what} {find_source(find_address(head, self._trusted))}", self._clock()
+        if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
             return problem
         await self._store.commit(lambda db: attempts.note_failure(db, source, now))
         return refusal
 
-    async def _member(self, proof: Proof, source: str, now: float) -> int | None:
+    async def _find_member(self, proof: Proof, source: str, now: float) -> int | None:
         """Return the member whose password it is; None if a token identifies the caller. Passwords
         are checked only for callers with a valid key.
         """
         if proof.token is not None:
             return None
-        if not await self._store.read(lambda db: knows_key(db, proof, now)):
-            raise await self._wrong(source, now)
+        if not await self._store.read(lambda db: is_key_known(db, proof, now)):
+            raise await self._make_wrong(source, now)
         # Count passwords separately from keys, so that guessing keys cannot lock out users who have
         # one.
         whose = f"passwords {source}"
-        member = await self._passwords.owner(proof.username, proof.password, whose)
+        member = await self._passwords.find_owner(proof.username, proof.password, whose)
         if member is None:
-            raise unauthorized(_WRONG)
+            raise make_unauthorized(_WRONG)
         return member
 
     def _look_for_proxy(self, head: Request) -> None:
@@ -149,11 +151,11 @@ class Authentication:
                 " trusted-proxies=127.0.0.1/32 ::1/128"
             )
 
-    async def _wrong(self, source: str, now: float) -> Problem:
+    async def _make_wrong(self, source: str, now: float) -> Problem:
         """Return the refusal, and count the failure unless the address is blocked already. A right
         secret passes anyway, because others may share the address.
         """
-        if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
+        if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
             return problem
         await self._store.commit(lambda db: attempts.note_failure(db, source, now))
-        return unauthorized(_WRONG)
+        return make_unauthorized(_WRONG)

@@ -54,7 +54,7 @@ def read_body(
     return values
 
 
-def wrong(detail: str, member: str) -> Problem:
+def make_wrong(detail: str, member: str) -> Problem:
     """Return the Problem 409 for one member, with a fault that only the directory can detect."""
     return Problem(
         409,
@@ -63,7 +63,7 @@ def wrong(detail: str, member: str) -> Problem:
     )
 
 
-def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
+def make_line_reader(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
     """Return a reader of one line of `least` to `size` characters, without control characters. It
     raises WrongValue.
     """
@@ -86,7 +86,7 @@ def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
     return read
 
 
-def matching(pattern: re.Pattern[str], what: str) -> Reader:
+def make_pattern_reader(pattern: re.Pattern[str], what: str) -> Reader:
     """Return a reader of a text that matches the whole pattern. `what` describes such a text in the
     error.
     """
@@ -99,7 +99,7 @@ def matching(pattern: re.Pattern[str], what: str) -> Reader:
     return read
 
 
-read_imei = matching(IMEI, "15 digits")
+read_imei = make_pattern_reader(IMEI, "15 digits")
 
 
 def read_flag(value: Any) -> bool:
@@ -109,7 +109,7 @@ def read_flag(value: Any) -> bool:
     return value
 
 
-def whole(low: int, high: int) -> Callable[[Any], int]:
+def make_integer_reader(low: int, high: int) -> Callable[[Any], int]:
     """Return a reader of a whole number from `low` to `high`, both included. It accepts 12.0,
     rejects true, and raises WrongValue.
     """
@@ -135,7 +135,7 @@ def read_user(value: Any) -> int:
     return number
 
 
-def choice(words: Collection[str]) -> Reader:
+def make_choice_reader(words: Collection[str]) -> Reader:
     """Return a reader of one of these words. It raises WrongValue, which lists them."""
 
     def read(value: Any) -> str:
@@ -146,7 +146,7 @@ def choice(words: Collection[str]) -> Reader:
     return read
 
 
-def some_of(words: Collection[str]) -> Callable[[Any], list[str]]:
+def make_choices_reader(words: Collection[str]) -> Callable[[Any], list[str]]:
     """Return a reader of an array with at least one of these words. It removes duplicates, keeps
     the order, and raises WrongValue.
     """
@@ -156,17 +156,17 @@ def some_of(words: Collection[str]) -> Callable[[Any], list[str]]:
             raise WrongValue(
                 sentence("must be an array of some of {words}", words=", ".join(words))
             )
-        return list(dict.fromkeys(choice(words)(each) for each in value))
+        return list(dict.fromkeys(make_choice_reader(words)(each) for each in value))
 
     return read
 
 
-def identity(text: str) -> int:
+def read_id(text: str) -> int:
     """Return the id in a path, or 0 if the text is not an id."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def unknown(what: str, text: str) -> Problem:
+def make_unknown(what: str, text: str) -> Problem:
     """Return the Problem 404 for an id that this workspace does not have."""
     return Problem(
         404,

@@ -16,9 +16,9 @@ from fieldagent.http.address import Network, is_in
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access import secret
-from fieldagent.hub.access.attempts import too_many
+from fieldagent.hub.access.attempts import make_too_many
 from fieldagent.hub.access.push import Push
-from fieldagent.hub.store.contract import Db, few_rows, one_of
+from fieldagent.hub.store.contract import Db, make_membership, make_small_table
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
@@ -103,7 +103,7 @@ class Purpose(StrEnum):
     ADMINISTER = "administer"
 
 
-def unauthorized(detail: str) -> Problem:
+def make_unauthorized(detail: str) -> Problem:
     """Return the Problem 401 with the ways to authenticate (RFC 9110, 11.6.1)."""
     return Problem(401, detail, headers=_CHALLENGE)
 
@@ -114,20 +114,22 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
     """
     key = headers.get("x-api-key", "")
     if not key:
-        raise unauthorized("the header x-api-key is missing: `fieldagent hub key add` makes a key")
+        raise make_unauthorized(
+            "the header x-api-key is missing: `fieldagent hub key add` makes a key"
+        )
     if "," in key:
         # A comma means joined headers of the same name (RFC 9110, 5.3). A key never contains one.
-        raise unauthorized("the header x-api-key occurs more than once: send it once")
+        raise make_unauthorized("the header x-api-key occurs more than once: send it once")
     authorization = headers.get("authorization", "")
     if bearer := _BEARER.fullmatch(authorization):
         return Proof(key, token=bearer[1])
-    if basic := basic_of(headers):
+    if basic := read_basic(headers):
         username, password = basic
         return Proof(key, username=username, password=password)
-    raise unauthorized("Authorization must be Bearer TOKEN or Basic base64(username:password)")
+    raise make_unauthorized("Authorization must be Bearer TOKEN or Basic base64(username:password)")
 
 
-def basic_of(headers: Mapping[str, str]) -> tuple[str, str] | None:
+def read_basic(headers: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the name and password of a Basic header; None if there is none."""
     basic = _BASIC.fullmatch(headers.get("authorization", ""))
     if basic is None:
@@ -139,7 +141,7 @@ def basic_of(headers: Mapping[str, str]) -> tuple[str, str] | None:
     return (username, password) if colon and not _CONTROL.search(username + password) else None
 
 
-def address_of(request: Request, trusted: Sequence[Network]) -> str:
+def find_address(request: Request, trusted: Sequence[Network]) -> str:
     """Return the caller's address: the one from a trusted proxy, or that of the connection.
 
     A Unix socket has no address. Only programs that may open its file can connect.
@@ -161,11 +163,11 @@ class Call(NamedTuple):
     purpose: Purpose
 
 
-def knows_key(db: Db, proof: Proof, now: float) -> bool:
+def is_key_known(db: Db, proof: Proof, now: float) -> bool:
     """Return True if the API key is valid. The token and the password are not checked."""
     call = Call(proof, None, now, Purpose.PUSH)
-    (known,) = _known(db, [call])
-    return _in_force(known, now) is not None
+    (known,) = _find_known(db, [call])
+    return _find_in_force(known, now) is not None
 
 
 class _Known(NamedTuple):
@@ -205,43 +207,43 @@ _Asked = tuple[str, str, int]
 """Hashes of a call's key and token, and the member whose password was right."""
 
 
-def _asked(call: Call) -> _Asked:
+def _make_query(call: Call) -> _Asked:
     # Secrets are looked up by their hashes, so the time of the lookup reveals nothing about a
     # secret.
     token = call.proof.token
     if token is not None:
-        return secret.lookup(call.proof.key), secret.lookup(token), 0
-    return secret.lookup(call.proof.key), "", call.proven or 0
+        return secret.hash_for_lookup(call.proof.key), secret.hash_for_lookup(token), 0
+    return secret.hash_for_lookup(call.proof.key), "", call.proven or 0
 
 
-def _known(db: Db, calls: Sequence[Call]) -> list[_Known | None]:
+def _find_known(db: Db, calls: Sequence[Call]) -> list[_Known | None]:
     """Return the data of each call whose key is known and not revoked, else None."""
-    asked = [_asked(call) for call in calls]
-    table, values = few_rows(db, "call", ("key", "token", "proven"), sorted({*asked}))
+    asked = [_make_query(call) for call in calls]
+    table, values = make_small_table(db, "call", ("key", "token", "proven"), sorted({*asked}))
     rows = db.execute(table + _KNOWN, *values)
     known = {(key, token, proven): _Known(*row) for key, token, proven, *row in rows}
     return [known.get(each) for each in asked]
 
 
-def _in_force(known: _Known | None, now: float) -> _Known | None:
+def _find_in_force(known: _Known | None, now: float) -> _Known | None:
     ends = () if known is None else (known.expires, known.token_expires)
     return None if any(end is not None and end <= now for end in ends) else known
 
 
-def admitted(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
+def admit_all(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
     """Return for each call the caller, or the Problem that forbids it whatever its body.
 
     The entry is None if a credential is wrong. One statement serves all calls.
     """
-    known = _known(db, calls)
-    valid_keys = [_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
+    known = _find_known(db, calls)
+    valid_keys = [_find_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
     return [
-        None if each is None or each.member is None else _admitted(each, each.member, call)
+        None if each is None or each.member is None else _admit(each, each.member, call)
         for each, call in zip(valid_keys, calls, strict=True)
     ]
 
 
-def _admitted(known: _Known, member: int, call: Call) -> Caller | Problem:
+def _admit(known: _Known, member: int, call: Call) -> Caller | Problem:
     caller = Caller(
         known.key,
         known.key_name,
@@ -254,8 +256,8 @@ def _admitted(known: _Known, member: int, call: Call) -> Caller | Problem:
         bool(known.may_push),
         token=known.token or 0,
     )
-    _, problem = _rate(known.per_minute, known.burst, known.tat, call.now)
-    return problem or stands_against(caller, call.purpose) or caller
+    _, problem = _count_call(known.per_minute, known.burst, known.tat, call.now)
+    return problem or find_objection(caller, call.purpose) or caller
 
 
 _WHERE = {
@@ -266,7 +268,7 @@ _WHERE = {
 }
 
 
-def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
+def find_objection(caller: Caller, purpose: Purpose) -> Problem | None:
     """Return the Problem 403 with the reason and the remedy; None if the caller is allowed. It does
     not check the rate.
     """
@@ -332,7 +334,7 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
     """Count calls against the rates of their keys. All hub processes share the counts, so the keys
     are locked, in the order of their ids, until `note_calls` has stored the result.
     """
-    among, keys = one_of(db, sorted({caller.key for caller in callers}))
+    among, keys = make_membership(db, sorted({caller.key for caller in callers}))
     rows = db.execute(
         f"SELECT id, per_minute, burst, tat FROM credential WHERE id {among}"
         f" ORDER BY id{db.for_update()}",
@@ -343,10 +345,10 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
     tats, problems = dict(before), list[Problem | None]()
     for caller in callers:
         if caller.key in rates:
-            tats[caller.key], problem = _rate(*rates[caller.key], tats[caller.key], now)
+            tats[caller.key], problem = _count_call(*rates[caller.key], tats[caller.key], now)
             problems.append(problem)
         else:
-            problems.append(unauthorized("the key was deleted in the meantime"))
+            problems.append(make_unauthorized("the key was deleted in the meantime"))
     return Counted(problems, {key: tat for key, tat in tats.items() if tat != before[key]})
 
 
@@ -363,17 +365,19 @@ def charge_rate(db: Db, caller: Caller, now: float) -> Problem | None:
     return counted.problems[0]
 
 
-def _rate(per_minute: float, burst: int, tat: float, now: float) -> tuple[float, Problem | None]:
+def _count_call(
+    per_minute: float, burst: int, tat: float, now: float
+) -> tuple[float, Problem | None]:
     """Return the key's `tat` after one more call, and the refusal if it is too early."""
     tat, wait = Rate(per_minute, burst).admit(tat, now)
-    return tat, too_many("this key has been used too often", wait) if wait else None
+    return tat, make_too_many("this key has been used too often", wait) if wait else None
 
 
 Place = tuple[int, int]
 """A workspace, and the id of a possible member."""
 
 
-def not_allowed(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:
+def find_refusal(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:
     """Return the refusal if an admitted caller may not push this item in that name to that target,
     else None.
     """

@@ -14,7 +14,7 @@ from fieldagent.hub.access.directory import (
     Row,
     check_name,
     insert_row,
-    named_rows,
+    make_named_rows,
     note_of_member,
 )
 from fieldagent.hub.records.audit import ADMINISTRATION, note
@@ -83,24 +83,24 @@ def add_source(
 
 def _add(db: Db, kind: str, name: str, now: float, **columns: Any) -> tuple[int, str]:
     check_name(name)
-    made = secret.new_secret(kind)
-    columns |= {"kind": kind, "lookup": secret.lookup(made), "name": name, "created": now}
+    made = secret.make_secret(kind)
+    columns |= {"kind": kind, "lookup": secret.hash_for_lookup(made), "name": name, "created": now}
     return insert_row(db, "credential", **columns), made
 
 
-def listing(db: Db, kind: str, workspace: int) -> list[Row]:
+def list_credentials(db: Db, kind: str, workspace: int) -> list[Row]:
     """Return the credentials of that kind in a workspace."""
-    return _found(db, kind, workspace, "")
+    return _find_rows(db, kind, workspace, "")
 
 
 def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
     """Return that credential; None if it does not exist or belongs to another workspace."""
-    rows = _found(db, kind, workspace, " AND id = ?", id_)
+    rows = _find_rows(db, kind, workspace, " AND id = ?", id_)
     return rows[0] if rows else None
 
 
-def _found(db: Db, kind: str, workspace: int, which: str, *parameters: int) -> list[Row]:
-    return named_rows(
+def _find_rows(db: Db, kind: str, workspace: int, which: str, *parameters: int) -> list[Row]:
+    return make_named_rows(
         db,
         "SELECT id, name, member, scopes, per_minute, burst, expires, revoked FROM credential"
         " WHERE kind = ? AND (workspace = ? OR member IN"
@@ -119,7 +119,7 @@ def revoke(
     """Revoke a key or token (`kind`) permanently. Raises Refused if the workspace has no valid one
     with this id.
     """
-    _must_be_in_force(db, kind, workspace, id_)
+    _check_in_force(db, kind, workspace, id_)
     db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
     note(db, workspace, by, f"{kind} revoke", str(id_), now)
 
@@ -137,7 +137,7 @@ def set_rate(
     """Set the number of calls that a key may make; None keeps the current value. Recent calls still
     count.
     """
-    _must_be_in_force(db, "key", workspace, id_)
+    _check_in_force(db, "key", workspace, id_)
     ((per_minute, burst),) = db.execute(
         "UPDATE credential SET per_minute = coalesce(?, per_minute), burst = coalesce(?, burst)"
         " WHERE id = ? RETURNING per_minute, burst",
@@ -149,7 +149,7 @@ def set_rate(
     return {"id": id_, "perMinute": per_minute, "burst": burst}
 
 
-def _must_be_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
+def _check_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
     row = find(db, kind, workspace, id_)
     if row is None or row["revoked"] is not None:
         raise Refused(

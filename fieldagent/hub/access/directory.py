@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access import imei_claims, secret, sessions
-from fieldagent.hub.access.user_names import fault_of_user_name
+from fieldagent.hub.access.user_names import find_name_fault
 from fieldagent.hub.contract import Device, Revoked, Unknown, number_of
 from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
@@ -53,16 +53,16 @@ def check_name(name: str) -> None:
 def add_workspace(db: Db, name: str, *, now: float) -> int:
     """Add a workspace and return its id. Raises Refused if the name is taken."""
     check_name(name)
-    if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
+    if _change_one(db, "SELECT id FROM workspace WHERE name = ?", name):
         raise Refused(sentence("workspace {name} already exists", name=repr(name)))
     id_ = insert_row(db, "workspace", name=name, created=now)
     note(db, id_, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
     return id_
 
 
-def workspaces(db: Db) -> list[Row]:
+def list_workspaces(db: Db) -> list[Row]:
     """Return all workspaces by id, with their numbers of members and devices."""
-    return named_rows(
+    return make_named_rows(
         db,
         "SELECT id, name, (SELECT count(*) FROM membership WHERE workspace = workspace.id)"
         " AS members, (SELECT count(*) FROM device WHERE workspace = workspace.id) AS devices"
@@ -71,14 +71,14 @@ def workspaces(db: Db) -> list[Row]:
     )
 
 
-def workspace_of(db: Db, named: str) -> int:
+def find_workspace(db: Db, named: str) -> int:
     """Return the workspace with that id or name. If nothing is named, return the only workspace."""
     if not named:
         rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
         if len(rows) != 1:
             raise Refused("name the workspace with --workspace; `fieldagent hub workspace list`")
         return int(rows[0][0])
-    return _by_number_or(db, "workspace", "name", named)
+    return _find_by_number_or(db, "workspace", "name", named)
 
 
 def add_user(
@@ -108,7 +108,7 @@ def add_user(
                 most=NAME_BYTES_MAX,
             )
         )
-    if email and _one(db, "SELECT id FROM member WHERE lower(email) = ?", email):
+    if email and _change_one(db, "SELECT id FROM member WHERE lower(email) = ?", email):
         raise Refused(
             sentence(
                 "a user with {email} already exists; add them to a workspace with `fieldagent"
@@ -116,7 +116,7 @@ def add_user(
                 email=email,
             )
         )
-    if type_ == "User" and (why := fault_of_user_name(db, workspace, name)):
+    if type_ == "User" and (why := find_name_fault(db, workspace, name)):
         raise Refused(why)
     id_ = insert_row(
         db,
@@ -211,12 +211,14 @@ def set_password(
 
 def must_choose_password(db: Db, member: int) -> bool:
     """Return True if the member's password is for one sign-in only."""
-    return _one(db, "SELECT 1 FROM member WHERE id = ? AND password_until IS NOT NULL", member)
+    return _change_one(
+        db, "SELECT 1 FROM member WHERE id = ? AND password_until IS NOT NULL", member
+    )
 
 
-def users(db: Db, workspace: int) -> list[Row]:
+def list_users(db: Db, workspace: int) -> list[Row]:
     """Return the members of a workspace by id. `disabled` is the Unix time or None."""
-    return named_rows(
+    return make_named_rows(
         db,
         "SELECT member.id, type, name, email, role, over_satellite, password IS NOT NULL, disabled"
         " FROM member JOIN membership ON membership.member = member.id"
@@ -226,9 +228,9 @@ def users(db: Db, workspace: int) -> list[Row]:
     )
 
 
-def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
+def check_here_alone(db: Db, workspace: int, member: int) -> None:
     """Check that a member belongs only to this workspace. Raises Refused otherwise."""
-    if _one(
+    if _change_one(
         db,
         "SELECT 1 FROM membership WHERE member = ? AND workspace <> ?"
         " UNION ALL SELECT 1 FROM device WHERE member = ? AND workspace <> ?",
@@ -245,26 +247,26 @@ def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
 
 def is_person(db: Db, member: int) -> bool:
     """Return True if the member is a User, not an Integration, a Device or a Resource."""
-    return _one(db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member)
+    return _change_one(db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member)
 
 
 def is_known(db: Db, member: int) -> bool:
     """Return True if a user with this id exists in any workspace."""
-    return _one(db, "SELECT 1 FROM member WHERE id = ?", member)
+    return _change_one(db, "SELECT 1 FROM member WHERE id = ?", member)
 
 
 def is_member(db: Db, workspace: int, member: int) -> bool:
     """Return True if the user is in the workspace, even if disabled."""
-    return _one(
+    return _change_one(
         db, "SELECT 1 FROM membership WHERE workspace = ? AND member = ?", workspace, member
     )
 
 
-def member_of(db: Db, workspace: int, named: str) -> int:
+def find_member(db: Db, workspace: int, named: str) -> int:
     """Return the member of the workspace with this id, e-mail address or name. Case matters only
     between names that differ in nothing else. Raises Refused if several members match.
     """
-    there, like = users(db, workspace), named.casefold()
+    there, like = list_users(db, workspace), named.casefold()
     for matches in (
         [row for row in there if named == str(row["id"])],
         [row for row in there if named == row["name"] or like == row["email"].casefold()],
@@ -318,7 +320,7 @@ def add_device(
     imei = new.imei
     contested = imei is not None and is_contested(db, imei, workspace, by=by)
     _check_device_name(db, workspace, new.name)
-    token = secret.new_secret("link")
+    token = secret.make_secret("link")
     id_ = insert_row(
         db,
         "device",
@@ -328,7 +330,7 @@ def add_device(
         imei=None if contested else imei,
         operator=new.operator or (DEFAULT if imei else None),
         thing=new.thing or "",
-        link_token=secret.lookup(token),
+        link_token=secret.hash_for_lookup(token),
         air_key=new.air_key,
         credits_per_day=new.credits_per_day,
         sos_reserve=new.sos_reserve,
@@ -347,7 +349,7 @@ def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> No
     """Raise Refused if the name is invalid, or if a device other than `device` has it."""
     check_name(name)
     same = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
-    if _one(db, same, workspace, name, device):
+    if _change_one(db, same, workspace, name, device):
         raise Refused(sentence("a device {name} is already in that workspace", name=repr(name)))
 
 
@@ -366,7 +368,7 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
     """
     if not IMEI.fullmatch(imei):
         raise Refused(sentence("{imei} is not an IMEI: an IMEI has 15 digits", imei=repr(imei)))
-    if (holder := imei_claims.holder(db, imei, device)) is None:
+    if (holder := imei_claims.find_holder(db, imei, device)) is None:
         return False
     if by == ADMINISTRATION:
         raise Refused(
@@ -399,16 +401,16 @@ def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMIN
     note_of_device(db, device, by, action, str(device), now)
 
 
-def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
+def make_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
     """Create and return a link token, shown only once. The old token and its link end."""
-    token = secret.new_secret("link")
+    token = secret.make_secret("link")
     db.execute(
         "UPDATE device SET link_token = ?, place = CASE WHEN link_token IS NULL THEN"
         " (SELECT posted FROM workspace WHERE workspace.id = device.workspace) ELSE place END,"
         " tracked = CASE WHEN link_token IS NULL THEN"
         " (SELECT tracked FROM workspace WHERE workspace.id = device.workspace) ELSE tracked END"
         " WHERE id = ?",
-        *(secret.lookup(token), device),
+        *(secret.hash_for_lookup(token), device),
     )
     lease.end(db, device)
     note_of_device(db, device, by, "device token", str(device), now)
@@ -442,12 +444,13 @@ _DEVICE_COLUMNS = {
     "lastUpdate": "contact.last_update",
     "settings": kit_report.SETTINGS,
 }
-"""SQL of each column of `devices`. The first columns are those that a narrow terminal shows."""
+"""SQL of each column of `list_devices`. The first columns are those that a narrow terminal
+shows."""
 
 
-def devices(db: Db, workspace: int, now: float) -> list[Row]:
+def list_devices(db: Db, workspace: int, now: float) -> list[Row]:
     """Return the devices of a workspace by id, with their state at the Unix time `now`."""
-    return named_rows(
+    return make_named_rows(
         db,
         f"SELECT {', '.join(_DEVICE_COLUMNS.values())} FROM device"
         " JOIN member ON member.id = device.member"
@@ -460,7 +463,7 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
     )
 
 
-def device_named(db: Db, workspace: int, named: str) -> int:
+def find_device_named(db: Db, workspace: int, named: str) -> int:
     """Return the id of the device with this id, name or IMEI in a workspace. Raises Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
     there = db.execute(of_workspace, workspace)
@@ -521,7 +524,7 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
             )
         )
     revoked = "SELECT 1 FROM device WHERE id = ? AND revoked IS NOT NULL"
-    if when is None and _one(db, revoked, device):
+    if when is None and _change_one(db, revoked, device):
         raise Refused(
             sentence(
                 "device {device} is revoked and therefore disabled: restore it with `fieldagent"
@@ -584,68 +587,72 @@ HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
 counts (`access.revocation`)."""
 
 
-def device_of_token(db: Db, token: str) -> Device:
+def find_device_of_token(db: Db, token: str) -> Device:
     """Return the device with that link token. Raises Unknown, or Revoked if its kit is revoked."""
-    lookup = secret.lookup(token)
+    lookup = secret.hash_for_lookup(token)
     try:
-        return _device(db, "link_token = ?", lookup)
+        return _read_device(db, "link_token = ?", lookup)
     except Unknown:
-        if _one(db, "SELECT 1 FROM device WHERE link_token = ? AND revoked IS NOT NULL", lookup):
+        if _change_one(
+            db, "SELECT 1 FROM device WHERE link_token = ? AND revoked IS NOT NULL", lookup
+        ):
             raise Revoked from None
         raise
 
 
-def device_of_imei(db: Db, imei: str) -> Device:
+def find_device_of_imei(db: Db, imei: str) -> Device:
     """Return the device with this IMEI that is in use or revoked. Raises Unknown."""
-    return _device(db, "imei = ?", imei, heard=HEARD)
+    return _read_device(db, "imei = ?", imei, heard=HEARD)
 
 
-def device_heard(db: Db, device: int) -> Device:
+def find_device_heard(db: Db, device: int) -> Device:
     """Return the device with this id that is in use or revoked. Raises Unknown."""
-    return _device(db, "id = ?", device, heard=HEARD)
+    return _read_device(db, "id = ?", device, heard=HEARD)
 
 
-def device_by_id(db: Db, device: int) -> Device:
+def find_device_by_id(db: Db, device: int) -> Device:
     """Return the device in use with this id. Raises Unknown."""
-    return _device(db, "id = ?", device)
+    return _read_device(db, "id = ?", device)
 
 
-def disabled_device(db: Db, imei: str) -> int | None:
+def find_disabled_device(db: Db, imei: str) -> int | None:
     """Return the id of the disabled device with this IMEI; None if there is none."""
     rows = db.execute("SELECT id FROM device WHERE imei = ? AND disabled IS NOT NULL", imei)
     return rows[0][0] if rows else None
 
 
-def device_of(db: Db, id_: int) -> Device:
+def find_device(db: Db, id_: int) -> Device:
     """Return the device in use with this id. Raises Unknown."""
-    return _device(db, "id = ?", id_)
+    return _read_device(db, "id = ?", id_)
 
 
-def mo_keys_of(db: Db, device: int) -> list[bytes]:
+def read_mo_keys(db: Db, device: int) -> list[bytes]:
     """Return the keys that may have tagged its satellite messages; empty if they have no tag."""
-    master = air_key_of(db, device)
+    master = read_air_key(db, device)
     return [] if master is None else [derive_key(master, "MO")]
 
 
-def proof_keys_of(db: Db, device: int) -> list[bytes]:
-    """Return the keys that authenticate incident updates, in the order of `secrets_of`."""
-    return [derive_proof_key(secret) for secret in secrets_of(db, device)]
+def derive_proof_keys(db: Db, device: int) -> list[bytes]:
+    """Return the keys that authenticate incident updates, in the order of `read_secrets`."""
+    return [derive_proof_key(secret) for secret in read_secrets(db, device)]
 
 
-def secrets_of(db: Db, device: int) -> list[bytes]:
+def read_secrets(db: Db, device: int) -> list[bytes]:
     """Return the secrets shared with this kit: its satellite key, SHA-256 of its link token."""
     rows = db.execute("SELECT air_key, link_token FROM device WHERE id = ?", device)
     secrets = [bytes(key) for key, _ in rows if key is not None]
     return [*secrets, *(bytes.fromhex(token) for _, token in rows if token)]
 
 
-def air_key_of(db: Db, device: int) -> bytes | None:
+def read_air_key(db: Db, device: int) -> bytes | None:
     """Return the device's satellite key; None if it has none."""
     rows = db.execute("SELECT air_key FROM device WHERE id = ?", device)
     return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
 
-def _device(db: Db, condition: str, value: str | int, *, heard: str = "disabled IS NULL") -> Device:
+def _read_device(
+    db: Db, condition: str, value: str | int, *, heard: str = "disabled IS NULL"
+) -> Device:
     rows = db.execute(f"{_DEVICE}{heard} AND {condition}", value)
     if not rows:
         raise Unknown
@@ -661,11 +668,11 @@ def insert_row(db: Db, table: str, **values: Any) -> int:
     return int(id_)
 
 
-def _one(db: Db, sql: str, *parameters: Any) -> bool:
+def _change_one(db: Db, sql: str, *parameters: Any) -> bool:
     return bool(db.execute(sql, *parameters))
 
 
-def named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
+def make_named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
     """Return each row as a dictionary. A name that ends in ? is converted to bool, because the
     engines represent truth values differently.
     """
@@ -678,7 +685,7 @@ def named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list
     ]
 
 
-def _by_number_or(db: Db, table: str, column: str, named: str) -> int:
+def _find_by_number_or(db: Db, table: str, column: str, named: str) -> int:
     number = number_of(named) or -1
     either = f"SELECT id FROM {table} WHERE {column} = ? OR id = ? ORDER BY CASE id WHEN ? THEN 0"
     rows = db.execute(f"{either} ELSE 1 END", named, number, number)

@@ -25,7 +25,7 @@ class ImeiHolder(NamedTuple):
     workspace: int
 
 
-def holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
+def find_holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
     """Return the other device that has the IMEI; None if there is none."""
     rows = db.execute("SELECT id, workspace FROM device WHERE imei = ? AND id <> ?", imei, device)
     return ImeiHolder(*rows[0]) if rows else None
@@ -47,7 +47,7 @@ def settle(db: Db, imei: str) -> None:
     db.execute("DELETE FROM imei_claim WHERE imei = ?", imei)
 
 
-def listing(db: Db) -> list[dict[str, object]]:
+def list_claims(db: Db) -> list[dict[str, object]]:
     """Return each claim with the current owner of the IMEI, for the operator."""
     rows = db.execute(
         "SELECT c.imei, c.at, mine.id, mine.name, mine.workspace, theirs.id, theirs.name,"

@@ -14,7 +14,7 @@ from fieldagent.hub.store.contract import Db
 
 def take_imei(db: Db, imei: str, device: int, *, now: float) -> None:
     """Take an IMEI from its current device, because the operator has assigned it to this device."""
-    if (holder := imei_claims.holder(db, imei, device)) is not None:
+    if (holder := imei_claims.find_holder(db, imei, device)) is not None:
         db.execute("UPDATE device SET imei = NULL WHERE id = ?", holder.device)
         detail = f"{holder.device} taken away"
         note(db, holder.workspace, ADMINISTRATION, "device imei", detail, now)

@@ -18,7 +18,7 @@ import trio
 from fieldagent.http.cookie import read_cookie, set_cookie
 from fieldagent.http.message import Request
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import RETRY_AFTER_S, told_once
+from fieldagent.hub.store.persist import RETRY_AFTER_S, log_once
 
 COOKIE = "fieldagent-device"
 COOKIE_LIFETIME_S = 400 * 86_400.0
@@ -41,17 +41,17 @@ class KnownDevices:
     async def load(self) -> None:
         """Create the signing key, or read the one that another process has created."""
         if self._key is None:
-            self._key = await self._store.commit(lambda db: signing_key(db, KEY))
+            self._key = await self._store.commit(lambda db: read_signing_key(db, KEY))
 
     async def load_soon(self) -> None:
         """Load the key as soon as the database answers."""
         while self._key is None:
-            with told_once():
+            with log_once():
                 await self.load()
                 return
             await trio.sleep(RETRY_AFTER_S)
 
-    def named_in(self, head: Request) -> dict[int, str]:
+    def list_devices_by_member(self, head: Request) -> dict[int, str]:
         """Return the device name for each member who has signed in from this browser; empty before
         `load`.
         """
@@ -63,7 +63,7 @@ class KnownDevices:
             if parts is None:
                 continue
             device, member, signed, signature = parts.groups()
-            right = self._signature(device, int(member), int(signed))
+            right = self._compute_signature(device, int(member), int(signed))
             if (
                 hmac.compare_digest(signature, right)
                 and self._clock() < int(signed) + COOKIE_LIFETIME_S
@@ -71,18 +71,18 @@ class KnownDevices:
                 devices.setdefault(int(member), device)
         return devices
 
-    def voucher(self, head: Request) -> str:
+    def find_voucher(self, head: Request) -> str:
         """Return the member who accounts for the calls of a browser in which no one is signed in
         now; empty for an unknown browser. The member counts, because each can have any number of
         browsers.
         """
-        return next((f"member {member}" for member in self.named_in(head)), "")
+        return next((f"member {member}" for member in self.list_devices_by_member(head)), "")
 
-    def cookie(self, head: Request, member: int, *, secure: bool) -> tuple[str, str]:
+    def make_cookie(self, head: Request, member: int, *, secure: bool) -> tuple[str, str]:
         """Return the header that marks this browser as known for the member who has just signed
         in.
         """
-        known = self.named_in(head)
+        known = self.list_devices_by_member(head)
         device = known.pop(member, None) or secrets.token_hex(8)
         marks = [self._mark(device, member)]
         marks += [self._mark(device, other) for other, device in known.items()]
@@ -90,15 +90,15 @@ class KnownDevices:
 
     def _mark(self, device: str, member: int) -> str:
         signed = int(self._clock())
-        return f"{device}.{member}.{signed}.{self._signature(device, member, signed)}"
+        return f"{device}.{member}.{signed}.{self._compute_signature(device, member, signed)}"
 
-    def _signature(self, device: str, member: int, signed: int) -> str:
+    def _compute_signature(self, device: str, member: int, signed: int) -> str:
         assert self._key is not None
         said = f"{device}.{member}.{signed}".encode()
         return hmac.new(self._key, said, hashlib.sha256).hexdigest()[:32]
 
 
-def signing_key(db: Db, name: str) -> bytes:
+def read_signing_key(db: Db, name: str) -> bytes:
     """Return the key with which all processes sign for that purpose. It is created at the first
     call.
     """

@@ -18,7 +18,7 @@ import webauthn
 from webauthn.helpers import exceptions, structs
 
 from fieldagent.http.problem import Problem
-from fieldagent.hub.access.known_devices import signing_key
+from fieldagent.hub.access.known_devices import read_signing_key
 from fieldagent.hub.records.audit import note
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.sentence import sentence
@@ -51,14 +51,14 @@ class Passkeys:
         """Return the JSON for `navigator.credentials.get`, for any passkey of this host name."""
         options = webauthn.generate_authentication_options(
             rp_id=self._name,
-            challenge=await self._challenge(_SIGN_IN),
+            challenge=await self._make_challenge(_SIGN_IN),
             user_verification=structs.UserVerificationRequirement.REQUIRED,
         )
         return webauthn.options_to_json(options)
 
-    async def owner(self, credential: Any) -> int:
+    async def find_owner(self, credential: Any) -> int:
         """Return the member whose passkey has answered. Raises Problem 401."""
-        credential_id = self._credential_id(credential)
+        credential_id = self._read_credential_id(credential)
         rows = await self._store.read(
             lambda db: db.execute(
                 "SELECT id, member, public_key, used_times FROM passkey WHERE credential = ?",
@@ -71,7 +71,7 @@ class Passkeys:
         try:
             proved = webauthn.verify_authentication_response(
                 credential=credential,
-                expected_challenge=await self._challenge_in(credential, _SIGN_IN),
+                expected_challenge=await self._read_challenge(credential, _SIGN_IN),
                 expected_rp_id=self._name,
                 expected_origin=self._origin,
                 credential_public_key=bytes(public_key),
@@ -89,7 +89,7 @@ class Passkeys:
         )
         return int(member)
 
-    async def new_options(self, member: int, name: str) -> str:
+    async def make_options(self, member: int, name: str) -> str:
         """Return the JSON for `navigator.credentials.create`, for a member who has signed in."""
         known = await self._store.read(
             lambda db: db.execute("SELECT credential FROM passkey WHERE member = ?", member)
@@ -99,7 +99,7 @@ class Passkeys:
             rp_name="fieldagent",
             user_id=str(member).encode(),
             user_name=name,
-            challenge=await self._challenge(member),
+            challenge=await self._make_challenge(member),
             authenticator_selection=structs.AuthenticatorSelectionCriteria(
                 resident_key=structs.ResidentKeyRequirement.REQUIRED,
                 user_verification=structs.UserVerificationRequirement.REQUIRED,
@@ -115,7 +115,7 @@ class Passkeys:
         try:
             made = webauthn.verify_registration_response(
                 credential=credential,
-                expected_challenge=await self._challenge_in(credential, member),
+                expected_challenge=await self._read_challenge(credential, member),
                 expected_rp_id=self._name,
                 expected_origin=self._origin,
                 require_user_verification=True,
@@ -147,7 +147,7 @@ class Passkeys:
             )
         return number
 
-    async def listing(self, member: int) -> list[dict[str, Any]]:
+    async def list_passkeys(self, member: int) -> list[dict[str, Any]]:
         """Return the passkeys of a member, oldest first. `created` and `used` are Unix times;
         `used` is None before the first sign-in.
         """
@@ -175,12 +175,12 @@ class Passkeys:
         if not await self._store.commit(delete):
             raise Problem(404, "you have no such passkey")
 
-    async def _challenge(self, member: int) -> bytes:
+    async def _make_challenge(self, member: int) -> bytes:
         """Return a random challenge, signed together with its time and its member."""
         nonce = secrets.token_bytes(16) + int(self._clock()).to_bytes(6, "big")
-        return nonce + await self._signature(nonce, member)
+        return nonce + await self._compute_signature(nonce, member)
 
-    async def _challenge_in(self, credential: Any, member: int) -> bytes:
+    async def _read_challenge(self, credential: Any, member: int) -> bytes:
         """Return the answered challenge if the hub has made it. Raises ValueError, TypeError or
         KeyError otherwise.
         """
@@ -189,16 +189,18 @@ class Passkeys:
         nonce, signature = challenge[:22], challenge[22:]
         made = int.from_bytes(nonce[16:], "big")
         in_time = 0 <= self._clock() - made < CHALLENGE_LIFETIME_S
-        if not in_time or not hmac.compare_digest(signature, await self._signature(nonce, member)):
+        if not in_time or not hmac.compare_digest(
+            signature, await self._compute_signature(nonce, member)
+        ):
             raise ValueError("the challenge is unknown or old")
         return challenge
 
-    async def _signature(self, nonce: bytes, member: int) -> bytes:
+    async def _compute_signature(self, nonce: bytes, member: int) -> bytes:
         if not self._key:
-            self._key = await self._store.commit(lambda db: signing_key(db, KEY))
+            self._key = await self._store.commit(lambda db: read_signing_key(db, KEY))
         return hmac.new(self._key, nonce + str(member).encode(), hashlib.sha256).digest()[:16]
 
-    def _credential_id(self, credential: Any) -> bytes:
+    def _read_credential_id(self, credential: Any) -> bytes:
         try:
             return webauthn.base64url_to_bytes(credential["rawId"])
         except (KeyError, TypeError, ValueError) as error:

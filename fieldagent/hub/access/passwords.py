@@ -56,7 +56,7 @@ class Passwords:
         self._tries: dict[tuple[bytes, str], _Try] = {}
         self._right: OrderedDict[bytes, None] = OrderedDict()
 
-    async def owner(
+    async def find_owner(
         self,
         username: str,
         password: str,
@@ -70,13 +70,13 @@ class Passwords:
         signed in from it. Raises Problem 429.
         """
         now = self._clock() if signs_in else None
-        known = await self._store.read(lambda db: stored_password(db, username, now))
+        known = await self._store.read(lambda db: find_stored_password(db, username, now))
         member, stored = known or (None, None)
         seal = self._seal(username, password, stored)
         device = devices.get(member or 0, "")
         while seal not in self._right:
             if (same := self._tries.get((seal, device))) is None:
-                account = f"user {member}" if known else f"name {_short_digest(username)}"
+                account = f"user {member}" if known else f"name {_make_short_digest(username)}"
                 reserve = partial(attempts.reserve, source=source, account=account, device=device)
                 right = await self._try(seal, password, stored, device, reserve)
                 return member if right else None
@@ -96,12 +96,12 @@ class Passwords:
             if isinstance(reserved, Problem):
                 raise reserved
             await waits.sleep(reserved.delay)
-            async with self._line.place((not device, reserved.owed)):
+            async with self._line.hold_place((not device, reserved.owed)):
                 matches = partial(check_password, password, stored)
                 this.right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
         except Crowded:
             why = "the hub is checking too many passwords at the moment"
-            raise attempts.too_many(why, 1) from None
+            raise attempts.make_too_many(why, 1) from None
         finally:
             del self._tries[seal, device]
             this.ended.set()
@@ -126,7 +126,7 @@ class Passwords:
         return seal.digest()
 
 
-def stored_password(
+def find_stored_password(
     db: Db, username: str, signs_in: float | None = None
 ) -> tuple[int, str | None] | None:
     """Return the member with that id or e-mail address, and the hash of their password. A one-time
@@ -146,5 +146,5 @@ def stored_password(
     return int(member), stored if usable else None
 
 
-def _short_digest(username: str) -> str:
+def _make_short_digest(username: str) -> str:
     return hashlib.sha256(username.encode("utf-8", "replace")).hexdigest()[:32]

@@ -13,13 +13,13 @@ from fieldagent.hub.access.directory import (
     Row,
     check_name,
     is_member,
-    named_rows,
+    make_named_rows,
     note_of_member,
 )
 from fieldagent.hub.access.push import Push
 from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, note
-from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.package import Person
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -52,14 +52,14 @@ class Recipient(NamedTuple):
 
 def resolve(db: Db, workspace: int, named: Person) -> Recipient:
     """Find the named recipient in a workspace."""
-    kind, number, text = _parts(named)
+    kind, number, text = _split_name(named)
     if text and kind == "" and _is_address(text):
         what = "E-mail" if "@" in text else "Telephone"
         address = text if "@" in text else text.replace(" ", "")
         return Recipient(
             team=NOBODY_HERE, address=address, words=json.dumps({"name": text, "type": what})
         )
-    for look in (_user, _group, _device):
+    for look in (_find_user, _find_group, _find_device):
         if kind in ("", look.__name__[1:]) and (recipient := look(db, workspace, number, text)):
             return recipient
     who = text or f"{kind} {number}"
@@ -72,7 +72,7 @@ def resolve(db: Db, workspace: int, named: Person) -> Recipient:
     return Recipient(team=NOBODY_HERE, why=why, words=json.dumps({"name": who}))
 
 
-def _parts(named: Person) -> tuple[str, int, str]:
+def _split_name(named: Person) -> tuple[str, int, str]:
     """Return the kind (empty if not given), the id (0 if named by text), and the text."""
     if isinstance(named, int):
         return ("user" if named > 0 else "group"), abs(named), ""
@@ -91,7 +91,7 @@ def _is_telephone(text: str) -> bool:
     return text.startswith("+") and digits.isascii() and digits.isdigit() and len(digits) >= 7
 
 
-def _words(number: int, name: str, type_: str) -> str:
+def _quote_words(number: int, name: str, type_: str) -> str:
     return json.dumps({"id": str(number), "name": name, "type": type_})
 
 
@@ -103,7 +103,7 @@ class _User(NamedTuple):
     carrier: int | None
 
 
-def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
+def _find_user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     rows = db.execute(
         f"SELECT member.id, name, type, disabled, {_CARRIER} FROM member JOIN membership"
         " ON membership.member = member.id WHERE workspace = ? AND (member.id = ? OR name = ?"
@@ -115,7 +115,7 @@ def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     if not exact:
         return None
     id_, name, type_, disabled, carrier = exact[0]
-    words = _words(id_, name, type_)
+    words = _quote_words(id_, name, type_)
     if len(exact) > 1:
         ids = " or ".join(str(each.id) for each in exact)
         return Recipient(
@@ -149,13 +149,13 @@ Carriers = Mapping[Place, int | None]
 """
 
 
-def members_of(db: Db, pushes: Collection[Push]) -> Carriers:
+def find_carriers(db: Db, pushes: Collection[Push]) -> Carriers:
     """Return the senders and targets of these pushes that are members of their workspace."""
     named = {each for push in pushes for each in (push.source, push.target) if each is not None}
     if not named:
         return {}
-    within, workspaces = one_of(db, {push.workspace for push in pushes})
-    among, members = one_of(db, named, few=2)  # a sender and a target
+    within, workspaces = make_membership(db, {push.workspace for push in pushes})
+    among, members = make_membership(db, named, few=2)  # a sender and a target
     rows = db.execute(
         f"SELECT workspace, member, {_CARRIER} FROM membership"
         f" WHERE workspace {within} AND member {among}",
@@ -165,7 +165,7 @@ def members_of(db: Db, pushes: Collection[Push]) -> Carriers:
     return {(workspace, member): carrier for workspace, member, carrier in rows}
 
 
-def _group(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
+def _find_group(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     rows = db.execute(
         "SELECT id, name, over_satellite FROM team WHERE workspace = ? AND (id = ?"
         " OR lower(name) = lower(?)) ORDER BY name = ? DESC, id LIMIT 1",
@@ -177,11 +177,11 @@ def _group(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     members = db.execute("SELECT member FROM team_member WHERE team = ?", id_)
     audience = frozenset(member for (member,) in members)
     why = "" if audience else sentence("the group {name} has no members", name=name)
-    words = _words(id_, name, "Group")
+    words = _quote_words(id_, name, "Group")
     return Recipient(None, id_, None, audience, bool(over_satellite), why=why, words=words)
 
 
-def _device(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
+def _find_device(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     rows = db.execute(
         "SELECT id, member, name FROM device WHERE workspace = ? AND (id = ? OR name = ?)"
         " AND disabled IS NULL",
@@ -190,7 +190,7 @@ def _device(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     if not rows:
         return None
     ((id_, member, name),) = rows
-    return Recipient(member=member, device=id_, words=_words(id_, name, "Device"))
+    return Recipient(member=member, device=id_, words=_quote_words(id_, name, "Device"))
 
 
 # Groups.
@@ -229,9 +229,9 @@ def add_group(
     return int(id_)
 
 
-def group_named(db: Db, workspace: int, named: str) -> int:
+def find_group(db: Db, workspace: int, named: str) -> int:
     """Return the id of the group with this id or name. Raises Refused."""
-    for row in groups(db, workspace):
+    for row in list_groups(db, workspace):
         if named == str(row["id"]) or named.casefold() == str(row["name"]).casefold():
             return int(row["id"])
     raise Refused(
@@ -242,9 +242,9 @@ def group_named(db: Db, workspace: int, named: str) -> int:
     )
 
 
-def groups(db: Db, workspace: int) -> list[Row]:
+def list_groups(db: Db, workspace: int) -> list[Row]:
     """Return each group with the ids and names of its members."""
-    rows = named_rows(
+    rows = make_named_rows(
         db,
         "SELECT id, name, over_satellite FROM team WHERE workspace = ? ORDER BY name",
         ("id", "name", "overSatellite?"),
@@ -260,7 +260,7 @@ def groups(db: Db, workspace: int) -> list[Row]:
     return [{**row, "members": members.get(int(row["id"]), [])} for row in rows]
 
 
-def listed(db: Db, workspace: int) -> list[Row]:
+def encode_groups(db: Db, workspace: int) -> list[Row]:
     """Return the groups in the form of the API."""
     return [
         {
@@ -269,7 +269,7 @@ def listed(db: Db, workspace: int) -> list[Row]:
             "overSatellite": row["overSatellite"],
             "members": row["members"],
         }
-        for row in groups(db, workspace)
+        for row in list_groups(db, workspace)
     ]
 
 
@@ -392,13 +392,13 @@ def set_positions(
 # The directory for kits.
 
 
-def version(db: Db, workspace: int) -> int:
+def read_version(db: Db, workspace: int) -> int:
     """Return the version of the workspace's directory, higher with each change; 0 before any."""
     rows = db.execute("SELECT directory FROM workspace WHERE id = ?", workspace)
     return int(rows[0][0]) if rows else 0
 
 
-def directory_for(db: Db, workspace: int, owner: int) -> Directory:
+def make_directory(db: Db, workspace: int, owner: int) -> Directory:
     """Return the directory for a kit of this user."""
     handles: dict[int, list[str]] = {}
     for handle, member in db.execute(
@@ -436,4 +436,4 @@ def directory_for(db: Db, workspace: int, owner: int) -> Directory:
             *(workspace, DIRECTORY_MAX),
         )
     ]
-    return Directory(version(db, workspace), owner, tuple(people[:DIRECTORY_MAX]))
+    return Directory(read_version(db, workspace), owner, tuple(people[:DIRECTORY_MAX]))

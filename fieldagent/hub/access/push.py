@@ -73,7 +73,7 @@ class _PushedMessage:
     timestamp: datetime | None = None
 
 
-def _id(value: Any) -> int:
+def _read_id(value: Any) -> int:
     if isinstance(value, str):
         value = number_of(value)
     if isinstance(value, float) and value.is_integer():
@@ -83,10 +83,10 @@ def _id(value: Any) -> int:
     return value
 
 
-def _group(value: Any) -> int | str:
+def _read_group(value: Any) -> int | str:
     """Return a group's id or name."""
     if not isinstance(value, str):
-        return _id(value)
+        return _read_id(value)
     if not 1 <= len(value) <= GROUP_MAX:
         raise WrongValue(
             sentence(
@@ -103,7 +103,7 @@ PHONE_MAX, EMAIL_MAX = 100, 254
 """Bytes. Both are transmitted with the message. RFC 5321 sets the longest e-mail address."""
 
 
-def _at_most(size: int) -> Callable[[Any], str]:
+def _make_text_reader(size: int) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         text = read_text(value)
         if len(text.encode()) > size:
@@ -126,18 +126,18 @@ ITEM_KINDS: Items = {
         ITEMS["message"].priority,
         {
             **ITEMS["message"].members,
-            "phone": Field(_at_most(PHONE_MAX), "phone"),
-            "email": Field(_at_most(EMAIL_MAX), "email"),
+            "phone": Field(_make_text_reader(PHONE_MAX), "phone"),
+            "email": Field(_make_text_reader(EMAIL_MAX), "email"),
             "timestamp": Field(read_timestamp, "timestamp"),
         },
     ),
 }
 
 ROUTING: Mapping[str, Field] = {
-    "sourceUserId": Field(_id, "source", required=True),
-    "workspaceId": Field(_id, "workspace", required=True),
-    "targetUserId": Field(_id, "target"),
-    "targetGroup": Field(_group, "group"),
+    "sourceUserId": Field(_read_id, "source", required=True),
+    "workspaceId": Field(_read_id, "workspace", required=True),
+    "targetUserId": Field(_read_id, "target"),
+    "targetGroup": Field(_read_group, "group"),
     "receipt": Field(read_receipt, "asks"),
     "priority": Field(read_int32, "priority"),
     "collapseKey": Field(read_int32, "collapse_key"),

@@ -33,7 +33,7 @@ def digest_of(asked: str) -> bytes:
     return hashlib.blake2b(asked.encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def repeatable(request: Request, caller: Caller) -> Repeatable | None:
+def read_repeatable(request: Request, caller: Caller) -> Repeatable | None:
     """Return the name and digest of a request with an Idempotency-Key; None without one. Raises
     Problem 400 for an invalid key.
     """
@@ -44,7 +44,7 @@ def repeatable(request: Request, caller: Caller) -> Repeatable | None:
     return Repeatable(name, digest_of(repr((request.method, request.path, request.body))))
 
 
-def earlier(db: Db, names: Collection[Name]) -> dict[Name, tuple[bytes, str]]:
+def find_earlier(db: Db, names: Collection[Name]) -> dict[Name, tuple[bytes, str]]:
     """Return the digest and the answer of each name that was used before."""
     if not names:
         return {}
@@ -68,19 +68,19 @@ _REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
 
 def remember_all(db: Db, done: Sequence[tuple[Repeatable, str]], now: float) -> None:
     """Store the requests with the answers for their repeats. No other process stores the same,
-    because `count_calls` or `done_before` has locked the callers' keys.
+    because `count_calls` or `find_answer` has locked the callers' keys.
     """
     rows = [(*name, digest, now, answer) for (name, digest), answer in done]
     insert(db, "idempotency", _REMEMBERED, rows)
 
 
 def remember(db: Db, asked: Repeatable | None, answer: str, now: float) -> None:
-    """Store one request that `done_before` has not found; nothing if it has no key."""
+    """Store one request that `find_answer` has not found; nothing if it has no key."""
     if asked is not None:
         remember_all(db, [(asked, answer)], now)
 
 
-def done_before(db: Db, asked: Repeatable | None) -> str | None:
+def find_answer(db: Db, asked: Repeatable | None) -> str | None:
     """Return the answer if the request was done before. None if it must be done now and then passed
     to `remember` in the same transaction.
 
@@ -90,7 +90,7 @@ def done_before(db: Db, asked: Repeatable | None) -> str | None:
     if asked is None:
         return None
     db.execute(f"SELECT 1 FROM credential WHERE id = ?{db.for_update()}", asked.name[0])
-    entry = earlier(db, [asked.name]).get(asked.name)
+    entry = find_earlier(db, [asked.name]).get(asked.name)
     if entry is None:
         return None
     before, answer = entry

@@ -18,7 +18,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Device
 from fieldagent.hub.records import lease
 from fieldagent.hub.records.audit import ADMINISTRATION
-from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.sentence import sentence
 
@@ -44,22 +44,22 @@ def revoke(db: Db, device: int, why: str, *, now: float, by: str = ADMINISTRATIO
 
 def restore(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> None:
     """Restore a revoked device. Raises Refused if it is not revoked, or if its user is disabled."""
-    if since(db, device) is None:
+    if find_revocation(db, device) is None:
         raise Refused(sentence("device {device} is not revoked", device=device))
     db.execute("UPDATE device SET revoked = NULL, revoked_why = '' WHERE id = ?", device)
     directory.set_disabled(db, "device", device, None, now=now, by=by)
     directory.note_of_device(db, device, by, "device restore", str(device), now)
 
 
-def since(db: Db, device: int) -> float | None:
+def find_revocation(db: Db, device: int) -> float | None:
     """Return the Unix time of the revocation; None if the device is not revoked."""
     rows = db.execute("SELECT revoked FROM device WHERE id = ? AND revoked IS NOT NULL", device)
     return float(rows[0][0]) if rows else None
 
 
-def among(db: Db, devices: Collection[int]) -> set[int]:
+def find_revoked(db: Db, devices: Collection[int]) -> set[int]:
     """Return the revoked devices among these."""
-    which, numbers = one_of(db, devices)
+    which, numbers = make_membership(db, devices)
     rows = db.execute(f"SELECT id FROM device WHERE id {which} AND revoked IS NOT NULL", *numbers)
     return {device for (device,) in rows}
 
@@ -69,7 +69,7 @@ def doubt_of(db: Db, carrier: Device | None, device: Device) -> tuple[float | No
     the dead letter. None and an empty text if neither is revoked.
     """
     for each in (carrier, device):
-        if each is not None and (at := since(db, each.id)) is not None:
+        if each is not None and (at := find_revocation(db, each.id)) is not None:
             return at, (
                 f"{each.name} is revoked since {format_clock_time(at)}: this may be from a thief;"
                 f" accept it with `fieldagent hub device restore {each.id}`"

@@ -11,25 +11,25 @@ import hashlib
 import secrets
 
 
-def new_secret(prefix: str) -> str:
+def make_secret(prefix: str) -> str:
     """Return 256 random bits after a prefix that shows the purpose to people and to secret
     scanners.
     """
     return f"{prefix}_{secrets.token_urlsafe(32)}"
 
 
-def new_password() -> str:
+def make_password() -> str:
     """Return a password of 80 random bits that people can read aloud."""
     text = base64.b32encode(secrets.token_bytes(10)).decode().lower()
     return "-".join(text[place : place + 4] for place in range(0, 16, 4))
 
 
-def lookup(secret: str) -> str:
+def hash_for_lookup(secret: str) -> str:
     """Return the hash of a key or token that is stored."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-def new_air_key() -> bytes:
+def make_air_key() -> bytes:
     """Return a new master key for a device's satellite messages: `satellite-key` in its
     settings.
     """

@@ -22,13 +22,13 @@ SCOPES = frozenset(
 
 def begin(db: Db, member: int, workspace: int, now: float) -> str:
     """Begin a session, and return its cookie, which is shown only once."""
-    token = secret.new_secret("session")
+    token = secret.make_secret("session")
     db.execute(
         "INSERT INTO credential (kind, workspace, member, lookup, name, created, expires)"
         " VALUES ('session', ?, ?, ?, ?, ?, ?)",
         workspace,
         member,
-        secret.lookup(token),
+        secret.hash_for_lookup(token),
         NAME,
         now,
         now + SESSION_LIFETIME_S,
@@ -39,7 +39,10 @@ def begin(db: Db, member: int, workspace: int, now: float) -> str:
 
 def end(db: Db, token: str) -> None:
     """End the session of that token, if there is one."""
-    db.execute("DELETE FROM credential WHERE kind = 'session' AND lookup = ?", secret.lookup(token))
+    db.execute(
+        "DELETE FROM credential WHERE kind = 'session' AND lookup = ?",
+        secret.hash_for_lookup(token),
+    )
 
 
 def end_all_of(db: Db, member: int) -> None:
@@ -52,7 +55,7 @@ def forget(db: Db, now: float) -> None:
     db.execute("DELETE FROM credential WHERE kind = 'session' AND expires <= ?", now)
 
 
-def caller(db: Db, token: str, now: float) -> Caller | None:
+def find_caller(db: Db, token: str, now: float) -> Caller | None:
     """Return the caller who has signed in; None if the session is over, or if the user was
     disabled.
     """
@@ -61,7 +64,7 @@ def caller(db: Db, token: str, now: float) -> Caller | None:
         " FROM credential JOIN member ON member.id = credential.member JOIN membership"
         " ON membership.member = member.id AND membership.workspace = credential.workspace"
         " WHERE lookup = ? AND kind = 'session' AND expires > ? AND disabled IS NULL",
-        secret.lookup(token),
+        secret.hash_for_lookup(token),
         now,
     )
     if not rows:
@@ -71,7 +74,7 @@ def caller(db: Db, token: str, now: float) -> Caller | None:
     return Caller(*fields, signed_in=True)
 
 
-def workspaces_of(db: Db, member: int) -> list[int]:
+def list_workspaces(db: Db, member: int) -> list[int]:
     """Return the workspaces of a User. Other members cannot sign in."""
     rows = db.execute(
         "SELECT workspace FROM membership JOIN member ON member.id = membership.member"
@@ -81,7 +84,7 @@ def workspaces_of(db: Db, member: int) -> list[int]:
     return [workspace for (workspace,) in rows]
 
 
-def token_of(request: Request) -> str | None:
+def read_token(request: Request) -> str | None:
     """Return the token of the console's cookie; None if the request has none."""
     return read_cookie(request, COOKIE)
 

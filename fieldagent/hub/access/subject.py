@@ -42,12 +42,12 @@ class Subject:
         return f"SELECT id FROM device WHERE {column} = {self.id}"
 
 
-def devices_of(db: Db, subject: Subject) -> list[int]:
+def list_devices(db: Db, subject: Subject) -> list[int]:
     """Return the ids of the subject's devices."""
     return [device for (device,) in db.execute(subject.devices)]
 
 
-def workspaces_of(db: Db, subject: Subject) -> list[int | None]:
+def list_workspaces(db: Db, subject: Subject) -> list[int | None]:
     """Return the workspaces whose audit notes its deletion; [None] if there are none left."""
     sql = {
         "user": "SELECT workspace FROM membership WHERE member = ?",
@@ -60,12 +60,12 @@ def workspaces_of(db: Db, subject: Subject) -> list[int | None]:
 def find(db: Db, kind: str, workspace: str, named: str) -> Subject:
     """Find a subject by its id or name. Raises Refused."""
     if kind == "workspace":
-        id_, table = directory.workspace_of(db, named), "workspace"
+        id_, table = directory.find_workspace(db, named), "workspace"
     elif kind == "device":
-        id_ = directory.device_named(db, directory.workspace_of(db, workspace), named)
+        id_ = directory.find_device_named(db, directory.find_workspace(db, workspace), named)
         table = "device"
     else:
-        id_ = directory.member_of(db, directory.workspace_of(db, workspace), named)
+        id_ = directory.find_member(db, directory.find_workspace(db, workspace), named)
         table = "member"
     ((name,),) = db.execute(f"SELECT name FROM {table} WHERE id = ?", id_)
     return Subject(kind, id_, name)

@@ -6,7 +6,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
 
 
-def fault_of_user_name(db: Db, workspace: int, name: str) -> str:
+def find_name_fault(db: Db, workspace: int, name: str) -> str:
     """Return a refusal if an enabled user of the workspace has the name, in any case of letters; or
     an empty string.
     """

@@ -16,7 +16,7 @@ from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose, charge_
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.unavailable import not_now
+from fieldagent.hub.unavailable import make_not_now
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence
 
@@ -60,7 +60,9 @@ class Acts:
                 507, sentence("nothing was changed: {full}; try again later", full=full)
             ) from None
         except (StoreFailed, StoreUnavailable):
-            raise not_now("it may not have been done: check, and repeat it if needed") from None
+            raise make_not_now(
+                "it may not have been done: check, and repeat it if needed"
+            ) from None
 
 
 def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float) -> T:
@@ -81,7 +83,7 @@ def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float
     return act(db, now)
 
 
-def place(request: Request) -> tuple[int, int]:
+def read_place(request: Request) -> tuple[int, int]:
     """Return the id before which a page begins, and the largest number of entries on it."""
     before = number(request, "before", END, range(1, END + 1))
     return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))

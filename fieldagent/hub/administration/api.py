@@ -19,16 +19,16 @@ from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
 from fieldagent.hub.escalation.registry import Reach
 from fieldagent.hub.field.mobile_originated import MobileOriginated
-from fieldagent.hub.operator.registry import operator_places
+from fieldagent.hub.operator.registry import get_operator_places
 from fieldagent.hub.records.usage import Prices
 
 
-def routes(
+def make_routes(
     acts: Acts,
     mobile_originated: MobileOriginated,
     open_stream: Opener,
     reach: Reach,
-    operators: Collection[str] = tuple(operator_places()),
+    operators: Collection[str] = tuple(get_operator_places()),
     prices: Prices = lambda operator: None,
     grace: float = 0.0,
 ) -> list[Route]:
@@ -37,14 +37,14 @@ def routes(
     satellite is paid for.
     """
     return [
-        *DevicesApi(acts, mobile_originated, operators).routes(),
-        *UsageApi(acts, prices).routes(),
-        *CommandsApi(acts, grace).routes(),
-        *RadioKeyApi(acts).routes(),
-        *UsersApi(acts, mobile_originated).routes(),
-        *GroupsApi(acts).routes(),
-        *KeysApi(acts).routes(),
-        *WebhooksApi(acts, open_stream).routes(),
-        *ContactsApi(acts, reach).routes(),
-        *RecordsApi(acts, mobile_originated).routes(),
+        *DevicesApi(acts, mobile_originated, operators).make_routes(),
+        *UsageApi(acts, prices).make_routes(),
+        *CommandsApi(acts, grace).make_routes(),
+        *RadioKeyApi(acts).make_routes(),
+        *UsersApi(acts, mobile_originated).make_routes(),
+        *GroupsApi(acts).make_routes(),
+        *KeysApi(acts).make_routes(),
+        *WebhooksApi(acts, open_stream).make_routes(),
+        *ContactsApi(acts, reach).make_routes(),
+        *RecordsApi(acts, mobile_originated).make_routes(),
     ]

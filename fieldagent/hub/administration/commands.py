@@ -7,15 +7,22 @@ from typing import Any
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import make_page, refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.bodies import choice, line, read_body, unknown, whole, wrong
+from fieldagent.hub.access.bodies import (
+    make_choice_reader,
+    make_integer_reader,
+    make_line_reader,
+    make_unknown,
+    make_wrong,
+    read_body,
+)
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import done_before, remember, repeatable
-from fieldagent.hub.administration.acts import Acts, place
-from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.administration.acts import Acts, read_place
+from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.field import radio_key
-from fieldagent.hub.field.command_cost import CommandCost, cost
-from fieldagent.hub.field.command_sending import SET, costs_something, give
+from fieldagent.hub.field.command_cost import CommandCost, compute_cost
+from fieldagent.hub.field.command_sending import SET, give, is_paid
 from fieldagent.hub.field.delta_sending import UPDATE
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import BEARERS, GivenCommand
@@ -27,11 +34,11 @@ from fieldagent.wire.command_proof import prove
 
 WORDS_MAX = 200
 CREDITS_MAX = 1_000
-ASKED = {"command": Field(line(WORDS_MAX), "words", required=True)}
+ASKED = {"command": Field(make_line_reader(WORDS_MAX), "words", required=True)}
 ORDER = {
     **ASKED,
-    "by": Field(choice(BEARERS), "by"),
-    "credits": Field(whole(0, CREDITS_MAX), "credits"),
+    "by": Field(make_choice_reader(BEARERS), "by"),
+    "credits": Field(make_integer_reader(0, CREDITS_MAX), "credits"),
 }
 
 
@@ -44,24 +51,24 @@ class CommandsApi:
         self._acts = acts
         self._grace = grace
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of commands to a kit, for administrators only."""
         route = self._acts.route
         return [
-            route("GET", "/api/devices/{id}/commands", self.listing),
+            route("GET", "/api/devices/{id}/commands", self.answer_list),
             route("POST", "/api/devices/{id}/commands", self.order),
-            route("POST", "/api/devices/{id}/commands/cost", self.cost),
+            route("POST", "/api/devices/{id}/commands/cost", self.answer_cost),
         ]
 
-    async def listing(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def answer_list(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return a page of the commands to a kit with their answers, newest first. Raises Problem
         404 for a device of another workspace.
         """
         refuse_others(request, ("before", "limit"))
-        before, limit = place(request)
+        before, limit = read_place(request)
 
         def find(db: Db) -> list[dict[str, Any]]:
-            device = device_of(db, caller, id)
+            device = find_device(db, caller, id)
             now = self._acts.clock()
             return commands.listing(db, device, now, limit=limit + 1, before=before)
 
@@ -69,16 +76,16 @@ class CommandsApi:
         following = rows[limit - 1]["number"] if len(rows) > limit else None
         return make_page(request, {"commands": rows[:limit]}, "before", following)
 
-    async def cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def answer_cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the cost of a command and its answer, without sending the command."""
         refuse_others(request, ())
-        asked = _asked(read_body(request, ASKED)["words"])
+        asked = _read_command(read_body(request, ASKED)["words"])
         now = self._acts.clock()
 
         def find(db: Db) -> CommandCost:
-            device = device_of(db, caller, id)
+            device = find_device(db, caller, id)
             at = commands.next_number(db, device, now)
-            return cost(db, device, at, prove(at, asked, b""), now)
+            return compute_cost(db, device, at, prove(at, asked, b""), now)
 
         quote = await self._acts.store.read(find)
         return make_json_response(
@@ -97,18 +104,18 @@ class CommandsApi:
         """Send a command if its cost is accepted, once per Idempotency-Key."""
         refuse_others(request, ())
         body = read_body(request, ORDER)
-        asked = _asked(body["words"])
+        asked = _read_command(body["words"])
         bearer, agreed = body.get("by", ""), body.get("credits", 0)
-        repeat = repeatable(request, caller)
+        repeat = read_repeatable(request, caller)
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            done = done_before(db, repeat)
-            device = device_of(db, caller, id)
+            done = find_answer(db, repeat)
+            device = find_device(db, caller, id)
             at = commands.next_number(db, device, now)
-            quote = cost(db, device, at, prove(at, asked, b""), now)
+            quote = compute_cost(db, device, at, prove(at, asked, b""), now)
             if done is not None:
-                return {**_row(db, device, int(done), now), "credits": quote.credits}
-            if costs_something(quote, bearer) and quote.credits > agreed:
+                return {**_find_row(db, device, int(done), now), "credits": quote.credits}
+            if is_paid(quote, bearer) and quote.credits > agreed:
                 raise Refused(
                     sentence(
                         "command and answer cost {credits} credits over satellite: accept with"
@@ -120,33 +127,33 @@ class CommandsApi:
             order = GivenCommand(caller.workspace, device, at, asked, bearer, str(caller.member))
             at = give(db, order, grace, now)
             remember(db, repeat, str(at), now)
-            return {**_row(db, device, at, now), "credits": quote.credits}
+            return {**_find_row(db, device, at, now), "credits": quote.credits}
 
         return make_json_response(await self._acts.carry_out(caller, act), 202)
 
 
-def _row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
+def _find_row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
     """Return a sent command for people. Raises Problem 404 if it was deleted."""
     for row in commands.listing(db, device, now, limit=1, before=command + 1):
         if row["number"] == command:
             return row
-    raise unknown("command", str(command))
+    raise make_unknown("command", str(command))
 
 
-def _asked(words: str) -> RemoteCommand:
+def _read_command(words: str) -> RemoteCommand:
     """Return the command in these words. Raises Problem."""
     try:
         asked = read_words(words.split())
     except NotACommand as wrong_words:
-        raise wrong(str(wrong_words), "command") from None
+        raise make_wrong(str(wrong_words), "command") from None
     if asked.verb == SET.number:
-        raise wrong(
+        raise make_wrong(
             "the key that signs set is not on the hub: use `fieldagent hub command`", "command"
         )
     if asked.verb == UPDATE.number:
-        raise wrong(
+        raise make_wrong(
             "the file for update is not on the hub: use `fieldagent hub command`", "command"
         )
     if asked.verb == radio_key.VERB:
-        raise wrong("a radio-key applies to all kits: use /api/radio-key", "command")
+        raise make_wrong("a radio-key applies to all kits: use /api/radio-key", "command")
     return asked

@@ -13,12 +13,12 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
-    identity,
-    line,
-    matching,
+    make_integer_reader,
+    make_line_reader,
+    make_pattern_reader,
+    make_unknown,
     read_body,
-    unknown,
-    whole,
+    read_id,
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
@@ -51,7 +51,7 @@ def _read_wait(value: Any) -> int:
 
 _QUIET = {
     "quiet": Field(
-        matching(
+        make_pattern_reader(
             re.compile(f"({NEVER}|{HOURS.pattern})?"),
             sentence(
                 "22:00-06:00 and a time zone such as Europe/Zurich, {never}, or empty",
@@ -73,9 +73,9 @@ def _refuse_unsound(hours: str) -> None:
             raise Refused(str(wrong)) from None
 
 
-def _one_of(name: str, values: Sequence[str]) -> Field:
+def _make_choice_field(name: str, values: Sequence[str]) -> Field:
     return Field(
-        matching(
+        make_pattern_reader(
             re.compile("|".join(values)), sentence("one of {values}", values=", ".join(values))
         ),
         name,
@@ -83,13 +83,13 @@ def _one_of(name: str, values: Sequence[str]) -> Field:
 
 
 NEW = {
-    "name": Field(line(), "name", required=True),
-    "address": Field(line(320), "address", required=True),
+    "name": Field(make_line_reader(), "name", required=True),
+    "address": Field(make_line_reader(320), "address", required=True),
     "after": Field(_read_wait, "after"),
-    "tries": Field(whole(1, TRIES_MAX), "tries"),
+    "tries": Field(make_integer_reader(1, TRIES_MAX), "tries"),
     "every": Field(_read_pause, "every"),
-    "about": _one_of("about", ABOUT),
-    "language": _one_of("language", LANGUAGES),
+    "about": _make_choice_field("about", ABOUT),
+    "language": _make_choice_field("language", LANGUAGES),
 }
 
 
@@ -100,7 +100,7 @@ class ContactsApi:
         self._acts = acts
         self._reach = reach
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of contacts, the chain and the quiet hours, for administrators only."""
         route = self._acts.route
         return [
@@ -109,9 +109,9 @@ class ContactsApi:
             route("PATCH", "/api/contacts/{id}", self.change),
             route("DELETE", "/api/contacts/{id}", self.remove),
             route("POST", "/api/contacts/{id}/test", self.test),
-            route("GET", "/api/chain", self.chain),
+            route("GET", "/api/chain", self.answer_chain),
             route("POST", "/api/chain/test", self.test_chain),
-            route("GET", "/api/quiet", self.quiet),
+            route("GET", "/api/quiet", self.answer_quiet_hours),
             route("PATCH", "/api/quiet", self.change_quiet),
         ]
 
@@ -136,9 +136,9 @@ class ContactsApi:
         try:
             kind = kind_of(body["address"], self._reach.kinds, self._reach.own)
         except Refused as refused:
-            raise _wrong_address(str(refused)) from None
+            raise _make_wrong_address(str(refused)) from None
         if fault := kind.at_the_machine or kind.fault_of(body["address"]):
-            raise _wrong_address(fault)
+            raise _make_wrong_address(fault)
 
         named = {name: value for name, value in body.items() if value is not None}
         new = contacts.NewContact(kind=kind.name, **named)
@@ -155,7 +155,7 @@ class ContactsApi:
 
         def act(db: Db, now: float) -> None:
             _refuse_unsound(hours)
-            contact_id = _contact(db, caller, id).id
+            contact_id = _find_contact(db, caller, id).id
             quiet.set_of_contact(
                 db, caller.workspace, contact_id, hours, now, by=str(caller.member)
             )
@@ -163,7 +163,7 @@ class ContactsApi:
         await self._acts.carry_out(caller, act)
         return Response(204)
 
-    async def quiet(self, request: Request, caller: Caller) -> Response:
+    async def answer_quiet_hours(self, request: Request, caller: Caller) -> Response:
         """Return the workspace's quiet hours."""
         refuse_others(request, ())
         hours = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
@@ -189,7 +189,7 @@ class ContactsApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            contact_id = _contact(db, caller, id).id
+            contact_id = _find_contact(db, caller, id).id
             contacts.remove(db, caller.workspace, contact_id, now=now, by=str(caller.member))
 
         await self._acts.carry_out(caller, act)
@@ -200,7 +200,7 @@ class ContactsApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> tuple[AlarmContact, str]:
-            contact = _contact(db, caller, id)
+            contact = _find_contact(db, caller, id)
             limit = sending.refusal(db, caller.workspace, contact.address, sending.TEST, now)
             return contact, limit
 
@@ -221,7 +221,7 @@ class ContactsApi:
             )
         return Response(204)
 
-    async def chain(self, request: Request, caller: Caller) -> Response:
+    async def answer_chain(self, request: Request, caller: Caller) -> Response:
         """Return the steps of an unanswered SOS, each with its contacts and with True if it
         works.
         """
@@ -253,13 +253,13 @@ class ContactsApi:
         await self._acts.store.commit(lambda db: contacts.note_end(db, contact.id, reason, now))
 
 
-def _wrong_address(detail: str) -> Problem:
+def _make_wrong_address(detail: str) -> Problem:
     return Problem(422, sentence("address {detail}", detail=detail), errors=[(detail, "/address")])
 
 
-def _contact(db: Db, caller: Caller, text: str) -> AlarmContact:
+def _find_contact(db: Db, caller: Caller, text: str) -> AlarmContact:
     """Return the contact. Raises Problem if it is not of the caller's workspace."""
     try:
-        return contacts.named(db, caller.workspace, identity(text))
+        return contacts.named(db, caller.workspace, read_id(text))
     except Refused:
-        raise unknown("contact", text) from None
+        raise make_unknown("contact", text) from None

@@ -17,7 +17,7 @@ from typing import Any
 
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.subject import Subject, devices_of, workspaces_of
+from fieldagent.hub.access.subject import Subject, list_devices, list_workspaces
 from fieldagent.hub.field.envelope_packing import forget_name
 from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
@@ -52,9 +52,9 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
                 unanswered=unanswered[0][0],
             )
         )
-    goes = {"devices": _names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
+    goes = {"devices": _list_names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
     if subject.kind == "workspace":
-        goes["users"] = _names(
+        goes["users"] = _list_names(
             db, f"SELECT name FROM member WHERE id IN ({_ALONE})", subject.id, subject.id
         )
     stays = [GIVEN, COPIES, "lines of the audit, by number, for keep-audit-days"]
@@ -67,7 +67,7 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
             for where, parameters in subject.counted
         )
     if subject.kind == "user":
-        summary["workspaces"] = _names(
+        summary["workspaces"] = _list_names(
             db,
             "SELECT name FROM workspace WHERE id IN"
             " (SELECT workspace FROM membership WHERE member = ?)",
@@ -78,7 +78,7 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
     return {**summary, "stays": stays}
 
 
-def _names(db: Db, sql: str, *parameters: Any) -> list[str]:
+def _list_names(db: Db, sql: str, *parameters: Any) -> list[str]:
     return [str(name) for (name,) in db.execute(f"{sql} ORDER BY id", *parameters)]
 
 
@@ -97,7 +97,7 @@ LINKS_END = Pause(5.0)
 Step = Callable[[Db], Any]
 
 
-def steps(
+def list_steps(
     subject: Subject, linked: bool, clock: Callable[[], float], by: str = ADMINISTRATION
 ) -> Generator[Step | Pause, Any, None]:
     """Yield the steps after `begin`, whose result is `linked`. Each step is a transaction of its
@@ -108,7 +108,7 @@ def steps(
     place: int | None = 0
     while place is not None:
         place = yield partial(delete_items, subject=subject, after=place)
-    devices = yield partial(devices_of, subject=subject)
+    devices = yield partial(list_devices, subject=subject)
     for device in devices:
         while (yield partial(empty_device, device=device)):
             pass
@@ -179,7 +179,7 @@ def empty_device(db: Db, device: int) -> int:
 
 def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
     """Delete the rest, and the names in the audit."""
-    gone, workspaces = devices_of(db, subject), workspaces_of(db, subject)
+    gone, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
         users = [member for (member,) in db.execute(_ALONE, subject.id, subject.id)]

@@ -12,17 +12,17 @@ from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.bodies import (
-    choice,
-    identity,
-    line,
-    matching,
+    make_choice_reader,
+    make_integer_reader,
+    make_line_reader,
+    make_pattern_reader,
+    make_unknown,
+    make_wrong,
     read_body,
     read_flag,
+    read_id,
     read_imei,
     read_user,
-    unknown,
-    whole,
-    wrong,
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.subject import Subject
@@ -37,7 +37,7 @@ from fieldagent.package.reading import INT32, Field
 from fieldagent.system.sentence import sentence
 
 CREDITS_MAX = INT32[-1]
-_TIME = matching(re.compile("([01][0-9]|2[0-3]):[0-5][0-9]"), "a time such as 18:00")
+_TIME = make_pattern_reader(re.compile("([01][0-9]|2[0-3]):[0-5][0-9]"), "a time such as 18:00")
 
 
 def _read_minute(value: Any) -> int:
@@ -47,26 +47,28 @@ def _read_minute(value: Any) -> int:
 
 
 NEW = {
-    "name": Field(line(), "name", required=True),
+    "name": Field(make_line_reader(), "name", required=True),
     "userId": Field(read_user, "member", required=True),
     "imei": Field(read_imei, "imei"),
     "tagged": Field(read_flag, "tagged"),
     "relay": Field(read_flag, "relay"),
-    "creditsPerDay": Field(whole(0, CREDITS_MAX), "credits_per_day"),
-    "sosReserve": Field(whole(0, CREDITS_MAX), "sos_reserve"),
-    "checkInEvery": Field(whole(300, 366 * 86_400), "every"),
+    "creditsPerDay": Field(make_integer_reader(0, CREDITS_MAX), "credits_per_day"),
+    "sosReserve": Field(make_integer_reader(0, CREDITS_MAX), "sos_reserve"),
+    "checkInEvery": Field(make_integer_reader(300, 366 * 86_400), "every"),
     "checkInBy": Field(_read_minute, "by_minute"),
 }
 CHANGE = {
-    "name": Field(line(), "name"),
+    "name": Field(make_line_reader(), "name"),
     "imei": Field(read_imei, "imei"),
     "relay": Field(read_flag, "relay"),
     "disabled": Field(read_flag, "disabled"),
     "revoked": Field(read_flag, "revoked"),
-    "why": Field(line(revocation.WHY_MAX), "why"),
+    "why": Field(make_line_reader(revocation.WHY_MAX), "why"),
 }
 GIVEN_KEY = {
-    "satelliteKey": Field(matching(re.compile("[0-9A-Fa-f]{64}"), "64 hexadecimal digits"), "given")
+    "satelliteKey": Field(
+        make_pattern_reader(re.compile("[0-9A-Fa-f]{64}"), "64 hexadecimal digits"), "given"
+    )
 }
 
 
@@ -76,9 +78,9 @@ class DevicesApi:
     ) -> None:
         self._acts = acts
         self._mobile_originated = mobile_originated
-        self._new = {**NEW, "operator": Field(choice(operators), "operator")}
+        self._new = {**NEW, "operator": Field(make_choice_reader(operators), "operator")}
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes that change devices, for administrators only. `ReadApi` lists
         devices.
         """
@@ -87,8 +89,8 @@ class DevicesApi:
             route("POST", "/api/devices", self.add),
             route("PATCH", "/api/devices/{id}", self.change),
             route("DELETE", "/api/devices/{id}", self.remove),
-            route("POST", "/api/devices/{id}/token", self.new_token),
-            route("POST", "/api/devices/{id}/key", self.new_key),
+            route("POST", "/api/devices/{id}/token", self.make_token),
+            route("POST", "/api/devices/{id}/key", self.set_new_key),
             route("DELETE", "/api/devices/{id}/key", self.remove_key),
         ]
 
@@ -98,7 +100,7 @@ class DevicesApi:
         """
         refuse_others(request, ())
         body = read_body(request, self._new)
-        air_key = secret.new_air_key() if body.pop("tagged", False) else None
+        air_key = secret.make_air_key() if body.pop("tagged", False) else None
         member = body.pop("member")
         rule = Rule(body.pop("every", None), body.pop("by_minute", None))
         if None not in rule[:2]:
@@ -110,7 +112,7 @@ class DevicesApi:
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
-                raise wrong("is not a user of this workspace", "userId")
+                raise make_wrong("is not a user of this workspace", "userId")
             id_, token = directory.add_device(
                 db, caller.workspace, member, new, now=now, by=str(caller.member)
             )
@@ -119,7 +121,7 @@ class DevicesApi:
             answer: dict[str, Any] = {"id": id_, "hubToken": token}
             if air_key is not None:
                 answer["satelliteKey"] = air_key.hex()
-            if new.imei and imei_claims.holder(db, new.imei, id_):
+            if new.imei and imei_claims.find_holder(db, new.imei, id_):
                 answer["contested"] = imei_claims.CLAIMS
             return {**answer, "deadLettersTaken": self._take(db, id_)}
 
@@ -133,7 +135,7 @@ class DevicesApi:
         body = read_body(request, CHANGE)
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            device, by = device_of(db, caller, id), str(caller.member)
+            device, by = find_device(db, caller, id), str(caller.member)
             holders = [device]
             if "name" in body:
                 directory.rename_device(db, device, body["name"], now=now, by=by)
@@ -149,9 +151,9 @@ class DevicesApi:
             elif "revoked" in body:
                 revocation.restore(db, device, now=now, by=by)
                 # Other devices may have relayed its items.
-                holders = dead_letters.devices_with(db, caller.workspace)
+                holders = dead_letters.list_devices_with_letters(db, caller.workspace)
             taken = kept_letters.take_in(db, self._mobile_originated, holders)
-            (shown,), _ = reading.devices(db, caller, device + 1, 1, now)
+            (shown,), _ = reading.list_devices(db, caller, device + 1, 1, now)
             return {**shown, "deadLettersTaken": taken}
 
         return make_json_response(await self._acts.carry_out(caller, act))
@@ -163,28 +165,28 @@ class DevicesApi:
         refuse_others(request, ())
 
         def find(db: Db, now: float) -> Subject:
-            return Subject("device", device_of(db, caller, id), "")
+            return Subject("device", find_device(db, caller, id), "")
 
         await delete(self._acts, caller, find)
         return Response(204)
 
-    async def new_token(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def make_token(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return a new link token, which is shown only once. The old token ends. Raises Problem
         404.
         """
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> str:
-            device = device_of(db, caller, id)
-            return directory.new_link_token(db, device, now=now, by=str(caller.member))
+            device = find_device(db, caller, id)
+            return directory.make_link_token(db, device, now=now, by=str(caller.member))
 
         return make_json_response({"hubToken": await self._acts.carry_out(caller, act)})
 
-    async def new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def set_new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set a satellite key: the kit's own if the body contains one, else a new one."""
         refuse_others(request, ())
         text = read_body(request, GIVEN_KEY).get("given") if request.body else None
-        key = secret.new_air_key() if text is None else bytes.fromhex(text)
+        key = secret.make_air_key() if text is None else bytes.fromhex(text)
         taken = await self._set_key(caller, id, key)
         shown = {"satelliteKey": key.hex()} if text is None else {}
         return make_json_response({**shown, "deadLettersTaken": taken})
@@ -197,7 +199,7 @@ class DevicesApi:
 
     async def _set_key(self, caller: Caller, id_: str, key: bytes | None) -> int:
         def act(db: Db, now: float) -> int:
-            device = device_of(db, caller, id_)
+            device = find_device(db, caller, id_)
             directory.set_air_key(db, device, key, now=now, by=str(caller.member))
             return self._take(db, device)
 
@@ -207,9 +209,9 @@ class DevicesApi:
         return kept_letters.take_in(db, self._mobile_originated, [device])
 
 
-def device_of(db: Db, caller: Caller, text: str) -> int:
+def find_device(db: Db, caller: Caller, text: str) -> int:
     """Return the device's id. Raises Problem if the device is not of the caller's workspace."""
-    device = identity(text)
-    if not reading.device_known(db, caller, device):
-        raise unknown("device", text)
+    device = read_id(text)
+    if not reading.is_device_known(db, caller, device):
+        raise make_unknown("device", text)
     return device

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fieldagent.hub.access import credentials, directory, people
-from fieldagent.hub.access.subject import Subject, devices_of
+from fieldagent.hub.access.subject import Subject, list_devices
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.field import dead_letters
@@ -38,7 +38,7 @@ class ExportedItem(NamedTuple):
     """Payload of a data item."""
 
 
-def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int | None]:
+def list_item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int | None]:
     """Return the subject's items among the next ones after that id, and the last id looked at. None
     at the end.
     """
@@ -67,14 +67,14 @@ def count_items(db: Db, subject: Subject) -> int:
     return int(count)
 
 
-def items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
+def list_items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
     """Return the items, oldest first, each with its deliveries."""
     entries = []
-    for item in reversed(reading.items(db, numbers)):
+    for item in reversed(reading.list_items(db, numbers)):
         row = {
-            **item.as_json(),
-            "deliveries": _deliveries(db, item.number, now),
-            "webhooks": reading.webhook_deliveries(db, item.number),
+            **item.encode(),
+            "deliveries": _list_deliveries(db, item.number, now),
+            "webhooks": reading.list_webhook_deliveries(db, item.number),
         }
         data = None
         if isinstance(item.item, Data):
@@ -85,7 +85,7 @@ def items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
     return entries
 
 
-def _deliveries(db: Db, item: int, now: float) -> list[Row]:
+def _list_deliveries(db: Db, item: int, now: float) -> list[Row]:
     rows = db.execute(
         "SELECT device.id, device.name, state, way, ended, reason FROM delivery JOIN device"
         " ON device.id = delivery.device WHERE item = ?",
@@ -97,48 +97,48 @@ def _deliveries(db: Db, item: int, now: float) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for _number, *row in sorted(rows)]
 
 
-def _workspaces(subject: Subject) -> str:
+def _select_workspaces(subject: Subject) -> str:
     if subject.kind == "workspace":
         return str(subject.id)
     return f"SELECT workspace FROM membership WHERE member = {subject.id}"
 
 
-def _users(db: Db, subject: Subject, now: float) -> list[Row]:
+def _list_users(db: Db, subject: Subject, now: float) -> list[Row]:
     rows = []
     for (workspace,) in db.execute(
-        f"SELECT id FROM workspace WHERE id IN ({_workspaces(subject)})"
+        f"SELECT id FROM workspace WHERE id IN ({_select_workspaces(subject)})"
     ):
-        for row in directory.users(db, workspace):
+        for row in directory.list_users(db, workspace):
             if subject.kind == "workspace" or row["id"] == subject.id:
                 rows.append({"workspace": workspace, **row})
     return rows
 
 
-def _devices(db: Db, subject: Subject, now: float) -> list[Row]:
-    own = devices_of(db, subject)
+def _list_devices(db: Db, subject: Subject, now: float) -> list[Row]:
+    own = list_devices(db, subject)
     workspaces = f"SELECT DISTINCT workspace FROM device WHERE id IN ({subject.devices})"
     return [
         row
         for (workspace,) in db.execute(workspaces)
-        for row in directory.devices(db, workspace, now)
+        for row in directory.list_devices(db, workspace, now)
         if row["id"] in own
     ]
 
 
-def _sos(db: Db, subject: Subject, now: float) -> list[Row]:
+def _list_sos(db: Db, subject: Subject, now: float) -> list[Row]:
     rows = db.execute(
         f"SELECT id, workspace FROM sos WHERE device IN ({subject.devices}) ORDER BY id"
     )
     incidents = [sos.named(db, workspace, id_) for id_, workspace in rows]
     return [
-        {**sos_desk.shown(db, each), "timeline": sos_desk.timeline(db, each.id)}
+        {**sos_desk.describe_sos(db, each), "timeline": sos_desk.list_timeline(db, each.id)}
         for each in incidents
         if each is not None
     ]
 
 
-def _dead_letters(db: Db, subject: Subject, now: float) -> list[Row]:
-    return dead_letters.listing(db, devices_of(db, subject))
+def _list_dead_letters(db: Db, subject: Subject, now: float) -> list[Row]:
+    return dead_letters.list_letters(db, list_devices(db, subject))
 
 
 def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
@@ -154,19 +154,19 @@ def _audit_of(db: Db, subject: Subject, now: float) -> list[Row]:
     return audit.latest(db, AUDIT_MAX, subject.id)
 
 
-def _credentials(kind: str) -> Listing:
-    return lambda db, subject, now: credentials.listing(db, kind, subject.id)
+def _make_credential_list(kind: str) -> Listing:
+    return lambda db, subject, now: credentials.list_credentials(db, kind, subject.id)
 
 
-def _webhooks(db: Db, subject: Subject, now: float) -> list[Row]:
-    return webhook_directory.listing(db, subject.id)
+def _list_webhooks(db: Db, subject: Subject, now: float) -> list[Row]:
+    return webhook_directory.list_webhooks(db, subject.id)
 
 
-def _contacts(db: Db, subject: Subject, now: float) -> list[Row]:
+def _list_contacts(db: Db, subject: Subject, now: float) -> list[Row]:
     return contacts.listing(db, subject.id)
 
 
-def _passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
+def _list_passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
     """Return the owner and the times of use of each passkey, without its key."""
     members = f"SELECT member FROM membership WHERE workspace = {subject.id}"
     whose = members if subject.kind == "workspace" else str(subject.id)
@@ -176,11 +176,11 @@ def _passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
     return [dict(zip(("user", "name", "created", "used"), row, strict=True)) for row in rows]
 
 
-def _groups(db: Db, subject: Subject, now: float) -> list[Row]:
-    return people.groups(db, subject.id)
+def _list_groups(db: Db, subject: Subject, now: float) -> list[Row]:
+    return people.list_groups(db, subject.id)
 
 
-def _radios(db: Db, subject: Subject, now: float) -> list[Row]:
+def _list_radios(db: Db, subject: Subject, now: float) -> list[Row]:
     """Return the radio ids of people's own radios."""
     column = "workspace" if subject.kind == "workspace" else "member"
     rows = db.execute(
@@ -191,22 +191,22 @@ def _radios(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 OF_BOTH: dict[str, Listing] = {
-    "radios": _radios,
-    "users": _users,
-    "passkeys": _passkeys,
-    "devices": _devices,
-    "sos": _sos,
-    "dead-letters": _dead_letters,
+    "radios": _list_radios,
+    "users": _list_users,
+    "passkeys": _list_passkeys,
+    "devices": _list_devices,
+    "sos": _list_sos,
+    "dead-letters": _list_dead_letters,
 }
 LISTINGS: dict[str, dict[str, Listing]] = {
     "user": {**OF_BOTH, "audit": _audit},
     "workspace": {
         **OF_BOTH,
-        "keys": _credentials("key"),
-        "tokens": _credentials("token"),
-        "webhooks": _webhooks,
-        "contacts": _contacts,
-        "groups": _groups,
+        "keys": _make_credential_list("key"),
+        "tokens": _make_credential_list("token"),
+        "webhooks": _list_webhooks,
+        "contacts": _list_contacts,
+        "groups": _list_groups,
         "audit": _audit_of,
     },
 }

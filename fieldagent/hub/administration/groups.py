@@ -9,12 +9,12 @@ from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import people
 from fieldagent.hub.access.bodies import (
-    identity,
-    line,
+    make_line_reader,
+    make_unknown,
     read_body,
     read_flag,
+    read_id,
     read_user,
-    unknown,
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import Acts
@@ -25,7 +25,7 @@ from fieldagent.system.sentence import sentence
 MEMBERS_MAX = 1_000
 
 
-def _users(value: Any) -> frozenset[int]:
+def _read_users(value: Any) -> frozenset[int]:
     if not isinstance(value, list) or len(value) > MEMBERS_MAX:
         raise WrongValue(
             sentence(
@@ -37,14 +37,14 @@ def _users(value: Any) -> frozenset[int]:
 
 
 NEW = {
-    "name": Field(line(), "name", required=True),
+    "name": Field(make_line_reader(), "name", required=True),
     "overSatellite": Field(read_flag, "over_satellite"),
-    "members": Field(_users, "members"),
+    "members": Field(_read_users, "members"),
 }
 CHANGE = {
     "overSatellite": Field(read_flag, "over_satellite"),
-    "join": Field(_users, "join"),
-    "leave": Field(_users, "leave"),
+    "join": Field(_read_users, "join"),
+    "leave": Field(_read_users, "leave"),
 }
 
 
@@ -52,7 +52,7 @@ class GroupsApi:
     def __init__(self, acts: Acts) -> None:
         self._acts = acts
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes that change groups, for administrators only. `ReadApi` lists groups."""
         route = self._acts.route
         return [
@@ -75,7 +75,7 @@ class GroupsApi:
             join = body.get("members", frozenset())
             if join:
                 people.change_group(db, workspace, group, join=join, now=now, by=by)
-            return _shown(db, workspace, group)
+            return _encode_group(db, workspace, group)
 
         return make_json_response(await self._acts.carry_out(caller, act), 201)
 
@@ -87,10 +87,10 @@ class GroupsApi:
         body = read_body(request, CHANGE)
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            group = _group(db, caller, id)
+            group = _find_group(db, caller, id)
             by, workspace = str(caller.member), caller.workspace
             people.change_group(db, workspace, group, **body, now=now, by=by)
-            return _shown(db, workspace, group)
+            return _encode_group(db, workspace, group)
 
         return make_json_response(await self._acts.carry_out(caller, act))
 
@@ -99,20 +99,20 @@ class GroupsApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            group = _group(db, caller, id)
+            group = _find_group(db, caller, id)
             people.remove_group(db, caller.workspace, group, now=now, by=str(caller.member))
 
         await self._acts.carry_out(caller, act)
         return Response(204)
 
 
-def _group(db: Db, caller: Caller, text: str) -> int:
+def _find_group(db: Db, caller: Caller, text: str) -> int:
     """Return the group's id. Raises Problem if it is not of the caller's workspace."""
-    group = identity(text)
-    if not any(row["id"] == group for row in people.groups(db, caller.workspace)):
-        raise unknown("group", text)
+    group = read_id(text)
+    if not any(row["id"] == group for row in people.list_groups(db, caller.workspace)):
+        raise make_unknown("group", text)
     return group
 
 
-def _shown(db: Db, workspace: int, group: int) -> dict[str, Any]:
-    return next(each for each in people.listed(db, workspace) if each["id"] == str(group))
+def _encode_group(db: Db, workspace: int, group: int) -> dict[str, Any]:
+    return next(each for each in people.encode_groups(db, workspace) if each["id"] == str(group))

@@ -12,14 +12,14 @@ from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.bodies import (
-    identity,
-    line,
+    make_choices_reader,
+    make_integer_reader,
+    make_line_reader,
+    make_unknown,
+    make_wrong,
     read_body,
+    read_id,
     read_user,
-    some_of,
-    unknown,
-    whole,
-    wrong,
 )
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
@@ -31,19 +31,19 @@ DAY = 86_400.0
 RATE_MAX = 1_000_000
 SCOPES = (*ITEMS, *(each.value for each in Purpose if each is not Purpose.PUSH))
 RATE = {
-    "perMinute": Field(whole(1, RATE_MAX), "per_minute"),
-    "burst": Field(whole(1, RATE_MAX), "burst"),
+    "perMinute": Field(make_integer_reader(1, RATE_MAX), "per_minute"),
+    "burst": Field(make_integer_reader(1, RATE_MAX), "burst"),
 }
 NEW_KEY = {
-    "name": Field(line(), "name", required=True),
-    "scopes": Field(some_of(SCOPES), "scopes"),
-    "days": Field(whole(1, 36_500), "days"),
+    "name": Field(make_line_reader(), "name", required=True),
+    "scopes": Field(make_choices_reader(SCOPES), "scopes"),
+    "days": Field(make_integer_reader(1, 36_500), "days"),
     **RATE,
 }
 NEW_TOKEN = {
-    "name": Field(line(), "name", required=True),
+    "name": Field(make_line_reader(), "name", required=True),
     "userId": Field(read_user, "member", required=True),
-    "days": Field(whole(1, 36_500), "days"),
+    "days": Field(make_integer_reader(1, 36_500), "days"),
 }
 
 
@@ -51,7 +51,7 @@ class KeysApi:
     def __init__(self, acts: Acts) -> None:
         self._acts = acts
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of API keys and tokens, for administrators only."""
         route = self._acts.route
         return [
@@ -68,9 +68,9 @@ class KeysApi:
         """Return the workspace's keys or tokens, without their secrets."""
         refuse_others(request, ())
         rows = await self._acts.store.read(
-            lambda db: credentials.listing(db, kind, caller.workspace)
+            lambda db: credentials.list_credentials(db, kind, caller.workspace)
         )
-        return make_json_response({f"{kind}s": [_shown(kind, row) for row in rows]})
+        return make_json_response({f"{kind}s": [_encode_credential(kind, row) for row in rows]})
 
     async def add_key(self, request: Request, caller: Caller) -> Response:
         """Create an API key, and return it with 201, because the hub keeps only its digest. Without
@@ -99,12 +99,12 @@ class KeysApi:
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
-                raise wrong("is not a user of this workspace", "userId")
+                raise make_wrong("is not a user of this workspace", "userId")
             if member != caller.member and directory.is_person(db, member):
                 raise Refused(
                     "you cannot create a token for another person: they must create their own"
                 )
-            directory.must_be_here_alone(db, caller.workspace, member)
+            directory.check_here_alone(db, caller.workspace, member)
             expires = None if days is None else now + days * DAY
             id_, token = credentials.add_token(
                 db, member, **body, expires=expires, now=now, by=str(caller.member)
@@ -121,7 +121,7 @@ class KeysApi:
         rate = {"per_minute": None, "burst": None, **read_body(request, RATE)}
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            key, by = _credential(db, "key", caller, id)["id"], str(caller.member)
+            key, by = _find_credential(db, "key", caller, id)["id"], str(caller.member)
             return credentials.set_rate(db, caller.workspace, key, **rate, now=now, by=by)
 
         return make_json_response(await self._acts.carry_out(caller, act))
@@ -131,7 +131,7 @@ class KeysApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            row, by = _credential(db, kind, caller, id), str(caller.member)
+            row, by = _find_credential(db, kind, caller, id), str(caller.member)
             if row["id"] == caller.key:
                 raise Refused("this call uses that key: revoke it with another key")
             if row["revoked"] is None:
@@ -141,15 +141,15 @@ class KeysApi:
         return Response(204)
 
 
-def _credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, Any]:
+def _find_credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, Any]:
     """Return the credential. Raises Problem if it is not of the caller's workspace."""
-    row = credentials.find(db, kind, caller.workspace, identity(text))
+    row = credentials.find(db, kind, caller.workspace, read_id(text))
     if row is None:
-        raise unknown(kind, text)
+        raise make_unknown(kind, text)
     return row
 
 
-def _shown(kind: str, row: dict[str, Any]) -> dict[str, Any]:
+def _encode_credential(kind: str, row: dict[str, Any]) -> dict[str, Any]:
     answer = {name: row[name] for name in ("id", "name", "expires", "revoked")}
     if kind == "token":
         return {**answer, "userId": str(row["user"])}

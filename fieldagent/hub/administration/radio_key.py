@@ -7,13 +7,18 @@ from typing import Any
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.bodies import choice, read_body, unknown, whole
+from fieldagent.hub.access.bodies import (
+    make_choice_reader,
+    make_integer_reader,
+    make_unknown,
+    read_body,
+)
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import done_before, remember, repeatable
-from fieldagent.hub.access.secret import new_air_key
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.access.secret import make_air_key
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.radio_key import LAST, KeyPrice
@@ -23,10 +28,10 @@ from fieldagent.system.sentence import sentence
 
 KITS_MAX = 1_000
 CREDITS_MAX = 1_000_000
-_number = whole(1, INT32[-1])
+_number = make_integer_reader(1, INT32[-1])
 
 
-def _devices(value: Any) -> frozenset[int]:
+def _read_devices(value: Any) -> frozenset[int]:
     if not isinstance(value, list) or len(value) > KITS_MAX:
         raise WrongValue(
             sentence("must be an array of numbers of devices, {most} at most", most=KITS_MAX)
@@ -35,9 +40,9 @@ def _devices(value: Any) -> frozenset[int]:
 
 
 ORDER = {
-    "leftOut": Field(_devices, "left_out"),
-    "by": Field(choice(("ip",)), "bearer"),
-    "credits": Field(whole(0, CREDITS_MAX), "credits"),
+    "leftOut": Field(_read_devices, "left_out"),
+    "by": Field(make_choice_reader(("ip",)), "bearer"),
+    "credits": Field(make_integer_reader(0, CREDITS_MAX), "credits"),
 }
 
 
@@ -45,28 +50,28 @@ class RadioKeyApi:
     def __init__(self, acts: Acts) -> None:
         self._acts = acts
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes for changing the radio key, for administrators only."""
         route = self._acts.route
         return [
-            route("GET", "/api/radio-key", self.standing),
+            route("GET", "/api/radio-key", self.answer_state),
             route("POST", "/api/radio-key", self.change),
             route("POST", "/api/devices/{id}/radio-key/leave-out", self.leave_out),
             route("POST", "/api/devices/{id}/radio-key/ask", self.ask),
         ]
 
-    async def standing(self, request: Request, caller: Caller) -> Response:
+    async def answer_state(self, request: Request, caller: Caller) -> Response:
         """Return the state of the change. The key itself is never in an answer."""
         refuse_others(request, ())
         now, workspace = self._acts.clock(), caller.workspace
 
         def find(db: Db) -> dict[str, Any]:
             try:
-                price = radio_key.price(db, workspace, "", steps=LAST, but=(), now=now)
+                price = radio_key.compute_price(db, workspace, "", steps=LAST, but=(), now=now)
             except Refused:
                 price = KeyPrice(0, 0, 0, 0, frozenset())
             return {
-                "change": radio_key.standing(db, workspace, now),
+                "change": radio_key.describe_change(db, workspace, now),
                 "cost": {
                     "kits": price.kits,
                     "linked": price.linked,
@@ -83,16 +88,18 @@ class RadioKeyApi:
         body = read_body(request, ORDER)
         left_out, bearer = body.get("left_out", frozenset()), body.get("bearer", "")
         agreed = body.get("credits", 0)
-        asked = repeatable(request, caller)
+        asked = read_repeatable(request, caller)
 
         def act(db: Db, now: float) -> dict[str, Any] | None:
             workspace = caller.workspace
-            if done_before(db, asked) is not None:
-                return radio_key.standing(db, workspace, now)
+            if find_answer(db, asked) is not None:
+                return radio_key.describe_change(db, workspace, now)
             for each in left_out:
-                if not reading.device_known(db, caller, each):
-                    raise unknown("device", str(each))
-            price = radio_key.price(db, workspace, bearer, steps=LAST, but=left_out, now=now)
+                if not reading.is_device_known(db, caller, each):
+                    raise make_unknown("device", str(each))
+            price = radio_key.compute_price(
+                db, workspace, bearer, steps=LAST, but=left_out, now=now
+            )
             if price.by_satellite and price.credits > agreed:
                 raise Refused(
                     sentence(
@@ -103,10 +110,10 @@ class RadioKeyApi:
                     )
                 )
             by = str(caller.member)
-            key = new_air_key()
+            key = make_air_key()
             radio_key.begin(db, workspace, key, bearer, left_out=left_out, by=by, now=now)
             remember(db, asked, "", now)
-            return radio_key.standing(db, workspace, now)
+            return radio_key.describe_change(db, workspace, now)
 
         return make_json_response({"change": await self._acts.carry_out(caller, act)}, 202)
 
@@ -117,9 +124,9 @@ class RadioKeyApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> dict[str, Any] | None:
-            device = device_of(db, caller, id)
+            device = find_device(db, caller, id)
             radio_key.leave_out(db, device, by=str(caller.member), now=now)
-            return radio_key.standing(db, caller.workspace, now)
+            return radio_key.describe_change(db, caller.workspace, now)
 
         return make_json_response({"change": await self._acts.carry_out(caller, act)})
 
@@ -128,7 +135,7 @@ class RadioKeyApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> dict[str, Any] | None:
-            radio_key.ask_again(db, device_of(db, caller, id), "ip", now=now)
-            return radio_key.standing(db, caller.workspace, now)
+            radio_key.ask_again(db, find_device(db, caller, id), "ip", now=now)
+            return radio_key.describe_change(db, caller.workspace, now)
 
         return make_json_response({"change": await self._acts.carry_out(caller, act)})

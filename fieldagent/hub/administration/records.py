@@ -5,9 +5,9 @@ from __future__ import annotations
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import make_page, number, refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.bodies import identity, unknown
+from fieldagent.hub.access.bodies import make_unknown, read_id
 from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.administration.acts import Acts, place
+from fieldagent.hub.administration.acts import Acts, read_place
 from fieldagent.hub.field import dead_letters, kept_letters
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records import audit
@@ -21,12 +21,12 @@ class RecordsApi:
         self._acts = acts
         self._mobile_originated = mobile_originated
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of the audit and of dead letters, for administrators only."""
         route = self._acts.route
         return [
             route("GET", "/api/audit", self.audit),
-            route("GET", "/api/dead-letters", self.letters),
+            route("GET", "/api/dead-letters", self.answer_letters),
             route("DELETE", "/api/dead-letters/{id}", self.discard),
             route("POST", "/api/dead-letters/replay", self.replay),
         ]
@@ -34,18 +34,18 @@ class RecordsApi:
     async def audit(self, request: Request, caller: Caller) -> Response:
         """Return a page of the workspace's audit, newest first."""
         refuse_others(request, ("before", "limit"))
-        before, limit = place(request)
+        before, limit = read_place(request)
         lines, following = await self._acts.store.read(
             lambda db: audit.listing(db, caller.workspace, before, limit)
         )
         return make_page(request, {"audit": lines}, "before", following)
 
-    async def letters(self, request: Request, caller: Caller) -> Response:
+    async def answer_letters(self, request: Request, caller: Caller) -> Response:
         """Return a page of dead letters. Those of an IMEI without a device belong to the operator,
         at the hub's machine.
         """
         refuse_others(request, ("before", "limit"))
-        before, _ = place(request)
+        before, _ = read_place(request)
         limit = number(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))
         rows = await self._acts.store.read(
             lambda db: dead_letters.of_workspace(db, caller.workspace, before, limit + 1)
@@ -60,9 +60,9 @@ class RecordsApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            letter = identity(id)
+            letter = read_id(id)
             if not dead_letters.is_of_workspace(db, caller.workspace, letter):
-                raise unknown("dead letter", id)
+                raise make_unknown("dead letter", id)
             by, workspace = str(caller.member), caller.workspace
             dead_letters.discard(db, letter, workspace=workspace, now=now, by=by)
 
@@ -74,7 +74,7 @@ class RecordsApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> int:
-            devices = dead_letters.devices_with(db, caller.workspace)
+            devices = dead_letters.list_devices_with_letters(db, caller.workspace)
             taken = kept_letters.take_in(db, self._mobile_originated, devices)
             audit.note(
                 db, caller.workspace, str(caller.member), "dead-letter replay", str(taken), now

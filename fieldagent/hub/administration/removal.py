@@ -24,7 +24,7 @@ async def delete(acts: Acts, caller: Caller, find: Callable[[Db, float], Subject
         return subject, deletion.begin(db, subject, now, by)
 
     subject, linked = await acts.carry_out(caller, begin)
-    steps, result = deletion.steps(subject, linked, acts.clock, by), None
+    steps, result = deletion.list_steps(subject, linked, acts.clock, by), None
     with suppress(StopIteration):
         while True:
             step = steps.send(result)

@@ -12,7 +12,7 @@ from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage import Prices, UsageDay
 from fieldagent.hub.store.contract import Db
@@ -26,20 +26,20 @@ class UsageApi:
         self._acts = acts
         self._prices = prices
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the route of a device's usage."""
-        return [self._acts.route("GET", "/api/devices/{id}/usage", self.usage)]
+        return [self._acts.route("GET", "/api/devices/{id}/usage", self.answer_usage)]
 
-    async def usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def answer_usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the usage of a device by day. There are no pages, because the number of kept days
         is limited.
         """
         refuse_others(request, ("since", "until"))
-        asked = (_day(request, "since"), _day(request, "until"))
+        asked = (_read_day(request, "since"), _read_day(request, "until"))
         since, until = usage.days_asked(*asked, self._acts.clock())
 
         def find(db: Db) -> list[UsageDay]:
-            device = device_of(db, caller, id)
+            device = find_device(db, caller, id)
             return usage.usage(db, caller.workspace, since, until, device)
 
         days = await self._acts.store.read(find)
@@ -61,7 +61,7 @@ class UsageApi:
         )
 
 
-def _day(request: Request, name: str) -> str | None:
+def _read_day(request: Request, name: str) -> str | None:
     value = dict(request.query).get(name)
     if value is not None and not _DAY.fullmatch(value):
         raise Problem(400, detail=sentence("?{name}= is a day such as 2026-09-01", name=name))

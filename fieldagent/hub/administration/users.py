@@ -15,12 +15,12 @@ from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import directory, people, secret
 from fieldagent.hub.access.bodies import (
-    choice,
-    identity,
-    line,
+    make_choice_reader,
+    make_line_reader,
+    make_unknown,
     read_body,
     read_flag,
-    unknown,
+    read_id,
 )
 from fieldagent.hub.access.caller import ROLES, Caller
 from fieldagent.hub.access.directory import ONE_TIME_LIFETIME_S, TYPES, Refused
@@ -35,26 +35,26 @@ from fieldagent.package.reading import Field, WrongValue
 from fieldagent.system import scrypt
 
 
-def _radios(value: Any) -> list[str]:
+def _read_radios(value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise WrongValue('must be an array of the ids of radios, such as ["!a1b2c3d4"]')
     return value
 
 
 NEW = {
-    "name": Field(line(), "name", required=True),
-    "type": Field(choice(TYPES), "type_"),
-    "email": Field(line(), "email"),
-    "role": Field(choice(ROLES), "role"),
+    "name": Field(make_line_reader(), "name", required=True),
+    "type": Field(make_choice_reader(TYPES), "type_"),
+    "email": Field(make_line_reader(), "email"),
+    "role": Field(make_choice_reader(ROLES), "role"),
     "overSatellite": Field(read_flag, "over_satellite"),
     "signIn": Field(read_flag, "sign_in"),
 }
 CHANGE = {
-    "role": Field(choice(ROLES), "role"),
+    "role": Field(make_choice_reader(ROLES), "role"),
     "overSatellite": Field(read_flag, "over_satellite"),
     "allPositions": Field(read_flag, "all_positions"),
     "disabled": Field(read_flag, "disabled"),
-    "radios": Field(_radios, "radios"),
+    "radios": Field(_read_radios, "radios"),
 }
 
 
@@ -63,14 +63,14 @@ class UsersApi:
         self._acts = acts
         self._mobile_originated = mobile_originated
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes that change users, for administrators only. `ReadApi` lists users."""
         route = self._acts.route
         return [
             route("POST", "/api/users", self.add),
             route("PATCH", "/api/users/{id}", self.change),
             route("DELETE", "/api/users/{id}", self.remove),
-            route("POST", "/api/users/{id}/password", self.new_password),
+            route("POST", "/api/users/{id}/password", self.set_new_password),
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
@@ -79,8 +79,8 @@ class UsersApi:
         body = read_body(request, NEW)
         role, password = body.pop("role", "member"), ""
         if body.pop("sign_in", False):
-            password = secret.new_password()
-            body["password"] = await _hashed(password)
+            password = secret.make_password()
+            body["password"] = await _hash_password(password)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             by = str(caller.member)
@@ -101,9 +101,9 @@ class UsersApi:
         body = read_body(request, CHANGE)
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            member, by = _member(db, caller, id), str(caller.member)
+            member, by = _find_member(db, caller, id), str(caller.member)
             if body.keys() & {"role", "disabled"}:
-                _must_be_another(caller, member)
+                _check_other(caller, member)
             if "role" in body:
                 directory.set_role(db, caller.workspace, member, body["role"], now=now, by=by)
             if "over_satellite" in body:
@@ -117,11 +117,11 @@ class UsersApi:
                 people.set_radios(db, workspace, member, radios, now=now, by=by)
             taken = 0
             if "disabled" in body:
-                directory.must_be_here_alone(db, caller.workspace, member)
+                directory.check_here_alone(db, caller.workspace, member)
                 when = now if body["disabled"] else None
                 devices = directory.set_disabled(db, "member", member, when, now=now, by=by)
                 taken = kept_letters.take_in(db, self._mobile_originated, devices)
-            (shown,), _ = reading.users(db, caller, member + 1, 1)
+            (shown,), _ = reading.list_users(db, caller, member + 1, 1)
             return {**shown, "deadLettersTaken": taken}
 
         return make_json_response(await self._acts.carry_out(caller, act))
@@ -133,24 +133,24 @@ class UsersApi:
         refuse_others(request, ())
 
         def find(db: Db, now: float) -> Subject:
-            member = _member(db, caller, id)
-            _must_be_another(caller, member)
-            directory.must_be_here_alone(db, caller.workspace, member)
+            member = _find_member(db, caller, id)
+            _check_other(caller, member)
+            directory.check_here_alone(db, caller.workspace, member)
             return Subject("user", member, "")
 
         await delete(self._acts, caller, find)
         return Response(204)
 
-    async def new_password(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def set_new_password(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return a new password for one sign-in, at which the user chooses their own."""
         refuse_others(request, ())
-        password = secret.new_password()
-        hashed = await _hashed(password)
+        password = secret.make_password()
+        hashed = await _hash_password(password)
 
         def act(db: Db, now: float) -> float:
-            member, until = _member(db, caller, id), now + ONE_TIME_LIFETIME_S
-            _must_be_another(caller, member)
-            directory.must_be_here_alone(db, caller.workspace, member)
+            member, until = _find_member(db, caller, id), now + ONE_TIME_LIFETIME_S
+            _check_other(caller, member)
+            directory.check_here_alone(db, caller.workspace, member)
             by = str(caller.member)
             directory.set_password(db, member, hashed, until=until, now=now, by=by)
             return until
@@ -159,19 +159,19 @@ class UsersApi:
         return make_json_response({"password": password, "until": until})
 
 
-async def _hashed(password: str) -> str:
+async def _hash_password(password: str) -> str:
     return await trio.to_thread.run_sync(scrypt.hash_password, password)
 
 
-def _member(db: Db, caller: Caller, text: str) -> int:
+def _find_member(db: Db, caller: Caller, text: str) -> int:
     """Return the member's id. Raises Problem if they are not of the caller's workspace."""
-    member = identity(text)
+    member = read_id(text)
     if not directory.is_member(db, caller.workspace, member):
-        raise unknown("user", text)
+        raise make_unknown("user", text)
     return member
 
 
-def _must_be_another(caller: Caller, member: int) -> None:
+def _check_other(caller: Caller, member: int) -> None:
     """Raise Refused if the member is the caller, so that no one locks themselves out and an
     administrator remains.
     """

@@ -11,17 +11,17 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import make_page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
-    identity,
-    line,
+    make_integer_reader,
+    make_line_reader,
+    make_unknown,
     read_body,
     read_flag,
-    unknown,
-    whole,
+    read_id,
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import done_before, remember, repeatable
-from fieldagent.hub.administration.acts import Acts, place
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.administration.acts import Acts, read_place
 from fieldagent.hub.records import sending
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
@@ -39,24 +39,24 @@ URL_MAX, VALUE_MAX = 2_000, 1_000
 def _read_headers(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict) or len(value) > 20:
         raise WrongValue("must be an object of at most 20 names with their values")
-    read = line(VALUE_MAX, least=0)
-    return {line(VALUE_MAX)(name): read(each) for name, each in value.items()}
+    read = make_line_reader(VALUE_MAX, least=0)
+    return {make_line_reader(VALUE_MAX)(name): read(each) for name, each in value.items()}
 
 
 NEW = {
-    "url": Field(line(URL_MAX), "url", required=True),
-    "secret": Field(line(VALUE_MAX), "secret"),
+    "url": Field(make_line_reader(URL_MAX), "url", required=True),
+    "secret": Field(make_line_reader(VALUE_MAX), "secret"),
     "unsigned": Field(read_flag, "unsigned"),
-    "username": Field(line(VALUE_MAX), "username"),
-    "password": Field(line(VALUE_MAX), "password"),
+    "username": Field(make_line_reader(VALUE_MAX), "username"),
+    "password": Field(make_line_reader(VALUE_MAX), "password"),
     "headers": Field(_read_headers, "headers"),
-    "after": Field(whole(1, AFTER_MAX), "after"),
-    "batch": Field(whole(1, BATCH_MAX), "batch"),
+    "after": Field(make_integer_reader(1, AFTER_MAX), "after"),
+    "batch": Field(make_integer_reader(1, BATCH_MAX), "batch"),
     "steps": Field(read_flag, "steps"),
     "untried": Field(read_flag, "untried"),
 }
 SECRET = {"secret": NEW["secret"], "only": Field(read_flag, "only")}
-REPLAY = {"requestId": Field(line(), "request_id")}
+REPLAY = {"requestId": Field(make_line_reader(), "request_id")}
 
 
 class WebhooksApi:
@@ -66,7 +66,7 @@ class WebhooksApi:
         self._acts = acts
         self._open_stream = open_stream
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of webhooks and their failures, for administrators only."""
         route = self._acts.route
         return [
@@ -76,7 +76,7 @@ class WebhooksApi:
             route("POST", "/api/webhooks/{id}/enable", self.enable),
             route("POST", "/api/webhooks/{id}/secret", self.renew_secret),
             route("POST", "/api/webhooks/{id}/test", self.test),
-            route("GET", "/api/webhook-failures", self.failures),
+            route("GET", "/api/webhook-failures", self.answer_failures),
             route("POST", "/api/webhook-failures/replay", self.replay),
         ]
 
@@ -84,7 +84,7 @@ class WebhooksApi:
         """Return the workspace's webhooks, without their secrets."""
         refuse_others(request, ())
         rows = await self._acts.store.read(
-            lambda db: webhook_directory.listing(db, caller.workspace)
+            lambda db: webhook_directory.list_webhooks(db, caller.workspace)
         )
         return make_json_response({"webhooks": rows})
 
@@ -96,9 +96,9 @@ class WebhooksApi:
         body = read_body(request, NEW)
         untried = body.pop("untried", False)
         try:
-            webhook = webhook_directory.new(**body)
+            webhook = webhook_directory.make_webhook(**body)
         except WrongProperty as error:
-            raise _fault(error) from None
+            raise _make_fault(error) from None
         # Check permission and rate before the hub calls the URL.
         limit = await self._acts.carry_out(
             caller,
@@ -124,7 +124,7 @@ class WebhooksApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            webhook_id = _webhook(db, caller, id).id
+            webhook_id = _find_webhook(db, caller, id).id
             webhook_directory.remove(
                 db, caller.workspace, webhook_id, now=now, by=str(caller.member)
             )
@@ -139,7 +139,7 @@ class WebhooksApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
-            webhook_id = _webhook(db, caller, id).id
+            webhook_id = _find_webhook(db, caller, id).id
             webhook_directory.enable(
                 db, caller.workspace, webhook_id, now=now, by=str(caller.member)
             )
@@ -154,15 +154,15 @@ class WebhooksApi:
         """
         refuse_others(request, ())
         body = read_body(request, SECRET) if request.body else {}
-        asked = repeatable(request, caller)
+        asked = read_repeatable(request, caller)
         try:
-            signing = webhook_directory.new_secrets(body.get("secret") or "")
+            signing = webhook_directory.read_or_make_secrets(body.get("secret") or "")
         except WrongProperty as error:
-            raise _fault(error) from None
+            raise _make_fault(error) from None
 
         def act(db: Db, now: float) -> tuple[str, ...]:
-            done = done_before(db, asked) is not None
-            webhook = _webhook(db, caller, id)
+            done = find_answer(db, asked) is not None
+            webhook = _find_webhook(db, caller, id)
             if done:
                 return webhook.secrets[: len(signing)]
             webhook_directory.sign_with(
@@ -182,7 +182,7 @@ class WebhooksApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> tuple[Webhook, str]:
-            webhook = _webhook(db, caller, id)
+            webhook = _find_webhook(db, caller, id)
             return webhook, sending.test_of_webhook(db, caller.workspace, webhook.url, now)
 
         await self._try(*await self._acts.carry_out(caller, act))
@@ -199,12 +199,12 @@ class WebhooksApi:
                 422, sentence("the webhook {told}", told=detail), errors=[(detail, "/url")]
             )
 
-    async def failures(self, request: Request, caller: Caller) -> Response:
+    async def answer_failures(self, request: Request, caller: Caller) -> Response:
         """Return a page of posts that are not retried automatically, newest first."""
         refuse_others(request, ("before", "limit"))
-        before, limit = place(request)
+        before, limit = read_place(request)
         rows, following = await self._acts.store.read(
-            lambda db: webhook_directory.dead_letters(db, caller.workspace, before, limit)
+            lambda db: webhook_directory.list_dead_letters(db, caller.workspace, before, limit)
         )
         return make_page(request, {"failures": rows}, "before", following)
 
@@ -222,7 +222,7 @@ class WebhooksApi:
         return make_json_response({"replayed": await self._acts.carry_out(caller, act)})
 
 
-def _fault(error: WrongProperty) -> Problem:
+def _make_fault(error: WrongProperty) -> Problem:
     # The text of the error begins with the verb.
     text = str(error)
     member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
@@ -230,9 +230,9 @@ def _fault(error: WrongProperty) -> Problem:
     return Problem(422, detail, errors=[(text, f"/{member}")])
 
 
-def _webhook(db: Db, caller: Caller, text: str) -> Webhook:
+def _find_webhook(db: Db, caller: Caller, text: str) -> Webhook:
     """Return the webhook. Raises Problem if it is not of the caller's workspace."""
     try:
-        return webhook_directory.named(db, caller.workspace, identity(text))
+        return webhook_directory.find_webhook(db, caller.workspace, read_id(text))
     except Refused:
-        raise unknown("webhook", text) from None
+        raise make_unknown("webhook", text) from None

@@ -27,7 +27,7 @@ from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.store.contract import Db, Store, few_rows
+from fieldagent.hub.store.contract import Db, Store, make_small_table
 from fieldagent.store.group import NOT_STORED
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -60,7 +60,7 @@ class Follower:
     """True if there may be rows after the last read."""
     _told: set[int] = field(default_factory=set)
 
-    def fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
+    def take_fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
         """Return the new rows among the next `capacity` ones (ids with times), each mapped to a
         place. A listener that has received a row and those before it may continue from that place.
         """
@@ -109,37 +109,41 @@ class EventStreams:
         """Return the stream of events (text/event-stream)."""
         refuse_others(request, server_sent.QUERY)
         asked = server_sent.read_request(request, TOPICS)
-        return server_sent.answer(partial(self.stream, caller, asked))
+        return server_sent.answer(partial(self.stream_events, caller, asked))
 
-    async def stream(self, caller: Caller, asked: StreamAsked) -> AsyncIterator[bytes]:
+    async def stream_events(self, caller: Caller, asked: StreamAsked) -> AsyncIterator[bytes]:
         """Stream the events to a caller. It ends if the database is unavailable. A listener that
         comes back misses nothing.
         """
         rings = caller.rings and "sos" in asked.topics
         console = self._leases.console(caller.workspace, caller.member) if rings else nullcontext()
         try:
-            async with console, aclosing(self._told(caller, asked)) as pieces:
+            async with console, aclosing(self._stream_texts(caller, asked)) as pieces:
                 async for events in pieces:
                     yield events
         except NOT_STORED:
             return
 
-    async def _told(self, caller: Caller, asked: StreamAsked) -> AsyncGenerator[bytes, None]:
-        newest = await self._store.read(partial(_newest, workspace=caller.workspace))
-        places = _places(asked.last, newest)
+    async def _stream_texts(
+        self, caller: Caller, asked: StreamAsked
+    ) -> AsyncGenerator[bytes, None]:
+        newest = await self._store.read(partial(_find_newest, workspace=caller.workspace))
+        places = _read_places(asked.last, newest)
         unsettled = UNSETTLED_S if self._store.shared else 0.0
         items, happened = (Follower(each, unsettled) for each in places or newest)
         lost = bool(asked.last) and places is None
-        yield LISTENING + (_event(*newest, "lost", "{}") if lost else b"")
+        yield LISTENING + (_encode_event(*newest, "lost", "{}") if lost else b"")
         ends = trio.current_time() + STREAM_LIFETIME_S
         deadline = trio.current_time() + asked.quiet
         while trio.current_time() < ends:
-            news = self._store.heard(sos.EVENTS)
-            listener = _listener(caller)
-            if not await self._store.read_together(_may_listen, listener):
+            news = self._store.get_event(sos.EVENTS)
+            listener = _make_listener(caller)
+            if not await self._store.read_together(_check_listeners, listener):
                 return
             any_sent = False
-            async with aclosing(self._since(caller, asked.topics, items, happened)) as pieces:
+            async with aclosing(
+                self._stream_since(caller, asked.topics, items, happened)
+            ) as pieces:
                 async for events in pieces:
                     any_sent = True
                     yield events
@@ -154,31 +158,35 @@ class EventStreams:
                 yield asked.alive
                 deadline = trio.current_time() + asked.quiet
 
-    async def _since(
+    async def _stream_since(
         self, caller: Caller, topics: frozenset[str], items: Follower, happened: Follower
     ) -> AsyncGenerator[bytes, None]:
         viewer = None if caller.sees_all else caller.member
         if "item" in topics:
             look = _Look(caller.workspace, viewer, items.place, items.capacity)
-            async with aclosing(self._fresh(_items_behind, _items, look, items)) as rows:
+            async with aclosing(
+                self._read_fresh(_list_items_behind, _read_items, look, items)
+            ) as rows:
                 async for batch in rows:
                     at = happened.place
-                    yield b"".join(_event(place, at, "item", text) for text, place in batch)
+                    yield b"".join(_encode_event(place, at, "item", text) for text, place in batch)
         if "sos" in topics:
             look = _Look(caller.workspace, None, happened.place, happened.capacity)
-            async with aclosing(self._fresh(_happened_behind, _happened, look, happened)) as rows:
+            async with aclosing(
+                self._read_fresh(_list_events_behind, _read_events, look, happened)
+            ) as rows:
                 async for batch in rows:
                     at = items.place
-                    yield b"".join(_event(at, place, "sos", text) for text, place in batch)
+                    yield b"".join(_encode_event(at, place, "sos", text) for text, place in batch)
 
-    async def _fresh(
+    async def _read_fresh(
         self, behind: _Behind, texts: _Texts, look: _Look, follower: Follower
     ) -> AsyncGenerator[list[tuple[str, int]], None]:
         """Yield the texts of new rows in small batches, each with the place from which a listener
         may continue. Simultaneous reads of the same rows, as by many consoles, are shared.
         """
         rows = await self._store.read_together(behind, look)
-        fresh = follower.fresh(rows, self._clock())
+        fresh = follower.take_fresh(rows, self._clock())
         numbers = tuple(fresh)
         for begin in range(0, len(numbers), HELD):
             few = numbers[begin : begin + HELD]
@@ -197,15 +205,15 @@ class _Listener(NamedTuple):
     """Role that decides which items they see."""
 
 
-def _listener(caller: Caller) -> _Listener:
+def _make_listener(caller: Caller) -> _Listener:
     return _Listener(caller.key, caller.token, caller.member, caller.workspace, caller.role)
 
 
-def _may_listen(db: Db, those: Sequence[_Listener]) -> list[bool]:
+def _check_listeners(db: Db, those: Sequence[_Listener]) -> list[bool]:
     """Return for each listener True if their rights are unchanged. A disabled member, or one with a
     revoked key or token, gets no more events.
     """
-    table, values = few_rows(db, "asked", _Listener._fields, sorted({*those}))
+    table, values = make_small_table(db, "asked", _Listener._fields, sorted({*those}))
     rows = db.execute(
         f"{table} SELECT {', '.join(f'asked.{name}' for name in _Listener._fields)} FROM asked"
         " JOIN credential ON credential.id = asked.key AND credential.revoked IS NULL"
@@ -235,43 +243,45 @@ _Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, str]]]
 """Returns the JSON texts of some rows, by their ids."""
 
 
-def _items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
-    return _once_each(looks, lambda look: reading.behind(db, *look))
+def _list_items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
+    return _remove_duplicates(looks, lambda look: reading.list_behind(db, *look))
 
 
-def _happened_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
-    return _once_each(
+def _list_events_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
+    return _remove_duplicates(
         looks, lambda look: sos.events_behind(db, look.workspace, look.place, look.capacity)
     )
 
 
-def _items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
-    return _once_each(
+def _read_items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
+    return _remove_duplicates(
         wanted,
         lambda numbers: {
-            each.number: json.dumps(each.as_json()) for each in reading.items(db, numbers)
+            each.number: json.dumps(each.encode()) for each in reading.list_items(db, numbers)
         },
     )
 
 
-def _happened(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
-    def tell(numbers: tuple[int, ...]) -> dict[int, str]:
+def _read_events(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
+    def encode(numbers: tuple[int, ...]) -> dict[int, str]:
         incidents = {number: sos.of_event(db, number) for number in numbers}
         return {
-            number: json.dumps({**sos_desk.shown(db, each), "event": sos_desk.event_of(db, number)})
+            number: json.dumps(
+                {**sos_desk.describe_sos(db, each), "event": sos_desk.encode_desk_event(db, number)}
+            )
             for number, each in incidents.items()
             if each is not None
         }
 
-    return _once_each(wanted, tell)
+    return _remove_duplicates(wanted, encode)
 
 
-def _once_each(asked: Sequence[K], answer: Callable[[K], V]) -> list[V]:
+def _remove_duplicates(asked: Sequence[K], answer: Callable[[K], V]) -> list[V]:
     answers = {each: answer(each) for each in dict.fromkeys(asked)}
     return [answers[each] for each in asked]
 
 
-def _newest(db: Db, workspace: int) -> tuple[int, int]:
+def _find_newest(db: Db, workspace: int) -> tuple[int, int]:
     """Return the ids of the last item and of the last SOS event."""
     item = "SELECT coalesce(max(id), 0) FROM item WHERE workspace = ?"
     ((last,),) = db.execute(item, workspace)
@@ -282,7 +292,7 @@ def _newest(db: Db, workspace: int) -> tuple[int, int]:
 _ID = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})", re.ASCII)
 
 
-def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
+def _read_places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
     """Return the places in an event id; None if it is malformed, or newer than a restored
     database.
     """
@@ -293,5 +303,5 @@ def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
     return None if places[0] > newest[0] or places[1] > newest[1] else places
 
 
-def _event(item: int, happened: int, topic: str, text: str) -> bytes:
+def _encode_event(item: int, happened: int, topic: str, text: str) -> bytes:
     return encode_event(f"{item}.{happened}", topic, text)

@@ -19,7 +19,7 @@ from fieldagent.hub.access.caller import (
     Caller,
     Purpose,
     count_calls,
-    not_allowed,
+    find_refusal,
     note_calls,
 )
 from fieldagent.hub.access.push import Push, parse_push
@@ -27,17 +27,17 @@ from fieldagent.hub.access.repeats import (
     Name,
     Repeatable,
     digest_of,
-    earlier,
+    find_earlier,
     refuse_another,
     remember_all,
 )
 from fieldagent.hub.api.standing import push_standing
-from fieldagent.hub.field.cost import costs_and_expected
-from fieldagent.hub.field.satellite_sizes import FarKits, far_kits, hold_back
+from fieldagent.hub.field.cost import list_costs_and_forecast
+from fieldagent.hub.field.satellite_sizes import FarKits, find_far_kits, hold_back
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.unavailable import not_now
+from fieldagent.hub.unavailable import make_not_now
 from fieldagent.package.package import get_position_time
 from fieldagent.package.reading import InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson
@@ -94,39 +94,43 @@ class HubApi:
         self._time_to_live = time_to_live
         self.counts = PushCounts()
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of the push API: push, its cost, its state, and the API description."""
         return [
             Route("POST", "/api/package", self.push, judge=self.judge),
-            Route("POST", "/api/package/cost", self.cost, judge=self.judge),
+            Route("POST", "/api/package/cost", self.answer_cost, judge=self.judge),
             Route("GET", "/api/push/{id}", self.look, judge=self.judge),
             make_description_route("fieldagent.hub", get_third_party_calls),
         ]
 
     async def judge(self, head: Request) -> Caller:
         """Return the caller from the head only, before the body of an anonymous request is read."""
-        with self._counted():
-            return await self._authentication.caller(head, Purpose.PUSH)
+        with self._count_request():
+            return await self._authentication.authenticate(head, Purpose.PUSH)
 
     async def push(self, request: Request, caller: Caller) -> Response:
         """Accept a push, and answer 200 with the path of its state. Raises Problem."""
-        with self._counted():
+        with self._count_request():
             request_id = await self._push(request, caller)
         self.counts.accepted += 1
         return Response(200, headers=(("Location", f"/api/push/{request_id}"),))
 
-    async def cost(self, request: Request, caller: Caller) -> Response:
+    async def answer_cost(self, request: Request, caller: Caller) -> Response:
         """Return the cost of pushing the body now. Nothing is entered or counted."""
-        parsed = _parsed(request)
+        parsed = _parse(request)
 
         def look(db: Db) -> Problem | list[dict[str, Any]]:
             now = self._clock()
             if isinstance(parsed, Problem):
                 return parsed
-            members = people.members_of(db, [parsed])
-            problem = not_allowed(caller, parsed, members)
-            posting = problem or posting_of(db, parsed, members, now, self._time_to_live)
-            return posting if isinstance(posting, Problem) else costs_and_expected(db, posting, now)
+            members = people.find_carriers(db, [parsed])
+            problem = find_refusal(caller, parsed, members)
+            posting = problem or make_posting(db, parsed, members, now, self._time_to_live)
+            return (
+                posting
+                if isinstance(posting, Problem)
+                else list_costs_and_forecast(db, posting, now)
+            )
 
         answer = await self._store.read(look)
         if isinstance(answer, Problem):
@@ -141,7 +145,7 @@ class HubApi:
         return make_json_response(standing)
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _count_request(self) -> Iterator[None]:
         try:
             yield
         except Problem:
@@ -151,7 +155,7 @@ class HubApi:
     async def _push(self, request: Request, caller: Caller) -> str:
         """Enter a push and return its requestId, or that of the earlier push with the same key."""
         key = read_idempotency_key(request.headers)
-        parsed = _parsed(request)
+        parsed = _parse(request)
         try:
             decided = await self._store.commit_together(
                 self._decide, PushRequest(caller, parsed, key)
@@ -162,7 +166,7 @@ class HubApi:
             ) from None
         except (StoreFailed, StoreUnavailable):
             unknown = "it may not have been accepted: push it again with the same Idempotency-Key"
-            raise not_now(unknown) from None
+            raise make_not_now(unknown) from None
         if isinstance(decided, Problem):
             raise decided
         return decided
@@ -174,30 +178,30 @@ class HubApi:
         now = self._clock()
         counted = count_calls(db, [each.caller for each in asked], now)
         pushes = [each.push for each in asked if isinstance(each.parsed, Push)]
-        members = people.members_of(db, pushes)
+        members = people.find_carriers(db, pushes)
         called = [
             each for problem, each in zip(counted.problems, asked, strict=True) if not problem
         ]
         # Check for earlier pushes first: an accepted push stays accepted, even if it would be
         # refused now.
         names = {each.name for each in called if isinstance(each.parsed, Push) and each.name}
-        known = earlier(db, names)
+        known = find_earlier(db, names)
         refusals = [
-            problem or _refusal(db, each, members, known, now)
+            problem or _find_refusal(db, each, members, known, now)
             for problem, each in zip(counted.problems, asked, strict=True)
         ]
         postings: dict[PushRequest, ledger.Posting] = {}
         far: dict[PushRequest, FarKits] = {}
         for at, each in enumerate(asked):
             if refusals[at] is None and each.name not in known:
-                posting = posting_of(db, each.push, members, now, self._time_to_live)
+                posting = make_posting(db, each.push, members, now, self._time_to_live)
                 if isinstance(posting, Problem):
                     refusals[at] = posting
                     continue
-                far[each] = far_kits(db, posting, now)
-                if why := far[each].refusal():
+                far[each] = find_far_kits(db, posting, now)
+                if why := far[each].find_refusal():
                     problem = Problem(422, why, errors=[(why, "/data/payload")])
-                    refusals[at] = _refused(db, each, problem, now)
+                    refusals[at] = _make_refused(db, each, problem, now)
                 else:
                     postings[each] = posting
         taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
@@ -213,7 +217,7 @@ class HubApi:
         known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
         requests = dict(entered)
         return [
-            refusal or (_as_before(each, *known[each.name]) if each.name else requests[each])
+            refusal or (_repeat_answer(each, *known[each.name]) if each.name else requests[each])
             for each, refusal in zip(asked, refusals, strict=True)
         ]
 
@@ -231,7 +235,7 @@ class HubApi:
                 each.caller.workspace,
                 str(each.caller.member),
                 PUSH,
-                f"item {item}, {_in_words(each)}",
+                f"item {item}, {_describe_refusal(each)}",
             )
             for each, (item, _) in zip(asked, entered, strict=True)
         ]
@@ -241,13 +245,13 @@ class HubApi:
         return [(each, request) for each, (_, request) in zip(asked, entered, strict=True)]
 
 
-def posting_of(
+def make_posting(
     db: Db, push: Push, carriers: people.Carriers, now: float, time_to_live: float
 ) -> ledger.Posting | Problem:
     """Return the posting of a push, or a Problem if its group does not exist or is empty.
     `time_to_live`: default in seconds.
     """
-    posting = _plain_posting(push, now, time_to_live)
+    posting = _make_plain_posting(push, now, time_to_live)
     if push.target is not None and push.group is None:
         carrier = carriers.get((push.workspace, push.target))
         if carrier is not None:
@@ -271,7 +275,7 @@ def posting_of(
     )
 
 
-def _plain_posting(push: Push, now: float, time_to_live: float) -> ledger.Posting:
+def _make_plain_posting(push: Push, now: float, time_to_live: float) -> ledger.Posting:
     timestamp = push.timestamp or get_position_time(push.item)
     life = push.time_to_live or time_to_live
     return ledger.Posting(
@@ -289,7 +293,7 @@ def _plain_posting(push: Push, now: float, time_to_live: float) -> ledger.Postin
     )
 
 
-def _parsed(request: Request) -> Push | Problem:
+def _parse(request: Request) -> Push | Problem:
     """Return the push, or the Problem of its body, which only callers who may push at all see."""
     try:
         return parse_push(get_required_body(request))
@@ -306,7 +310,7 @@ def _parsed(request: Request) -> Push | Problem:
         )
 
 
-def _refusal(
+def _find_refusal(
     db: Db,
     each: PushRequest,
     members: Collection[tuple[int, int]],
@@ -318,24 +322,24 @@ def _refusal(
         return each.parsed
     if each.name in known:
         return None
-    problem = not_allowed(each.caller, each.push, members)
-    return problem and _refused(db, each, problem, now)
+    problem = find_refusal(each.caller, each.push, members)
+    return problem and _make_refused(db, each, problem, now)
 
 
-def _refused(db: Db, each: PushRequest, problem: Problem, now: float) -> Problem:
+def _make_refused(db: Db, each: PushRequest, problem: Problem, now: float) -> Problem:
     who = each.caller
     note(db, who.workspace, str(who.member), "push refused", problem.detail, now)
     return problem
 
 
-def _in_words(each: PushRequest) -> str:
+def _describe_refusal(each: PushRequest) -> str:
     push = each.push
     whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
     whom = f"group {push.group}" if push.group else whom
     return f"a {push.kind} of {push.source} to {whom}, key {each.caller.key_name!r}"
 
 
-def _as_before(each: PushRequest, digest: bytes, request_id: str) -> Problem | str:
+def _repeat_answer(each: PushRequest, digest: bytes, request_id: str) -> Problem | str:
     assert each.name is not None
     return refuse_another(each.name, digest, _digest(each)) or request_id
 

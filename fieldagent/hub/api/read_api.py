@@ -22,11 +22,11 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import END, ItemFilter, ReadItem
-from fieldagent.hub.api.standing import STATES, device_standings, is_request_id, reached
+from fieldagent.hub.api.standing import STATES, is_request_id, list_device_standings, list_reached
 from fieldagent.hub.contract import NUMBER_MAX, number_of
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.unavailable import not_now
+from fieldagent.hub.unavailable import make_not_now
 from fieldagent.package import tracks
 from fieldagent.package.delivery import Stage
 from fieldagent.package.reading import ITEMS
@@ -51,54 +51,52 @@ class ReadApi:
         self._clock = clock
         self._judge = authentication.judge(Purpose.READ)
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of the read API. Only `POST /api/items/{id}/read` writes something."""
         route = partial(Route, "GET", judge=self._judge)
         return [
-            route("/api/items", self.items),
-            route("/api/items/{id}", self.item),
-            route("/api/pushes", self.pushes),
-            route("/api/positions", self.positions),
-            route("/api/deliveries", self.deliveries),
-            route("/api/devices", self.devices),
-            route("/api/users", self.users),
-            route("/api/groups", self.groups),
+            route("/api/items", self.answer_items),
+            route("/api/items/{id}", self.answer_item),
+            route("/api/pushes", self.answer_pushes),
+            route("/api/positions", self.answer_positions),
+            route("/api/deliveries", self.answer_deliveries),
+            route("/api/devices", self.answer_devices),
+            route("/api/users", self.answer_users),
+            route("/api/groups", self.answer_groups),
             Route("POST", "/api/items/{id}/read", self.note_read, judge=self._judge),
         ]
 
-    async def items(self, request: Request, caller: Caller) -> Response:
+    async def answer_items(self, request: Request, caller: Caller) -> Response:
         """Return a page of items that the caller may see, newest first, filtered by the query.
         Raises Problem 400.
         """
         names = ("text", "sender", "device", "kind", "sos", "since", "until", "before", "limit")
         refuse_others(request, names)
         sos = read_one_of(request, "sos", ("true", "false"))
-        wanted = _wanted(
+        wanted = _read_filter(
             request,
             device=number(request, "device", 0, range(1, END + 1)) or None,
             kind=read_one_of(request, "kind", tuple(ITEMS)),
             sos=None if sos is None else sos == "true",
             text=dict(request.query).get("text", ""),
         )
-        matches, following = await self._page(request, caller, wanted)
-        listed = {"items": [each.as_json() for each in matches]}
+        matches, following = await self._read_page(request, caller, wanted)
+        listed = {"items": [each.encode() for each in matches]}
         return make_page(request, listed, "before", following)
 
-    async def pushes(self, request: Request, caller: Caller) -> Response:
+    async def answer_pushes(self, request: Request, caller: Caller) -> Response:
         """Return a page of pushes, newest first, each with the path of its state. A User sees only
         their own. Raises Problem 400.
         """
         refuse_others(request, ("since", "until", "before", "limit"))
         # As for a single push: a User sees only their own.
         sender = None if caller.sees_all else caller.member
-        wanted = _wanted(request, pushed=True, sender=sender)
-        matches, following = await self._page(request, caller, wanted)
-        listed = [
-            {**each.as_json(), "standing": f"/api/push/{each.request_id}"} for each in matches
-        ]
+        wanted = _read_filter(request, pushed=True, sender=sender)
+        matches, following = await self._read_page(request, caller, wanted)
+        listed = [{**each.encode(), "standing": f"/api/push/{each.request_id}"} for each in matches]
         return make_page(request, {"pushes": listed}, "before", following)
 
-    async def positions(self, request: Request, caller: Caller) -> Response:
+    async def answer_positions(self, request: Request, caller: Caller) -> Response:
         """Return a page of positions as GeoJSON, GPX or KML, chosen by `?format=` or Accept. The
         link to the next page is in the header Link; in GeoJSON also in the body.
         """
@@ -107,8 +105,10 @@ class ReadApi:
         accepted = [name for name in tracks.DOCUMENTS if tracks.CONTENT_TYPES[name] in accepts]
         named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES))
         named = named or (accepted[0] if accepted else "geojson")
-        matches, following = await self._page(request, caller, _wanted(request, kind="location"))
-        placed = [place for each in matches if (place := each.as_placed()) is not None]
+        matches, following = await self._read_page(
+            request, caller, _read_filter(request, kind="location")
+        )
+        placed = [place for each in matches if (place := each.make_placed()) is not None]
         # GPX and KML have no place for the next page, so the header Link contains it in all
         # formats.
         response = make_page(request, tracks.make_geojson(placed), "before", following)
@@ -119,18 +119,18 @@ class ReadApi:
         headers = (*response.headers, ("Vary", "Accept"))
         return response._replace(content_type=tracks.CONTENT_TYPES[named], headers=headers)
 
-    async def item(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def answer_item(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return an item and its deliveries to devices and webhooks."""
         refuse_others(request, ())
 
         def look(db: Db) -> dict[str, Any] | None:
             wanted = ItemFilter(request_id=id)
             (numbers, _) = reading.find(db, caller, wanted, END, 1)
-            for each in reading.items(db, numbers):
+            for each in reading.list_items(db, numbers):
                 return {
-                    **each.as_json(),
-                    "devices": device_standings(db, each.number, self._clock()),
-                    "webhooks": reading.webhook_deliveries(db, each.number),
+                    **each.encode(),
+                    "devices": list_device_standings(db, each.number, self._clock()),
+                    "webhooks": reading.list_webhook_deliveries(db, each.number),
                 }
             return None
 
@@ -139,10 +139,10 @@ class ReadApi:
             raise Problem(404, "no item with this id is visible to you, or it was deleted")
         return make_json_response(answer)
 
-    async def groups(self, request: Request, caller: Caller) -> Response:
+    async def answer_groups(self, request: Request, caller: Caller) -> Response:
         """Return the workspace's groups and their members."""
         refuse_others(request, ())
-        rows = await self._store.read(lambda db: people.listed(db, caller.workspace))
+        rows = await self._store.read(lambda db: people.encode_groups(db, caller.workspace))
         return make_json_response({"groups": rows})
 
     async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
@@ -163,18 +163,18 @@ class ReadApi:
             for item in numbers:
                 now = self._clock()
                 ledger.note_stage(db, item, caller.member, Stage.READ, caller.name, now)
-                return reached(db, [item])[item]
+                return list_reached(db, [item])[item]
             return None
 
         try:
             steps = await self._store.commit(note) if is_request_id(id) else None
         except (StoreFailed, StoreFull, StoreUnavailable):
-            raise not_now("the hub may not have stored the note: send it again") from None
+            raise make_not_now("the hub may not have stored the note: send it again") from None
         if steps is None:
             raise Problem(404, "no item with this id is visible to you, or it was deleted")
         return make_json_response({"id": id, "reached": steps})
 
-    async def deliveries(self, request: Request, caller: Caller) -> Response:
+    async def answer_deliveries(self, request: Request, caller: Caller) -> Response:
         """Return a page of deliveries to one device. Raises Problem 400 without `?device=`, 404 for
         a device of another workspace.
         """
@@ -183,12 +183,12 @@ class ReadApi:
         if not device:
             raise Problem(400, "?device= names the device by its number, as /api/devices has it")
         state = read_one_of(request, "state", DELIVERY_STATES)
-        before, limit = _place(request)
+        before, limit = _read_place(request)
 
         def look(db: Db) -> tuple[list[dict[str, Any]], int | None] | None:
-            if not reading.device_known(db, caller, device):
+            if not reading.is_device_known(db, caller, device):
                 return None
-            return reading.deliveries(db, caller, device, state, before, limit, self._clock())
+            return reading.list_deliveries(db, caller, device, state, before, limit, self._clock())
 
         result = await self._store.read(look)
         if result is None:
@@ -197,31 +197,31 @@ class ReadApi:
             )
         return make_page(request, {"deliveries": result[0]}, "before", result[1])
 
-    async def devices(self, request: Request, caller: Caller) -> Response:
+    async def answer_devices(self, request: Request, caller: Caller) -> Response:
         """Return a page of the workspace's devices, newest first."""
         refuse_others(request, ("before", "limit"))
-        before, limit = _place(request)
+        before, limit = _read_place(request)
         rows, following = await self._store.read(
-            lambda db: reading.devices(db, caller, before, limit, self._clock())
+            lambda db: reading.list_devices(db, caller, before, limit, self._clock())
         )
         return make_page(request, {"devices": rows}, "before", following)
 
-    async def users(self, request: Request, caller: Caller) -> Response:
+    async def answer_users(self, request: Request, caller: Caller) -> Response:
         """Return a page of the workspace's users, newest first."""
         refuse_others(request, ("before", "limit"))
-        before, limit = _place(request)
+        before, limit = _read_place(request)
         rows, following = await self._store.read(
-            lambda db: reading.users(db, caller, before, limit)
+            lambda db: reading.list_users(db, caller, before, limit)
         )
         return make_page(request, {"users": rows}, "before", following)
 
-    async def _page(
+    async def _read_page(
         self, request: Request, caller: Caller, wanted: ItemFilter
     ) -> tuple[list[ReadItem], int | None]:
         """Return a page of items and the place of the next one. If matches are rare, a page can be
         short although more follow.
         """
-        place, limit = _place(request)
+        place, limit = _read_place(request)
         following: int | None = place
         numbers: list[int] = []
         for _ in range(LOOKS):
@@ -239,22 +239,22 @@ class ReadApi:
         items: list[ReadItem] = []
         for first in range(0, len(numbers), READ_AT_ONCE):
             some = numbers[first : first + READ_AT_ONCE]
-            items += await self._store.read(partial(reading.items, numbers=some))
+            items += await self._store.read(partial(reading.list_items, numbers=some))
         return items
 
 
-def _wanted(request: Request, **more: Any) -> ItemFilter:
-    sender = _sender(request)
-    times = {name: _time(request, name) for name in ("since", "until")}
+def _read_filter(request: Request, **more: Any) -> ItemFilter:
+    sender = _read_sender(request)
+    times = {name: _read_time(request, name) for name in ("since", "until")}
     return ItemFilter(**{"sender": sender, **times, **more})
 
 
-def _place(request: Request) -> tuple[int, int]:
+def _read_place(request: Request) -> tuple[int, int]:
     before = number(request, "before", END, range(1, END + 1))
     return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
 
-def _sender(request: Request) -> int | None:
+def _read_sender(request: Request) -> int | None:
     value = dict(request.query).get("sender")
     if value is None:
         return None
@@ -269,7 +269,7 @@ def _sender(request: Request) -> int | None:
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
 
 
-def _time(request: Request, name: str) -> float | None:
+def _read_time(request: Request, name: str) -> float | None:
     """Return a time of the query in Unix time. It may be Unix time or ISO 8601, in UTC if it has no
     offset.
     """

@@ -12,14 +12,14 @@ from typing import Any
 
 from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
-from fieldagent.hub.api.standing import STATES, reached, shown_state
+from fieldagent.hub.api.standing import STATES, find_shown_state, list_reached
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import alarm, kit_report, lease, rebuild, workspace_log
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.records.usage import day_of
-from fieldagent.hub.store.contract import Db, marks, select
+from fieldagent.hub.store.contract import Db, make_marks, select
 from fieldagent.package.package import Item, Location, get_date
 from fieldagent.package.payload import Identity, make_estimated_position, make_event
 from fieldagent.package.tracks import Placed
@@ -83,16 +83,16 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
         first = END if (bound := _bound(db, wanted.since, up=True)) is None else bound
     if first >= before:
         return Look([], None)
-    index = _along(caller, wanted, first, before)
+    index = _choose_index_conditions(caller, wanted, first, before)
     edge = None
     if wanted.device is not None:
         numbers, edge = _of_device(db, caller.workspace, wanted.device, before)
-        index.add(f"id IN ({marks(numbers)})" if numbers else "1 = 0", *numbers)
+        index.add(f"id IN ({make_marks(numbers)})" if numbers else "1 = 0", *numbers)
     inner = (
         "SELECT id, sender, target, team, kind, words, sos, accepted, source_device, request_id,"
         f" length(body) AS size FROM item WHERE {index} ORDER BY id DESC LIMIT {LOOKED_AT}"
     )
-    which = _which(caller, wanted)
+    which = _make_row_conditions(caller, wanted)
     rows = db.execute(
         f"SELECT id, size FROM ({inner}) AS looked WHERE {which} ORDER BY id DESC LIMIT ?",
         *index.parameters,
@@ -109,7 +109,7 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
     if wanted.device is not None:
         return Look(matches, edge)
     return Look(
-        matches, _last(db, f"SELECT id FROM item WHERE {index} ORDER BY id", index.parameters)
+        matches, _find_last(db, f"SELECT id FROM item WHERE {index} ORDER BY id", index.parameters)
     )
 
 
@@ -139,13 +139,15 @@ def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[i
     return numbers[:LOOKED_AT], numbers[LOOKED_AT - 1] if len(numbers) > LOOKED_AT else edge
 
 
-def _last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
+def _find_last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
     """Return the last row within one read's limit; None if there are fewer rows."""
     rows = db.execute(f"{sql} DESC LIMIT 1 OFFSET {LOOKED_AT - 1}", *parameters)
     return int(rows[0][0]) if rows else None
 
 
-def _along(caller: Caller, wanted: ItemFilter, first: int, before: int) -> _Conditions:
+def _choose_index_conditions(
+    caller: Caller, wanted: ItemFilter, first: int, before: int
+) -> _Conditions:
     """Return the conditions for the most selective index."""
     index = _Conditions()
     index.add("workspace = ? AND id >= ? AND id < ?", caller.workspace, first, before)
@@ -184,18 +186,18 @@ IS_SEEN_BY = (
 """SQL condition: a member without the right to see everything may see the item."""
 
 
-def _seen_by(viewer: int | None) -> _Conditions:
+def _make_viewer_conditions(viewer: int | None) -> _Conditions:
     which = _Conditions()
     if viewer is not None:
         which.add(IS_SEEN_BY, viewer, viewer, viewer)
     return which
 
 
-def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
+def _make_row_conditions(caller: Caller, wanted: ItemFilter) -> _Conditions:
     """Return the conditions on the rows that are read, which also exclude rows that a wrong clock
     has put out of order.
     """
-    which = _seen_by(None if caller.sees_all else caller.member)
+    which = _make_viewer_conditions(None if caller.sees_all else caller.member)
     if wanted.sender is not None:
         which.add("sender = ?", wanted.sender)
     if wanted.kind is not None:
@@ -216,11 +218,11 @@ def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
     return which
 
 
-def behind(
+def list_behind(
     db: Db, workspace: int, viewer: int | None, place: int, limit: int
 ) -> list[tuple[int, float]]:
     """Return the ids and times of the next items that the viewer may see; None sees all."""
-    which = _seen_by(viewer)
+    which = _make_viewer_conditions(viewer)
     rows = db.execute(
         f"SELECT id, accepted FROM item WHERE workspace = ? AND id > ? AND {which}"
         " ORDER BY id LIMIT ?",
@@ -264,7 +266,7 @@ class ReadItem(NamedTuple):
     asks: bool
     reached: list[dict[str, Any]]
 
-    def as_placed(self) -> Placed | None:
+    def make_placed(self) -> Placed | None:
         """Return a location as a position; None if the item is not a location, also because its
         body is damaged.
         """
@@ -272,7 +274,7 @@ class ReadItem(NamedTuple):
             return None
         return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
 
-    def as_json(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """Return the item in the form of the read API. `accepted` is Unix time; `make_event` is the
         item as in payloads.
         """
@@ -297,7 +299,7 @@ class ReadItem(NamedTuple):
         }
 
 
-def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
+def list_items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
     """Return the items with these ids, newest first."""
     if not numbers:
         return []
@@ -309,7 +311,7 @@ def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
         f" WHERE item.id IN ({', '.join('?' * len(numbers))}) ORDER BY item.id DESC",
         *numbers,
     )
-    steps = reached(db, numbers)
+    steps = list_reached(db, numbers)
     return [_read(row, steps[row[0]]) for row in rows]
 
 
@@ -342,7 +344,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
     )
 
 
-def webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
+def list_webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
     """Return the deliveries of an item to webhooks, by the webhook's id."""
     rows = db.execute(
         "SELECT webhook, state, attempts, reason FROM webhook_delivery WHERE item = ?"
@@ -367,7 +369,7 @@ _TO_DEVICE = (
 """SELECT of a device's deliveries, existing and future, below one of its item numbers."""
 
 
-def deliveries(
+def list_deliveries(
     db: Db, caller: Caller, device: int, state: str | None, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return the deliveries to one device, newest first, and its item number before which there may
@@ -389,7 +391,7 @@ def deliveries(
         limit + 1,
     )
     passed = f"SELECT {workspace_log.NUMBER} {_AWAITED}"
-    end = _last(db, passed, (device, before))
+    end = _find_last(db, passed, (device, before))
     if end is not None:  # between it and the existing rows there may be more
         rows = [row for row in rows if row[0] >= end]
     entries = [
@@ -398,7 +400,7 @@ def deliveries(
             "kind": kind or None,
             "sos": sos == 1,
             "accepted": float(accepted),
-            "state": shown_state(stored_state),
+            "state": find_shown_state(stored_state),
             "over": way,
             "ended": None if ended is None else float(ended),
             "reason": reason,
@@ -410,7 +412,7 @@ def deliveries(
     if end is not None:
         return entries, end
     passed = "SELECT sequence FROM delivery WHERE device = ? AND sequence < ? ORDER BY sequence"
-    return entries, _last(db, passed, (device, before))
+    return entries, _find_last(db, passed, (device, before))
 
 
 WAITING_SHOWN = 1_000
@@ -461,7 +463,7 @@ _DEVICES = (
 )
 
 
-def devices(
+def list_devices(
     db: Db, caller: Caller, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return the `limit` devices with the highest ids below `before`, in the form of the API, and
@@ -474,11 +476,11 @@ def devices(
         *(now, now, day_of(now)),
         *(caller.workspace, before, limit + 1),
     )
-    entries = [_device(row, caller, now) for row in rows[:limit]]
+    entries = [_encode_device(row, caller, now) for row in rows[:limit]]
     return entries, rows[limit - 1]["id"] if len(rows) > limit else None
 
 
-def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any]:
+def _encode_device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any]:
     revoked = position = account = None
     if row["revoked"] is not None:
         why = row["revoked why"] if caller.sees_all else ""
@@ -510,7 +512,7 @@ def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any
         "position": position,
         "modems": kit_report.modems(row["modems"], row["modems at"]),
         "waiting": min(row["waiting"] + row["awaited"], WAITING_SHOWN),
-        "checkIn": check_in.shown(row),
+        "checkIn": check_in.describe_check_in(row),
         "trouble": row["contested"] or row["key trouble"] or None,
         "satelliteTrouble": row["satellite trouble"],
         "rebuild": rebuild.shown(row, now),
@@ -518,7 +520,7 @@ def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any
     }
 
 
-def users(
+def list_users(
     db: Db, caller: Caller, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return the members of the workspace, each with the number of their devices in use."""
@@ -549,7 +551,7 @@ def users(
     return entries, rows[limit - 1][0] if len(rows) > limit else None
 
 
-def device_known(db: Db, caller: Caller, device: int) -> bool:
+def is_device_known(db: Db, caller: Caller, device: int) -> bool:
     """Return True if the device is in the caller's workspace, even if disabled."""
     return bool(
         db.execute("SELECT 1 FROM device WHERE id = ? AND workspace = ?", device, caller.workspace)

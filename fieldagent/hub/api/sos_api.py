@@ -13,16 +13,16 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import make_page, number, read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
-from fieldagent.hub.access.bodies import matching, read_body
+from fieldagent.hub.access.bodies import make_pattern_reader, read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import done_before, remember, repeatable
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
 from fieldagent.hub.api import sos_desk, sos_table
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.sos import Sos, SosState
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.unavailable import not_now
+from fieldagent.hub.unavailable import make_not_now
 from fieldagent.package import canned
 from fieldagent.package.reading import Field, read_text
 from fieldagent.package.strict_json import NotJson, load_document
@@ -36,7 +36,9 @@ TEXT_MAX = 200
 """Characters of a search text."""
 
 HANDING = {
-    "to": Field(matching(re.compile("[0-9]{1,18}"), "the number of a user"), "to", required=True),
+    "to": Field(
+        make_pattern_reader(re.compile("[0-9]{1,18}"), "the number of a user"), "to", required=True
+    ),
     "note": Field(read_text, "note"),
 }
 
@@ -54,7 +56,7 @@ class SosApi:
         self._clock = clock
         self._authentication = authentication
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of the SOS desk: READ to see, ACKNOWLEDGE to answer."""
         may_read = self._authentication.judge(Purpose.READ)
         may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
@@ -69,7 +71,7 @@ class SosApi:
             answer("/api/sos/{id}/note", self.note),
             answer("/api/sos/{id}/answer", self.answer),
             Route("GET", "/api/sos/export", self.export, judge=may_read),
-            Route("GET", "/api/sos/words", self.words, judge=may_read),
+            Route("GET", "/api/sos/words", self.answer_canned_texts, judge=may_read),
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
@@ -79,7 +81,7 @@ class SosApi:
             read_one_of(request, "state", tuple(SosState)),
             read_one_of(request, "kind", KINDS),
         )
-        text = _searched(request)
+        text = _read_search(request)
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
@@ -87,7 +89,7 @@ class SosApi:
             listed = caller.workspace, state, before, limit + 1, text
             incidents = sos.listing(db, *listed, kind=kind)
             last = incidents[limit - 1].id if len(incidents) > limit else None
-            return [sos_desk.shown(db, each) for each in incidents[:limit]], last
+            return [sos_desk.describe_sos(db, each) for each in incidents[:limit]], last
 
         listed, last = await self._store.read(look)
         return make_page(request, {"sos": listed}, "before", last)
@@ -102,14 +104,14 @@ class SosApi:
             read_one_of(request, "kind", KINDS),
         )
         form = read_one_of(request, "format", ("csv", "json")) or "json"
-        text, before = _searched(request), END
+        text, before = _read_search(request), END
         history: list[dict[str, Any]] = []
         while len(history) < EXPORTED_MAX:
 
             def look(db: Db, before: int = before) -> list[dict[str, Any]]:
                 listed = caller.workspace, state, before, EXPORTED_AT_ONCE, text
                 incidents = sos.listing(db, *listed, kind=kind)
-                return [_with_timeline(db, each) for each in incidents]
+                return [_add_timeline(db, each) for each in incidents]
 
             some = await self._store.read(look)
             if not some:
@@ -121,7 +123,7 @@ class SosApi:
             return Response(200, sos_table.write(history), "text/csv; charset=utf-8", (name,))
         return make_json_response({"sos": history}, headers=(name,))
 
-    async def words(self, request: Request, caller: Caller) -> Response:
+    async def answer_canned_texts(self, request: Request, caller: Caller) -> Response:
         """Return the canned texts of a dispatcher, which take one or two bytes on the air."""
         refuse_others(request, ())
         return make_json_response({"fromDesk": canned.FROM_DESK})
@@ -133,12 +135,12 @@ class SosApi:
 
         def read(db: Db) -> dict[str, Any] | None:
             incident = sos.named(db, caller.workspace, number_)
-            return None if incident is None else _with_timeline(db, incident)
+            return None if incident is None else _add_timeline(db, incident)
 
         answer = await self._store.read(read)
         if answer is None:
-            raise _unknown(id)
-        return make_json_response(answer, headers=_marks(answer))
+            raise _make_unknown(id)
+        return make_json_response(answer, headers=_make_mark_header(answer))
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Record that the caller has seen an SOS, with an optional note."""
@@ -155,10 +157,10 @@ class SosApi:
         body = read_body(request, HANDING)
         heir, text = body["to"], note_of(body)
 
-        def deed(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
+        def act(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
             return sos_desk.hand_over(db, incident, member, int(heir), text, now)
 
-        return await self._carry_out(request, id, caller, deed, text)
+        return await self._carry_out(request, id, caller, act, text)
 
     async def close(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         return await self._answer(request, id, caller, sos_desk.close, "reason")
@@ -180,16 +182,16 @@ class SosApi:
         *,
         required: bool = True,
     ) -> Response:
-        text = _text(request, member, required=required)
+        text = _read_text(request, member, required=required)
         return await self._carry_out(request, id_, caller, deed, text)
 
     async def _carry_out(
         self, request: Request, id_: str, caller: Caller, deed: Deed, text: str
     ) -> Response:
-        number_, asked = _number(id_), repeatable(request, caller)
+        number_, asked = _number(id_), read_repeatable(request, caller)
 
         def carry_out(db: Db) -> dict[str, Any] | Problem | None:
-            done = done_before(db, asked)
+            done = find_answer(db, asked)
             incident = sos.named(db, caller.workspace, number_, locked=True)
             if incident is None:
                 return None
@@ -198,9 +200,9 @@ class SosApi:
                 try:
                     incident = deed(db, incident, caller.member, text, now)
                 except Refused as refused:
-                    return Problem(409, str(refused), members={"sos": _with_timeline(db, incident)})
+                    return Problem(409, str(refused), members={"sos": _add_timeline(db, incident)})
                 remember(db, asked, id_, now)
-            return _with_timeline(db, incident)
+            return _add_timeline(db, incident)
 
         try:
             answer = await self._store.commit(carry_out)
@@ -209,22 +211,25 @@ class SosApi:
                 507, sentence("nothing was stored: {full}; try again later", full=full)
             ) from None
         except (StoreFailed, StoreUnavailable):
-            raise not_now("it may not have been stored: do it again") from None
+            raise make_not_now("it may not have been stored: do it again") from None
         if answer is None:
-            raise _unknown(id_)
+            raise _make_unknown(id_)
         if isinstance(answer, Problem):
             raise answer
-        return make_json_response(answer, headers=_marks(answer))
+        return make_json_response(answer, headers=_make_mark_header(answer))
 
 
-def _marks(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _make_mark_header(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the header that names an SOS or an alarm, as webhooks get it."""
     kind = incident["kind"]
     return (("fieldagent-sos", "1"),) if kind == sos.SOS else (("fieldagent-alarm", kind),)
 
 
-def _with_timeline(db: Db, incident: Sos) -> dict[str, Any]:
-    return {**sos_desk.shown(db, incident), "timeline": sos_desk.timeline(db, incident.id)}
+def _add_timeline(db: Db, incident: Sos) -> dict[str, Any]:
+    return {
+        **sos_desk.describe_sos(db, incident),
+        "timeline": sos_desk.list_timeline(db, incident.id),
+    }
 
 
 def note_of(body: Mapping[str, Any]) -> str:
@@ -244,18 +249,18 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def _searched(request: Request) -> str:
+def _read_search(request: Request) -> str:
     text = dict(request.query).get("text", "")
     if len(text) > TEXT_MAX or "\0" in text:
         raise Problem(400, sentence("?text= has at most {most} characters", most=TEXT_MAX))
     return text
 
 
-def _unknown(id_: str) -> Problem:
+def _make_unknown(id_: str) -> Problem:
     return Problem(404, sentence("no SOS of this workspace has the number {id}", id=id_[:40]))
 
 
-def _text(request: Request, member: str, *, required: bool) -> str:
+def _read_text(request: Request, member: str, *, required: bool) -> str:
     """Return the only member of the body."""
     try:
         body = load_document(get_required_body(request) if required else request.body or b"{}")

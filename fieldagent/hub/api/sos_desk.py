@@ -12,12 +12,12 @@ from fieldagent.hub.access.caller import ANSWERING
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import ReadItem
-from fieldagent.hub.api.standing import shown_state
+from fieldagent.hub.api.standing import find_shown_state
 from fieldagent.hub.records import alarm, due_receipts, ledger, sos
 from fieldagent.hub.records.audit import CONTACT, note
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Sos, SosState, Who
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.package.package import SOS_PRIORITY, Message, Said
 from fieldagent.system.sentence import sentence
 
@@ -46,7 +46,7 @@ def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> So
     """
     if incident.state == SosState.SEEN and incident.seen_by == member:
         return incident
-    return acknowledge_as(db, incident, Who(member, _name(db, member)), text, now)
+    return acknowledge_as(db, incident, Who(member, _read_name(db, member)), text, now)
 
 
 def acknowledge_as(db: Db, incident: Sos, who: Who, text: str, now: float) -> Sos:
@@ -54,14 +54,14 @@ def acknowledge_as(db: Db, incident: Sos, who: Who, text: str, now: float) -> So
     closed already.
     """
     if incident.state != SosState.OPEN:
-        raise Refused(why_over(db, incident))
+        raise Refused(explain_end(db, incident))
     _see(db, incident, who, now)
     member, name = who.member, "" if who.member else who.name
     sos.note_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
     due_receipts.owe_word(db, incident, Said.SEEN, who.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {who.name}")
     note(db, incident.workspace, actor, "sos acknowledge", f"{incident.id}{whose}", now)
-    return _again(db, incident)
+    return _repeat_result(db, incident)
 
 
 def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
@@ -70,15 +70,15 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """
     if incident.state != SosState.SEEN or incident.seen_by == member:
         return acknowledge(db, incident, member, text, now)
-    name = _name(db, member)
-    before = incident.seen_as or _name(db, incident.seen_by)
+    name = _read_name(db, member)
+    before = incident.seen_as or _read_name(db, incident.seen_by)
     alarm.end(db, incident.id)
     sos.set_seen(db, incident.id, Who(member, name), now)
     detail = f"from {before}{f': {text}' if text else ''}"
     sos.note_event(db, incident.id, "taken over", now, member=member, detail=detail)
     due_receipts.owe_word(db, incident, Said.SEEN, name, text, now)
     note(db, incident.workspace, str(member), "sos take over", f"{incident.id} from {before}", now)
-    return _again(db, incident)
+    return _repeat_result(db, incident)
 
 
 def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: float) -> Sos:
@@ -86,33 +86,33 @@ def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: flo
     Refused if the caller does not have it, or the other may not answer an SOS.
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
-        raise Refused(_only_its_user(incident))
-    if heir == member or heir not in dispatchers(db, incident.workspace):
+        raise Refused(_check_its_user(incident))
+    if heir == member or heir not in list_dispatchers(db, incident.workspace):
         raise Refused(
             sentence("user {heir} is not another dispatcher of this workspace", heir=heir)
         )
-    detail = f"to {_name(db, heir)}, once they take it{f': {text}' if text else ''}"
+    detail = f"to {_read_name(db, heir)}, once they take it{f': {text}' if text else ''}"
     sos.note_event(db, incident.id, "handed over", now, member=member, detail=detail)
     sos.set_asked(db, incident.id, heir)
-    words = f"{_name(db, member)}{f': {text}' if text else ''}"
+    words = f"{_read_name(db, member)}{f': {text}' if text else ''}"
     alarm.end(db, incident.id)
     alarm.ask(db, incident.id, heir, words, now)
     note(db, incident.workspace, str(member), "sos hand over", f"{incident.id} to {heir}", now)
-    return _again(db, incident)
+    return _repeat_result(db, incident)
 
 
 def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
     """Close an SOS. Raises Refused if it is closed already."""
     if incident.state == SosState.CLOSED:
-        raise Refused(why_over(db, incident))
+        raise Refused(explain_end(db, incident))
     if incident.state == SosState.OPEN:
-        _see(db, incident, Who(member, _name(db, member)), now)
+        _see(db, incident, Who(member, _read_name(db, member)), now)
     alarm.end(db, incident.id)  # also for the dispatcher who was asked to take it over
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
-    due_receipts.owe_word(db, incident, Said.CLOSED, _name(db, member), reason, now)
+    due_receipts.owe_word(db, incident, Said.CLOSED, _read_name(db, member), reason, now)
     note(db, incident.workspace, str(member), "sos close", str(incident.id), now)
-    return _again(db, incident)
+    return _repeat_result(db, incident)
 
 
 def write_down(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
@@ -151,36 +151,36 @@ def _see(db: Db, incident: Sos, who: Who, now: float) -> None:
         ledger.end_escalation(db, incident.item)
 
 
-def _again(db: Db, incident: Sos) -> Sos:
+def _repeat_result(db: Db, incident: Sos) -> Sos:
     changed = sos.named(db, incident.workspace, incident.id)
     assert changed is not None, "nothing removes one meanwhile"
     return changed
 
 
-def why_over(db: Db, incident: Sos) -> str:
+def explain_end(db: Db, incident: Sos) -> str:
     """Return the reason why no one else can answer it."""
     if incident.state == SosState.CLOSED:
         if incident.is_alarm:
             return sentence("alarm {id} is closed", id=incident.short)
         return sentence("SOS {id} is closed", id=incident.short)
-    who = who_has(db, incident)
+    who = find_answerer(db, incident)
     if incident.is_alarm:
         return sentence("{who} already has alarm {id}", who=who, id=incident.short)
     return sentence("{who} already has SOS {id}", who=who, id=incident.short)
 
 
-def _only_its_user(incident: Sos) -> str:
+def _check_its_user(incident: Sos) -> str:
     if incident.is_alarm:
         return sentence("only the user who has alarm {id} can hand it over", id=incident.short)
     return sentence("only the user who has SOS {id} can hand it over", id=incident.short)
 
 
-def who_has(db: Db, incident: Sos) -> str:
+def find_answerer(db: Db, incident: Sos) -> str:
     """Return the name of the person who acknowledged it."""
-    return incident.seen_as or _name(db, incident.seen_by)
+    return incident.seen_as or _read_name(db, incident.seen_by)
 
 
-def dispatchers(db: Db, workspace: int) -> list[int]:
+def list_dispatchers(db: Db, workspace: int) -> list[int]:
     """Return the members who may acknowledge an SOS."""
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
@@ -203,7 +203,7 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
                 alarm.escalate(db, incident.id, now)
 
 
-def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
+def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
     """Return the facts for a person who is being woken: the incident, its device, its last position
     with a map link, and where to answer. That is the desk, or `link`, the path of a link that
     acknowledges once. `desk` is the console's address.
@@ -233,17 +233,17 @@ def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
     return facts
 
 
-def _name(db: Db, member: int | None) -> str:
+def _read_name(db: Db, member: int | None) -> str:
     rows = db.execute("SELECT name FROM member WHERE id = ?", member or 0)
     return str(rows[0][0]) if rows else f"user {member}"
 
 
-def shown(db: Db, incident: Sos) -> dict[str, Any]:
+def describe_sos(db: Db, incident: Sos) -> dict[str, Any]:
     """Return an SOS for a dispatcher, with its items and the last position of the device."""
     raised = [] if incident.item is None else [incident.item]
-    first = reading.items(db, raised)
+    first = reading.list_items(db, raised)
     numbers = {*raised, *sos.items_of(db, incident.id, SHOWN_ITEMS)}
-    thread = reading.items(db, sorted(numbers))[::-1]
+    thread = reading.list_items(db, sorted(numbers))[::-1]
     said = [each for each in thread if each.device is not None]
     ((name, revoked, why),) = db.execute(
         "SELECT name, revoked, revoked_why FROM device WHERE id = ?", incident.device
@@ -257,9 +257,9 @@ def shown(db: Db, incident: Sos) -> dict[str, Any]:
         "device": {"id": incident.device, "name": name},
         "number": incident.number,
         "short": incident.short,
-        "item": first[0].as_json() if first else None,
-        "items": [each.as_json() for each in said],
-        "thread": _thread(db, incident, thread),
+        "item": first[0].encode() if first else None,
+        "items": [each.encode() for each in said],
+        "thread": _list_thread(db, incident, thread),
         "unauthenticated": bool(said) and all(each.marks.unauthenticated for each in said),
         "revoked": None if revoked is None else {"since": float(revoked), "why": why},
         "calledOff": sos.called_off(db, incident.id),
@@ -270,11 +270,11 @@ def shown(db: Db, incident: Sos) -> dict[str, Any]:
             "at": float(incident.seen),
             "by": {"id": None, "name": incident.seen_as}
             if incident.seen_as
-            else {"id": str(incident.seen_by), "name": _name(db, incident.seen_by)},
+            else {"id": str(incident.seen_by), "name": _read_name(db, incident.seen_by)},
         },
         "askedToTakeOver": None
         if incident.asked is None
-        else {"id": str(incident.asked), "name": _name(db, incident.asked)},
+        else {"id": str(incident.asked), "name": _read_name(db, incident.asked)},
         "closed": None if incident.closed is None else float(incident.closed),
     }
 
@@ -286,13 +286,13 @@ _EVENT = (
 )
 
 
-def _thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any]]:
+def _list_thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any]]:
     """Return the texts in both directions and the steps of people, oldest first, each with its item
     and that item's deliveries. Each kind of step has its own limit, so that none displaces the
     texts.
     """
-    steps = [*_steps_of_people(db, incident.id), *_steps_of_machines(db, incident.id)]
-    reached = _reached(db, [each.number for each in items if each.device is None])
+    steps = [*_list_steps_of_people(db, incident.id), *_list_steps_of_machines(db, incident.id)]
+    reached = _list_reached(db, [each.number for each in items if each.device is None])
     for each in items:
         own = each.device is not None
         step = {
@@ -301,7 +301,7 @@ def _thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, 
             "by": {"id": each.sender.id, "name": each.sender.name},
             "detail": "",
             "count": 1,
-            "item": each.as_json(),
+            "item": each.encode(),
             "reached": reached.get(each.number, []),
         }
         steps.append(step)
@@ -309,59 +309,68 @@ def _thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, 
     return sorted(steps, key=lambda step: (step["at"], step["event"] == "said"))
 
 
-def _steps_of_people(db: Db, id_: int) -> list[dict[str, Any]]:
+def _list_steps_of_people(db: Db, id_: int) -> list[dict[str, Any]]:
     apart = (*BY_MACHINES, *BESIDE_ITEMS)
     rows = db.execute(
-        _EVENT + f"sos = ? AND event NOT IN ({marks(apart)}) ORDER BY sos_event.id DESC LIMIT ?",
+        _EVENT
+        + f"sos = ? AND event NOT IN ({make_marks(apart)}) ORDER BY sos_event.id DESC LIMIT ?",
         *(id_, *apart, STEPS_MAX),
     )
-    return [_step(_event(*row), 1) for row in rows[::-1]]
+    return [_describe_step(_encode_event(*row), 1) for row in rows[::-1]]
 
 
-def _steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
+def _list_steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
     """Return the steps of a kind singly if there are few, else the newest with their number."""
     rows = db.execute(
         "SELECT id, many FROM (SELECT id, count(*) OVER (PARTITION BY event) AS many, row_number()"
         " OVER (PARTITION BY event ORDER BY id DESC) AS place FROM sos_event WHERE sos = ?"
-        f" AND event IN ({marks(BY_MACHINES)})) AS counted"
+        f" AND event IN ({make_marks(BY_MACHINES)})) AS counted"
         " WHERE place = 1 OR many <= ? ORDER BY id",
         *(id_, *BY_MACHINES, FEW),
     )
-    return [_step(event_of(db, number), many if many > FEW else 1) for number, many in rows]
+    return [
+        _describe_step(encode_desk_event(db, number), many if many > FEW else 1)
+        for number, many in rows
+    ]
 
 
-def _step(event: dict[str, Any], count: int) -> dict[str, Any]:
+def _describe_step(event: dict[str, Any], count: int) -> dict[str, Any]:
     return {**event, "count": count, "item": None, "reached": []}
 
 
-def _reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+def _list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Return the deliveries of texts to each addressed device."""
     standings: dict[int, list[dict[str, Any]]] = {}
     if items:
         rows = db.execute(
             "SELECT item, device.name, state, ended FROM delivery JOIN device"
-            f" ON device.id = delivery.device WHERE item IN ({marks(items)}) ORDER BY device.id",
+            f" ON device.id = delivery.device WHERE item IN ({make_marks(items)}) ORDER BY"
+            " device.id",
             *items,
         )
         for item, name, state, ended in rows:
             at = ended and float(ended)
-            standing = {"device": name, "state": shown_state(state), "ended": at}
+            standing = {"device": name, "state": find_shown_state(state), "ended": at}
             standings.setdefault(item, []).append(standing)
     return standings
 
 
-def timeline(db: Db, id_: int) -> list[dict[str, Any]]:
+def list_timeline(db: Db, id_: int) -> list[dict[str, Any]]:
     """Return the events of an SOS, oldest first, in the form of the API."""
-    return [_event(*row) for row in db.execute(_EVENT + "sos = ? ORDER BY sos_event.id", id_)]
+    return [
+        _encode_event(*row) for row in db.execute(_EVENT + "sos = ? ORDER BY sos_event.id", id_)
+    ]
 
 
-def event_of(db: Db, number: int) -> dict[str, Any]:
+def encode_desk_event(db: Db, number: int) -> dict[str, Any]:
     """Return one event of the desk in the form of the API. Raises ValueError for an unknown id."""
     (row,) = db.execute(_EVENT + "sos_event.id = ?", number)
-    return _event(*row)
+    return _encode_event(*row)
 
 
-def _event(at: float, event: str, member: int | None, name: str, detail: str) -> dict[str, Any]:
+def _encode_event(
+    at: float, event: str, member: int | None, name: str, detail: str
+) -> dict[str, Any]:
     id_ = None if member is None else str(member)
     by = {"id": id_, "name": name} if member is not None or name else None
     return {"at": float(at), "event": event, "by": by, "detail": detail}

@@ -26,11 +26,11 @@ def write(incidents: Sequence[dict[str, Any]]) -> bytes:
     table = csv.writer(text)
     table.writerow(COLUMNS)
     for each in incidents:
-        table.writerow([cell(value) for value in row(each)])
+        table.writerow([make_cell(value) for value in make_row(each)])
     return text.getvalue().encode("utf-8-sig", "replace")
 
 
-def row(incident: dict[str, Any]) -> list[Any]:
+def make_row(incident: dict[str, Any]) -> list[Any]:
     """Return the row of an incident, by COLUMNS."""
     seen, place, item = incident["seen"], incident["position"], incident["item"]
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
@@ -58,7 +58,7 @@ def row(incident: dict[str, Any]) -> list[Any]:
     ]
 
 
-def cell(value: Any) -> Any:
+def make_cell(value: Any) -> Any:
     """Return a value as a cell that spreadsheets do not execute."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"

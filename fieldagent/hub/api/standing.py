@@ -10,7 +10,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import WHY
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_beside
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.package.delivery import LADDER, Stage, describe_stage
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -26,7 +26,7 @@ STATES = {
 """States of a delivery, for callers."""
 
 
-def shown_state(stored: str) -> str:
+def find_shown_state(stored: str) -> str:
     """Return the state of a delivery for a caller. A list must also show a row with a damaged
     state.
     """
@@ -62,12 +62,12 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
         "accepted": float(accepted),
         "expires": None if expires is None else float(expires),
         "to": stored_beside(addressee, dict[str, Any]),
-        "devices": device_standings(db, item, now),
-        "reached": reached(db, [item])[item],
+        "devices": list_device_standings(db, item, now),
+        "reached": list_reached(db, [item])[item],
     }
 
 
-def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+def list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Return the stages of each item with their members, in the terms of `package.delivery`, from
     the lowest stage to the highest.
     """
@@ -76,15 +76,15 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         return steps
     rows = db.execute(
         "SELECT item, at, rung, member.name, member, text FROM reached LEFT JOIN member"
-        f" ON member.id = member WHERE item IN ({marks(items)}) UNION ALL"
+        f" ON member.id = member WHERE item IN ({make_marks(items)}) UNION ALL"
         " SELECT item, ended, 0, member.name, member, '' FROM delivery JOIN device"
         " ON device.id = delivery.device JOIN member ON member.id = device.member"
-        f" WHERE state = 'stored' AND item IN ({marks(items)}) ORDER BY 2",
+        f" WHERE state = 'stored' AND item IN ({make_marks(items)}) ORDER BY 2",
         *items,
         *items,
     )
     # The sort keeps the order of time within a stage.
-    for item, at, stage, name, member, text in sorted(rows, key=_height):
+    for item, at, stage, name, member, text in sorted(rows, key=_compute_height):
         who = name or (f"user {member}" if member else "")
         step = Stage(stage)
         words = describe_stage(step, who or "the addressee", text)
@@ -100,12 +100,12 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     return steps
 
 
-def _height(row: tuple[Any, ...]) -> int:
+def _compute_height(row: tuple[Any, ...]) -> int:
     _item, _at, stage, *_ = row
     return LADDER.index(stage)
 
 
-def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
+def list_device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
     """Return the states of an item's deliveries. For an item in the log, this includes devices that
     have not fetched it.
     """
@@ -123,7 +123,7 @@ def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
             "id": id_,
             "name": name,
             "userId": str(member),
-            "state": shown_state(state),
+            "state": find_shown_state(state),
             "over": way,
             "ended": None if ended is None else float(ended),
             "reason": reason,

@@ -37,7 +37,7 @@ class WatchApi:
         self._clock = clock
         self._judge = authentication.judge
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of the watch: READ to see it; ACKNOWLEDGE to take it, hand it over and
         end it.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.api.sos_desk import dispatchers
+from fieldagent.hub.api.sos_desk import list_dispatchers
 from fieldagent.hub.records import shifts
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
@@ -11,13 +11,13 @@ from fieldagent.system.sentence import sentence
 
 def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
     """Take the watch; see `shifts.take`."""
-    _must_answer(db, workspace, member)
+    _check_can_answer(db, workspace, member)
     shifts.take(db, workspace, member, seconds, now)
 
 
 def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: float) -> None:
     """Hand the watch over; see `shifts.hand_over`."""
-    _must_answer(db, workspace, heir)
+    _check_can_answer(db, workspace, heir)
     if member == heir:
         raise Refused("you cannot hand over to yourself: end the watch instead")
     if not shifts.hand_over(db, workspace, member, heir, note, now):
@@ -30,8 +30,8 @@ def end(db: Db, workspace: int, member: int, note: str, now: float) -> None:
         raise Refused("they are not on watch; see `fieldagent hub contact watch show`")
 
 
-def _must_answer(db: Db, workspace: int, member: int) -> None:
-    if member not in dispatchers(db, workspace):
+def _check_can_answer(db: Db, workspace: int, member: int) -> None:
+    if member not in list_dispatchers(db, workspace):
         raise Refused(
             sentence(
                 (

@@ -9,7 +9,7 @@ from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.system.named_object import import_named_object
 
 
-def bridges() -> Mapping[str, BridgeKind]:
+def get_bridges() -> Mapping[str, BridgeKind]:
     """Return each bridge by its name."""
     return {
         name: import_named_object(place, BridgeKind)

@@ -11,7 +11,7 @@ OFTEN, SELDOM, OFTEN_FOR = 10.0, 60.0, 6
 interval changes."""
 
 
-def alert_again(times: int) -> float:
+def compute_next_alert(times: int) -> float:
     """Return the seconds from the alert with number `times` to the next one."""
     return OFTEN if times < OFTEN_FOR else SELDOM
 
@@ -29,4 +29,4 @@ class Alarm:
     def note(self, now: float) -> None:
         """Record that it was sent."""
         self.times += 1
-        self.due = now + alert_again(self.times)
+        self.due = now + compute_next_alert(self.times)

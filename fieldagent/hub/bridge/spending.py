@@ -12,7 +12,7 @@ from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.field import cost
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.ledger import Entered, Posting
-from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.package import Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import compute_credits
@@ -76,7 +76,7 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
     """Enter an item. It uses paid channels only if it has a cost now and the allowance covers it.
     Raises the errors of `ledger.enter`.
     """
-    quote = quoted(db, posting, allowance, now)
+    quote = make_quote(db, posting, allowance, now)
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     if not quote.credits:
         # If a link ends before the item has left, that must not cause costs.
@@ -84,10 +84,10 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
     return Paid(entered, quote.credits, quote.why)
 
 
-def quoted(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
+def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
     """Return the cost of entering an item now, and if it is allowed. Enters nothing."""
-    devices = cost.costs(db, posting, now)
-    quote = Quote(tuple(_kit_costs(db, devices)), "")
+    devices = cost.list_costs(db, posting, now)
+    quote = Quote(tuple(_list_kit_costs(db, devices)), "")
     if not quote.price:
         return quote
     if not allowance.allowed:
@@ -99,8 +99,8 @@ def quoted(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
     return quote._replace(why=allowance.spent if quote.price > allowance.left else "")
 
 
-def _kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCost]:
-    by_sms = _heard_by_sms(db, [int(each["id"]) for each in devices])
+def _list_kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCost]:
+    by_sms = _find_heard_by_sms(db, [int(each["id"]) for each in devices])
     for device in devices:
         over = device["satellite"]
         if device["linked"]:
@@ -113,9 +113,9 @@ def _kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCost]:
         yield KitCost(device["name"], False, size, sms, above + sms)
 
 
-def _heard_by_sms(db: Db, devices: list[int]) -> set[int]:
+def _find_heard_by_sms(db: Db, devices: list[int]) -> set[int]:
     if not devices:
         return set()
-    which, some = one_of(db, devices)
+    which, some = make_membership(db, devices)
     rows = db.execute(f"SELECT device FROM contact WHERE way = 'sms' AND device {which}", *some)
     return {device for (device,) in rows}

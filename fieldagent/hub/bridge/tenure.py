@@ -21,7 +21,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.store.persist import log_once
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -55,11 +55,11 @@ async def hold_and_work(
     watch = _Watch()
     while True:
         identity, workspace = "", None
-        with told_once():
-            silent = watch.silent(await host.store.read(partial(standing, name=post.name)))
+        with log_once():
+            silent = watch.find_silent(await host.store.read(partial(read_tenure, name=post.name)))
             identity = await host.store.commit(partial(take, now=host.clock(), silent=silent))
             if identity:
-                workspace = await _workspace(host, post)
+                workspace = await _find_workspace(host, post)
         if workspace is None:
             await trio.sleep(RENEW_INTERVAL_S)
             continue
@@ -89,16 +89,16 @@ class _Watch:
         self._known = BridgeTenure()
         self._since = -inf
 
-    def silent(self, now: BridgeTenure) -> BridgeTenure | None:
+    def find_silent(self, now: BridgeTenure) -> BridgeTenure | None:
         """Return the holder if its row has not changed for TENURE_S, else None."""
         if now != self._known:
             self._known, self._since = now, trio.current_time()
         return now if trio.current_time() - self._since > TENURE_S else None
 
 
-async def _workspace(host: BridgeHost, post: BridgePost) -> int | None:
+async def _find_workspace(host: BridgeHost, post: BridgePost) -> int | None:
     try:
-        return await host.store.read(lambda db: directory.workspace_of(db, post.workspace))
+        return await host.store.read(lambda db: directory.find_workspace(db, post.workspace))
     except Refused as refused:
         log.error("%s: %s", post.setting, refused)
         return None
@@ -111,16 +111,16 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
         while trio.current_time() - said < TENURE_S - RENEW_INTERVAL_S:
             await trio.sleep(RENEW_INTERVAL_S)
             held = ""
-            with told_once():
+            with log_once():
                 held = await host.store.commit(lambda db: hold(db, name, holder, host.clock()))
             said = trio.current_time() if held else said
         scope.cancel()
     finally:
-        with trio.move_on_after(1.0, shield=True), told_once():
-            await host.store.commit(lambda db: let_go(db, name, holder))
+        with trio.move_on_after(1.0, shield=True), log_once():
+            await host.store.commit(lambda db: release_tenure(db, name, holder))
 
 
-def standing(db: Db, name: str) -> BridgeTenure:
+def read_tenure(db: Db, name: str) -> BridgeTenure:
     """Return the holder of a bridge and until when."""
     rows = db.execute("SELECT holder, until FROM bridge WHERE name = ?", name)
     for holder, until in rows:
@@ -158,12 +158,12 @@ def hold(
     return str(rows[0][0]) if rows else ""
 
 
-def let_go(db: Db, name: str, holder: str) -> None:
+def release_tenure(db: Db, name: str, holder: str) -> None:
     """Release a bridge if this process holds it, so that another process can take it at once."""
     db.execute("UPDATE bridge SET until = 0 WHERE name = ? AND holder = ?", name, holder)
 
 
-def place(db: Db, name: str) -> int:
+def read_place(db: Db, name: str) -> int:
     """Return the id of the last item that was processed."""
     ((number,),) = db.execute("SELECT place FROM bridge WHERE name = ?", name)
     return int(number)

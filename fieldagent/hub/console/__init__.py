@@ -23,7 +23,7 @@ from fieldagent.hub.console import passkeys
 from fieldagent.hub.console.passkeys import PasskeyRoutes
 from fieldagent.hub.console.push import PushRoutes
 from fieldagent.hub.escalation.browser import subject_of
-from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.part import list_console_parts
 from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
@@ -98,9 +98,9 @@ class Console:
         self._authentication = authentication
         self._clock = clock
         self._settings = settings
-        self._passkeys = passkeys.made(store, settings, clock)
+        self._passkeys = passkeys.make_passkeys(store, settings, clock)
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of the console: pages, files, the map, passkeys if the hub has them,
         and sign-in.
         """
@@ -122,20 +122,20 @@ class Console:
             ),
             files.make_file_route("/console/worker.js", __name__, "worker.js"),
             *map_tiles.make_map_routes(CarriedMap(settings.map_file), signed_in, tiles or None),
-            *self._passkey_routes(),
-            *PushRoutes(self._store, self._authentication, self._clock, subject).routes(),
+            *self._make_passkey_routes(),
+            *PushRoutes(self._store, self._authentication, self._clock, subject).make_routes(),
             Route("GET", "/", make_redirect("/console")),
-            Route("GET", "/console/session", self.who, judge=signed_in),
+            Route("GET", "/console/session", self.answer_signed_in, judge=signed_in),
             Route("POST", "/console/session", self.sign_in, body=4_096),
             Route("DELETE", "/console/session", self.sign_out),
         ]
 
-    def _passkey_routes(self) -> list[Route]:
+    def _make_passkey_routes(self) -> list[Route]:
         if self._passkeys is None:
             return []
-        return PasskeyRoutes(self._passkeys, self._authentication, self._enter).routes()
+        return PasskeyRoutes(self._passkeys, self._authentication, self._enter).make_routes()
 
-    async def who(self, request: Request, caller: Caller) -> Response:
+    async def answer_signed_in(self, request: Request, caller: Caller) -> Response:
         """Return the user who is signed in, their rights, and the operators of the hub."""
         return make_json_response(
             {
@@ -146,7 +146,7 @@ class Console:
                 "mayPush": caller.may_push,
                 "mayAnswer": caller.may_answer,
                 "mayAdminister": caller.role == ADMINISTRATOR,
-                "operators": list(operators(self._settings.operators)),
+                "operators": list(get_operators(self._settings.operators)),
             }
         )
 
@@ -156,18 +156,18 @@ class Console:
         """
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
-        members = _members(request)
-        member = await self._authentication.password_owner(
+        members = _read_members(request)
+        member = await self._authentication.find_password_owner(
             request, members["username"], members["password"]
         )
         chosen, now = members["newPassword"], self._clock()
-        hashed = await _chosen(chosen, members["password"]) if chosen else None
+        hashed = await _hash_chosen(chosen, members["password"]) if chosen else None
 
         def begin(db: Db) -> str | Problem:
             if hashed is not None:
                 # A returned Problem does not roll back the transaction. So check the workspace
                 # before the password is changed.
-                where = self._workspace(db, member, members["workspace"])
+                where = self._choose_workspace(db, member, members["workspace"])
                 if isinstance(where, Problem):
                     return where
                 directory.set_password(db, member, hashed, now=now, by=str(member))
@@ -179,22 +179,24 @@ class Console:
                 )
             return self._begin(db, member, members["workspace"])
 
-        return await self._entered(request, member, begin)
+        return await self._make_signed_in(request, member, begin)
 
     async def _enter(self, request: Request, member: int, workspace: str) -> Response:
         """Begin a session for a member who was authenticated by a passkey."""
         await self._authentication.devices.load()
-        return await self._entered(request, member, lambda db: self._begin(db, member, workspace))
+        return await self._make_signed_in(
+            request, member, lambda db: self._begin(db, member, workspace)
+        )
 
     def _begin(self, db: Db, member: int, wanted: str) -> str | Problem:
-        where = self._workspace(db, member, wanted)
+        where = self._choose_workspace(db, member, wanted)
         if isinstance(where, Problem):
             return where
         return sessions.begin(db, member, where, self._clock())
 
-    def _workspace(self, db: Db, member: int, wanted: str) -> int | Problem:
+    def _choose_workspace(self, db: Db, member: int, wanted: str) -> int | Problem:
         """Return the workspace of the sign-in: the named one, or the member's only one."""
-        known = [str(each) for each in sessions.workspaces_of(db, member)]
+        known = [str(each) for each in sessions.list_workspaces(db, member)]
         workspace = wanted or (known[0] if len(known) == 1 else "")
         if workspace in known:
             return int(workspace)
@@ -205,24 +207,24 @@ class Console:
         )
         return Problem(403, sentence("you cannot sign in there: {which}", which=which))
 
-    async def _entered(
+    async def _make_signed_in(
         self, request: Request, member: int, begin: Callable[[Db], str | Problem]
     ) -> Response:
         token = await self._store.commit(begin)
         if isinstance(token, Problem):
             raise token
         secure = is_behind_tls(self._settings)
-        known = self._authentication.devices.cookie(request, member, secure=secure)
-        return Response(204, headers=(self._cookie(token, sessions.SESSION_LIFETIME_S), known))
+        known = self._authentication.devices.make_cookie(request, member, secure=secure)
+        return Response(204, headers=(self._make_cookie(token, sessions.SESSION_LIFETIME_S), known))
 
     async def sign_out(self, request: Request) -> Response:
         """End the session if the console's own page asks for it, and delete the cookie."""
-        token = sessions.token_of(request)
+        token = sessions.read_token(request)
         if token is not None and sessions.is_same_site(request):
             await self._store.commit(lambda db: sessions.end(db, token))
-        return Response(204, headers=(self._cookie("", 0),))
+        return Response(204, headers=(self._make_cookie("", 0),))
 
-    def _cookie(self, value: str, seconds: float) -> tuple[str, str]:
+    def _make_cookie(self, value: str, seconds: float) -> tuple[str, str]:
         """Return the cookie header. If the hub is reached by TLS, browsers send the cookie only
         over TLS.
         """
@@ -230,7 +232,7 @@ class Console:
         return set_cookie(sessions.COOKIE, value, seconds, secure=secure)
 
 
-async def _chosen(password: str, before: str) -> str:
+async def _hash_chosen(password: str, before: str) -> str:
     """Return the hash of a chosen password. Raises Problem."""
     if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == before:
         what = sentence(
@@ -248,7 +250,7 @@ async def _chosen(password: str, before: str) -> str:
     return await trio.to_thread.run_sync(scrypt.hash_password, password)
 
 
-def _members(request: Request) -> dict[str, str]:
+def _read_members(request: Request) -> dict[str, str]:
     try:
         body: Any = load_document(get_required_body(request))
     except NotJson as error:

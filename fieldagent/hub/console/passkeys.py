@@ -30,7 +30,9 @@ Enter = Callable[[Request, int, str], Awaitable[Response]]
 """Begins a session of the member in that workspace."""
 
 
-def made(store: Store, settings: HubSettings, clock: Callable[[], float]) -> Passkeys | None:
+def make_passkeys(
+    store: Store, settings: HubSettings, clock: Callable[[], float]
+) -> Passkeys | None:
     """Return the passkeys of the console; None if no name is configured or the library is
     missing.
     """
@@ -55,7 +57,7 @@ class PasskeyRoutes:
         self._authentication = authentication
         self._enter = enter
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of passkeys: sign-in for everyone, and management for signed-in
         users.
         """
@@ -72,31 +74,31 @@ class PasskeyRoutes:
 
     async def ask(self, request: Request) -> Response:
         """Return the options for authentication in a browser (WebAuthn, 5.5)."""
-        return _as_json(await self._passkeys.sign_in_options())
+        return _make_json(await self._passkeys.sign_in_options())
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session for a user who has proved a passkey. Raises Problem 401, 403."""
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
-        document = _document(request)
-        member = await self._passkeys.owner(document.get("credential"))
+        document = _read_document(request)
+        member = await self._passkeys.find_owner(document.get("credential"))
         return await self._enter(request, member, str(document.get("workspace", "")))
 
     async def list(self, request: Request, caller: Caller) -> Response:
         """Return the caller's own passkeys."""
-        return make_json_response({"passkeys": await self._passkeys.listing(caller.member)})
+        return make_json_response({"passkeys": await self._passkeys.list_passkeys(caller.member)})
 
     async def ask_new(self, request: Request, caller: Caller) -> Response:
         """Return the options with which a browser creates a passkey (WebAuthn, 5.4)."""
-        _by_the_console(caller)
-        return _as_json(await self._passkeys.new_options(caller.member, caller.name))
+        _check_signed_in_here(caller)
+        return _make_json(await self._passkeys.make_options(caller.member, caller.name))
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Store a passkey that a browser has created, and return its id with 201. Raises Problem
         422 without a name in one line.
         """
-        _by_the_console(caller)
-        document = _document(request)
+        _check_signed_in_here(caller)
+        document = _read_document(request)
         name = str(document.get("name", ""))
         if not name.isprintable() or not name.strip():
             raise Problem(422, "name must be one line that names the device")
@@ -105,14 +107,14 @@ class PasskeyRoutes:
 
     async def remove(self, request: Request, caller: Caller, number: str) -> Response:
         """Remove one of the caller's own passkeys. Raises Problem 404."""
-        _by_the_console(caller)
+        _check_signed_in_here(caller)
         if not number.isascii() or not number.isdigit():
             raise Problem(404, "you have no such passkey")
         await self._passkeys.remove(caller.member, int(number[:18]))
         return Response(204)
 
 
-def _by_the_console(caller: Caller) -> None:
+def _check_signed_in_here(caller: Caller) -> None:
     """Raise Problem unless the caller signed in at the console. A key of many callers must not
     create a sign-in for a person.
     """
@@ -120,7 +122,7 @@ def _by_the_console(caller: Caller) -> None:
         raise Problem(403, "passkeys are only for users who have signed in at the console")
 
 
-def _document(request: Request) -> dict[str, Any]:
+def _read_document(request: Request) -> dict[str, Any]:
     try:
         body = load_document(get_required_body(request))
     except NotJson as error:
@@ -130,5 +132,5 @@ def _document(request: Request) -> dict[str, Any]:
     return body
 
 
-def _as_json(text: str) -> Response:
+def _make_json(text: str) -> Response:
     return Response(200, text.encode() + b"\n")

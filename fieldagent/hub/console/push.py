@@ -36,21 +36,21 @@ class PushRoutes:
         self._clock = clock
         self._subject = subject
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of push subscriptions, for users who may answer an SOS."""
         may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
         return [
-            Route("GET", PATH, self.key, judge=may_answer),
+            Route("GET", PATH, self.answer_key, judge=may_answer),
             Route("POST", PATH, self.subscribe, judge=may_answer, body=BODY),
             Route("DELETE", PATH, self.unsubscribe, judge=may_answer, body=BODY),
         ]
 
-    async def key(self, request: Request, caller: Caller) -> Response:
+    async def answer_key(self, request: Request, caller: Caller) -> Response:
         """Return the hub's public key, which restricts a subscription to this hub. Raises Problem
         409.
         """
         self._check_subject()
-        web_push = _library()
+        web_push = _load_library()
         key = await self._store.commit(web_push.hub_key)
         return make_json_response({"key": web_push.public_text(key)})
 
@@ -59,13 +59,13 @@ class PushRoutes:
         with 201. Raises Problem 409, 422.
         """
         self._check_subject()
-        members = _members(request, _MEMBERS, ("language",))
+        members = _read_members(request, _MEMBERS, ("language",))
         language = members.pop("language", ENGLISH)
         if language not in LANGUAGES:
             raise Problem(
                 422, sentence("language is one of {languages}", languages=", ".join(LANGUAGES))
             )
-        subscription = _library().Subscription(**members)
+        subscription = _load_library().Subscription(**members)
         if fault := subscription.fault():
             raise Problem(422, sentence("this is not a push subscription: {fault}", fault=fault))
 
@@ -91,14 +91,14 @@ class PushRoutes:
 
     async def unsubscribe(self, request: Request, caller: Caller) -> Response:
         """Remove this browser's subscription."""
-        endpoint = _members(request, _MEMBERS[:1])["endpoint"]
+        endpoint = _read_members(request, _MEMBERS[:1])["endpoint"]
         await self._store.commit(
             lambda db: contacts.unsubscribe(db, caller.workspace, caller.member, endpoint)
         )
         return Response(204)
 
 
-def _library() -> Any:
+def _load_library() -> Any:
     """Return the push module. Raises Problem if the extra is not installed."""
     try:
         from fieldagent.hub.escalation import web_push
@@ -107,7 +107,7 @@ def _library() -> Any:
     return web_push
 
 
-def _members(
+def _read_members(
     request: Request, names: tuple[str, ...], more: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """Return these members of the body; those in `more` are optional."""

@@ -138,12 +138,12 @@ OF_SENDER = query("sender", text(pattern="^[1-9][0-9]{0,8}$"), "Number of a user
 NEXT_LINK = {"Link": of_answer(text(), "The next page, if there is one")}
 
 
-def page(about: str, name: str, item: Schema) -> dict[str, Any]:
+def describe_page(about: str, name: str, item: Schema) -> dict[str, Any]:
     """Return the answer of a list that has pages."""
     return answer(about, record({name: listed(item), "next": NEXT}), headers=NEXT_LINK)
 
 
-def line(
+def describe_line(
     most: int = NAME_BYTES_MAX, about: str = "", least: int = 1, **more: Any
 ) -> dict[str, Any]:
     """Return the schema of a text without control characters."""
@@ -151,7 +151,7 @@ def line(
     return text(about, **({"minLength": least} if least else {}), **more)
 
 
-LABEL = line()
+LABEL = describe_line()
 HIDDEN = text("Shown only once")
 UNIX_SECONDS = number("Unix seconds")
 USER_NUMBER = text("The number of a user of the workspace", pattern="^[1-9][0-9]{0,8}$")

@@ -35,12 +35,12 @@ _SPANS = (
 """From 10 seconds to a week."""
 
 
-def _quiet(about: str) -> dict[str, Any]:
+def _describe_quiet(about: str) -> dict[str, Any]:
     examples = ["22:00-06:00 Europe/Zurich", "none"]
     return text(about, pattern=f"^(none|{_HOURS})?$", examples=examples)
 
 
-def _span(about: str, pattern: str = "^[0-9]{1,6}[smh]$") -> dict[str, Any]:
+def _describe_span(about: str, pattern: str = "^[0-9]{1,6}[smh]$") -> dict[str, Any]:
     return text(about, pattern=pattern, examples=["30s", "5m"])
 
 
@@ -54,14 +54,14 @@ CONTACT = named_record(
         ),
         "name": text(),
         "address": text("Without secrets"),
-        "after": _span("Time without an answer to an SOS; 0s: at once"),
+        "after": _describe_span("Time without an answer to an SOS; 0s: at once"),
         "tries": integer("Number of notifications until someone answers", minimum=1),
-        "every": _span("Time between two notifications"),
+        "every": _describe_span("Time between two notifications"),
         "about": words(
             *ABOUT, about="What the contact is notified of; alarms come from the hub itself"
         ),
         "language": words(*LANGUAGES, about="Language of the notifications"),
-        "quiet": _quiet(
+        "quiet": _describe_quiet(
             "Its own quiet hours for the hub's own alarms; empty: those of the workspace"
         ),
         "failingSince": or_null(number("Unix time since which no notification was handed over")),
@@ -74,9 +74,9 @@ CONTACT = named_record(
 )
 _HOURS_SET = answer(
     "For all contacts without hours of their own",
-    record({"quiet": _quiet("Local hours with a time zone; none: no quiet hours")}),
+    record({"quiet": _describe_quiet("Local hours with a time zone; none: no quiet hours")}),
 )
-_STEP = {"step": integer(minimum=1), "after": _span("Time without an answer")}
+_STEP = {"step": integer(minimum=1), "after": _describe_span("Time without an answer")}
 _CHAIN_STEP = record(
     {
         **_STEP,
@@ -130,7 +130,7 @@ CALLS = (
                     pattern="^([!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+|\\+[1-9][0-9]{5,14})$",
                 ),
                 "after?": or_null(
-                    _span(
+                    _describe_span(
                         "Time without an answer until the contact is notified, 10s to 168h; 0s: "
                         "at once",
                         f"^(0s|{_SPANS})$",
@@ -144,7 +144,9 @@ CALLS = (
                     )
                 ),
                 "every?": or_null(
-                    _span("Time between two notifications, 10s to 168h (5m)", f"^({_SPANS})$")
+                    _describe_span(
+                        "Time between two notifications, 10s to 168h (5m)", f"^({_SPANS})$"
+                    )
                 ),
                 "about?": words(*ABOUT, None, about="What the contact is notified of (all)"),
                 "language?": words(*LANGUAGES, None, about="Language of the notifications (en)"),
@@ -165,7 +167,7 @@ CALLS = (
         ADMINISTRATOR,
         body=record(
             {
-                "quiet": _quiet(
+                "quiet": _describe_quiet(
                     "Local hours with a time zone; none: no quiet hours; empty: those of the "
                     "workspace"
                 )
@@ -206,7 +208,11 @@ CALLS = (
         {200: _HOURS_SET, 409: "The hours or the time zone cannot be used"},
         ADMINISTRATOR,
         body=record(
-            {"quiet": _quiet("Local hours with a time zone; none or empty: no quiet hours")}
+            {
+                "quiet": _describe_quiet(
+                    "Local hours with a time zone; none or empty: no quiet hours"
+                )
+            }
         ),
     ),
     call(

@@ -32,12 +32,12 @@ from fieldagent.hub.description.common import (
     READER,
     TAKEN,
     USER_NUMBER,
-    line,
-    page,
+    describe_line,
+    describe_page,
 )
 from fieldagent.hub.description.distress import REVOKED
 from fieldagent.hub.description.fleet import OVER, SIGNAL
-from fieldagent.hub.operator.registry import operator_places
+from fieldagent.hub.operator.registry import get_operator_places
 
 _CREDITS = record(
     {
@@ -152,7 +152,7 @@ CALLS = (
     call(
         "GET /api/devices",
         "devices: List devices of the workspace",
-        page("Only an Integration and a dispatcher see the IMEI", "devices", DEVICE),
+        describe_page("Only an Integration and a dispatcher see the IMEI", "devices", DEVICE),
         READER,
         parameters=PAGE,
     ),
@@ -183,7 +183,7 @@ CALLS = (
                 "name": LABEL,
                 "userId": USER_NUMBER,
                 "imei?": _IMEI,
-                "operator?": or_null(text(enum=list(operator_places()))),
+                "operator?": or_null(text(enum=list(get_operator_places()))),
                 "tagged?": or_null(boolean()),
                 "relay?": or_null(boolean()),
                 "creditsPerDay?": _CREDITS_SET,
@@ -230,7 +230,9 @@ CALLS = (
                         "user's; its SOS still rings. false: restore the kit"
                     )
                 ),
-                "why?": or_null(line(WHY_MAX, "Reason of a revocation, for administrators")),
+                "why?": or_null(
+                    describe_line(WHY_MAX, "Reason of a revocation, for administrators")
+                ),
             }
         ),
     ),

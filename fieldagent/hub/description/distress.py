@@ -33,9 +33,9 @@ from fieldagent.hub.description.common import (
     PLACE,
     READER,
     UNIX_SECONDS,
+    describe_line,
+    describe_page,
     limit,
-    line,
-    page,
 )
 from fieldagent.hub.records.sos import SosState
 from fieldagent.package.reading import INT32 as INT32_RANGE
@@ -118,7 +118,7 @@ _FILTERS = (
     query("state", text(enum=_STATES), "Only those in this state"),
     query(
         "text",
-        line(TEXT_MAX, least=0),
+        describe_line(TEXT_MAX, least=0),
         "Text in the timeline, or in the name of the device or user",
     ),
 )
@@ -166,7 +166,7 @@ CALLS = (
     call(
         "GET /api/sos",
         "sosList: List SOS and alarms of the workspace, newest first",
-        page("For everyone in the workspace", "sos", SOS),
+        describe_page("For everyone in the workspace", "sos", SOS),
         READER,
         parameters=[*_FILTERS, BEFORE, limit(LISTED, LISTED_MAX)],
     ),

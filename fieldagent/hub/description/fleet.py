@@ -33,7 +33,7 @@ from fieldagent.hub.description.common import (
     PAGE,
     READER,
     UNIX_SECONDS,
-    line,
+    describe_line,
 )
 from fieldagent.hub.records.commands import BEARERS as COMMAND_BEARERS
 from fieldagent.package.reading import INT32 as INT32_RANGE
@@ -175,7 +175,7 @@ _COMMAND = {
     "answeredBy": or_null(text("Bearer of the answer")),
 }
 _ORDER = {
-    "command": line(
+    "command": describe_line(
         WORDS_MAX, "Text as for `fieldagent hub command`, without `set`", examples=["status"]
     )
 }

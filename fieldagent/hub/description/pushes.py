@@ -56,7 +56,7 @@ from fieldagent.hub.description.common import (
     SINCE,
     STATE,
     UNTIL,
-    page,
+    describe_page,
 )
 from fieldagent.package.reading import ITEM_BYTES_MAX
 
@@ -79,7 +79,7 @@ _MEMBER = (_AN_ID, text(pattern="^0{0,3}[1-9][0-9]{0,8}$"))
 _MEMBER_SAYS: Any = {"about": "Number of a user or workspace", "examples": ["12"]}
 
 
-def _needs(target: str) -> dict[str, Any]:
+def _describe_needs(target: str) -> dict[str, Any]:
     return {"required": [target], "properties": {target: {"not": NULL}}}
 
 
@@ -107,7 +107,7 @@ PUSH = schema(
         "Exactly one of data, message, location, waypoint. A message goes to targetUserId or "
         "targetGroup. The others go there too if it is set, otherwise to the workspace except the "
         "sender.",
-        message={"anyOf": [_needs("targetUserId"), _needs("targetGroup")]},
+        message={"anyOf": [_describe_needs("targetUserId"), _describe_needs("targetGroup")]},
     ),
 )
 FORECAST = named_record(
@@ -285,14 +285,14 @@ CALLS = (
     call(
         "GET /api/pushes",
         "pushes: List pushes, newest first",
-        page("Users see their own pushes", "pushes", PUSHED_ITEM),
+        describe_page("Users see their own pushes", "pushes", PUSHED_ITEM),
         READER,
         parameters=[SINCE, UNTIL, *PAGE],
     ),
     call(
         "GET /api/items",
         "items: List items, newest first",
-        page(SEEN, "items", ITEM),
+        describe_page(SEEN, "items", ITEM),
         READER,
         parameters=[
             query(
@@ -334,7 +334,7 @@ CALLS = (
         "GET /api/deliveries",
         "deliveries: List deliveries to a device, newest first",
         {
-            200: page(SEEN, "deliveries", DELIVERY),
+            200: describe_page(SEEN, "deliveries", DELIVERY),
             404: "No device of the workspace has that number",
         },
         READER,

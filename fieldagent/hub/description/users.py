@@ -29,7 +29,7 @@ from fieldagent.hub.description.common import (
     UNIX_SECONDS,
     USER_NUMBER,
     USER_TYPE,
-    page,
+    describe_page,
 )
 
 _USERS = listed(text(pattern="^0{0,3}[1-9][0-9]{0,8}$"), "Numbers of users")
@@ -99,7 +99,7 @@ CALLS = (
     call(
         "GET /api/users",
         "users: List members of the workspace",
-        page("Newest first", "users", USER),
+        describe_page("Newest first", "users", USER),
         READER,
         parameters=PAGE,
     ),
@@ -268,7 +268,9 @@ CALLS = (
     call(
         "GET /api/audit",
         "audit: Return the audit log of the workspace",
-        page("Newest first, without pushes, which are in `/api/pushes`", "audit", AUDIT_LINE),
+        describe_page(
+            "Newest first, without pushes, which are in `/api/pushes`", "audit", AUDIT_LINE
+        ),
         ADMINISTRATOR,
         parameters=PAGE,
     ),

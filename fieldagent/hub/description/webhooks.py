@@ -29,8 +29,8 @@ from fieldagent.hub.description.common import (
     PAGE,
     TAKEN,
     UNIX_SECONDS,
-    line,
-    page,
+    describe_line,
+    describe_page,
 )
 from fieldagent.hub.webhook.webhook_directory import AFTER_MAX, BATCH_MAX
 
@@ -68,7 +68,7 @@ DEAD_LETTER = named_record(
         "reason": text(),
     },
 )
-_VALUE = line(VALUE_MAX)
+_VALUE = describe_line(VALUE_MAX)
 _CREATED = record({"id": ROW, "secret": HIDDEN})
 _NEW_SECRET = "whsec_… (a new secret)"
 _FOUR = "[A-Za-z0-9+/]{4}"
@@ -100,7 +100,7 @@ CALLS = (
                 "unsigned?": or_null(boolean()),
                 "username?": or_null(_VALUE),
                 "password?": or_null(_VALUE),
-                "headers?": or_null(mapping(line(VALUE_MAX, least=0), maxProperties=20)),
+                "headers?": or_null(mapping(describe_line(VALUE_MAX, least=0), maxProperties=20)),
                 "batch?": or_null(
                     integer(
                         "Post waiting items of one sender as an array of at most this many",
@@ -166,7 +166,7 @@ CALLS = (
     call(
         "GET /api/webhook-failures",
         "webhookFailures: List dead letters of webhooks",
-        page(
+        describe_page(
             "Newest first, always with all of the last item",
             "failures",
             record(
@@ -195,7 +195,7 @@ CALLS = (
     call(
         "GET /api/dead-letters",
         "deadLetters: List dead letters of devices: messages that could not be used",
-        page(
+        describe_page(
             "Newest first; messages of unknown IMEIs are shown only on the hub's machine",
             "deadLetters",
             DEAD_LETTER,

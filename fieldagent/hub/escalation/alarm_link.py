@@ -14,7 +14,7 @@ import hmac
 import re
 import secrets
 
-from fieldagent.hub.access.known_devices import signing_key
+from fieldagent.hub.access.known_devices import read_signing_key
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -57,7 +57,7 @@ def make(
         *(sos, name, message_id, now + LINK_LIFETIME_S, contact, code),
     )
     link = AlarmLink(*row)
-    return PATH.format(token=f"{link.id}.{_signature(signing_key(db, KEY), link)}"), link.code
+    return PATH.format(token=f"{link.id}.{_signature(read_signing_key(db, KEY), link)}"), link.code
 
 
 def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
@@ -101,7 +101,7 @@ def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
 def long_code(db: Db, link: AlarmLink) -> str:
     """Return the long code of a link, which always counts."""
     said = f"long code {link.id} {link.message_id}".encode()
-    digest = hmac.new(signing_key(db, KEY), said, hashlib.sha256).digest()
+    digest = hmac.new(read_signing_key(db, KEY), said, hashlib.sha256).digest()
     return f"{int.from_bytes(digest) % 10**LONG_CODE:0{LONG_CODE}}"
 
 

@@ -154,7 +154,7 @@ def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
 
 
 def _asking(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
-    facts = sos_desk.for_a_pager(db, incident.id, "")
+    facts = sos_desk.describe_for_pager(db, incident.id, "")
     said, time = notice.said_in(db, incident, language), format_clock_time(incident.raised)
     raised = say(language, "Raised {time}. No one has answered yet.", time=time)
     lines = [say(language, "Text: {text}", text=said)] if said else []
@@ -195,7 +195,7 @@ def _place(position: Mapping[str, Any] | None, language: str) -> str:
 
 
 def _answered(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
-    facts = sos_desk.for_a_pager(db, incident.id, "")
+    facts = sos_desk.describe_for_pager(db, incident.id, "")
     kit, name = notice.visible(facts["device"]), notice.visible(link.name)
     text = "The hub notifies {kit} that {name} takes over as soon as the kit can be reached."
     lines = [say(language, text, kit=kit, name=name)]

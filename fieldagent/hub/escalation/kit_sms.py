@@ -19,7 +19,7 @@ from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.sms_mail import SmsToKit
 from fieldagent.hub.records import claims, contact
 from fieldagent.hub.store.contract import ANYTHING, Store
-from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.system.supervisor import Note, describe_error
 from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire import sms_frame
@@ -50,7 +50,7 @@ class KitSmsInbox:
             return
         try:
             frame = sms_frame.read(answer.text)
-            device = await self._store.read(lambda db: sms_mail.device_of(db, frame))
+            device = await self._store.read(lambda db: sms_mail.find_device(db, frame))
         except RemoteProtocolError as error:
             log.warning("an SMS of %s for this hub cannot be used: %s", answer.sender, error)
             return
@@ -85,10 +85,10 @@ async def run(
 ) -> None:
     """Send due messages to kits, one after another, until cancelled."""
     while True:
-        news, written = store.heard(contact.SMS_NEWS), store.heard(ANYTHING)
+        news, written = store.get_event(contact.SMS_NEWS), store.get_event(ANYTHING)
         soonest = clock()
-        with told_once():
-            soonest = await store.read(lambda db: sms_mail.next_due(db, clock()))
+        with log_once():
+            soonest = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
             if soonest <= clock():
                 due = await claims.take(
                     store, lambda db: sms_mail.claim(db, clock(), per_day), sms_mail.give_back
@@ -96,7 +96,7 @@ async def run(
                 if due is not None:
                     await _hand_over(store, reach, due, clock, note_fault)
                 continue
-        await idle.until_due(written, soonest - clock(), news=news)
+        await idle.wait_until_due(written, soonest - clock(), news=news)
 
 
 async def _hand_over(

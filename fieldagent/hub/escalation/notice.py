@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fieldagent.hub.api import reading, sos_desk
-from fieldagent.hub.api.sos_desk import for_a_pager
+from fieldagent.hub.api.sos_desk import describe_for_pager
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.language import say, worded
 from fieldagent.hub.records import sos
@@ -37,7 +37,7 @@ def of(
     db: Db, incident: Sos, message_id: str, why: str, ways: AnswerWays, language: str = ENGLISH
 ) -> Notice:
     """Return the notice of an unanswered incident."""
-    facts = for_a_pager(db, incident.id, ways.desk, ways.link)
+    facts = describe_for_pager(db, incident.id, ways.desk, ways.link)
     device, said = device_in_words(facts, language), said_in(db, incident, language)
     subject = of_device(incident, device, language)
     lines = [
@@ -110,7 +110,7 @@ def asked(
     """Return the notice to a dispatcher who is asked to take an SOS over. `text` contains the
     asking dispatcher and their note.
     """
-    facts = for_a_pager(db, incident.id, ways.desk, "")
+    facts = describe_for_pager(db, incident.id, ways.desk, "")
     device, words = device_in_words(facts, language), visible(text)[:WORDS]
     what = of_device(incident, device, language)
     subject = say(language, "Take over {what}?", what=what)
@@ -125,7 +125,8 @@ def of_device(incident: Sos, device: str, language: str) -> str:
 
 
 def device_in_words(facts: Mapping[str, Any], language: str) -> str:
-    """Return the kit's name in `for_a_pager`, with the time of its revocation if it is revoked."""
+    """Return the kit's name in `describe_for_pager`, with the time of its revocation if it is
+    revoked."""
     device, since = visible(facts["device"]), facts.get("revokedSince")
     if since is None:
         return device
@@ -148,10 +149,10 @@ def test(name: str, message_id: str, language: str) -> Notice:
 
 
 def why_over(db: Db, incident: Sos, language: str) -> str:
-    """Return the reason why no one else can answer it, as `sos_desk.why_over` does."""
+    """Return the reason why no one else can answer it, as `sos_desk.explain_end` does."""
     if incident.state == SosState.CLOSED:
         return say(language, "{what} is closed", what=title(incident, language))
-    who = visible(sos_desk.who_has(db, incident))
+    who = visible(sos_desk.find_answerer(db, incident))
     return say(language, "{who} already has {what}", who=who, what=title(incident, language))
 
 
@@ -188,8 +189,8 @@ def _places(position: dict[str, Any] | None, language: str) -> list[str]:
 
 def said_in(db: Db, incident: Sos, language: str) -> str:
     """Return the newest text of the incident's kit, with canned texts in that language."""
-    for item in reading.items(db, sos.items_of(db, incident.id, 10)):
-        said = item.as_json()["event"].get("content")
+    for item in reading.list_items(db, sos.items_of(db, incident.id, 10)):
+        said = item.encode()["event"].get("content")
         if item.device is not None and isinstance(said, str) and said:
             return worded(language, visible(said))[:WORDS]
     return ""

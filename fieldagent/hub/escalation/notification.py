@@ -23,8 +23,8 @@ from fieldagent.hub.escalation.notice import AnswerWays
 from fieldagent.hub.escalation.registry import Kinds, Reach, contact_kinds
 from fieldagent.hub.records import alarm, claims, sos
 from fieldagent.hub.records.alarm import ASKED, ESCALATED, REPLY
-from fieldagent.hub.store.contract import ANYTHING, Db, Store, earliest
-from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.hub.store.contract import ANYTHING, Db, Store, find_earliest
+from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.store.group import StoreFailed
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -62,7 +62,7 @@ class Notification:
 
 def next_due(db: Db) -> float:
     """Return the Unix time when `claim` will find something."""
-    return earliest(
+    return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
         " FROM alarm_message WHERE state = 'waiting'",
@@ -282,7 +282,7 @@ class _Notifications:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                news, written = self.store.heard(alarm.NEWS), self.store.heard(ANYTHING)
+                news, written = self.store.get_event(alarm.NEWS), self.store.get_event(ANYTHING)
                 self.pause = trio.CancelScope()
                 soonest = inf
                 if free := AT_ONCE - self.under_way:
@@ -291,13 +291,13 @@ class _Notifications:
                         self.under_way += 1
                         nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, each))
                 with self.pause:
-                    await idle.until_due(written, soonest - self.clock(), news=news)
+                    await idle.wait_until_due(written, soonest - self.clock(), news=news)
 
     async def due(self, free: int) -> tuple[float, list[Notification]]:
         """Return the time when something is due, and the notifications that this process may send
         now.
         """
-        with told_once():
+        with log_once():
             soonest = await self.store.read(next_due)
             if soonest > self.clock():
                 return soonest, []

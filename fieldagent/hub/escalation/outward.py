@@ -18,7 +18,7 @@ from fieldagent.hub.escalation.registry import Reach, kind_of
 from fieldagent.hub.records import claims, outward
 from fieldagent.hub.records.outward import Outward
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
-from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.supervisor import Note, describe_error
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
@@ -36,9 +36,9 @@ DATA = "binary data cannot be sent to an address as text"
 async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fault: Note) -> None:
     """Send due items, one after another, until cancelled."""
     while True:
-        news, written = store.heard(outward.NEWS), store.heard(ANYTHING)
+        news, written = store.get_event(outward.NEWS), store.get_event(ANYTHING)
         soonest = clock()
-        with told_once():
+        with log_once():
             soonest = await store.read(outward.next_due)
             if soonest <= clock():
                 claimed = await claims.take(
@@ -47,7 +47,7 @@ async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fa
                 for each in claimed:
                     await _hand_over(store, reach, each, clock, note_fault)
                 continue
-        await idle.until_due(written, soonest - clock(), news=news)
+        await idle.wait_until_due(written, soonest - clock(), news=news)
 
 
 async def _hand_over(
@@ -95,8 +95,8 @@ def _notice(db: Db, each: Outward, answers: bool) -> Notice:
     """Return the mail or SMS in plain text; its text is empty if the item has none. `answers`:
     answers go to the kit.
     """
-    (item,) = reading.items(db, [each.item])
-    event, sender = item.as_json()["event"], visible(item.sender.name)
+    (item,) = reading.list_items(db, [each.item])
+    event, sender = item.encode()["event"], visible(item.sender.name)
     subject = f"Message from {sender}"
     if each.text:
         return Notice(each.message_id, f"Re: {subject}", each.text, answers=answers)

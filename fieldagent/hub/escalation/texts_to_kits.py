@@ -36,7 +36,7 @@ def too_much(db: Db, posting: Posting, kit: int, now: float, language: str = ENG
     """
     assert isinstance(posting.item, Message)
     size = len(posting.item.content.encode())
-    for device in cost.costs(db, posting, now):
+    for device in cost.list_costs(db, posting, now):
         over = device["satellite"]
         if device["id"] != kit:
             continue

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fieldagent.http.client import Opener, RequestFailed, request
-from fieldagent.hub.access.known_devices import signing_key
+from fieldagent.hub.access.known_devices import read_signing_key
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_members
@@ -89,7 +89,7 @@ def _is_https(endpoint: str) -> bool:
 
 def hub_key(db: Db) -> ec.EllipticCurvePrivateKey:
     """Return the hub's key, by which push services identify it. It is created at its first use."""
-    number = int.from_bytes(signing_key(db, KEY)) % (_ORDER - 1) + 1
+    number = int.from_bytes(read_signing_key(db, KEY)) % (_ORDER - 1) + 1
     return ec.derive_private_key(number, ec.SECP256R1())
 
 

@@ -59,7 +59,7 @@ def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
     )
 
 
-def was_there(db: Db, entry: Entry, brought: KitMessage) -> bool:
+def is_stored(db: Db, entry: Entry, brought: KitMessage) -> bool:
     """Return True if the device itself has sent the same entry under this number."""
     return bool(
         db.execute(

@@ -8,7 +8,7 @@ from typing import Any
 
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.ledger import WAITS
-from fieldagent.hub.store.contract import Db, Store, marks
+from fieldagent.hub.store.contract import Db, Store, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 SLICE = 2_000
@@ -53,12 +53,14 @@ async def count_queues(store: Store, now: float) -> Queues:
     """Count the waiting and the dead deliveries in several short transactions. The three counts are
     not of the same moment.
     """
-    made = await backlog(store, DELIVERIES)
-    waiting = await store.read(partial(with_awaited, made=made, now=now))
-    return Queues(waiting, await backlog(store, WEBHOOKS), await backlog(store, DEAD), now)
+    made = await count_backlog(store, DELIVERIES)
+    waiting = await store.read(partial(add_awaited, made=made, now=now))
+    return Queues(
+        waiting, await count_backlog(store, WEBHOOKS), await count_backlog(store, DEAD), now
+    )
 
 
-async def backlog(store: Store, queue: Indexed) -> Backlog:
+async def count_backlog(store: Store, queue: Indexed) -> Backlog:
     """Count the rows of a queue in batches of `SLICE`, and find the arrival time of their oldest
     item.
     """
@@ -77,7 +79,7 @@ async def backlog(store: Store, queue: Indexed) -> Backlog:
     return Backlog(rows, float(came[0][0]) if came else None)
 
 
-def with_awaited(db: Db, made: Backlog, now: float) -> Backlog:
+def add_awaited(db: Db, made: Backlog, now: float) -> Backlog:
     """Return the waiting deliveries, including those whose rows are created when devices fetch
     them.
     """
@@ -94,14 +96,14 @@ def count_some(
     there may be more.
     """
     table, key, which = queue
-    behind = f"{which} AND ({key}) > ({marks(after)})" if after else which
+    behind = f"{which} AND ({key}) > ({make_marks(after)})" if after else which
     last = db.execute(
         f"SELECT {key} FROM {table} WHERE {behind} ORDER BY {key} LIMIT 1 OFFSET {SLICE - 1}",
         *after,
     )
     place = last[0] if last else None
     if place is not None:
-        behind += f" AND ({key}) <= ({marks(place)})"
+        behind += f" AND ({key}) <= ({make_marks(place)})"
     sql = f"SELECT count(*), min(item) FROM {table} WHERE {behind}"
     ((count, oldest),) = db.execute(sql, *after, *(place or ()))
     return count, oldest, place

@@ -15,7 +15,7 @@ from fieldagent.hub.access.directory import note_of_device
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.store.contract import Db, earliest, one_of
+from fieldagent.hub.store.contract import Db, find_earliest, make_membership
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.package.writing import format_clock_time, format_minutes
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -54,17 +54,17 @@ class Rule(NamedTuple):
             words.append(f"every {format_minutes(int(self.kit_every))}, as the kit asks")
         return "; ".join(words)
 
-    def first(self, now: float) -> float:
+    def compute_first(self, now: float) -> float:
         """Return the Unix time of the first check-in when the rule begins."""
-        return min(self._due(now, 0.0))
+        return min(self._list_due_times(now, 0.0))
 
-    def after(self, heard: float) -> float:
+    def compute_next_after(self, heard: float) -> float:
         """Return the Unix time of the next check-in after an item, which was the check-in of its
         day.
         """
-        return min(self._due(heard, DAY))
+        return min(self._list_due_times(heard, DAY))
 
-    def _due(self, now: float, later: float) -> list[float]:
+    def _list_due_times(self, now: float, later: float) -> list[float]:
         due = [now + every for every in (self.every, self.kit_every) if every is not None]
         if self.by_minute is not None:
             today = now - now % DAY + self.by_minute * MINUTE
@@ -76,7 +76,7 @@ def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
     """Begin a check-in rule, in place of an administrator's earlier one. Return the time when the
     first is due.
     """
-    before = _rule_of(db, device)
+    before = _make_rule(db, device)
     due = _set(db, device, rule._replace(kit_every=before.kit_every), now)
     note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} {rule}", now)
     return due
@@ -92,20 +92,20 @@ def ask(db: Db, device: int, within: int | None, word: int, *, now: float) -> No
     """Record the kit's own request, or its end, from item number `word`. The item itself counts as
     a check-in.
     """
-    heard(db, device, now)
-    if _overtaken(db, device, word):
+    record_item(db, device, now)
+    if _is_overtaken(db, device, word):
         return
     db.execute("UPDATE contact SET check_in_word = ? WHERE device = ?", word, device)
-    _set(db, device, _rule_of(db, device)._replace(kit_every=within), now)
+    _set(db, device, _make_rule(db, device)._replace(kit_every=within), now)
 
 
-def _overtaken(db: Db, device: int, word: int) -> bool:
+def _is_overtaken(db: Db, device: int, word: int) -> bool:
     """Return True if a later request of the kit arrived before, over another channel."""
     rows = db.execute("SELECT check_in_word FROM contact WHERE device = ?", device)
     return any(last is not None and 0 < last - word <= NUMBERS_BEFORE for (last,) in rows)
 
 
-def _rule_of(db: Db, device: int) -> Rule:
+def _make_rule(db: Db, device: int) -> Rule:
     rows = db.execute("SELECT every, by_minute, kit_every FROM check_in WHERE device = ?", device)
     return Rule(*rows[0]) if rows else Rule()
 
@@ -114,7 +114,7 @@ def _set(db: Db, device: int, rule: Rule, now: float) -> float:
     if rule == Rule():
         db.execute("DELETE FROM check_in WHERE device = ?", device)
         return now
-    due = rule.first(now)
+    due = rule.compute_first(now)
     db.execute(
         "INSERT INTO check_in (device, every, by_minute, kit_every, due) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (device) DO UPDATE SET every = excluded.every, due = excluded.due,"
@@ -127,7 +127,7 @@ def _set(db: Db, device: int, rule: Rule, now: float) -> float:
     return due
 
 
-def heard(db: Db, device: int, now: float) -> None:
+def record_item(db: Db, device: int, now: float) -> None:
     """Record an item of the device, which is its check-in."""
     rows = db.execute(
         "SELECT sos, every, by_minute, kit_every FROM check_in WHERE device = ?", device
@@ -135,19 +135,19 @@ def heard(db: Db, device: int, now: float) -> None:
     for alarm, *rule in rows:
         db.execute(
             "UPDATE check_in SET due = ?, warned = NULL, sos = NULL WHERE device = ?",
-            Rule(*rule).after(now),
+            Rule(*rule).compute_next_after(now),
             device,
         )
         if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
             sos.note_event(db, alarm, "heard", now)
 
 
-def heard_all(db: Db, devices: Collection[int], now: float) -> None:
-    """Like `heard`, for many devices."""
-    among, these = one_of(db, devices)
+def record_items(db: Db, devices: Collection[int], now: float) -> None:
+    """Like `record_item`, for many devices."""
+    among, these = make_membership(db, devices)
     asked = f"SELECT device FROM check_in WHERE device {among} ORDER BY device"
     for (device,) in db.execute(asked, *these):
-        heard(db, device, now)
+        record_item(db, device, now)
 
 
 def look(db: Db, now: float) -> list[str]:
@@ -164,7 +164,7 @@ def look(db: Db, now: float) -> list[str]:
     lines = []
     for device, name, workspace, member, *fields in rows:
         *rule, warned, latitude, longitude, position_at, contact = fields
-        text = _words(name, Rule(*rule), latitude, longitude, position_at, contact)
+        text = _format_words(name, Rule(*rule), latitude, longitude, position_at, contact)
         if warned is None:
             db.execute("UPDATE check_in SET warned = ? WHERE device = ?", now, device)
             lines.append(f"{text}; the alarm is raised in {WARNING_TO_ALARM_S / 60:g} min")
@@ -177,9 +177,9 @@ def look(db: Db, now: float) -> list[str]:
     return lines
 
 
-def next_late(db: Db) -> float:
+def compute_next_late(db: Db) -> float:
     """Return the Unix time when `look` will find something."""
-    return earliest(
+    return find_earliest(
         db,
         "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"
         " JOIN device ON device.id = device WHERE sos IS NULL AND disabled IS NULL",
@@ -188,7 +188,7 @@ def next_late(db: Db) -> float:
     )
 
 
-def _words(
+def _format_words(
     name: str,
     rule: Rule,
     latitude: float | None,
@@ -207,10 +207,10 @@ SHOWN = {
     f"check-in {column}": f"check_in.{column}"
     for column in ("every", "by_minute", "kit_every", "due", "warned", "sos")
 }
-"""Columns of `check_in` for `shown`."""
+"""Columns of `check_in` for `describe_check_in`."""
 
 
-def shown(row: Mapping[str, Any]) -> dict[str, Any] | None:
+def describe_check_in(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a device's check-in state from the columns `SHOWN`; None if it has no check-in."""
     every, by_minute, kit_every, due, warned, sos = (row[name] for name in SHOWN)
     if due is None:

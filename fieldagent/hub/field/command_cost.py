@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.hub.field.mobile_terminated import REACHED, allowance
+from fieldagent.hub.field.mobile_terminated import REACHED, compute_allowance
 from fieldagent.hub.records.account import ACCOUNT, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
@@ -34,7 +34,9 @@ class CommandCost(NamedTuple):
     """True if its modem accepts it in one message."""
 
 
-def cost(db: Db, device: int, number: int, command: RemoteCommand, now: float) -> CommandCost:
+def compute_cost(
+    db: Db, device: int, number: int, command: RemoteCommand, now: float
+) -> CommandCost:
     """Return the cost of a command including its answer. Raises NotACommand."""
     verb = get_verb(command)
     ((linked, reached, operator, *row),) = db.execute(
@@ -47,6 +49,6 @@ def cost(db: Db, device: int, number: int, command: RemoteCommand, now: float) -
     answer = CommandAnswer(number, CommandOutcome.DONE, bytes(verb.answer_bytes(command.arguments)))
     up = len(encode([Entry(ITEM_NUMBER, answer, int(now))], key=account.key))
     credit = 0 if account.by_bytes else compute_credits(down) + compute_credits(up)
-    left = allowance(db, account, now, urgent=False)
+    left = compute_allowance(db, account, now, urgent=False)
     fits = down <= account.mt_bytes
     return CommandCost(bool(linked), bool(reached), down, up, credit, left, operator, fits)

@@ -17,7 +17,7 @@ from fieldagent.wire.command_proof import derive_command_key, prove
 SET = BY_NAME["set"]
 
 
-def costs_something(quote: CommandCost, bearer: str) -> bool:
+def is_paid(quote: CommandCost, bearer: str) -> bool:
     """Return True if the command would go over satellite now with that bearer. Raises Refused if it
     cannot.
     """
@@ -40,7 +40,7 @@ def costs_something(quote: CommandCost, bearer: str) -> bool:
 def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
     """Store a command for sending, and return its number. Raises Refused."""
     device = order.device
-    secrets = directory.secrets_of(db, device)
+    secrets = directory.read_secrets(db, device)
     if not secrets:
         raise Refused(
             sentence(
@@ -50,12 +50,12 @@ def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
             )
         )
     number = max(order.number, commands.next_number(db, device, 0.0))
-    while not _gave(db, order, number, secrets[0], grace, now):
+    while not _is_stored(db, order, number, secrets[0], grace, now):
         number = commands.next_number(db, device, 0.0)
     return number
 
 
-def _gave(
+def _is_stored(
     db: Db, order: GivenCommand, number: int, secret: bytes, grace: float, now: float
 ) -> bool:
     """Return True if the command was stored under that number, False if another process has used

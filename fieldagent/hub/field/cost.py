@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.field.envelope_packing import Waiting, named
-from fieldagent.hub.field.mobile_terminated import allowance, most_parts, sizes
+from fieldagent.hub.field.envelope_packing import Waiting, introduce_member
+from fieldagent.hub.field.mobile_terminated import compute_allowance, compute_most_parts, list_sizes
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.past_deliveries import past_deliveries
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.package.forecast import PAST, make_forecast
 from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Contact, Entry
@@ -27,22 +27,26 @@ _ADDRESSED = (
 )
 
 
-def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
+def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     """Return for each addressed device if it is linked, which makes the push free, and the cost
     over satellite in messages of its own.
     """
-    whom, members = _whom(posting)
+    whom, members = _make_device_condition(posting)
     rows = db.execute(
         _ADDRESSED.format(whom=whom),
         *(now, posting.sender, posting.workspace, *members),
     )
-    digest, name = named(db, posting.sender, posting.workspace)
+    digest, name = introduce_member(db, posting.sender, posting.workspace)
     entries = []
     for sequence, operator, linked, known, *row in rows:
         account = account_of(row)
         names = [] if known is not None and bytes(known) == digest else [name]
         reached = account.device.imei is not None and operator is not None
-        over = _over_satellite(db, posting, account, sequence, names, now) if reached else None
+        over = (
+            _compute_satellite_costs(db, posting, account, sequence, names, now)
+            if reached
+            else None
+        )
         entries.append(
             {
                 "id": account.device.id,
@@ -55,18 +59,18 @@ def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     return entries
 
 
-def costs_and_expected(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
+def list_costs_and_forecast(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     """Return these costs. If only one device is addressed, include the time when it is likely to
     have the push on disk.
     """
-    entries = costs(db, posting, now)
+    entries = list_costs(db, posting, now)
     expected = None
     if len(entries) == 1:
         expected = make_forecast(past_deliveries(db, entries[0]["id"], PAST), now)
     return [{**each, "expected": expected and expected._asdict()} for each in entries]
 
 
-def _whom(posting: Posting) -> tuple[str, list[int]]:
+def _make_device_condition(posting: Posting) -> tuple[str, list[int]]:
     """Return the SQL condition on a device, and its parameters."""
     if posting.device is not None:
         return "device.id = ?", [posting.device]
@@ -75,24 +79,24 @@ def _whom(posting: Posting) -> tuple[str, list[int]]:
     if posting.team is None:
         return "device.member <> ?", [posting.sender]
     audience = sorted(posting.audience - {posting.sender}) or [0]
-    return f"device.member IN ({marks(audience)})", audience
+    return f"device.member IN ({make_marks(audience)})", audience
 
 
-def _over_satellite(
+def _compute_satellite_costs(
     db: Db, posting: Posting, account: Account, sequence: int, names: Sequence[Entry], now: float
 ) -> dict[str, int | None] | None:
     contact = Contact(**json.loads(posting.contact)) if posting.contact else None
     how = posting.sos, posting.back, posting.to, posting.asks
     entry = Entry(sequence, posting.item, posting.time, *how)
     try:
-        part_sizes = sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
+        part_sizes = list_sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
     except LocalProtocolError:
         return None  # too large for its modem
-    if len(part_sizes) > most_parts(posting.item):
+    if len(part_sizes) > compute_most_parts(posting.item):
         return None
     return {
         "parts": len(part_sizes),
         "bytes": sum(part_sizes),
         "credits": 0 if account.by_bytes else sum(map(compute_credits, part_sizes)),
-        "creditsLeft": allowance(db, account, now, urgent=posting.sos),
+        "creditsLeft": compute_allowance(db, account, now, urgent=posting.sos),
     }

@@ -13,7 +13,7 @@ from typing import Any
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.records.audit import ADMINISTRATION, note
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
@@ -103,7 +103,7 @@ def of_device(db: Db, device: Device) -> list[Letter]:
     return [Letter(id_, bytes(body), Bearer(bearer)) for id_, body, bearer in rows]
 
 
-def stays(db: Db, letter: int, device: int, reason: str) -> None:
+def keep_letter(db: Db, letter: int, device: int, reason: str) -> None:
     """Store the reason why the letter could not be used this time either."""
     db.execute("UPDATE dead_letter SET device = ?, reason = ? WHERE id = ?", device, reason, letter)
 
@@ -134,7 +134,7 @@ def discard(
     note(db, whose[0][0] if whose else workspace, by, "dead-letter remove", str(letter), now)
 
 
-def devices_with(db: Db, workspace: int | None = None) -> list[int]:
+def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]:
     """Return the devices in use that have letters, of one workspace or of all."""
     which, of = ("", ()) if workspace is None else (" AND device.workspace = ?", (workspace,))
     rows = db.execute(
@@ -145,12 +145,12 @@ def devices_with(db: Db, workspace: int | None = None) -> list[int]:
     return [id_ for (id_,) in rows]
 
 
-def listing(db: Db, devices: Collection[int] | None = None) -> list[Row]:
+def list_letters(db: Db, devices: Collection[int] | None = None) -> list[Row]:
     """Return the letters, newest first: all, or those of some devices."""
     which, of = "", devices or ()
     if devices is not None:
-        which = f" WHERE dead_letter.device IN ({marks(of)})" if of else " WHERE 1 = 0"
-    return _listed(db, which, of, COUNT_MAX)
+        which = f" WHERE dead_letter.device IN ({make_marks(of)})" if of else " WHERE 1 = 0"
+    return _read_letters(db, which, of, COUNT_MAX)
 
 
 def of_workspace(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
@@ -160,7 +160,7 @@ def of_workspace(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
     it, even if there is only one workspace.
     """
     which = " WHERE device.workspace = ? AND dead_letter.id < ?"
-    return _listed(db, which, (workspace, before), limit)
+    return _read_letters(db, which, (workspace, before), limit)
 
 
 def is_of_workspace(db: Db, workspace: int, letter: int) -> bool:
@@ -174,7 +174,7 @@ def is_of_workspace(db: Db, workspace: int, letter: int) -> bool:
     )
 
 
-def _listed(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
+def _read_letters(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
     rows = db.execute(
         "SELECT dead_letter.id, received, dead_letter.imei, device.name, way, body, reason"
         " FROM dead_letter LEFT JOIN device ON device.id = dead_letter.device"
@@ -196,7 +196,7 @@ def _listed(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
     ]
 
 
-def figures(db: Db) -> dict[str, int]:
+def count_figures(db: Db) -> dict[str, int]:
     """Return the metrics: letters kept now, and letters received and dropped since the database was
     created.
     """

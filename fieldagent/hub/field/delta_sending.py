@@ -5,8 +5,8 @@ channel. The command to apply it waits on the kit until the delta is complete.
 from __future__ import annotations
 
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.field.cost import costs
-from fieldagent.hub.field.update_offers import Candidate, cannot
+from fieldagent.hub.field.cost import list_costs
+from fieldagent.hub.field.update_offers import Candidate, explain_unfit
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.commands import LIFETIME_S
 from fieldagent.hub.records.ledger import Posting
@@ -29,7 +29,7 @@ class DeltaCost(NamedTuple):
     credits: int
 
 
-def command_of(payload: bytes) -> RemoteCommand:
+def make_command(payload: bytes) -> RemoteCommand:
     """Return the command to apply the update in `payload`, without its proof. Raises Refused."""
     if len(payload) > ITEM_BYTES_MAX:
         raise Refused(
@@ -43,7 +43,7 @@ def command_of(payload: bytes) -> RemoteCommand:
     return RemoteCommand(UPDATE.number, (digest_of_payload(payload),))
 
 
-def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -> Posting:
+def make_posting(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -> Posting:
     """Return the Package for that kit. `paid`: it may go over satellite. Raises Refused if the kit
     cannot apply the update.
     """
@@ -53,7 +53,7 @@ def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -
         " LEFT JOIN contact ON contact.device = device.id WHERE device.id = ?",
         device,
     )
-    if why := cannot(Candidate(device, name, version, installed, disabled)):
+    if why := explain_unfit(Candidate(device, name, version, installed, disabled)):
         raise Refused(sentence("{name} cannot receive it: {why}", name=name, why=why))
     return Posting(
         workspace,
@@ -68,11 +68,11 @@ def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -
     )
 
 
-def cost_of(db: Db, posting: Posting, now: float) -> DeltaCost | None:
+def compute_cost(db: Db, posting: Posting, now: float) -> DeltaCost | None:
     """Return the parts, bytes and credits to send the delta by satellite. None if the kit has no
     satellite modem or the modem cannot carry it.
     """
-    cost = next(each for each in costs(db, posting, now) if each["id"] == posting.device)
+    cost = next(each for each in list_costs(db, posting, now) if each["id"] == posting.device)
     over = cost["satellite"]
     return None if over is None else DeltaCost(over["parts"], over["bytes"], over["credits"])
 

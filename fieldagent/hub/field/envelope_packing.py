@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from fieldagent.hub.access.directory import proof_keys_of
+from fieldagent.hub.access.directory import derive_proof_keys
 from fieldagent.hub.contract import Device
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
-from fieldagent.hub.store.contract import ROWS, Db, insert, one_of
+from fieldagent.hub.store.contract import ROWS, Db, insert, make_membership
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity
@@ -115,11 +115,11 @@ class Space:
     the SOS's last credit, because credits kept for an SOS pay for nothing else."""
     tag: int = 0
 
-    def first(self, item: Waiting) -> int:
+    def compute_first(self, item: Waiting) -> int:
         """Return the bytes available for the first item."""
-        return self.capacity if item.entry.sos else self.beside(Load())
+        return self.capacity if item.entry.sos else self.compute_beside(Load())
 
-    def beside(self, load: Load) -> int:
+    def compute_beside(self, load: Load) -> int:
         """Return the bytes available for entries that are not SOS."""
         if self.ordinary is None or self.ordinary >= self.capacity:
             return self.capacity
@@ -127,7 +127,7 @@ class Space:
         return min(self.capacity, max(self.ordinary, paid))
 
 
-def waiting(
+def list_waiting(
     db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
 ) -> list[Waiting]:
     """Return the unexpired waiting items of `device`, most urgent first. `due` is an SQL condition
@@ -145,7 +145,7 @@ def waiting(
         *parameters,
         limit,
     )
-    return [_waiting(row, stored_entry(row[3])) for row in rows]
+    return [_make_waiting(row, stored_entry(row[3])) for row in rows]
 
 
 _ITEM = (
@@ -154,7 +154,7 @@ _ITEM = (
 )
 
 
-def _waiting(row: Sequence[Any], entry: Entry) -> Waiting:
+def _make_waiting(row: Sequence[Any], entry: Entry) -> Waiting:
     item, sequence, sender, _, station, number, unauthenticated, contact, seen = row
     return Waiting(
         item,
@@ -167,12 +167,12 @@ def _waiting(row: Sequence[Any], entry: Entry) -> Waiting:
     )
 
 
-def waiting_at_each(
+def list_waiting_at_each(
     db: Db, devices: Sequence[int], now: float, *, limit: int
 ) -> dict[int, list[Waiting]]:
-    """Return the unexpired waiting items of each device, as `waiting` does for one."""
+    """Return the unexpired waiting items of each device, as `list_waiting` does for one."""
     if not db.takes_lists or len(devices) == 1:
-        return {each: waiting(db, each, now, due="1 = 1", limit=limit) for each in devices}
+        return {each: list_waiting(db, each, now, due="1 = 1", limit=limit) for each in devices}
     rows = db.execute(
         f"SELECT first.device, {_ITEM} FROM (SELECT asked.device, own.* FROM"
         " unnest(?::bigint[]) AS asked (device) CROSS JOIN LATERAL (SELECT item, sequence, rank"
@@ -187,14 +187,14 @@ def waiting_at_each(
     for device, *row in rows:
         if row[0] not in entries:
             entries[row[0]] = stored_entry(row[3])
-        items[device].append(_waiting(row, entries[row[0]]))
+        items[device].append(_make_waiting(row, entries[row[0]]))
     return items
 
 
 _RECEIPT = "id, sequence, member, at, digest, urgent, says, by_name, text, rung, about"
 
 
-def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
+def list_receipts(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
     """Return the receipts owed to a device, urgent ones first."""
     rows = db.execute(
         f"SELECT {_RECEIPT} FROM receipt WHERE device = ? AND state = 'waiting'"
@@ -202,15 +202,15 @@ def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
         device,
         limit,
     )
-    return [_waiting_receipt(db, device, row) for row in rows]
+    return [_make_waiting_receipt(db, device, row) for row in rows]
 
 
-def receipts_for_each(
+def list_receipts_for_each(
     db: Db, devices: Sequence[int], *, limit: int
 ) -> dict[int, list[WaitingReceipt]]:
-    """Return the receipts owed to each device, as `receipts_for` does for one."""
+    """Return the receipts owed to each device, as `list_receipts` does for one."""
     if not db.takes_lists or len(devices) == 1:
-        return {each: receipts_for(db, each, limit=limit) for each in devices}
+        return {each: list_receipts(db, each, limit=limit) for each in devices}
     rows = db.execute(
         "SELECT asked.device, own.* FROM unnest(?::bigint[]) AS asked (device)"
         f" CROSS JOIN LATERAL (SELECT {_RECEIPT} FROM receipt"
@@ -220,21 +220,21 @@ def receipts_for_each(
     )
     receipts: dict[int, list[WaitingReceipt]] = {device: [] for device in devices}
     for device, *row in rows:
-        receipts[device].append(_waiting_receipt(db, device, row))
+        receipts[device].append(_make_waiting_receipt(db, device, row))
     return receipts
 
 
-def _waiting_receipt(db: Db, device: int, row: Sequence[Any]) -> WaitingReceipt:
+def _make_waiting_receipt(db: Db, device: int, row: Sequence[Any]) -> WaitingReceipt:
     id_, sequence, member, at, digest, urgent, says, by, text, stage, about = row
     if says:
-        word = _proved(db, about or device, IncidentWord(sequence, Said(says), about, by, text))
+        word = _add_proof(db, about or device, IncidentWord(sequence, Said(says), about, by, text))
         return WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent))
     said = Receipt(member, bytes(digest or b""), Stage(stage), text)
     return WaitingReceipt(id_, Entry(sequence, said, int(at)), bool(urgent), member)
 
 
-def _proved(db: Db, device: int, word: IncidentWord) -> IncidentWord:
-    keys = proof_keys_of(db, device)
+def _add_proof(db: Db, device: int, word: IncidentWord) -> IncidentWord:
+    keys = derive_proof_keys(db, device)
     return prove(word, keys[0]) if keys else word
 
 
@@ -259,11 +259,11 @@ DELETED_AT_ONCE = 4
 """Number of deleted names that one message removes."""
 
 
-def names_for(db: Db, wanted: Sequence[Wanted]) -> list[Names]:
+def list_names(db: Db, wanted: Sequence[Wanted]) -> list[Names]:
     """Return the names that each device is missing."""
-    among, devices = one_of(db, {each.device for each in wanted})
+    among, devices = make_membership(db, {each.device for each in wanted})
     members = {member for each in wanted for member in each.members}
-    some, numbers = one_of(db, members or {THE_HUB})
+    some, numbers = make_membership(db, members or {THE_HUB})
     rows = db.execute(
         "SELECT device, member, digest FROM introduced"
         f" WHERE device {among} AND (member {some} OR digest = ?)",
@@ -272,15 +272,15 @@ def names_for(db: Db, wanted: Sequence[Wanted]) -> list[Names]:
     known: dict[int, dict[int, bytes]] = {each.device: {} for each in wanted}
     for device, member, digest in rows:
         known[device][member] = bytes(digest)
-    people = _identities(db, members)
-    return [_names_for(each, known[each.device], people) for each in wanted]
+    people = _read_identities(db, members)
+    return [_list_names(each, known[each.device], people) for each in wanted]
 
 
-def _names_for(wanted: Wanted, known: Mapping[int, bytes], people: _People) -> Names:
+def _list_names(wanted: Wanted, known: Mapping[int, bytes], people: _People) -> Names:
     deleted = [each for each, digest in known.items() if digest == UNNAMED][:DELETED_AT_ONCE]
     unknown = {}
     for member in {*wanted.members, *deleted} - {THE_HUB}:
-        digest, entry = _introduction(people.get(member), member, wanted.workspace)
+        digest, entry = _make_introduction(people.get(member), member, wanted.workspace)
         if known.get(member) != digest:
             unknown[member] = digest, entry
     return Names(unknown, deleted)
@@ -298,7 +298,7 @@ def fill_for(
     """Fill an envelope for one device; see `fill`."""
     items, receipts = list(items), list(receipts)
     members = {each.sender for each in items} | {each.member for each in receipts}
-    (names,) = names_for(db, [Wanted(device.id, device.workspace, members)])
+    (names,) = list_names(db, [Wanted(device.id, device.workspace, members)])
     return fill(names, items, receipts, space, packed=packed)
 
 
@@ -318,22 +318,22 @@ def fill(
     for each in items:
         load.origin = load.origin or each.sender
         mine = each.sender == load.origin
-        capacity = space.capacity if each.entry.sos else space.beside(load)
+        capacity = space.capacity if each.entry.sos else space.compute_beside(load)
         if mine and not _add(names, load, each.sender, each.entries, capacity):
             break
         if mine:
             load.items.append(each.item)
     for receipt in receipts:
-        capacity = space.capacity if receipt.urgent else space.beside(load)
+        capacity = space.capacity if receipt.urgent else space.compute_beside(load)
         if _add(names, load, receipt.member, [receipt.entry], capacity):
             load.receipts.append(receipt.id)
     for command in commands:
-        if not _add(names, load, THE_HUB, [command], space.beside(load)):
+        if not _add(names, load, THE_HUB, [command], space.compute_beside(load)):
             break
         load.commands.append(command.sequence)
     if load.entries:
         for member in names.deleted:
-            _add(names, load, member, [], space.beside(load))
+            _add(names, load, member, [], space.compute_beside(load))
     return load
 
 
@@ -364,11 +364,11 @@ def _add(names: Names, load: Load, member: int, added: list[Entry], capacity: in
     return True
 
 
-def introduction(db: Db, device: Device, member: int) -> list[tuple[tuple[int, bytes], Entry]]:
+def make_introduction(db: Db, device: Device, member: int) -> list[tuple[tuple[int, bytes], Entry]]:
     """Return the introduction of a member, as a mark for `mark_introduced` and an entry. Empty if
     the device knows the member.
     """
-    (names,) = names_for(db, [Wanted(device.id, device.workspace, [member])])
+    (names,) = list_names(db, [Wanted(device.id, device.workspace, [member])])
     new = names.unknown.get(member)
     return [] if new is None else [((member, new[0]), new[1])]
 
@@ -377,46 +377,48 @@ _People = Mapping[int, tuple[str, str, str]]
 """Type, name and email of members."""
 
 
-def _identities(db: Db, members: Collection[int]) -> _People:
+def _read_identities(db: Db, members: Collection[int]) -> _People:
     if not members:
         return {}
-    among, numbers = one_of(db, members)
+    among, numbers = make_membership(db, members)
     rows = db.execute(f"SELECT id, type, name, email FROM member WHERE id {among}", *numbers)
     return {member: (type_, name, email or "") for member, type_, name, email in rows}
 
 
-def _introduction(
+def _make_introduction(
     person: tuple[str, str, str] | None, member: int, workspace: int
 ) -> tuple[bytes, Entry]:
     """Return the entry that introduces a member to a device, without a name if the member is
     deleted, and its digest, which shows if a device has it.
     """
-    entry = Entry(member, Introduction(_identity(person, member, workspace)))
+    entry = Entry(member, Introduction(_make_identity(person, member, workspace)))
     return compute_fingerprint(entry), entry
 
 
-def _identity(person: tuple[str, str, str] | None, member: int, workspace: int) -> Identity:
+def _make_identity(person: tuple[str, str, str] | None, member: int, workspace: int) -> Identity:
     type_, name, email = person or ("User", "", "")
     return Identity(str(member), name, type_, email, str(workspace))
 
 
-def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
+def introduce_member(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
     """Return the introduction of a member, with its digest."""
-    return _introduction(_identities(db, [member]).get(member), member, workspace)
+    return _make_introduction(_read_identities(db, [member]).get(member), member, workspace)
 
 
-def identity_of(db: Db, member: int, workspace: int) -> Identity:
+def read_identity(db: Db, member: int, workspace: int) -> Identity:
     """Return a member as payloads name them. `account` is the workspace."""
-    return _identity(_identities(db, [member]).get(member), member, workspace)
+    return _make_identity(_read_identities(db, [member]).get(member), member, workspace)
 
 
-def names_of(db: Db, members: Collection[int], workspace: int) -> list[tuple[bytes, Entry]]:
+def introduce_members(
+    db: Db, members: Collection[int], workspace: int
+) -> list[tuple[bytes, Entry]]:
     """Return the introductions of members, each with its digest."""
-    people = _identities(db, members)
-    return [_introduction(person, member, workspace) for member, person in people.items()]
+    people = _read_identities(db, members)
+    return [_make_introduction(person, member, workspace) for member, person in people.items()]
 
 
-def journal_of(db: Db, device: int) -> int:
+def read_journal_number(db: Db, device: int) -> int:
     """Return the number of the device's journal; 0 if unknown."""
     rows = db.execute("SELECT journal FROM device WHERE id = ?", device)
     return int(rows[0][0]) if rows else 0
@@ -434,10 +436,10 @@ def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> No
     )
     if changed or anew:
         db.execute("DELETE FROM introduced WHERE device = ?", device)
-        db.announce(names_topic(device))
+        db.announce(get_names_topic(device))
 
 
-def names_topic(device: int) -> str:
+def get_names_topic(device: int) -> str:
     """Return the topic that is announced when a device has lost the names that it knew."""
     return f"names of {device}"
 
@@ -452,7 +454,7 @@ def mark_introduced(db: Db, introduced: Iterable[tuple[int, int, bytes]]) -> Non
     insert(db, "introduced", columns, [(*k, v) for k, v in rows.items()], conflict=replaces)
 
 
-def introduced_to(db: Db, device: int) -> list[tuple[int, bytes]]:
+def list_introduced(db: Db, device: int) -> list[tuple[int, bytes]]:
     """Return the members that a device knows, each with the digest of its introduction."""
     rows = db.execute("SELECT member, digest FROM introduced WHERE device = ?", device)
     return [(member, bytes(digest)) for member, digest in rows]
@@ -461,5 +463,5 @@ def introduced_to(db: Db, device: int) -> list[tuple[int, bytes]]:
 def mark_receipts_sent(db: Db, receipts: Sequence[int], now: float) -> None:
     """Record that these receipts have left for the kit."""
     for first in range(0, len(receipts), ROWS):
-        among, some = one_of(db, receipts[first : first + ROWS])
+        among, some = make_membership(db, receipts[first : first + ROWS])
         db.execute(f"UPDATE receipt SET state = 'sent', sent = ? WHERE id {among}", now, *some)

@@ -19,7 +19,7 @@ from fieldagent.http.web_socket import WebSocket
 from fieldagent.http.web_socket_server import accept
 from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Revoked, Unknown
 from fieldagent.hub.records.lease import Lease
-from fieldagent.hub.unavailable import not_now
+from fieldagent.hub.unavailable import make_not_now
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -71,16 +71,16 @@ class Links:
 
     async def _open(self, request: Request) -> Response:
         if self.stopping.is_set():
-            raise not_now("the hub is stopping")
-        token = _token(request)
-        device = await self._device(request, token)
+            raise make_not_now("the hub is stopping")
+        token = _read_token(request)
+        device = await self._find_device(request, token)
         if ("check", "") in request.query:
             return accept(request, _end_check, max_size=OVERHEAD_BYTES)
         version = request.headers.get("user-agent", "").removeprefix("fieldagent/")
         serve = partial(self.serve, device, token, version[:VERSION_MAX])
         return accept(request, serve, max_size=BODY_BYTES + OVERHEAD_BYTES)
 
-    async def _device(self, request: Request, token: str) -> Device:
+    async def _find_device(self, request: Request, token: str) -> Device:
         """Return the device of a new link. It waits a while if the database is unavailable."""
         patience = trio.current_time() + DATABASE_WAIT_S
         while True:
@@ -91,10 +91,10 @@ class Links:
             except Unknown:
                 if self.wrong_token is not None:
                     raise await self.wrong_token(request) from None
-                raise _unauthorized("no device has this link token") from None
+                raise _make_unauthorized("no device has this link token") from None
             except StoreUnavailable:
                 if self.stopping.is_set() or trio.current_time() >= patience:
-                    raise not_now() from None
+                    raise make_not_now() from None
             with trio.move_on_after(HELD_LOOK):
                 await self.stopping.wait()
 
@@ -116,7 +116,7 @@ class Links:
 
             async def give_way() -> None:
                 await lease.lost.wait()
-                exchange.farewell = STRANDED if lease.stranded else await self._farewell(token)
+                exchange.farewell = STRANDED if lease.stranded else await self._find_end(token)
                 log.info("the link to %s must end: %s", device.name, exchange.farewell.reason)
                 nursery.cancel_scope.cancel()
 
@@ -132,7 +132,7 @@ class Links:
                 self.note_end(device.name, trio.current_time() - began, why.reason or str(why.code))
             nursery.cancel_scope.cancel()
 
-    async def _farewell(self, token: str) -> LinkEnd:
+    async def _find_end(self, token: str) -> LinkEnd:
         """Return the reason for the end. A kit that may not link any more would otherwise come back
         for ever.
         """
@@ -155,19 +155,19 @@ async def _end_check(socket: WebSocket) -> None:
         await socket.close(Close.CHECKED, "a link would be taken")
 
 
-def _token(request: Request) -> str:
+def _read_token(request: Request) -> str:
     bearer = _BEARER.fullmatch(request.headers.get("authorization", ""))
     if bearer is None:
-        raise _unauthorized("the link token belongs here: Authorization: Bearer TOKEN")
+        raise _make_unauthorized("the link token belongs here: Authorization: Bearer TOKEN")
     return bearer[1]
 
 
-def _unauthorized(detail: str) -> Problem:
+def _make_unauthorized(detail: str) -> Problem:
     return Problem(401, detail, headers=(("WWW-Authenticate", "Bearer"),))
 
 
 @contextmanager
-def _or_later() -> Iterator[None]:
+def _end_if_unstorable() -> Iterator[None]:
     """End the link if something cannot be stored now. The agent sends it again."""
     try:
         yield
@@ -183,7 +183,7 @@ class _MailboxPost:
     note_bytes: Callable[[str, int], None]
 
     async def accept_hello(self, journal: int) -> None:
-        with _or_later():
+        with _end_if_unstorable():
             await self.mailbox.greeted(journal)
 
     async def wait_for_next(self, *, urgent: bool) -> OutgoingMessage:
@@ -191,7 +191,7 @@ class _MailboxPost:
             await trio.sleep_forever()
         while True:
             news = self.mailbox.news()
-            with trio.CancelScope(shield=True), _or_later():
+            with trio.CancelScope(shield=True), _end_if_unstorable():
                 outgoing = await self.mailbox.load(BODY_BYTES)
             if outgoing is not None:
                 return outgoing
@@ -199,8 +199,8 @@ class _MailboxPost:
                 await news.wait()
 
     async def mark_stored(self, item: OutgoingMessage) -> None:
-        with _or_later():
-            await self.mailbox.stored(item)
+        with _end_if_unstorable():
+            await self.mailbox.mark_stored(item)
         self.note_bytes("sent", get_size(item.body))
 
     async def return_unsent(self, items: list[OutgoingMessage], reason: str) -> None:
@@ -208,14 +208,14 @@ class _MailboxPost:
             await self.mailbox.returned(outgoing, reason=reason or "the link ended")
 
     async def take_in(self, body: bytes) -> None:
-        with _or_later():
+        with _end_if_unstorable():
             await self.mailbox.take_in(body)
         self.note_bytes("received", len(body))
 
     async def wait_for_next_note(self) -> bytes:
-        with _or_later():
+        with _end_if_unstorable():
             return await self.mailbox.next_note()
 
     async def take_note(self, body: bytes) -> None:
-        with _or_later():
+        with _end_if_unstorable():
             await self.mailbox.take_note(body)

@@ -17,8 +17,8 @@ def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int
     taken = 0
     for device in devices:
         try:
-            kit = directory.device_of(db, device)
+            kit = directory.find_device(db, device)
         except Unknown:  # it is disabled
             continue
-        taken += mobile_originated.replay(db, kit, directory.mo_keys_of(db, device))
+        taken += mobile_originated.replay(db, kit, directory.read_mo_keys(db, device))
     return taken

@@ -43,7 +43,7 @@ class TakenIn:
     duplicates: int = 0
 
 
-def only_items(device: Device, envelope: Envelope) -> KitItems | None:
+def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
     """Return the message if it can be stored together with others; None if it contains anything
     else.
     """
@@ -60,7 +60,7 @@ def _is_plain(entry: Entry) -> bool:
     return plain and not entry.sos and entry.to is None and entry.author is None
 
 
-def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Posting:
+def make_posting(device: Device, entry: Entry, item: Item, expires: float) -> Posting:
     """Return a device's item as a posting. An SOS does not expire."""
     return Posting(
         device.workspace,
@@ -88,7 +88,7 @@ def take_in_all(
     """Enter the new items. Return None for messages of a device that was revoked a moment ago;
     their items are not entered.
     """
-    revoked = revocation.among(db, {each.device.id for each in messages})
+    revoked = revocation.find_revoked(db, {each.device.id for each in messages})
     good = [each for each in messages if each.device.id not in revoked]
     taken: list[TakenIn] = []
     for first in range(0, len(good), TOGETHER):
@@ -106,7 +106,7 @@ def take_in(
         [(each.device.id, entry.sequence, compute_fingerprint(entry)) for entry in each.entries]
         for each in messages
     ]
-    new = _new(db, [key for each in keys for key in each], now)
+    new = _record_new(db, [key for each in keys for key in each], now)
     taken = [TakenIn() for _ in messages]
     postings: list[Posting] = []
     newest: dict[int, Position | None] = {each.device.id: None for each in messages}
@@ -121,7 +121,7 @@ def take_in(
             result.items += 1
             content = entry.content
             assert isinstance(content, Item)
-            postings.append(posting_of(device, entry, content, now + time_to_live))
+            postings.append(make_posting(device, entry, content, now + time_to_live))
             if isinstance(content, Location):
                 position = contact.position_of(content, min(float(entry.time), now))
                 before = newest[device.id]
@@ -132,11 +132,13 @@ def take_in(
     enter_from_kits(db, postings, now=now, grace=grace)
     contact.note_all(db, newest, Bearer.IP, now)
     positions.take(db, seen, now)
-    check_in.heard_all(db, {posting.source.station for posting in postings if posting.source}, now)
+    check_in.record_items(
+        db, {posting.source.station for posting in postings if posting.source}, now
+    )
     return taken
 
 
-def _new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
+def _record_new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
     """Return the keys that are new, and record them."""
     rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
     arrivals = insert(

@@ -14,7 +14,7 @@ from fieldagent.hub.field import check_in, radio_key, update_offers
 from fieldagent.hub.part import Check, list_hub_parts
 from fieldagent.hub.records import alarm, shifts, sos_without_text
 from fieldagent.hub.store.contract import ANYTHING, Store
-from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.store.persist import log_once
 from fieldagent.store.group import NOT_STORED
 
 log = logging.getLogger(__name__)
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 EVERY = 15.0
 """Shortest time in seconds between two checks. Delays of some seconds do not matter."""
 WATCHED = (
-    Check(check_in.next_late, check_in.look),
-    Check(update_offers.next_due, update_offers.look),
+    Check(check_in.compute_next_late, check_in.look),
+    Check(update_offers.compute_next_due, update_offers.look),
     Check(alarm.next_look, alarm.look),
     Check(sos_without_text.next_due, sos_without_text.look),
     Check(shifts.next_due, shifts.look),
-    Check(radio_key.next_due, radio_key.look),
+    Check(radio_key.compute_next_due, radio_key.look),
 )
 """The checks of the core."""
 
@@ -44,9 +44,9 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
     """
     watched = list_checks()
     while True:
-        written = store.heard(ANYTHING)
+        written = store.get_event(ANYTHING)
         soonest = 0.0
-        with told_once():
+        with log_once():
             times: list[float] = []
             faults: list[Exception] = []
             for when, look in watched:
@@ -62,4 +62,4 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
             if faults:
                 raise ExceptionGroup("some looks at the kits failed", faults)
             soonest = min(times)
-        await idle.until_due(written, soonest - clock(), beat=EVERY)
+        await idle.wait_until_due(written, soonest - clock(), beat=EVERY)

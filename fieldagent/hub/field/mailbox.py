@@ -33,7 +33,7 @@ from fieldagent.hub.records import (
 )
 from fieldagent.hub.records.due_receipts import announce_mail, mail_topic
 from fieldagent.hub.records.ledger import confirm_all
-from fieldagent.hub.store.contract import Db, Store, one_of
+from fieldagent.hub.store.contract import Db, Store, make_membership
 from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import BackupNote
@@ -112,7 +112,7 @@ class IpMailbox:
         await self._store.commit(meet)
 
     def news(self) -> trio.Event:
-        self._skips_mail = not self._may_have_mail()
+        self._skips_mail = not self._can_have_mail()
         if self._news.is_set() or not self._skips_mail:
             self._news = trio.Event()
             self._listen(self._news)
@@ -122,7 +122,7 @@ class IpMailbox:
     def _listen(self, event: trio.Event) -> None:
         """Set the event when something other than positions may wait."""
         topics = [mail_topic(device) for device in (self.device.id, *self._brings_to)]
-        self._hears_log = not self._rests()
+        self._hears_log = not self._is_resting()
         if self._hears_log:
             topics.append(workspace_log.topic(self.device.workspace))
         self._store.wake(event, topics)
@@ -133,7 +133,7 @@ class IpMailbox:
             return for_others
         return min(for_others, self._rests_until - trio.current_time())
 
-    def _rests(self) -> bool:
+    def _is_resting(self) -> bool:
         return trio.current_time() < self._rests_until
 
     async def load(self, capacity: int) -> OutgoingMessage | None:
@@ -143,7 +143,7 @@ class IpMailbox:
             self._listen(news)
             load, is_all = await self._load_mail(capacity)
             if load.entries:
-                number = self._new_number()
+                number = self._make_number()
                 self._loads[number] = load
                 if is_all:
                     self._note_empty(news)
@@ -152,25 +152,25 @@ class IpMailbox:
         bodies = await self._positions.load(capacity)
         if not bodies:
             return None
-        self._positions.number = self._new_number()
+        self._positions.number = self._make_number()
         return OutgoingMessage(self._positions.number, bodies)
 
     def _note_empty(self, news: trio.Event) -> None:
         self._empty = news
         self._empty_until = trio.current_time() + self.look_again()
 
-    def _may_have_mail(self) -> bool:
+    def _can_have_mail(self) -> bool:
         return (
             self._empty is None or self._empty.is_set() or trio.current_time() >= self._empty_until
         )
 
-    def _new_number(self) -> int:
+    def _make_number(self) -> int:
         number, self._next_number = self._next_number, self._next_number + 1
         return number
 
     async def _load_mail(self, capacity: int) -> tuple[Load, bool]:
         """Return the next load, and True if nothing waits besides."""
-        may_catch_up = not self._rests()
+        may_catch_up = not self._is_resting()
         mail = await self._read_mail()
         # Urgent items come first among all, but an SOS does not wait for the log.
         while may_catch_up and mail.is_behind:
@@ -208,23 +208,25 @@ class IpMailbox:
 
     def _add_parcels(self, db: Db, load: Load, capacity: int) -> None:
         under_way = {each for load in self._loads.values() for each in load.parcels}
-        for due in parcels.due(db, self.device, self._journal, self._clock(), under_way):
+        for due in parcels.list_due(db, self.device, self._journal, self._clock(), under_way):
             load.entries.append(due.entry)
             if len(load.encode()) > capacity:
                 load.entries.pop()
                 return
             load.parcels.append((due.item, due.device))
         carried = {each for load in self._loads.values() for each in load.carried}
-        for order in parcels.due_commands(db, self.device, self._journal, self._clock(), carried):
+        for order in parcels.list_due_commands(
+            db, self.device, self._journal, self._clock(), carried
+        ):
             load.entries.append(order.entry)
             if len(load.encode()) > capacity:
                 load.entries.pop()
                 return
             load.carried.append((order.device, order.number))
 
-    async def stored(self, outgoing: OutgoingMessage) -> None:
+    async def mark_stored(self, outgoing: OutgoingMessage) -> None:
         if outgoing.number == self._positions.number:
-            load, place = self._positions.sent()
+            load, place = self._positions.get_sent()
         else:
             load, place = self._loads[outgoing.number], None
         stored = _Stored(self.device.id, self._journal, load, place, self._clock())
@@ -244,17 +246,17 @@ class IpMailbox:
 
     async def next_note(self) -> bytes:
         while True:
-            news = self._store.heard(kit_report.topic(self.device.id))
-            for offer in await self._store.read_together(_offers, self.device.id):
+            news = self._store.get_event(kit_report.topic(self.device.id))
+            for offer in await self._store.read_together(_list_offers, self.device.id):
                 if offer not in self._offered:
                     self._offered.add(offer)
                     return offer.encode()
             if self._directory_there is not None:
-                directory = await self._store.read(self._new_directory)
+                directory = await self._store.read(self._make_new_directory)
                 if directory is not None:
                     self._directory_there = directory.version
                     return directory.encode()
-            question = await self._rebuilding.question()
+            question = await self._rebuilding.choose_question()
             if question is not None:
                 return question.encode()
             await news.wait()
@@ -290,12 +292,12 @@ class IpMailbox:
             )
         announce_mail(db, self.device.id)
 
-    def _new_directory(self, db: Db) -> Directory | None:
+    def _make_new_directory(self, db: Db) -> Directory | None:
         """Return the workspace's directory; None if the kit has this version."""
         workspace = self.device.workspace
-        if people.version(db, workspace) == self._directory_there:
+        if people.read_version(db, workspace) == self._directory_there:
             return None
-        return people.directory_for(db, workspace, self.device.member)
+        return people.make_directory(db, workspace, self.device.member)
 
     def _note(self, db: Db, report: KitReport) -> list[str]:
         """Return the warnings to log."""
@@ -338,7 +340,7 @@ def _mark_introduced(db: Db, stored: Sequence[_Stored]) -> None:
     names = [each for each in stored if each.load.introduced]
     if not names:
         return
-    among, devices = one_of(db, {each.device for each in names})
+    among, devices = make_membership(db, {each.device for each in names})
     journals = dict(db.execute(f"SELECT id, journal FROM device WHERE id {among}", *devices))
     mark_introduced(
         db,
@@ -352,10 +354,10 @@ def _mark_introduced(db: Db, stored: Sequence[_Stored]) -> None:
     )
 
 
-def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
+def _list_offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
     """Return the offers for each device."""
     kinds: list[dict[int, Offer]] = [
         {**kit_report.offers(db, devices)},
-        {**update_offers.offers(db, devices)},
+        {**update_offers.list_offers(db, devices)},
     ]
     return [[offers[device] for offers in kinds if device in offers] for device in devices]

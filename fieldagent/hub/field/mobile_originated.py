@@ -14,19 +14,19 @@ from hashlib import blake2b
 
 from fieldagent.hub.access import directory, people, revocation
 from fieldagent.hub.access.directory import (
-    device_of_imei,
-    disabled_device,
-    proof_keys_of,
-    secrets_of,
+    derive_proof_keys,
+    find_device_of_imei,
+    find_disabled_device,
+    read_secrets,
 )
 from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
 from fieldagent.hub.field import check_in, dead_letters, positions, trackers
-from fieldagent.hub.field.arrival import KitMessage, mark_arrived, was_there
+from fieldagent.hub.field.arrival import KitMessage, is_stored, mark_arrived
 from fieldagent.hub.field.kit_items import (
     KitItems,
     TakenIn,
-    only_items,
-    posting_of,
+    make_posting,
+    read_only_items,
     take_in_all,
 )
 from fieldagent.hub.field.kit_receipts import (
@@ -39,7 +39,7 @@ from fieldagent.hub.field.kit_receipts import (
     take_report,
     take_unreadable,
 )
-from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
+from fieldagent.hub.field.neighbour import doubt_of, find_neighbour
 from fieldagent.hub.records import (
     contact,
     fragments,
@@ -154,7 +154,7 @@ class MobileOriginated:
         """
         while not unusable:
             try:
-                device = await self._store.read(lambda db: device_of_imei(db, imei))
+                device = await self._store.read(lambda db: find_device_of_imei(db, imei))
             except Unknown:
                 if await self._store.commit(lambda db: self._keep_strangers(db, imei, body)):
                     log.error(
@@ -176,9 +176,9 @@ class MobileOriginated:
     def _keep_strangers(self, db: Db, imei: str, body: bytes) -> bool:
         """Keep a message from an unknown IMEI. Return False if a device has the IMEI meanwhile."""
         try:
-            device_of_imei(db, imei)
+            find_device_of_imei(db, imei)
         except Unknown:
-            bearer, now, whose = Bearer.SATELLITE, self._clock(), disabled_device(db, imei)
+            bearer, now, whose = Bearer.SATELLITE, self._clock(), find_disabled_device(db, imei)
             dead_letters.keep(db, body, NOBODY, imei=imei, device=whose, bearer=bearer, now=now)
             return True
         return False
@@ -215,7 +215,7 @@ class MobileOriginated:
         try:
             envelope = decode(body, keys=keys)
         except RemoteProtocolError as error:
-            trouble, reason = _in_words(error)
+            trouble, reason = _explain(error)
             log.error(
                 "%d bytes from %s are stored as a dead letter: %s", len(body), device.name, reason
             )
@@ -226,11 +226,11 @@ class MobileOriginated:
 
             await self._store.commit(bury)
             return
-        alone = only_items(device, envelope) if bearer is Bearer.IP else None
+        alone = read_only_items(device, envelope) if bearer is Bearer.IP else None
         if alone is not None:
             plain = await self._store.commit_together(self._take_items, alone)
             if plain is not None:
-                _tell(device, plain.items, plain.duplicates, bearer)
+                _log_trouble(device, plain.items, plain.duplicates, bearer)
                 return
         unchecked = bearer is Bearer.SATELLITE and envelope.tagged and not keys
 
@@ -257,7 +257,7 @@ class MobileOriginated:
             )
         for trouble in (*brought.troubles, *brought.buried):
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
-        _tell(device, brought.items, brought.duplicates, bearer)
+        _log_trouble(device, brought.items, brought.duplicates, bearer)
 
     def _take_items(self, db: Db, messages: Sequence[KitItems]) -> list[TakenIn | None]:
         limits = self._clock(), self._grace, self._time_to_live
@@ -281,7 +281,7 @@ class MobileOriginated:
         try:
             envelope = decode(letter.body, keys=keys)
         except RemoteProtocolError as error:
-            dead_letters.stays(db, letter.id, device.id, _in_words(error)[1])
+            dead_letters.keep_letter(db, letter.id, device.id, _explain(error)[1])
             return False
         proved = letter.bearer is not Bearer.SATELLITE or bool(keys)
         brought = KitMessage(device, letter.bearer, self._clock(), proved=proved)
@@ -295,14 +295,14 @@ class MobileOriginated:
             log.exception("a dead letter of %s could not be processed", device.name)
         db.execute("RELEASE SAVEPOINT dead_letter")
         if troubles := [*envelope.not_understood, *brought.troubles]:
-            dead_letters.stays(db, letter.id, device.id, "; ".join(troubles))
+            dead_letters.keep_letter(db, letter.id, device.id, "; ".join(troubles))
             return False
         dead_letters.remove(db, letter.id)
         return True
 
     def _take(self, db: Db, envelope: Envelope, brought: KitMessage) -> KitMessage:
         if envelope.origin not in (0, brought.device.id):
-            neighbour = neighbour_of(db, brought.device, envelope.origin)
+            neighbour = find_neighbour(db, brought.device, envelope.origin)
             if neighbour is None:
                 brought.troubles.append(
                     f"items from {envelope.origin}, which is not a device of this workspace"
@@ -333,7 +333,7 @@ class MobileOriginated:
         return brought
 
     def _take_entry(self, db: Db, entry: Entry, brought: KitMessage) -> None:
-        if unusable := _not_theirs(entry, brought):
+        if unusable := _find_objection(entry, brought):
             brought.troubles.append(unusable)
             return
         content = entry.content
@@ -369,21 +369,21 @@ class MobileOriginated:
         """Enter an item for people, once."""
         device = brought.device
         # A doubtful entry is not new if the kit itself has sent the same.
-        if (brought.doubt and was_there(db, entry, brought)) or not mark_arrived(
+        if (brought.doubt and is_stored(db, entry, brought)) or not mark_arrived(
             db, entry, brought
         ):
             brought.duplicates += 1
             if entry.sos and not brought.doubt:
                 _note_carrier(db, entry, brought)
-                _say_again(db, device.id, entry, brought.now)
+                _repeat_result(db, device.id, entry, brought.now)
                 answer_again(db, device.id, entry.sequence, digest_of(entry), brought.now)
             return
         brought.items += 1
         if not brought.doubt:
-            check_in.heard(db, device.id, brought.now)
+            check_in.record_item(db, device.id, brought.now)
             if trackers.take_from_kit(db, device.workspace, entry, brought.now):
                 return
-        posting, recipient = addressed(db, self._posting(db, entry, content, brought))
+        posting, recipient = resolve_names(db, self._make_posting(db, entry, content, brought))
         item, _ = enter(db, posting, now=brought.now, grace=self._grace)
         nobody = recipient.why
         if recipient.address:
@@ -393,7 +393,7 @@ class MobileOriginated:
         # The position of a person with a radio of their own is not that of the kit.
         if isinstance(content, Location) and not (brought.doubt or posting.carried):
             positions.note(db, device, content, entry.time, brought.now)
-        if entry.sos and not brought.doubt and not _tells_itself(brought):
+        if entry.sos and not brought.doubt and not _is_shown_by_ack(brought):
             digest = digest_of(entry)
             owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
         if brought.relaying is not None:
@@ -411,7 +411,7 @@ class MobileOriginated:
             brought.troubles.append(f"a parcel for {parcel.station}, which only a hub may send")
             return
         try:
-            envelope = unwrap(parcel.body, secrets_of(db, device.id), UP)
+            envelope = unwrap(parcel.body, read_secrets(db, device.id), UP)
         except RemoteProtocolError as error:
             brought.troubles.append(f"a parcel of {device.name}: {error}")
             return
@@ -419,7 +419,7 @@ class MobileOriginated:
         said = KitMessage(device, by_radio, brought.now)
         # A carrier can deliver the parcel again later, when the kit is no longer in contact.
         if mark_arrived(db, Entry(0, parcel), said):
-            check_in.heard(db, device.id, brought.now)
+            check_in.record_item(db, device.id, brought.now)
         for entry in envelope.entries:
             if isinstance(entry.content, Receipt):
                 take_receipt(db, entry, entry.content, said)
@@ -431,19 +431,21 @@ class MobileOriginated:
         brought.mismatches += said.mismatches
         brought.troubles += [*envelope.not_understood, *said.troubles]
 
-    def _posting(self, db: Db, entry: Entry, item: Item, brought: KitMessage) -> Posting:
+    def _make_posting(self, db: Db, entry: Entry, item: Item, brought: KitMessage) -> Posting:
         device = brought.device
         # The proof is valid whichever kit relays it, because no other kit can create it.
-        proved = isinstance(item, IncidentWord) and is_proved(item, proof_keys_of(db, device.id))
+        proved = isinstance(item, IncidentWord) and is_proved(
+            item, derive_proof_keys(db, device.id)
+        )
         return replace(
-            posting_of(device, entry, item, brought.now + self._time_to_live),
+            make_posting(device, entry, item, brought.now + self._time_to_live),
             unauthenticated=bool(brought.doubt) and not proved,
             revoked=brought.revoked,
             estimate=_estimate_beside(item, brought),
         )
 
     def _take_fragment(self, db: Db, entry: Entry, part: Fragment, brought: KitMessage) -> None:
-        if was_there(db, entry, brought):
+        if is_stored(db, entry, brought):
             brought.duplicates += 1
             return
         sequence = entry.sequence
@@ -475,13 +477,13 @@ class MobileOriginated:
             brought.buried.append(reason)
 
 
-def _tell(device: Device, items: int, duplicates: int, bearer: Bearer) -> None:
+def _log_trouble(device: Device, items: int, duplicates: int, bearer: Bearer) -> None:
     if items or duplicates:
         known = f", {duplicates} of them known" if duplicates else ""
         log.info("%s sent %s over %s%s", device.name, format_count(items, "item"), bearer, known)
 
 
-def _in_words(error: RemoteProtocolError) -> tuple[str, str]:
+def _explain(error: RemoteProtocolError) -> tuple[str, str]:
     """Return the trouble with the key, if that is the cause, and the reason why the message is
     kept.
     """
@@ -513,7 +515,7 @@ def _estimate_beside(item: Item, brought: KitMessage) -> Estimate | None:
     return None if has_position or brought.relaying is not None else brought.estimate
 
 
-def addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
+def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
     """Return the posting with its named author and recipient resolved in the workspace, and the
     recipient.
     """
@@ -537,7 +539,7 @@ def addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
     return addressed, recipient
 
 
-def _not_theirs(entry: Entry, brought: KitMessage) -> str:
+def _find_objection(entry: Entry, brought: KitMessage) -> str:
     """Return the reason why the entry does not count as the kit's own, or an empty string. An SOS
     counts despite any doubt. An entry with its own proof is checked later.
     """
@@ -555,7 +557,7 @@ def _is_about_sos(entry: Entry) -> bool:
     return entry.sos or isinstance(entry.content, IncidentWord)
 
 
-def _tells_itself(brought: KitMessage) -> bool:
+def _is_shown_by_ack(brought: KitMessage) -> bool:
     """Return True if an acknowledgement shows the kit that the hub has the item, as over its own IP
     link or SMS.
     """
@@ -571,7 +573,7 @@ def _note_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
         note_carrier(db, incident, brought.relaying.id, brought.now)
 
 
-def _say_again(db: Db, device: int, entry: Entry, now: float) -> None:
+def _repeat_result(db: Db, device: int, entry: Entry, now: float) -> None:
     """Send the incident's result again, because its kit still sends items of an incident that a
     person has.
     """

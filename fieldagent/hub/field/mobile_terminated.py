@@ -16,11 +16,11 @@ from fieldagent.hub.field.envelope_packing import (
     Space,
     Waiting,
     fill_for,
-    introduction,
+    list_receipts,
+    list_waiting,
+    make_introduction,
     mark_introduced,
     mark_receipts_sent,
-    receipts_for,
-    waiting,
 )
 from fieldagent.hub.operator.failures import Scope
 from fieldagent.hub.records import commands
@@ -50,7 +50,7 @@ PICTURE_PARTS = 8
 NO_CREDITS = "no credits left today"
 
 
-def most_parts(item: object) -> float:
+def compute_most_parts(item: object) -> float:
     """Return the largest number of messages for an item."""
     is_picture = isinstance(item, Data) and find_picture_type(item.payload) is not None
     return PICTURE_PARTS if is_picture else inf
@@ -74,7 +74,7 @@ def pack(db: Db, now: float) -> int:
     """Pack everything that may go over satellite now, and return the number of messages."""
     return sum(
         _pack_commands(db, account, now) + _pack_for(db, account, now)
-        for account in due(db, now, lock=True)
+        for account in list_due(db, now, lock=True)
     )
 
 
@@ -85,7 +85,7 @@ REACHED = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
 _DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
 
 
-def due(db: Db, now: float, *, lock: bool) -> list[Account]:
+def list_due(db: Db, now: float, *, lock: bool) -> list[Account]:
     """Return the devices with something due. With `lock`, leave out devices for which another
     process packs now.
     """
@@ -113,8 +113,8 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
     packed = 0
     for entry in commands.due(db, id_, now, linked=bool(linked)):
         body = encode([entry], key=account.key)
-        if not _affords(db, account, body, now):
-            commands.put_off(db, id_, entry.sequence, _midnight(now), NO_CREDITS)
+        if not _is_affordable(db, account, body, now):
+            commands.put_off(db, id_, entry.sequence, _compute_midnight(now), NO_CREDITS)
             continue
         _persist(db, id_, body, [], False, now)
         commands.note_packed(db, id_, entry.sequence)
@@ -124,24 +124,24 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
 
 def _pack_for(db: Db, account: Account, now: float) -> int:
     device = account.device
-    items = waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
-    if items and _alone(items[0]) > account.mt_bytes - TAG_BYTES - 1:
+    items = list_waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
+    if items and _compute_size_alone(items[0]) > account.mt_bytes - TAG_BYTES - 1:
         return _pack_fragments(db, account, items[0], now)
-    receipts = receipts_for(db, device.id, limit=LOOK_AT)
+    receipts = list_receipts(db, device.id, limit=LOOK_AT)
     answers = any(each.urgent for each in receipts)
     urgent = answers or (bool(items) and items[0].entry.sos)
-    space = _space(db, account, now, urgent=urgent)
+    space = _compute_space(db, account, now, urgent=urgent)
     load = fill_for(db, device, items, receipts, space, packed=True)
-    if items and not load.items and _alone(items[0]) <= space.first(items[0]):
+    if items and not load.items and _compute_size_alone(items[0]) <= space.compute_first(items[0]):
         # The item fits, but not together with its sender's name. Send the name first.
         _introduce(db, account, items[0], now)
-        space = _space(db, account, now, urgent=urgent)
+        space = _compute_space(db, account, now, urgent=urgent)
         load = fill_for(db, device, items, receipts, space, packed=True)
     if items and not load.items:
         _wait_for_credits(db, device.id, items, now)
     if not load.entries or not (load.items or answers):
         return 0
-    body, pieces = load.encode(account.key), _pieces(load)
+    body, pieces = load.encode(account.key), _list_segments(load)
     _persist(db, device.id, body, pieces, load.urgent, now, receipts=load.receipts)
     _mark_packed(db, device.id, load.items)
     mark_introduced(db, [(device.id, *mark) for mark in load.introduced])
@@ -149,14 +149,18 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     return 1
 
 
-def _space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
+def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
     """Return the space that today's remaining credits pay for."""
-    ordinary = _capacity(account, allowance(db, account, now, urgent=False))
-    capacity = _capacity(account, allowance(db, account, now, urgent=True)) if urgent else ordinary
+    ordinary = _compute_capacity(account, compute_allowance(db, account, now, urgent=False))
+    capacity = (
+        _compute_capacity(account, compute_allowance(db, account, now, urgent=True))
+        if urgent
+        else ordinary
+    )
     return Space(capacity, ordinary, _tag_bytes(account))
 
 
-def _capacity(account: Account, allowed: int | None) -> int:
+def _compute_capacity(account: Account, allowed: int | None) -> int:
     """Return the bytes of a message, without its tag, for so many credits."""
     most = account.mt_bytes
     paid = most if allowed is None else min(most, allowed * CREDIT_BYTES)
@@ -166,10 +170,10 @@ def _capacity(account: Account, allowed: int | None) -> int:
 def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int:
     """Pack one message per fragment, after one that introduces the sender."""
     device, urgent = account.device, large.entry.sos
-    allowed = allowance(db, account, now, urgent=urgent)
+    allowed = compute_allowance(db, account, now, urgent=urgent)
     try:
-        bodies = _fragments(large, account.key, account.mt_bytes)
-        if len(bodies) > most_parts(large.entry.content):
+        bodies = _make_fragments(large, account.key, account.mt_bytes)
+        if len(bodies) > compute_most_parts(large.entry.content):
             raise LocalProtocolError(
                 f"a picture may take {PICTURE_PARTS} messages, not {len(bodies)}"
             )
@@ -177,7 +181,7 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
         # The device's modem has changed since the push, or the item can go over a link.
         wait_for_link(db, large.item, device.id, str(error))
         return 0
-    new = introduction(db, device, large.sender)
+    new = make_introduction(db, device, large.sender)
     ahead = [encode([entry], origin=large.sender, key=account.key) for _, entry in new]
     if allowed is not None and sum(map(compute_credits, map(len, (*ahead, *bodies)))) > allowed:
         _wait_for_credits(db, device.id, [large], now)
@@ -189,7 +193,7 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
     return len(bodies)
 
 
-def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
+def list_sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
     """Return the bytes of each message that the item takes by itself. `names` introduce its
     sender.
     """
@@ -198,13 +202,13 @@ def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
     if len(together) <= account.mt_bytes:
         return [len(together)]
     ahead = [encode(names, origin=item.sender, key=key)] if names else []
-    if _alone(item) > account.mt_bytes - TAG_BYTES - 1:
-        return [len(each) for each in (*ahead, *_fragments(item, key, account.mt_bytes))]
+    if _compute_size_alone(item) > account.mt_bytes - TAG_BYTES - 1:
+        return [len(each) for each in (*ahead, *_make_fragments(item, key, account.mt_bytes))]
     alone = encode(item.entries, origin=item.sender, key=key, packed=True)
     return [len(each) for each in (*ahead, alone)]
 
 
-def _alone(item: Waiting) -> int:
+def _compute_size_alone(item: Waiting) -> int:
     """Return the bytes of a message that contains only this item, without its tag."""
     return len(encode(item.entries, origin=item.sender, packed=True))
 
@@ -216,7 +220,7 @@ def _tag_bytes(account: Account) -> int:
 def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
     """Store a message that introduces the sender, if the device does not know them."""
     device = account.device
-    for mark, entry in introduction(db, device, item.sender):
+    for mark, entry in make_introduction(db, device, item.sender):
         body = encode([entry], origin=item.sender, key=account.key)
         _persist(db, device.id, body, [], item.entry.sos, now)
         mark_introduced(db, [(device.id, *mark)])
@@ -230,12 +234,12 @@ def _cut(large: Waiting, key: bytes | None, most: int) -> list[Fragment]:
     return split(whole, most - (0 if key is None else TAG_BYTES + 1))
 
 
-def _fragments(large: Waiting, key: bytes | None, most: int) -> list[bytes]:
+def _make_fragments(large: Waiting, key: bytes | None, most: int) -> list[bytes]:
     """Return a message for each fragment."""
-    return [_fragment(large, fragment, key) for fragment in _cut(large, key, most)]
+    return [_encode_fragment(large, fragment, key) for fragment in _cut(large, key, most)]
 
 
-def _fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
+def _encode_fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
     return encode([Entry(large.entry.sequence, fragment)], origin=large.sender, key=key)
 
 
@@ -250,7 +254,7 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
         sequence,
     )
     for item, *row in rows:
-        (large,) = waiting(
+        (large,) = list_waiting(
             db, device, 0.0, due="delivery.item = ?", parameters=(item,), limit=1
         ) or (None,)
         if large is None:
@@ -262,18 +266,18 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
             return False
         if report.digest != digest_of_slices(arrived):
             return False
-        waits = _pieces_that_wait(db, device)
+        waits = _find_waiting_fragments(db, device)
         for each in fragments:
             if each.index not in report.arrived and (item, each.index) not in waits:
                 pieces, urgent = [(item, each.index, report.count)], large.entry.sos
-                body = _fragment(large, each, account.key)
+                body = _encode_fragment(large, each, account.key)
                 # The device asks again for anything still missing.
-                if _affords(db, account, body, now, urgent=urgent):
+                if _is_affordable(db, account, body, now, urgent=urgent):
                     _persist(db, device, body, pieces, urgent, now)
     return True
 
 
-def _pieces_that_wait(db: Db, device: int) -> set[tuple[int, int]]:
+def _find_waiting_fragments(db: Db, device: int) -> set[tuple[int, int]]:
     """Return the fragments that no operator has accepted yet, as pairs of item and position."""
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE device = ?", device)
     return {(item, position) for (listed,) in rows for item, position, _ in json.loads(listed)}
@@ -308,14 +312,14 @@ def ask_for_fragments(db: Db, now: float) -> int:
         slices = {position: bytes(piece) for position, piece in there}
         report = Report(count, frozenset(slices), digest_of_slices(slices.values()))
         body = encode([Entry(sequence, report, int(now))], key=account.key)
-        if _affords(db, account, body, now):
+        if _is_affordable(db, account, body, now):
             db.execute(f"UPDATE slice SET asked = ? WHERE {those}", now, *which)
             _persist(db, account.device.id, body, [], False, now)
             asked += 1
     return asked
 
 
-def _pieces(load: Load) -> list[tuple[int, int, int]]:
+def _list_segments(load: Load) -> list[tuple[int, int, int]]:
     return [(item, 0, 1) for item in load.items]
 
 
@@ -355,7 +359,7 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
         )
 
 
-def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
+def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
     """Return the credits left today, without those for messages waiting for the operator. None
     without a budget.
     """
@@ -371,9 +375,11 @@ def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | No
     return max(0, account.budget - (0 if urgent else account.reserve) - used)
 
 
-def _affords(db: Db, account: Account, body: bytes, now: float, *, urgent: bool = False) -> bool:
+def _is_affordable(
+    db: Db, account: Account, body: bytes, now: float, *, urgent: bool = False
+) -> bool:
     """Return True if today's credits are sufficient for one more message."""
-    allowed = allowance(db, account, now, urgent=urgent)
+    allowed = compute_allowance(db, account, now, urgent=urgent)
     return allowed is None or compute_credits(len(body)) <= allowed
 
 
@@ -382,13 +388,13 @@ def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float)
     for each in items:
         db.execute(
             "UPDATE delivery SET not_before = ?, reason = ? WHERE item = ? AND device = ?",
-            _midnight(now),
+            _compute_midnight(now),
             NO_CREDITS,
             each.item,
             device,
         )
 
 
-def _midnight(now: float) -> float:
+def _compute_midnight(now: float) -> float:
     """Return the start of the next day, with its new credits."""
     return now - now % 86_400 + 86_400

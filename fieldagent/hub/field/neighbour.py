@@ -7,7 +7,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.store.contract import Db
 
 
-def neighbour_of(db: Db, relaying: Device, number: int) -> Device | None:
+def find_neighbour(db: Db, relaying: Device, number: int) -> Device | None:
     """Return the neighbour in the workspace, in use or revoked, whose items the kit relays. None if
     that id does not exist there.
     """

@@ -16,19 +16,19 @@ from fieldagent.hub.field.operator_handover import (
     CALL_SECONDS,
     OperatorCall,
     claim,
+    compute_next_due,
     forgo,
     give_back,
     is_due,
-    needed,
-    next_due,
+    is_needed,
     settle,
 )
 from fieldagent.hub.operator.contract import FarModem, Operator, Verdict
-from fieldagent.hub.operator.failures import no_answer, not_set_up
+from fieldagent.hub.operator.failures import make_no_answer, make_not_set_up
 from fieldagent.hub.records import claims, operator_trouble, ring_alerts
 from fieldagent.hub.records.ring_alerts import RingAlert
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
-from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -52,16 +52,20 @@ async def run(
 ) -> None:
     """Send what is due over satellite until cancelled. An operator that hangs holds up no other:
     each has up to CALLS calls at a time."""
-    with told_once():
+    with log_once():
         await store.commit(operator_trouble.call_again_after_start)
     under_way = _UnderWay()
     async with trio.open_nursery() as nursery:
         while True:
-            news, written, ended = store.heard("satellite"), store.heard(ANYTHING), under_way.ended
+            news, written, ended = (
+                store.get_event("satellite"),
+                store.get_event(ANYTHING),
+                under_way.ended,
+            )
             calls: list[OperatorCall] = []
             rings: list[RingAlert] = []
             busy, soonest = dict(under_way.calls), 0.0
-            with told_once():
+            with log_once():
                 work = await store.read(partial(_look, clock=clock, busy=busy))
                 if work.calls:
                     await store.commit(lambda db: pack(db, clock()))
@@ -78,7 +82,7 @@ async def run(
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
             if not calls:
                 with under_way.rest(ended):
-                    await idle.until_due(written, soonest - clock(), news=news)
+                    await idle.wait_until_due(written, soonest - clock(), news=news)
 
 
 class _UnderWay:
@@ -123,7 +127,7 @@ class _Found(NamedTuple):
 
 def _look(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _Found:
     now = clock()
-    soonest = min(next_due(db, busy), ring_alerts.next_due(db))
+    soonest = min(compute_next_due(db, busy), ring_alerts.next_due(db))
     return _Found(is_due(db, now, busy), ring_alerts.is_due(db, now), soonest)
 
 
@@ -141,13 +145,13 @@ async def carry_out(
     try:
         operator = operators.get(call.operator)
         if operator is None:
-            verdict = Verdict(Outcome.NOT_SENT, not_set_up(call.operator))
-        elif not await store.read(lambda db: needed(db, call, clock())):
+            verdict = Verdict(Outcome.NOT_SENT, make_not_set_up(call.operator))
+        elif not await store.read(lambda db: is_needed(db, call, clock())):
             await store.commit(lambda db: forgo(db, call))
             return
         else:
             verdict = await _call_in(operator, call, note_fault)
-        _tell(call, verdict)
+        _log_trouble(call, verdict)
         note_call(call.operator, verdict.outcome.value, len(call.body))
         if alarm := await persist(store, lambda db: settle(db, call, verdict, clock())):
             log.error("%s", alarm)
@@ -199,11 +203,11 @@ async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> 
         # A bug in the hub: it is unknown if the operator has the message.
         note_fault(error, f"MT message {call.id}")
         reason = f"the call failed in the hub; see its log: {describe_error(error)}"
-        return Verdict(Outcome.DOUBTFUL, no_answer(reason))
-    return Verdict(Outcome.DOUBTFUL, no_answer("the operator did not answer in time"))
+        return Verdict(Outcome.DOUBTFUL, make_no_answer(reason))
+    return Verdict(Outcome.DOUBTFUL, make_no_answer("the operator did not answer in time"))
 
 
-def _tell(call: OperatorCall, verdict: Verdict) -> None:
+def _log_trouble(call: OperatorCall, verdict: Verdict) -> None:
     what = f"MT message {call.id} of {len(call.body)} bytes to {call.name}"
     if verdict.outcome is Outcome.SENT:
         log.info("%s: the operator has it", what)

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fieldagent.hub.field.mobile_terminated import REACHED, due
+from fieldagent.hub.field.mobile_terminated import REACHED, list_due
 from fieldagent.hub.operator.contract import Verdict
-from fieldagent.hub.operator.failures import Scope, unknown
+from fieldagent.hub.operator.failures import Scope, make_unknown
 from fieldagent.hub.records import commands, mt_copies, operator_trouble, ring_alerts
 from fieldagent.hub.records.due_receipts import announce_answer
 from fieldagent.hub.records.operator_book import note_handed_over
 from fieldagent.hub.records.usage import day_of
-from fieldagent.hub.store.contract import Db, earliest, marks, one_of
+from fieldagent.hub.store.contract import Db, find_earliest, make_marks, make_membership
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.credit import compute_credits
@@ -64,15 +64,15 @@ Busy = Mapping[str, int]
 
 def is_due(db: Db, now: float, busy: Busy = {}) -> bool:  # noqa: B006
     """Return True if `pack` or `claim` would find something."""
-    return bool(due(db, now, lock=False) or _callable(db, now, busy, lock=False))
+    return bool(list_due(db, now, lock=False) or _list_callable(db, now, busy, lock=False))
 
 
-def next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
+def compute_next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
     """Return the earliest time when `is_due` may become True without a new message. Return 0 if the
     time is unknown, because something waits for a link to end or for credits.
     """
-    without, full = _full(busy)
-    return earliest(
+    without, full = _make_full_condition(busy)
+    return find_earliest(
         db,
         "SELECT min(at) FROM (SELECT (SELECT min(satellite_from) FROM delivery"
         " WHERE delivery.device = device.id AND state = 'waiting' AND satellite_from IS NOT NULL)"
@@ -89,10 +89,10 @@ def next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
     )
 
 
-def _full(busy: Busy) -> tuple[str, list[str]]:
+def _make_full_condition(busy: Busy) -> tuple[str, list[str]]:
     """Return SQL, and its values, that leaves out operators without a free call."""
     full = sorted(operator for operator, calls in busy.items() if calls >= CALLS)
-    return (f" AND device.operator NOT IN ({marks(full)})" if full else ""), full
+    return (f" AND device.operator NOT IN ({make_marks(full)})" if full else ""), full
 
 
 def claim(db: Db, now: float, busy: Busy = {}) -> list[OperatorCall]:  # noqa: B006
@@ -102,7 +102,7 @@ def claim(db: Db, now: float, busy: Busy = {}) -> list[OperatorCall]:  # noqa: B
     over again.
     """
     until = now + CALL_SECONDS
-    candidates = (OperatorCall(*row) for row in _callable(db, now, busy, lock=True))
+    candidates = (OperatorCall(*row) for row in _list_callable(db, now, busy, lock=True))
     calls = [replace(call, claimed_until=until) for call in candidates]
     for call in calls:
         db.execute(
@@ -124,8 +124,8 @@ def give_back(db: Db, calls: Sequence[OperatorCall]) -> None:
         )
 
 
-def _callable(db: Db, now: float, busy: Busy, *, lock: bool) -> list[tuple[Any, ...]]:
-    without, full = _full(busy)
+def _list_callable(db: Db, now: float, busy: Busy, *, lock: bool) -> list[tuple[Any, ...]]:
+    without, full = _make_full_condition(busy)
     operators = db.execute(
         "SELECT DISTINCT device.operator FROM mobile_terminated JOIN device"
         f" ON device.id = mobile_terminated.device WHERE device.operator IS NOT NULL{without}",
@@ -168,7 +168,7 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     or an empty string.
     """
     if verdict.outcome is Outcome.SENT:
-        receipts = _receipts_in(db, call)
+        receipts = _list_receipts(db, call)
         if (dropped := drop(db, call)) is not None:
             _book(db, call, now)
             id_ = verdict.id
@@ -187,7 +187,7 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
 
 def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     """Keep the message for another try, whatever the failure, and store the reason for people."""
-    failure = verdict.failure or unknown("nothing")
+    failure = verdict.failure or make_unknown("nothing")
     doubtful = verdict.outcome is Outcome.DOUBTFUL
     wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
     wait = max(wait, failure.again)
@@ -220,7 +220,7 @@ def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     return ""
 
 
-def _receipts_in(db: Db, call: OperatorCall) -> list[int]:
+def _list_receipts(db: Db, call: OperatorCall) -> list[int]:
     """Return the ids of the receipts in the message."""
     rows = db.execute("SELECT receipts FROM mobile_terminated WHERE id = ?", call.id)
     return [receipt for (listed,) in rows for receipt in json.loads(listed)]
@@ -236,10 +236,10 @@ def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
 
 def forgo(db: Db, call: OperatorCall) -> None:
     """Delete a message that is no longer needed. Its receipts wait for the next channel."""
-    receipts = _receipts_in(db, call)
+    receipts = _list_receipts(db, call)
     if drop(db, call) is None or not receipts:
         return
-    among, these = one_of(db, receipts)
+    among, these = make_membership(db, receipts)
     db.execute(f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {among}", *these)
     announce_answer(db, call.device)
 
@@ -257,7 +257,9 @@ def take_back_words(db: Db, device: int) -> None:
         return
     alone = f"{whose} AND pieces = '[]' AND state = 'ready'"
     db.execute(f"DELETE FROM mobile_terminated WHERE {alone}", device)
-    among, these = one_of(db, [receipt for (listed,) in rows for receipt in json.loads(listed)])
+    among, these = make_membership(
+        db, [receipt for (listed,) in rows for receipt in json.loads(listed)]
+    )
     db.execute(f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {among}", *these)
 
 
@@ -299,7 +301,7 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
     )
 
 
-def needed(db: Db, call: OperatorCall, now: float) -> bool:
+def is_needed(db: Db, call: OperatorCall, now: float) -> bool:
     """Return True if something in the message still waits. The IP link may have been faster, and an
     undelivered command may have expired.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from fieldagent.hub.contract import Device
-from fieldagent.hub.field.envelope_packing import Load, introduced_to, names_topic
+from fieldagent.hub.field.envelope_packing import Load, get_names_topic, list_introduced
 from fieldagent.hub.field.position_feed import Position, PositionFeed, PositionFeeds
 from fieldagent.hub.records import newest
 from fieldagent.hub.store.contract import Store
@@ -60,15 +60,18 @@ class OwnPositions:
             self._place = await self._store.read_together(newest.held, self._device.id)
         if self._place is None or self._place >= feed.upto:
             return ()
-        upto, positions = feed.upto, feed.after(self._place, self._device.id, self._device.member)
-        positions = await self._without_row(positions)
+        upto, positions = (
+            feed.upto,
+            feed.list_after(self._place, self._device.id, self._device.member),
+        )
+        positions = await self._remove_stored(positions)
         if not positions:
             self._place = upto
             return ()
         await self._read_names(feed)
         return self._pack(feed, positions, upto, capacity)
 
-    async def _without_row(self, positions: list[Position]) -> list[Position]:
+    async def _remove_stored(self, positions: list[Position]) -> list[Position]:
         """Leave out the positions of which this device has a row."""
         feed, device = self._feed, self._device.id
         if device not in feed.at_once or not positions:
@@ -81,8 +84,10 @@ class OwnPositions:
         if self._names_lost is not None and not self._names_lost.is_set():
             return
         device = self._device.id
-        self._names_lost = self._store.heard(names_topic(device))
-        self._names = feed.known(await self._store.read(lambda db: introduced_to(db, device)))
+        self._names_lost = self._store.get_event(get_names_topic(device))
+        self._names = feed.get_known_marks(
+            await self._store.read(lambda db: list_introduced(db, device))
+        )
 
     def _pack(
         self, feed: PositionFeed, positions: list[Position], upto: int, capacity: int
@@ -94,7 +99,7 @@ class OwnPositions:
             name, body = feed.names[each.sender], each.body
             introduces = not name.bit & self._marks
             if introduces:
-                body = each.introduced_by(name)
+                body = each.encode_introduction(name)
             size += len(body) + HEAD
             named = len(self._load.introduced) + introduces
             if bodies and (size > capacity or len(bodies) == BODIES or named > NAMES_MOST):
@@ -107,7 +112,7 @@ class OwnPositions:
         self._upto = upto
         return tuple(bodies)
 
-    def sent(self) -> tuple[Load, int]:
+    def get_sent(self) -> tuple[Load, int]:
         """Return the names in the message in flight, and its last place."""
         return self._load, self._upto
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fieldagent.hub.access.directory import secrets_of
+from fieldagent.hub.access.directory import read_secrets
 from fieldagent.hub.contract import Device
-from fieldagent.hub.field.envelope_packing import Waiting, introduction, waiting
+from fieldagent.hub.field.envelope_packing import Waiting, list_waiting, make_introduction
 from fieldagent.hub.records import commands, stations_in_range
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Parcel
@@ -36,7 +36,7 @@ class DueCommand(NamedTuple):
     """Entry with the parcel."""
 
 
-def due(
+def list_due(
     db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
 ) -> list[Due]:
     """Return the items that a linked kit must relay to kits in its range, except those in `but`."""
@@ -44,21 +44,21 @@ def due(
         return []
     parcels = []
     for device, hops in stations_in_range.without_link(db, carrier.id, now):
-        secrets = secrets_of(db, device)
+        secrets = read_secrets(db, device)
         if not secrets:
             continue
         how = stations_in_range.due_parameters(carrier.id, journal, hops, now)
-        for each in waiting(
+        for each in list_waiting(
             db, device, now, due=stations_in_range.IS_DUE, parameters=how, limit=LOOK_AT
         ):
             addressee = Device(device, carrier.workspace, 0, "")
-            parcel = _parcel(db, addressee, each, secrets[0], now)
+            parcel = _make_parcel(db, addressee, each, secrets[0], now)
             if parcel is not None and (each.item, device) not in but:
                 parcels.append(Due(each.item, device, parcel))
     return parcels
 
 
-def due_commands(
+def list_due_commands(
     db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
 ) -> list[DueCommand]:
     """Return the commands that a linked kit must relay, except those in `but` (device and
@@ -69,7 +69,7 @@ def due_commands(
     parcels = []
     for each in commands.to_carry(db, carrier.id, journal, now):
         device, number = each.device, each.entry.sequence
-        secrets = secrets_of(db, device)
+        secrets = read_secrets(db, device)
         if secrets and (device, number) not in but:
             body = wrap([each.entry], secrets[0], DOWN)
             minutes = max(1, min(MINUTES, int((each.expires - now) / 60)))
@@ -78,9 +78,9 @@ def due_commands(
     return parcels
 
 
-def _parcel(db: Db, device: Device, each: Waiting, secret: bytes, now: float) -> Entry | None:
+def _make_parcel(db: Db, device: Device, each: Waiting, secret: bytes, now: float) -> Entry | None:
     """Return the parcel for an item; None if it is too large for radio."""
-    named = [entry for _, entry in introduction(db, device, each.sender)]
+    named = [entry for _, entry in make_introduction(db, device, each.sender)]
     body = wrap([*named, *each.entries], secret, DOWN, origin=each.sender)
     if len(body) > BODY_MAX_BYTES:
         return None

@@ -15,12 +15,12 @@ from weakref import WeakSet
 
 import trio
 
-from fieldagent.hub.field.envelope_packing import names_of
+from fieldagent.hub.field.envelope_packing import introduce_members
 from fieldagent.hub.records import newest, workspace_log
 from fieldagent.hub.records.newest import StoredPosition
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.store.persist import log_once
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source, encode
@@ -48,7 +48,7 @@ class Position:
     with_name: tuple[Name, bytes] | None = None
     """Envelope with the sender's name, once a kit has needed it."""
 
-    def introduced_by(self, name: Name) -> bytes:
+    def encode_introduction(self, name: Name) -> bytes:
         """Return an envelope with the sender's name."""
         if self.with_name is None or self.with_name[0] is not name:
             body = encode([name.entry, *self.entries], origin=self.sender)
@@ -111,7 +111,7 @@ class PositionFeed:
         return is_behind and trio.current_time() >= self._not_before
 
     async def _read(self) -> None:
-        now, heard = trio.current_time(), self.store.heard(newest.topic(self.workspace))
+        now, heard = trio.current_time(), self.store.get_event(newest.topic(self.workspace))
         workspace, upto = self.workspace, self.upto
         self._not_before = now + AGAIN  # if the database is unavailable
         found = await self.store.read(lambda db: _read(db, workspace, upto))
@@ -134,7 +134,7 @@ class PositionFeed:
             if each.sender in self.names:  # else the sender has just been deleted
                 track = newest.Track(each.device, each.sender)
                 self._positions.pop(track, None)  # the later one comes last
-                self._positions[track] = _position(each)
+                self._positions[track] = _make_position(each)
         self.upto = found.end
         if found.positions:
             for event in self.waiting:
@@ -144,7 +144,7 @@ class PositionFeed:
     async def run(self) -> None:
         """Read new positions when it is time, until cancelled."""
         while True:
-            with told_once():
+            with log_once():
                 await self.refresh()
             heard = self._heard
             if heard is None:
@@ -154,7 +154,7 @@ class PositionFeed:
             else:
                 await heard.wait()
 
-    def after(self, place: int, device: int, member: int) -> list[Position]:
+    def list_after(self, place: int, device: int, member: int) -> list[Position]:
         """Return the positions of others after a place that have not expired."""
         now, later = self.clock(), []
         for each in reversed(self._positions.values()):
@@ -165,7 +165,7 @@ class PositionFeed:
         later.reverse()
         return later
 
-    def known(self, introduced: Iterable[tuple[int, bytes]]) -> int:
+    def get_known_marks(self, introduced: Iterable[tuple[int, bytes]]) -> int:
         """Return the marks of these names, each a member and the digest of the introduction."""
         marks = 0
         for member, digest in introduced:
@@ -188,12 +188,12 @@ def _read(db: Db, workspace: int, upto: int) -> _Found:
     sql = "SELECT tracked, directory FROM workspace WHERE id = ?"
     end, directory = (db.execute(sql, workspace) or [(0, 0)])[0]
     positions = [each for each in newest.after(db, workspace, upto) if each.place <= end]
-    names = names_of(db, {each.sender for each in positions}, workspace)
+    names = introduce_members(db, {each.sender for each in positions}, workspace)
     at_once = frozenset(workspace_log.at_once(db, [workspace], positions=True))
     return _Found(end, directory, at_once, positions, names)
 
 
-def _position(stored: StoredPosition) -> Position:
+def _make_position(stored: StoredPosition) -> Position:
     entry = replace(stored_entry(bytes(stored.body)), sequence=0)
     entries = [entry, Entry(0, Source(stored.device, stored.sequence))]
     body = encode(entries, origin=stored.sender)
@@ -237,7 +237,7 @@ class PositionFeeds:
             nursery.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def joined(self, workspace: int) -> AsyncIterator[None]:
+    async def join_feed(self, workspace: int) -> AsyncIterator[None]:
         """Keep the feed of a workspace for a link."""
         feed = self.of(workspace)
         feed.links += 1

@@ -20,8 +20,8 @@ from typing import Any
 
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.field.command_cost import cost
-from fieldagent.hub.field.command_sending import costs_something, give
+from fieldagent.hub.field.command_cost import compute_cost
+from fieldagent.hub.field.command_sending import give, is_paid
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import GivenCommand
 from fieldagent.hub.records.lease import IS_LINKED
@@ -72,7 +72,7 @@ class AskedKit(NamedTuple):
     """Unix time of its last answer."""
     linked: int
 
-    def due(self, step: int) -> float:
+    def compute_due_time(self, step: int) -> float:
         """Return the Unix time when the kit must be asked for that step."""
         if self.asked < step:
             return 0.0
@@ -99,7 +99,7 @@ IS_ASKED = (
 """SQL condition on a device: a kit in use that shares a secret with the hub."""
 
 
-def kits_of(db: Db, workspace: int, now: float) -> list[AskedKit]:
+def list_kits(db: Db, workspace: int, now: float) -> list[AskedKit]:
     """Return the kits that must get the key."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(kit.step, 0), coalesce(kit.asked, 0),"
@@ -123,17 +123,17 @@ class KeyPrice(NamedTuple):
     operators: frozenset[str]
 
 
-def price(
+def compute_price(
     db: Db, workspace: int, bearer: str, *, steps: int, but: Collection[int], now: float
 ) -> KeyPrice:
     """Return the cost of a change of key. Raises Refused if there is no kit to ask, or if a modem
     cannot carry the message.
     """
-    kits = [each for each in kits_of(db, workspace, now) if each.device not in but]
+    kits = [each for each in list_kits(db, workspace, now) if each.device not in but]
     if not kits:
         raise Refused("no kit of this workspace is enabled")
-    quotes = [cost(db, each.device, int(now), _UNSEALED, now) for each in kits]
-    paid = [each for each in quotes if costs_something(each, bearer)]
+    quotes = [compute_cost(db, each.device, int(now), _UNSEALED, now) for each in kits]
+    paid = [each for each in quotes if is_paid(each, bearer)]
     return KeyPrice(
         len(kits),
         sum(each.linked for each in quotes),
@@ -159,7 +159,7 @@ def begin(
     """Change all kits of a workspace to this key. An active change ends; kits with its key then
     receive with all three keys. Raises Refused if no kit is in use.
     """
-    if not kits_of(db, workspace, now):
+    if not list_kits(db, workspace, now):
         raise Refused("no kit of this workspace is enabled")
     db.execute(
         "INSERT INTO radio_key (workspace, key, step, began, stepped, bearer)"
@@ -182,7 +182,7 @@ def leave_out(db: Db, device: int, *, by: str = audit.ADMINISTRATION, now: float
     """Stop waiting for this kit. When it comes back, it is asked for the current step. Raises
     Refused if no change is active.
     """
-    workspace = _under_way(db, device).workspace
+    workspace = _find_under_way(db, device).workspace
     _leave_out(db, device)
     directory.note_of_device(db, device, by, "radio-key leave out", str(device), now)
     go_on(db, workspace, now)
@@ -202,7 +202,7 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
     """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     change = change_of(db, workspace, lock=True)
-    kit = next((each for each in kits_of(db, workspace, now) if each.device == device), None)
+    kit = next((each for each in list_kits(db, workspace, now) if each.device == device), None)
     if change is None or kit is None:
         raise Refused(
             sentence(
@@ -216,7 +216,7 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
     _ask(db, change, kit, bearer, now)
 
 
-def _under_way(db: Db, device: int) -> RadioKeyChange:
+def _find_under_way(db: Db, device: int) -> RadioKeyChange:
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     change = change_of(db, workspace, lock=True)
     if change is None or change.ended is not None:
@@ -229,17 +229,17 @@ def go_on(db: Db, workspace: int, now: float) -> None:
     change = change_of(db, workspace, lock=True)
     if change is None:
         return
-    kits = kits_of(db, workspace, now)
+    kits = list_kits(db, workspace, now)
     awaited = [each.step for each in kits if not each.left_out]
     while change.ended is None and min(awaited, default=LAST) >= change.step:
-        change = _step(db, change, now)
+        change = _take_step(db, change, now)
     for kit in kits:
-        if kit.step < change.step and kit.due(change.step) <= now:
+        if kit.step < change.step and kit.compute_due_time(change.step) <= now:
             first = kit.asked < change.step and not kit.left_out
             _ask(db, change, kit, change.bearer if first else "ip", now)
 
 
-def _step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
+def _take_step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
     if change.step == LAST:
         change = change._replace(ended=now)
         detail = "all have it alone"
@@ -257,7 +257,7 @@ def _step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
 def _ask(db: Db, change: RadioKeyChange, kit: AskedKit, bearer: str, now: float) -> None:
     device = kit.device
     commands.withdraw(db, device, VERB, now)
-    secret, *_ = directory.secrets_of(db, device)
+    secret, *_ = directory.read_secrets(db, device)
     asked = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
     number = commands.next_number(db, device, now)
     order = GivenCommand(change.workspace, device, number, asked, bearer, audit.HUB)
@@ -284,39 +284,39 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
         go_on(db, workspace, now)
 
 
-def next_due(db: Db) -> float:
+def compute_next_due(db: Db) -> float:
     """Return the Unix time when `look` may find something."""
-    return min((_due(db, each) for each in _all(db)), default=inf)
+    return min((_compute_due_time(db, each) for each in _list_all(db)), default=inf)
 
 
 def look(db: Db, now: float) -> list[str]:
     """Continue all changes. There are no warnings to return."""
-    for workspace in _all(db):
-        if _due(db, workspace) <= now:
+    for workspace in _list_all(db):
+        if _compute_due_time(db, workspace) <= now:
             go_on(db, workspace, now)
     return []
 
 
-def _all(db: Db) -> list[int]:
+def _list_all(db: Db) -> list[int]:
     return [workspace for (workspace,) in db.execute("SELECT workspace FROM radio_key")]
 
 
-def _due(db: Db, workspace: int) -> float:
+def _compute_due_time(db: Db, workspace: int) -> float:
     change = change_of(db, workspace)
     if change is None:
         return inf
-    kits = kits_of(db, workspace, 0.0)
+    kits = list_kits(db, workspace, 0.0)
     awaited = [each.step for each in kits if not each.left_out]
     if change.ended is None and min(awaited, default=LAST) >= change.step:
         return 0.0  # the kit that was waited for is disabled now
-    behind = [each.due(change.step) for each in kits if each.step < change.step]
+    behind = [each.compute_due_time(change.step) for each in kits if each.step < change.step]
     return min(behind, default=inf)
 
 
 STATES = {None: "asked", CommandOutcome.REFUSED: "refused", CommandOutcome.FAILED: "failed"}
 
 
-def state_of(kit: AskedKit, step: int) -> str:
+def describe_state(kit: AskedKit, step: int) -> str:
     """Return the state of a kit for people."""
     if kit.step >= step:
         return "done"
@@ -325,14 +325,14 @@ def state_of(kit: AskedKit, step: int) -> str:
     return STATES.get(None if kit.outcome is None else CommandOutcome(kit.outcome), "asked")
 
 
-def standing(db: Db, workspace: int, now: float) -> dict[str, Any] | None:
+def describe_change(db: Db, workspace: int, now: float) -> dict[str, Any] | None:
     """Return the step of the change and the state of each kit, without the key. None if there was
     no change. Times are Unix seconds.
     """
     change = change_of(db, workspace)
     if change is None:
         return None
-    kits = kits_of(db, workspace, now)
+    kits = list_kits(db, workspace, now)
     return {
         "step": change.step,
         "began": change.began,
@@ -340,22 +340,22 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any] | None:
         "ended": change.ended,
         "bearer": change.bearer or None,
         "pending": sum(each.step < change.step for each in kits),
-        "kits": [_shown(each, change.step) for each in kits],
+        "kits": [_describe_kit(each, change.step) for each in kits],
     }
 
 
-def _shown(kit: AskedKit, step: int) -> dict[str, Any]:
+def _describe_kit(kit: AskedKit, step: int) -> dict[str, Any]:
     return {
         "id": kit.device,
         "name": kit.name,
         "step": kit.step,
-        "state": state_of(kit, step),
+        "state": describe_state(kit, step),
         "answered": kit.at,
         "said": kit.said or None,
     }
 
 
-def figures(db: Db) -> dict[str, float]:
+def count_figures(db: Db) -> dict[str, float]:
     """Return the number of kits that are behind, over all workspaces."""
     ((lacking,),) = db.execute(
         "SELECT count(*) FROM radio_key JOIN device ON device.workspace = radio_key.workspace"
@@ -371,6 +371,6 @@ def of_devices(db: Db, workspace: int) -> dict[int, str]:
     if change is None:
         return {}
     return {
-        kit.device: f"step {kit.step} of {LAST}: {state_of(kit, change.step)}"
-        for kit in kits_of(db, workspace, 0.0)
+        kit.device: f"step {kit.step} of {LAST}: {describe_state(kit, change.step)}"
+        for kit in list_kits(db, workspace, 0.0)
     }

@@ -19,16 +19,16 @@ from dataclasses import field, replace
 
 import trio
 
-from fieldagent.hub.access.directory import is_member, proof_keys_of
+from fieldagent.hub.access.directory import derive_proof_keys, is_member
 from fieldagent.hub.contract import Bearer, Device
-from fieldagent.hub.field.kit_items import posting_of
-from fieldagent.hub.field.mobile_originated import addressed
-from fieldagent.hub.field.neighbour import doubt_of, neighbour_of
+from fieldagent.hub.field.kit_items import make_posting
+from fieldagent.hub.field.mobile_originated import resolve_names
+from fieldagent.hub.field.neighbour import doubt_of, find_neighbour
 from fieldagent.hub.records import contact, kit_report, ledger, numbering, rebuild
 from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.stored_entry import stored_entry
-from fieldagent.hub.store.contract import Db, Store, insert, one_of
+from fieldagent.hub.store.contract import Db, Store, insert, make_membership
 from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import get_kind
@@ -78,12 +78,12 @@ class Rebuilding:
     _turn: trio.Lock = field(default_factory=trio.Lock)
     """Lock that prevents questions while an answer is processed."""
 
-    async def question(self) -> Ask | Fetch | None:
+    async def choose_question(self) -> Ask | Fetch | None:
         """Return the next question to the kit, or None."""
         async with self._turn:
-            return await self._question()
+            return await self._choose_question()
 
-    async def _question(self) -> Ask | Fetch | None:
+    async def _choose_question(self) -> Ask | Fetch | None:
         if self.is_asked:
             return None
         if self.page is not None:
@@ -118,7 +118,7 @@ class Rebuilding:
 
     async def _take_listed(self, said: Inventory, now: float) -> None:
         missing = await self.store.read(
-            lambda db: missing_of(db, self.device, said, now - self.keeping.keep)
+            lambda db: find_missing(db, self.device, said, now - self.keeping.keep)
         )
         self.page, self.rows = said, {row.place: row for row in missing}
 
@@ -126,7 +126,7 @@ class Rebuilding:
             db.announce(kit_report.topic(self.device.id))
             return "" if self.rows else self._end_page(db, said, now)
 
-        self._tell(await self.store.commit(note))
+        self._log_progress(await self.store.commit(note))
         if not self.rows:
             self.page = None
 
@@ -144,14 +144,14 @@ class Rebuilding:
             db.announce(kit_report.topic(self.device.id))
             return "" if left else self._end_page(db, page, now)
 
-        self._tell(await self.store.commit(enter))
+        self._log_progress(await self.store.commit(enter))
         self.rows = {place: row for place, row in self.rows.items() if place in left}
         if not self.rows:
             self.page = None
 
     def _end_page(self, db: Db, page: Inventory, now: float) -> str:
         device = self.device
-        rebuild.note_listed(db, device.id, len(page.rows), _dropped(db, device.id, page))
+        rebuild.note_listed(db, device.id, len(page.rows), _compute_dropped(db, device.id, page))
         if not page.is_last:
             rebuild.go_on(db, device.id, page.direction, page.rows[-1].place)
         elif page.direction is Direction.SENT:
@@ -160,7 +160,7 @@ class Rebuilding:
             return rebuild.finish(db, device.id, device.workspace, device.name, now)
         return ""
 
-    def _tell(self, words: str) -> None:
+    def _log_progress(self, words: str) -> None:
         if words:
             log.warning("%s", words)
 
@@ -169,7 +169,7 @@ class Rebuilding:
         device = self.device.id
         if said.hours * 3600 > self.keeping.keep or is_known(db, device, said):
             return False
-        if _was_buried(db, device, said.hours, now):
+        if _is_buried(db, device, said.hours, now):
             return False
         held = replace(said, hours=0).encode()
         known = rebuild.of(db, device)
@@ -192,10 +192,10 @@ def is_known(db: Db, device: int, said: BackupSummary) -> bool:
     """Return True if the hub knows the last items that the kit sent and got, or may have deleted
     them.
     """
-    return _is_here(db, device, said.sent) and _was_given(db, device, said.got)
+    return _is_here(db, device, said.sent) and _is_delivered(db, device, said.got)
 
 
-def _was_buried(db: Db, device: int, hours: int, now: float) -> bool:
+def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
     """Return True if a message of the device became a dead letter about so many hours ago, because
     that was acknowledged as well.
     """
@@ -212,17 +212,17 @@ def _is_here(db: Db, device: int, sent: Held) -> bool:
     return not sent.number or sent.digest in {bytes(row[0])[:DIGEST_BYTES] for row in rows}
 
 
-def _was_given(db: Db, device: int, got: Held) -> bool:
+def _is_delivered(db: Db, device: int, got: Held) -> bool:
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if got.number >= following:
         return False
-    digests = _given(db, device, [got.number])
+    digests = _list_given(db, device, [got.number])
     return got.number not in digests or digests[got.number] == got.digest
 
 
-def _given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
+def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
     """Return the digests of items that a device got or will get, by their numbers."""
-    among, these = one_of(db, numbers)
+    among, these = make_membership(db, numbers)
     rows = db.execute(
         "SELECT delivery.sequence, body FROM delivery JOIN item ON item.id = delivery.item"
         f" WHERE delivery.device = ? AND delivery.sequence {among}",
@@ -231,7 +231,7 @@ def _given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
     return {number: _digest(replace(stored_entry(body), sequence=number)) for number, body in rows}
 
 
-def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[InventoryRow]:
+def find_missing(db: Db, device: Device, listed: Inventory, since: float) -> list[InventoryRow]:
     """Return the listed items that are missing here. Items older than `since` were deleted on
     purpose.
     """
@@ -239,13 +239,15 @@ def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[
     if not rows:
         return []
     if listed.direction is Direction.GOT:
-        digests = _given(db, device.id, [row.number for row in rows])
+        digests = _list_given(db, device.id, [row.number for row in rows])
         # Items of deleted accounts stay deleted.
         there = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
         return [r for r in rows if there[r.origin] and digests.get(r.number) != r.digest]
-    whose = {row.origin: _device(db, device, row.origin) for row in rows}
-    among, devices = one_of(db, {each.id for each in whose.values() if each is not None} or {0})
-    numbered, numbers = one_of(db, [row.number for row in rows])
+    whose = {row.origin: _find_device(db, device, row.origin) for row in rows}
+    among, devices = make_membership(
+        db, {each.id for each in whose.values() if each is not None} or {0}
+    )
+    numbered, numbers = make_membership(db, [row.number for row in rows])
     here = {
         (of, number, bytes(digest)[:DIGEST_BYTES])
         for of, doubtful, number, digest in db.execute(
@@ -263,11 +265,11 @@ def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[
     ]
 
 
-def _device(db: Db, device: Device, origin: int) -> Device | None:
-    return device if origin in (0, device.id) else neighbour_of(db, device, origin)
+def _find_device(db: Db, device: Device, origin: int) -> Device | None:
+    return device if origin in (0, device.id) else find_neighbour(db, device, origin)
 
 
-def _dropped(db: Db, device: int, listed: Inventory) -> int:
+def _compute_dropped(db: Db, device: int, listed: Inventory) -> int:
     """Return the largest possible number of items that the kit sent after the copy and no longer
     has.
     """
@@ -295,7 +297,7 @@ def take_back(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
     if not isinstance(entry.content, Item) or isinstance(entry.content, Parcel):
         return False
     if link.page is not None and link.page.direction is Direction.SENT:
-        whose = _device(db, link.device, envelope.origin)
+        whose = _find_device(db, link.device, envelope.origin)
         return whose is not None and _take_sent(db, link, whose, entry, copy, row.at, now)
     return _take_got(db, link, entry, [e.content for e in beside], copy, row, now)
 
@@ -311,13 +313,15 @@ def _take_sent(
         return False
     if not _note_arrived(db, whose.id, entry, at, bool(doubt)):
         return True
-    if not doubt and (item := _item_of(db, whose, entry)) is not None:
+    if not doubt and (item := _find_item(db, whose, entry)) is not None:
         db.execute("UPDATE item SET unauthenticated = 0 WHERE id = ?", item)
         return True
-    proved = isinstance(content, IncidentWord) and is_proved(content, proof_keys_of(db, whose.id))
-    posting = posting_of(whose, entry, content, at + link.keeping.time_to_live)
+    proved = isinstance(content, IncidentWord) and is_proved(
+        content, derive_proof_keys(db, whose.id)
+    )
+    posting = make_posting(whose, entry, content, at + link.keeping.time_to_live)
     posting = replace(posting, unauthenticated=bool(doubt) and not proved)
-    posting, _ = addressed(db, posting)
+    posting, _ = resolve_names(db, posting)
     is_closed = copy.state == "closed"
     item = ledger.enter_again(db, posting, at=at, now=now, is_closed=is_closed)
     if isinstance(content, Location) and not doubt:
@@ -348,16 +352,16 @@ def _take_got(
         return False
     source = next((each for each in beside if isinstance(each, Source)), None)
     if source is None:
-        item: int | None = _pushed(db, link, entry, row, now)
+        item: int | None = _enter_push(db, link, entry, row, now)
     else:
-        item = _sent_by(db, link, source, entry, copy, row, now)
+        item = _find_sender(db, link, source, entry, copy, row, now)
     if item is None:
         return False
     ledger.note_had(db, item, link.device.id, row.number, row.at)
     return True
 
 
-def _sent_by(
+def _find_sender(
     db: Db,
     link: Rebuilding,
     source: Source,
@@ -366,25 +370,25 @@ def _sent_by(
     row: InventoryRow,
     now: float,
 ) -> int | None:
-    whose = neighbour_of(db, link.device, source.station)
+    whose = find_neighbour(db, link.device, source.station)
     if whose is None:
         return None
     own = replace(entry, sequence=source.sequence)
     content = entry.content
     assert isinstance(content, Item)
-    item = _item_of(db, whose, own)
+    item = _find_item(db, whose, own)
     if item is not None:
         return item
     # Its own kit has not sent it yet, which would prove it.
     if not _note_arrived(db, whose.id, own, row.at, doubt=True):
         return None
-    posting = posting_of(whose, own, content, row.at + link.keeping.time_to_live)
-    posting, _ = addressed(db, replace(posting, unauthenticated=True))
+    posting = make_posting(whose, own, content, row.at + link.keeping.time_to_live)
+    posting, _ = resolve_names(db, replace(posting, unauthenticated=True))
     is_closed = copy.state == "closed"
     return ledger.enter_again(db, posting, at=row.at, now=now, is_closed=is_closed)
 
 
-def _item_of(db: Db, whose: Device, entry: Entry) -> int | None:
+def _find_item(db: Db, whose: Device, entry: Entry) -> int | None:
     """Return the id of the device's item, whichever kit delivered it; None if it is missing."""
     for item, body in db.execute(
         "SELECT id, body FROM item WHERE workspace = ? AND source_device = ?"
@@ -396,7 +400,7 @@ def _item_of(db: Db, whose: Device, entry: Entry) -> int | None:
     return None
 
 
-def _pushed(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: float) -> int:
+def _enter_push(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: float) -> int:
     """Enter a push. Its recipients besides this kit's user are lost."""
     device, content = link.device, entry.content
     assert isinstance(content, Item)

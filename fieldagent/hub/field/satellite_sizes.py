@@ -7,11 +7,11 @@ addressed kit can get it. If some can, the hub enters it, and the others wait fo
 from __future__ import annotations
 
 from fieldagent.hub.field.envelope_packing import Waiting
-from fieldagent.hub.field.mobile_terminated import most_parts, sizes, wait_for_link
+from fieldagent.hub.field.mobile_terminated import compute_most_parts, list_sizes, wait_for_link
 from fieldagent.hub.records.account import ACCOUNT, Account, account_of
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.package.package import Data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import join_sentences, sentence
@@ -42,7 +42,7 @@ class FarKits(NamedTuple):
     others: int = 0
     """Number of kits that can get it."""
 
-    def refusal(self) -> str:
+    def find_refusal(self) -> str:
         """Return the reason why no kit can get the push. Empty if some can, or if there are no
         kits.
         """
@@ -56,17 +56,17 @@ class FarKits(NamedTuple):
         )
 
 
-def far_kits(db: Db, posting: Posting, now: float) -> FarKits:
+def find_far_kits(db: Db, posting: Posting, now: float) -> FarKits:
     """Return the addressed kits that cannot get the push. `now` is Unix time."""
     if not isinstance(posting.item, Data):
         return FarKits()
-    whom, members = _whom(posting)
+    whom, members = _make_device_condition(posting)
     rows = db.execute(_KITS.format(whom=whom), now, posting.workspace, *members)
     cannot, others = [], 0
     for linked, bearer, *row in rows:
         account = account_of(row)
         far = not linked and bearer not in ("ip", "sms") and account.device.imei is not None
-        why = _too_large(posting.item, account) if far else ""
+        why = _explain_too_large(posting.item, account) if far else ""
         if why:
             cannot.append(UnfitKit(account.device.id, account.device.name, why))
         else:
@@ -80,26 +80,26 @@ def hold_back(db: Db, item: int, kits: FarKits) -> None:
         wait_for_link(db, item, each.device, f"it {each.why}")
 
 
-def _whom(posting: Posting) -> tuple[str, list[int]]:
+def _make_device_condition(posting: Posting) -> tuple[str, list[int]]:
     if posting.device is not None:
         return "device.id = ?", [posting.device]
     if posting.team is not None:
         audience = sorted(posting.audience - {posting.sender}) or [0]
-        return f"device.member IN ({marks(audience)})", audience
+        return f"device.member IN ({make_marks(audience)})", audience
     if posting.target is not None:
         return "device.member = ?", [posting.target]
     return "device.member <> ?", [posting.sender]
 
 
-def _too_large(item: Data, account: Account) -> str:
+def _explain_too_large(item: Data, account: Account) -> str:
     """Return the reason why a kit reached only by satellite cannot get the item; empty if it
     can.
     """
     try:
-        parts = len(sizes(Waiting(0, 1, Entry(1, item)), [], account))
+        parts = len(list_sizes(Waiting(0, 1, Entry(1, item)), [], account))
     except LocalProtocolError:
         parts = 0
-    if parts and parts <= most_parts(item):
+    if parts and parts <= compute_most_parts(item):
         return ""
     if parts == 1:
         needs = sentence("1 message")

@@ -28,15 +28,15 @@ from fieldagent.hub.field.envelope_packing import (
     Space,
     Waiting,
     fill_for,
-    journal_of,
+    list_receipts,
+    list_waiting,
     mark_introduced,
     mark_receipts_sent,
-    receipts_for,
-    waiting,
+    read_journal_number,
 )
 from fieldagent.hub.records import contact, workspace_log
 from fieldagent.hub.records.ledger import WAITS, confirm_all
-from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.sms_frame import PARTS_DOWN, SmsFrame, compute_envelope_bytes_down
@@ -78,7 +78,7 @@ class SmsToKit(NamedTuple):
     attempts: int
 
 
-def device_of(db: Db, frame: SmsFrame) -> Device:
+def find_device(db: Db, frame: SmsFrame) -> Device:
     """Return the device of a frame, by its name and tag. Raises Unknown."""
     low = frame.name.hex()
     rows = db.execute(
@@ -88,7 +88,7 @@ def device_of(db: Db, frame: SmsFrame) -> Device:
     )
     for id_, token in rows:
         if frame.is_tagged_by(sms_frame.derive_key_up(bytes.fromhex(token))):
-            return directory.device_heard(db, int(id_))
+            return directory.find_device_heard(db, int(id_))
     raise Unknown
 
 
@@ -96,7 +96,7 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
     """Process the frame's facts besides its envelope, which is on disk already. Ignore a revoked
     device, which gets no SMS.
     """
-    if revocation.since(db, device.id) is not None:
+    if revocation.find_revocation(db, device.id) is not None:
         return
     new = db.execute(
         "INSERT INTO kit_sms (device, workspace, number, kind, at, not_before)"
@@ -127,7 +127,7 @@ def _confirm(db: Db, device: Device, load: str, now: float) -> None:
     contents = json.loads(load)
     confirm_all(db, [(item, device.id) for item in contents["items"]], Bearer.SMS, now)
     mark_receipts_sent(db, contents["receipts"], now)
-    if contents["journal"] == journal_of(db, device.id):
+    if contents["journal"] == read_journal_number(db, device.id):
         named = [(member, bytes.fromhex(digest)) for member, digest in contents["introduced"]]
         mark_introduced(db, [(device.id, *mark) for mark in named])
     db.execute(
@@ -149,9 +149,9 @@ _DUE = (
 )
 
 
-def next_due(db: Db, now: float) -> float:
+def compute_next_due(db: Db, now: float) -> float:
     """Return the Unix time when `claim` will find something."""
-    return earliest(
+    return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
         f" FROM kit_sms WHERE {_DUE}",
@@ -170,8 +170,8 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     if not rows:
         return None
     id_, number, kind, owed, _, load, text, copies, attempts, day, today, at = rows[0]
-    device = directory.device_by_id(db, int(id_))
-    today = today if day == _day(now) else 0
+    device = directory.find_device_by_id(db, int(id_))
+    today = today if day == _format_day(now) else 0
     midnight = now + 86_400 - now % 86_400
     if today >= per_day:
         _rest(db, id_, midnight)
@@ -203,7 +203,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     db.execute(
         "UPDATE kit_sms SET claimed_until = ?, claimed_by = ?, copies = ?, day = ?, today = ?"
         " WHERE device = ?",
-        *(until, db.worker, copies + 1, _day(now), today + parts, id_),
+        *(until, db.worker, copies + 1, _format_day(now), today + parts, id_),
     )
     return SmsToKit(int(id_), kind, number, text, until, attempts)
 
@@ -224,7 +224,7 @@ def _count_back(db: Db, due: SmsToKit) -> None:
     db.execute(
         "UPDATE kit_sms SET today = today - ? WHERE device = ? AND claimed_until = ? AND day = ?",
         *(sms_alphabet.count_parts(due.text), due.device, due.claimed_until),
-        _day(due.claimed_until - CLAIM),
+        _format_day(due.claimed_until - CLAIM),
     )
 
 
@@ -249,7 +249,7 @@ def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | Non
         "items": load.items,
         "receipts": load.receipts,
         "introduced": [[member, mark.hex()] for member, mark in load.introduced],
-        "journal": journal_of(db, device.id),
+        "journal": read_journal_number(db, device.id),
     }
     db.execute(
         "UPDATE kit_sms SET tag = ?, load = ?, text = ? WHERE device = ?",
@@ -266,19 +266,19 @@ def _load(db: Db, device: Device, left: int, now: float) -> Load:
     most = Space(compute_envelope_bytes_down(max(FEW, min(PARTS_DOWN, left))))
     short: list[Waiting] = []
     long: list[Waiting] = []
-    for each in waiting(db, device.id, now, due="delivery.unpaid = 0", limit=LOOK_AT):
-        (short if _alone(db, device, each, few).items else long).append(each)
-    receipts = receipts_for(db, device.id, limit=RECEIPTS)
+    for each in list_waiting(db, device.id, now, due="delivery.unpaid = 0", limit=LOOK_AT):
+        (short if _load_alone(db, device, each, few).items else long).append(each)
+    receipts = list_receipts(db, device.id, limit=RECEIPTS)
     load = fill_for(db, device, short, receipts, few)
     load = load if load.entries else fill_for(db, device, [], receipts[:1], most)
     for each in long:
-        alone = _alone(db, device, each, most)
+        alone = _load_alone(db, device, each, most)
         _note_why(db, device, each, "" if alone.items else SPENT)
         load = load if load.entries else alone
     return load
 
 
-def _alone(db: Db, device: Device, item: Waiting, space: Space) -> Load:
+def _load_alone(db: Db, device: Device, item: Waiting, space: Space) -> Load:
     """Return an item by itself as a load; empty if it does not fit."""
     load = fill_for(db, device, [item], [], space)
     return load if load.items else Load()
@@ -288,7 +288,7 @@ def _note_why(db: Db, device: Device, item: Waiting, reason: str) -> None:
     """Store the reason why an item waits, for its sender, or clear it."""
     if (
         reason
-        and not _alone(db, device, item, Space(compute_envelope_bytes_down(PARTS_DOWN))).items
+        and not _load_alone(db, device, item, Space(compute_envelope_bytes_down(PARTS_DOWN))).items
     ):
         reason = TOO_LONG
     db.execute(
@@ -334,5 +334,5 @@ def _rest(db: Db, device: int, until: float) -> None:
     db.execute("UPDATE kit_sms SET not_before = ? WHERE device = ?", until, device)
 
 
-def _day(now: float) -> str:
+def _format_day(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).date().isoformat()

@@ -213,7 +213,7 @@ def _note_heard(
         where = DatedPlace(place.latitude, place.longitude, at, accuracy)
         whose = tracker.device, tracker.workspace, tracker.member, tracker.name
         positions.take(db, [KitPosition(*whose, where)], now)
-    check_in.heard(db, tracker.device, now)
+    check_in.record_item(db, tracker.device, now)
 
 
 def _distress_words(

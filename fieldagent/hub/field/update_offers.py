@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from fieldagent.hub.records import audit, kit_report, lease
-from fieldagent.hub.store.contract import Db, insert, marks, select
+from fieldagent.hub.store.contract import Db, insert, make_marks, select
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import format_count
@@ -56,7 +56,7 @@ class _UnderWay(NamedTuple):
     within: float
 
 
-def cannot(kit: Candidate) -> str:
+def explain_unfit(kit: Candidate) -> str:
     """Return the reason why a kit cannot be updated; empty if it can, or if that is not known
     yet.
     """
@@ -76,7 +76,7 @@ def cannot(kit: Candidate) -> str:
     return ""
 
 
-def candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
+def list_candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
     """Return all kits: linked ones first, and in each group the most recently heard first."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(contact.version, ''),"
@@ -121,7 +121,7 @@ def offer(
     return number
 
 
-def under_way(db: Db, workspace: int) -> int | None:
+def find_under_way(db: Db, workspace: int) -> int | None:
     """Return the number of the active offer in a workspace; None without one."""
     open_ = "SELECT number FROM update_offer WHERE workspace = ? AND state = ?"
     rows = db.execute(open_, workspace, UNDER_WAY)
@@ -143,12 +143,12 @@ def stop(db: Db, workspace: int, now: float) -> int | None:
     return int(rows[0][0])
 
 
-def offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
+def list_offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
     """Return the active offers that these devices have not applied yet."""
     rows = db.execute(
         "SELECT kit.device, number, version, url FROM update_offer_kit AS kit"
         " JOIN update_offer ON number = kit.offer"
-        f" WHERE kit.device IN ({marks(devices)}) AND kit.state IN ('offered', 'waiting')"
+        f" WHERE kit.device IN ({make_marks(devices)}) AND kit.state IN ('offered', 'waiting')"
         " AND update_offer.state = ?",
         *devices,
         UNDER_WAY,
@@ -172,7 +172,7 @@ def note(db: Db, device: int, report: OfferReport, now: float) -> None:
         )
 
 
-def next_due(db: Db) -> float:
+def compute_next_due(db: Db) -> float:
     """Return the time when `look` may find something: at once while an offer is active."""
     rows = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
     return 0.0 if rows else inf
@@ -219,10 +219,10 @@ def _of_wave(db: Db, offer: _UnderWay, now: float) -> list[_Row]:
         offer.number,
         offer.wave,
     )
-    return [_as_it_is(db, offer, _Row(*row), now) for row in rows]
+    return [_keep_row(db, offer, _Row(*row), now) for row in rows]
 
 
-def _as_it_is(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
+def _keep_row(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
     state, why = kit.state, kit.why
     if kit.state == "offered":
         version = kit.version or ""
@@ -234,7 +234,7 @@ def _as_it_is(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
         )  # fmt: skip
         if version == offer.version:
             state, why = "taken", "it already ran this version"
-        elif why := cannot(known):
+        elif why := explain_unfit(known):
             state = "left out"
     elif kit.state in ("waiting", "trial") and kit.disabled is not None:
         # A disabled kit is not heard any more, whatever the result there.
@@ -295,7 +295,7 @@ _LISTED = {
 }
 
 
-def listing(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
+def list_all(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
     """Return the offers, newest first."""
     newest = "FROM update_offer WHERE workspace = ? ORDER BY number DESC LIMIT ?"
     return [
@@ -304,7 +304,7 @@ def listing(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
+def list_kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
     """Return the kits of that offer, or of the last one, for people; empty if there is no such
     offer.
     """

@@ -14,9 +14,9 @@ from fieldagent.hub.field.envelope_packing import (
     WaitingReceipt,
     Wanted,
     fill,
-    names_for,
-    receipts_for_each,
-    waiting_at_each,
+    list_names,
+    list_receipts_for_each,
+    list_waiting_at_each,
 )
 from fieldagent.hub.records import commands, workspace_log
 from fieldagent.hub.store.contract import Db
@@ -80,8 +80,8 @@ def read_mail(db: Db, asked: Sequence[MailAsked]) -> list[Mail]:
     look_at, told = LOOK_AT + most.items, RECEIPTS + most.receipts
     ordered = RECEIPTS + most.commands
     behind = dict(zip(devices, workspace_log.are_behind(db, devices), strict=True))
-    items = waiting_at_each(db, devices, now, limit=look_at)
-    receipts = receipts_for_each(db, devices, limit=told)
+    items = list_waiting_at_each(db, devices, now, limit=look_at)
+    receipts = list_receipts_for_each(db, devices, limit=told)
     orders = commands.waiting_at_each(db, devices, now, limit=ordered)
     wanted = {
         each.device.id: Wanted(
@@ -93,7 +93,7 @@ def read_mail(db: Db, asked: Sequence[MailAsked]) -> list[Mail]:
         for each in asked
     }
     with_mail = [each for each in wanted.values() if each.members or orders[each.device]]
-    names = dict(zip((w.device for w in with_mail), names_for(db, with_mail), strict=True))
+    names = dict(zip((w.device for w in with_mail), list_names(db, with_mail), strict=True))
     return [
         Mail(
             items[device],

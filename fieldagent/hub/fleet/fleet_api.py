@@ -23,13 +23,15 @@ class FleetApi:
         self._clock = clock
         self._judge = authentication.judge(Purpose.READ)
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the route of the fleet's condition."""
-        return [Route("GET", "/api/fleet", self.fleet, judge=self._judge)]
+        return [Route("GET", "/api/fleet", self.answer_fleet, judge=self._judge)]
 
-    async def fleet(self, request: Request, caller: Caller) -> Response:
+    async def answer_fleet(self, request: Request, caller: Caller) -> Response:
         """Return the condition of each kit, and its differences from the others."""
         refuse_others(request, ())
         return make_json_response(
-            await self._store.read(lambda db: view.view(db, caller.workspace, self._clock()))
+            await self._store.read(
+                lambda db: view.describe_fleet(db, caller.workspace, self._clock())
+            )
         )

@@ -139,14 +139,14 @@ NUMBERS = {
 }
 
 
-def unlike(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
+def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
     """Return the bad values and the differences of each kit, bad ones first."""
-    middles = {what: _middle_of(fleet, number) for what, number in NUMBERS.items()}
-    versions = _majority(kit.version for kit in fleet)
-    systems = _majority(kit.system for kit in fleet)
+    middles = {what: _compute_middle(fleet, number) for what, number in NUMBERS.items()}
+    versions = _find_majority(kit.version for kit in fleet)
+    systems = _find_majority(kit.system for kit in fleet)
     differences = []
     for kit in fleet:
-        those = [*_fixed(kit)]
+        those = [*_check_fixed(kit)]
         for what, number in NUMBERS.items():
             those += _of_number(kit, what, number, middles[what])
         those += _of_text("version", kit.version, versions)
@@ -155,7 +155,7 @@ def unlike(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
     return differences
 
 
-def _fixed(kit: KitFigures) -> Iterable[Unlike]:
+def _check_fixed(kit: KitFigures) -> Iterable[Unlike]:
     """Yield the findings that need no comparison."""
     if kit.overdue is not None:
         yield Unlike("overdue", True, {"time": kit.overdue})
@@ -178,7 +178,7 @@ class _Middle(NamedTuple):
     spread: float
 
 
-def _middle_of(fleet: Sequence[KitFigures], number: _Number) -> _Middle | None:
+def _compute_middle(fleet: Sequence[KitFigures], number: _Number) -> _Middle | None:
     """Return the median and the spread; None if too few kits report the number."""
     known = [value for kit in fleet if (value := number.of(kit)) is not None]
     if len(known) < FLEET_LEAST:
@@ -193,13 +193,13 @@ def _of_number(
     own, bad = number.of(kit), number.is_bad(kit)
     if own is None:
         return
-    values: dict[str, Any] = {"own": _whole(own)}
+    values: dict[str, Any] = {"own": _round_if_whole(own)}
     if what == "satellite":
-        values = {"own": kit.satellite_hours if bad else _whole(own)}
+        values = {"own": kit.satellite_hours if bad else _round_if_whole(own)}
     if middle is not None and not (bad and what in ("satellite", "budget")):
         worse = number.sign * (own - middle.median)
         if worse >= number.floor and worse > SPREADS * middle.spread:
-            yield Unlike(f"{what}-others", bad, {**values, "most": _whole(middle.median)})
+            yield Unlike(f"{what}-others", bad, {**values, "most": _round_if_whole(middle.median)})
             return
     if bad:
         yield Unlike(what, True, values)
@@ -211,7 +211,7 @@ class _Majority(NamedTuple):
     of: int
 
 
-def _majority(texts: Iterable[str]) -> _Majority | None:
+def _find_majority(texts: Iterable[str]) -> _Majority | None:
     """Return the text that more than half of the kits have; None if there is no such text, or too
     few kits report one.
     """
@@ -228,5 +228,5 @@ def _of_text(what: str, own: str, majority: _Majority | None) -> Iterable[Unlike
         yield Unlike(what, False, values)
 
 
-def _whole(value: float) -> int | float:
+def _round_if_whole(value: float) -> int | float:
     return int(value) if value == int(value) else round(value, 1)

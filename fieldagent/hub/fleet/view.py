@@ -1,6 +1,6 @@
 """The fleet: figures of each kit of a workspace, kits with differences first.
 
-It only reads. `view` is one operation for `Store.read` or `once`.
+It only reads. `describe_fleet` is one operation for `Store.read` or `once`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from fieldagent.hub.field import check_in
-from fieldagent.hub.fleet.outliers import TEXTS, KitFigures, Unlike, unlike
+from fieldagent.hub.fleet.outliers import TEXTS, KitFigures, Unlike, find_outliers
 from fieldagent.hub.records import kit_condition, lease
 from fieldagent.hub.records.kit_condition import About, KnownCondition, until_now
 from fieldagent.hub.records.usage import day_of
@@ -67,42 +67,44 @@ class FleetRow(NamedTuple):
     """True if it is disabled or revoked: it is not compared, and comes last."""
 
 
-def view(db: Db, workspace: int, now: float) -> dict[str, Any]:
+def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
     """Return the kits for people and programs, those with differences first, and the number of kits
     that were left out.
     """
     rows = select(db, _KIT, _KITS, now, day_of(now), workspace, SHOWN_MAX)
     ((count,),) = db.execute("SELECT count(*) FROM device WHERE workspace = ?", workspace)
-    kits = [_kit(row, now) for row in rows]
+    kits = [_describe_kit(row, now) for row in rows]
     inside = [kit for kit in kits if not kit.is_out]
-    differences = unlike([kit.figures for kit in inside])
+    differences = find_outliers([kit.figures for kit in inside])
     ordered = sorted(zip(inside, differences, strict=True), key=lambda each: _rank(*each))
-    entries = [{**kit.row, "unlike": [_told(each) for each in those]} for kit, those in ordered]
+    entries = [
+        {**kit.row, "unlike": [_encode_outlier(each) for each in those]} for kit, those in ordered
+    ]
     entries += [{**kit.row, "unlike": []} for kit in kits if kit.is_out]
     return {"kits": entries, "more": count - len(kits)}
 
 
 def _rank(kit: FleetRow, those: Sequence[Unlike]) -> tuple[Any, ...]:
     bad = sum(each.bad for each in those)
-    return -bad, -len(those), _natural(kit.row["name"]), kit.row["id"]
+    return -bad, -len(those), _make_sort_key(kit.row["name"]), kit.row["id"]
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def _make_sort_key(name: str) -> list[tuple[int, str]]:
     """Return a sort key that puts kit 9 before kit 10."""
     parts = re.split(r"([0-9]{1,18})", name.casefold())
     return [(int(part), "") if at % 2 else (0, part) for at, part in enumerate(parts)]
 
 
-def _told(difference: Unlike) -> dict[str, Any]:
+def _encode_outlier(difference: Unlike) -> dict[str, Any]:
     return {
         "what": difference.what,
         "bad": difference.bad,
-        "text": in_words(difference),
+        "text": describe_outlier(difference),
         "values": dict(difference.values),
     }
 
 
-def in_words(difference: Unlike) -> str:
+def describe_outlier(difference: Unlike) -> str:
     """Return the sentence for people."""
     values = dict(difference.values)
     if "age" in values:
@@ -112,7 +114,7 @@ def in_words(difference: Unlike) -> str:
     return TEXTS[difference.what].format_map(values)
 
 
-def _kit(row: Mapping[str, Any], now: float) -> FleetRow:
+def _describe_kit(row: Mapping[str, Any], now: float) -> FleetRow:
     condition = kit_condition.known(row)
     is_disabled, is_revoked = row["disabled"] is not None, row["revoked"] is not None
     account = None
@@ -127,19 +129,19 @@ def _kit(row: Mapping[str, Any], now: float) -> FleetRow:
         "linked": bool(row["is linked"]),
         "lastContact": None if row["contact"] is None else float(row["contact"]),
         "over": row["way"],
-        "nextCheckIn": check_in.shown(row),
+        "nextCheckIn": check_in.describe_check_in(row),
         "version": row["version"] or None,
         "credits": account,
-        "status": None if condition is None else _status(condition),
+        "status": None if condition is None else _describe_status(condition),
         "about": None
         if condition is None or condition.about is None
-        else _about(condition.about, now),
+        else _describe_facts(condition.about, now),
     }
-    figures = _figures(shown, condition, now)
+    figures = _make_figures(shown, condition, now)
     return FleetRow(shown, figures, is_disabled or is_revoked)
 
 
-def _status(known: KnownCondition) -> dict[str, Any]:
+def _describe_status(known: KnownCondition) -> dict[str, Any]:
     status = known.status
     return {
         "at": known.at,
@@ -151,7 +153,7 @@ def _status(known: KnownCondition) -> dict[str, Any]:
         "booted": known.at - status.machine_uptime,
         "agentStarted": known.at - status.uptime,
         "starts": status.starts,
-        "links": _links(status),
+        "links": _describe_links(status),
         "queued": status.queued,
         "creditsToday": status.credits_today,
         "creditsLeft": status.credits_left,
@@ -162,14 +164,14 @@ def _status(known: KnownCondition) -> dict[str, Any]:
     }
 
 
-def _links(status: KitStatus) -> dict[str, dict[str, Any]]:
+def _describe_links(status: KitStatus) -> dict[str, dict[str, Any]]:
     links = zip(LINKS, status.links, status.signals, strict=True)
     return {
         name: {"state": state, "signal": bars} for name, state, bars in links if state != STATES[0]
     }
 
 
-def _about(about: About, now: float) -> dict[str, Any]:
+def _describe_facts(about: About, now: float) -> dict[str, Any]:
     held = None
     if about.throttled is not None:
         held = dict(zip(("now", "sinceBoot"), describe_throttling(about.throttled), strict=True))
@@ -184,21 +186,23 @@ def _about(about: About, now: float) -> dict[str, Any]:
     }
 
 
-def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: float) -> KitFigures:
+def _make_figures(
+    shown: Mapping[str, Any], condition: KnownCondition | None, now: float
+) -> KitFigures:
     next_word = shown["nextCheckIn"]
     overdue = next_word["due"] if next_word and next_word["state"] != "in time" else None
     version = shown["version"] or ""
     budget = None
     if (account := shown["credits"]) is not None:
-        budget = _percent(account["perDay"] - account["spent"], account["perDay"])
+        budget = _compute_percent(account["perDay"] - account["spent"], account["perDay"])
     if condition is None:
         return KitFigures(version, budget=budget, overdue=overdue)
     status, about = condition.status, condition.about
     fresh = now - condition.at < FRESH_S
     known = about if about is not None and now - about.at < FRESH_S else None
     if status.credits_left is not None and day_of(condition.at) == day_of(now):
-        budget = _percent(status.credits_left, status.credits_left + status.credits_today)
-    bars = [] if known is None else _bars(known, now)
+        budget = _compute_percent(status.credits_left, status.credits_left + status.credits_today)
+    bars = [] if known is None else _list_bars(known, now)
     throttled = 0 if known is None else known.throttled or 0
     return KitFigures(
         version,
@@ -211,24 +215,24 @@ def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: fl
         median(bars) if bars else None,
         len(bars),
         budget,
-        _when(throttled, UNDER_VOLTAGE),
-        _when(throttled, CAPPED | THROTTLED),
+        _format_time(throttled, UNDER_VOLTAGE),
+        _format_time(throttled, CAPPED | THROTTLED),
         status.faults if fresh else 0,
         fresh and status.trouble,
         overdue,
     )
 
 
-def _bars(about: About, now: float) -> list[int]:
+def _list_bars(about: About, now: float) -> list[int]:
     hours = about.signals.get("satellite", [])
     return [bars for bars in until_now(hours, about.at, now) if bars is not None]
 
 
-def _when(throttled: int, bits: int) -> str:
+def _format_time(throttled: int, bits: int) -> str:
     if throttled & bits:
         return "now"
     return "before" if throttled >> SINCE_BOOT & bits else ""
 
 
-def _percent(part: int, whole: int) -> int | None:
+def _compute_percent(part: int, whole: int) -> int | None:
     return -(-100 * max(0, part) // whole) if whole > 0 else None

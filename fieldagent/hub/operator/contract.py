@@ -114,7 +114,7 @@ class Book(Protocol):
     async def learn(self, imei: str, kind: str, address: str) -> None:
         """Store the kind of the modem with this IMEI, and the operator's name for it."""
 
-    async def imei_of(self, address: str) -> str | None:
+    async def find_imei(self, address: str) -> str | None:
         """Return the IMEI of the modem with this name at the operator; None if it is unknown."""
 
     async def has(self, id_: str) -> bool:
@@ -123,7 +123,7 @@ class Book(Protocol):
     async def note(self, id_: str) -> None:
         """Record that the message was accepted."""
 
-    async def fetched(self) -> float | None:
+    async def read_fetched(self) -> float | None:
         """Return the Unix time up to which the operator's stored messages were fetched; None if
         never.
         """
@@ -134,7 +134,7 @@ class Book(Protocol):
     async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
         """Store the remaining amount of each plan. If one is under `below`, raise an alarm once."""
 
-    async def under_way(self) -> Sequence[HandedOver]:
+    async def list_under_way(self) -> Sequence[HandedOver]:
         """Return the messages that were handed over and are not known to be in the modem."""
 
     async def note_state(self, id_: str, state: str, *, ended: bool) -> None:

@@ -31,9 +31,9 @@ from fieldagent.hub.operator.failures import (
     FULL_PAUSE_S,
     Failure,
     Scope,
-    no_answer,
-    unknown,
-    unreachable,
+    make_no_answer,
+    make_unknown,
+    make_unreachable,
 )
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.properties import Key, read_endpoint, read_networks
@@ -112,7 +112,7 @@ def judge(status: int) -> Verdict:
     """
     if 0 <= status <= 50:
         return Verdict(Outcome.SENT, waiting=status)
-    return Verdict(Outcome.NOT_SENT, DIRECTIP.get(status) or unknown(str(status)))
+    return Verdict(Outcome.NOT_SENT, DIRECTIP.get(status) or make_unknown(str(status)))
 
 
 SUCCEEDED, MT_TOO_LARGE, POOR_POSITION = 0, 1, 2
@@ -301,21 +301,21 @@ class DirectIp:
                     await stream.send_all(write(request))
                     answer = read_confirmation(await receive(stream))
         except trio.TooSlowError:
-            return _unanswered(f"no answer from {where} within {DEADLINE_S:g} s", left=left)
+            return _judge_unanswered(f"no answer from {where} within {DEADLINE_S:g} s", left=left)
         except (OSError, trio.BrokenResourceError, RemoteProtocolError) as error:
-            return _unanswered(f"{where}: {describe_reason(error)}", left=left)
+            return _judge_unanswered(f"{where}: {describe_reason(error)}", left=left)
         if answer.client_id != request.client_id:
-            return _unanswered(f"{where} confirmed another message", left=True)
+            return _judge_unanswered(f"{where} confirmed another message", left=True)
         return judge(answer.status)
 
 
-def _unanswered(reason: str, *, left: bool) -> Verdict:
+def _judge_unanswered(reason: str, *, left: bool) -> Verdict:
     if left:
-        return Verdict(Outcome.DOUBTFUL, no_answer(reason))
-    return Verdict(Outcome.NOT_SENT, unreachable(reason))
+        return Verdict(Outcome.DOUBTFUL, make_no_answer(reason))
+    return Verdict(Outcome.NOT_SENT, make_unreachable(reason))
 
 
-def _caller(own: Own) -> DirectIp | None:
+def _make_caller(own: Own) -> DirectIp | None:
     gateway = own["directip-gateway"]
     return None if gateway is None else DirectIp(*gateway)
 
@@ -340,7 +340,7 @@ def _listen(own: Own) -> MoListener | None:
     return MoListener(listeners, serve)
 
 
-def _faults(own: Own) -> list[str]:
+def _find_faults(own: Own) -> list[str]:
     if own["directip-listen"] is None or own["directip-allow"]:
         return []
     host, _ = own["directip-listen"]
@@ -376,13 +376,13 @@ KIND = OperatorKind(
             "HOST:PORT of the operator's gateway for MT messages",
         ),
     ),
-    caller=_caller,
+    caller=_make_caller,
     failures=DIRECTIP,
     examples={
         "directip-listen": "127.0.0.1:10800",
         "directip-allow": "192.0.2.0/28",
         "directip-gateway": "gateway.example.org:10800",
     },
-    faults=_faults,
+    faults=_find_faults,
     listen=_listen,
 )

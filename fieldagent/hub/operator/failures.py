@@ -40,24 +40,24 @@ class Failure(NamedTuple):
     """Seconds until a retry makes sense. 0: by the number of tries."""
 
 
-def unknown(answer: str) -> Failure:
+def make_unknown(answer: str) -> Failure:
     """Return the failure for an unknown code. It is retried like a problem at the operator."""
     return Failure(
         "other", Scope.GATEWAY, f"the operator answered {answer}, which this hub does not know"
     )
 
 
-def unreachable(reason: str) -> Failure:
+def make_unreachable(reason: str) -> Failure:
     """Return the failure of a call that did not leave."""
     return Failure("unreachable", Scope.GATEWAY, reason)
 
 
-def no_answer(reason: str) -> Failure:
+def make_no_answer(reason: str) -> Failure:
     """Return the failure of a call that may have left."""
     return Failure("no answer", Scope.GATEWAY, reason)
 
 
-def not_set_up(operator: str) -> Failure:
+def make_not_set_up(operator: str) -> Failure:
     """Return the failure for a device whose operator is not configured."""
     text = f"the hub has no settings for the operator {operator!r}: add them"
     return Failure("not set up", Scope.GATEWAY, text, FIXED_CAUSE_RETRY_S)

@@ -19,19 +19,20 @@ OPERATORS = {
 DEFAULT = next(iter(OPERATORS))
 
 
-def operator_places() -> dict[str, str]:
+def get_operator_places() -> dict[str, str]:
     """Return the place of each operator of the core and of all extensions, by name."""
     return OPERATORS | list_places("operators")
 
 
-def operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
+def get_operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
     """Return all operators by name, including third-party ones, each given as
     `package.module:NAME`.
 
     Raises WrongProperty, with a text that follows the word `operators`.
     """
     kinds = [
-        import_named_object(place, OperatorKind) for place in (*operator_places().values(), *own)
+        import_named_object(place, OperatorKind)
+        for place in (*get_operator_places().values(), *own)
     ]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):

@@ -26,9 +26,9 @@ from fieldagent.hub.operator.failures import (
     FIXED_CAUSE_RETRY_S,
     Failure,
     Scope,
-    no_answer,
-    unknown,
-    unreachable,
+    make_no_answer,
+    make_unknown,
+    make_unreachable,
 )
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.properties import Key, read_absolute_path, read_text, read_url
@@ -80,7 +80,7 @@ DEADLINE_S = 30.0
 """Seconds for a call."""
 
 
-def mo_route(
+def make_mo_route(
     take_in: TakeIn,
     key: PublicKey,
     *,
@@ -94,7 +94,7 @@ def mo_route(
     """
 
     async def take(asked: Request) -> Response:
-        form = _form(asked)
+        form = _read_form(asked)
         try:
             signed = check_token(form, key)
         except RemoteProtocolError as error:
@@ -112,7 +112,7 @@ def mo_route(
     return Route("POST", PATH, take, body=BODY, takes=(FORM,))
 
 
-def _form(asked: Request) -> dict[str, str]:
+def _read_form(asked: Request) -> dict[str, str]:
     """Return the fields of a form or a JSON object; their account decides which they send."""
     body = get_required_body(asked)
     try:
@@ -151,34 +151,36 @@ class RockBlock:
             )
             answer = read_answer(reply.body)
         except NotReached as failure:
-            return Verdict(Outcome.NOT_SENT, unreachable(f"RockBLOCK: {failure.reason}"))
+            return Verdict(Outcome.NOT_SENT, make_unreachable(f"RockBLOCK: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
             # Their calls have no id, so the message may have been accepted.
-            return Verdict(Outcome.DOUBTFUL, no_answer(f"RockBLOCK: {failure}"))
+            return Verdict(Outcome.DOUBTFUL, make_no_answer(f"RockBLOCK: {failure}"))
         if answer.code is None:
             return Verdict(Outcome.SENT)
-        known = ROCKBLOCK.get(answer.code) or unknown(f"{answer.code}, {answer.text[:_SHOWN]}")
+        known = ROCKBLOCK.get(answer.code) or make_unknown(f"{answer.code}, {answer.text[:_SHOWN]}")
         return Verdict(Outcome.NOT_SENT, known)
 
     async def ring(self, imei: str) -> Verdict:
-        return Verdict(Outcome.REFUSED, unreachable("only RockBLOCK itself can ring"))
+        return Verdict(Outcome.REFUSED, make_unreachable("only RockBLOCK itself can ring"))
 
 
-def _caller(own: Own) -> RockBlock | None:
+def _make_caller(own: Own) -> RockBlock | None:
     name, password = own["rockblock-username"], own["rockblock-password"]
     if name is None or password is None:
         return None
     return RockBlock(own["rockblock-address"], name, password)
 
 
-def _routes(own: Own, host: OperatorHost) -> list[Route]:
+def _make_routes(own: Own, host: OperatorHost) -> list[Route]:
     if own["rockblock-username"] is None:
         return []
     counting = host.count_session
-    return [mo_route(host.take_in, public_key(own), clock=host.clock, count_session=counting)]
+    return [
+        make_mo_route(host.take_in, make_public_key(own), clock=host.clock, count_session=counting)
+    ]
 
 
-def public_key(own: Own) -> PublicKey:
+def make_public_key(own: Own) -> PublicKey:
     """Return the key that verifies their tokens: the published one, or the configured one."""
     path = own["rockblock-public-key"]
     return PUBLIC_KEY if path is None else read_public_key(read_text_file(path))
@@ -204,12 +206,12 @@ KIND = OperatorKind(
             "PEM file with RockBLOCK's public key, to check the JWT of MO messages",
         ),
     ),
-    caller=_caller,
+    caller=_make_caller,
     failures=ROCKBLOCK,
     examples={
         "rockblock-username": "me@example.org",
         "rockblock-public-key": "/etc/fieldagent/rockblock.pem",
     },
     together=(("rockblock-username", "rockblock-password"),),
-    routes=_routes,
+    routes=_make_routes,
 )

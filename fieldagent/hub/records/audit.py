@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.contract import number_of
-from fieldagent.hub.store.contract import Db, insert, marks
+from fieldagent.hub.store.contract import Db, insert, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ADMINISTRATION = "administration"
@@ -75,7 +75,7 @@ def listing(
 
 def _names(db: Db, members: set[int]) -> dict[int, str]:
     rows = db.execute(
-        f"SELECT id, name FROM member WHERE id IN ({marks(members) or 'NULL'})", *members
+        f"SELECT id, name FROM member WHERE id IN ({make_marks(members) or 'NULL'})", *members
     )
     return dict(rows)
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import trio
 
 from fieldagent.hub.records import alarm, contact, outward
-from fieldagent.hub.store.contract import Db, Store, one_of
-from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.hub.store.contract import Db, Store, make_membership
+from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 
@@ -51,7 +51,7 @@ async def run(store: Store) -> None:
     suspects: dict[int, int] = {}
     while True:
         gone: dict[int, int] = {}
-        with told_once():
+        with log_once():
             gone = {each: 1 + suspects.get(each, 0) for each in await store.read(missing)}
             dead = [worker for worker, looks in gone.items() if looks >= LOOKS]
             if dead and (freed := await store.commit(partial(_bury, dead=dead))):
@@ -94,7 +94,7 @@ def missing(db: Db) -> list[int]:
 
 def _bury(db: Db, dead: Sequence[int]) -> int:
     """Remove dead processes and return the number of claims released."""
-    among, numbers = one_of(db, dead)
+    among, numbers = make_membership(db, dead)
     db.execute(f"DELETE FROM worker WHERE number {among}", *numbers)
     return free(db, among, numbers)
 

@@ -22,7 +22,7 @@ from fieldagent.hub.records.due_receipts import announce_mail
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.stations_in_range import NEXT_AFTER, REGIVE_AFTER_S
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
-from fieldagent.hub.store.contract import Db, marks, one_of
+from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -95,7 +95,7 @@ def waiting_at_each(
     db: Db, devices: Sequence[int], now: float, *, limit: int
 ) -> dict[int, list[Entry]]:
     """Return the commands that the link of each device may deliver, oldest first."""
-    among, numbers = one_of(db, devices)
+    among, numbers = make_membership(db, devices)
     rows = db.execute(
         f"SELECT device, number, body FROM command WHERE device {among}"
         " AND state IN ('waiting', 'packed') AND bearer <> 'satellite' AND expires > ?"
@@ -196,7 +196,7 @@ def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
     if numbers:
         db.execute(
             "UPDATE command SET state = 'stored', reason = '' WHERE device = ?"
-            f" AND state IN ('waiting', 'packed') AND number IN ({marks(numbers)})",
+            f" AND state IN ('waiting', 'packed') AND number IN ({make_marks(numbers)})",
             *(device, *numbers),
         )
 

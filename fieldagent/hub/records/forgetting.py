@@ -5,7 +5,7 @@ from __future__ import annotations
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.fragments import DOUBTED
 from fieldagent.hub.records.ledger import WAITS
-from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.hub.store.contract import Db, find_earliest
 
 AT_ONCE = 100
 """Rows that end or are deleted in one transaction, during which no one else can write."""
@@ -30,7 +30,7 @@ def expire(db: Db, now: float) -> int:
 def next_expiry(db: Db) -> float:
     """Return the Unix time when `expire` will find something."""
     sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
-    return earliest(db, sql)
+    return find_earliest(db, sql)
 
 
 def forget(db: Db, *, before: float, now: float) -> int:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fieldagent.hub.records.stored_entry import stored_objects
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.wire.kit_note import KitReport, SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange
 
@@ -87,7 +87,7 @@ def offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
     """Return the offers that these devices have not applied yet."""
     rows = db.execute(
         "SELECT device, text, signature FROM settings_offer"
-        f" WHERE state IN ('offered', 'waiting') AND device IN ({marks(devices)})",
+        f" WHERE state IN ('offered', 'waiting') AND device IN ({make_marks(devices)})",
         *devices,
     )
     return {device: SettingsOffer(text, signature) for device, text, signature in rows}

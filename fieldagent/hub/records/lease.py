@@ -28,8 +28,8 @@ import trio
 
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.records import contact
-from fieldagent.hub.store.contract import Db, Store, marks
-from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.store.contract import Db, Store, make_marks
+from fieldagent.hub.store.persist import log_once
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -94,7 +94,7 @@ class Leases:
         while True:
             if not self._store.shared:
                 await self._owes.wait()
-            with told_once():
+            with log_once():
                 if self.links or self._consoles or self._owes.is_set():
                     await self._say()
                 if self._store.shared:
@@ -212,14 +212,14 @@ class Leases:
         """
         db.execute(
             "UPDATE console_stream SET until = ? WHERE process = ? AND until IS NULL"
-            f" AND stream NOT IN ({marks(self._consoles) or '0'})",
+            f" AND stream NOT IN ({make_marks(self._consoles) or '0'})",
             *(self._clock() + CONSOLE_RETURN_S, self._name, *self._consoles),
         )
 
     async def _watch(self, device: int, link: int, lease: Lease) -> None:
         held = True
         while held:
-            taken = self._store.heard(topic(device))
+            taken = self._store.get_event(topic(device))
             try:
                 held = await self._store.read(lambda db: _holds(db, self._name, link, device))
             except StoreUnavailable as trouble:

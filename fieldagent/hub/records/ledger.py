@@ -18,7 +18,7 @@ from fieldagent.hub.records import alarm, newest, ring_alerts, sos, workspace_lo
 from fieldagent.hub.records.due_receipts import RECEIPT, announce_answer, announce_mail, owe_receipt
 from fieldagent.hub.records.newest import NewPosition, Track
 from fieldagent.hub.records.stored_entry import stored_entry
-from fieldagent.hub.store.contract import ROWS, Db, few_rows, insert, one_of
+from fieldagent.hub.store.contract import ROWS, Db, insert, make_membership, make_small_table
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
     IncidentWord,
@@ -425,8 +425,10 @@ def _deliver_to_devices(
         column, whose = "id", workspace_log.at_once(db, some, positions=of_positions)
         if not whose:
             return
-    table, counts = few_rows(db, "counted", ("workspace", "member", "device", "items"), counted)
-    among, these = one_of(db, whose)
+    table, counts = make_small_table(
+        db, "counted", ("workspace", "member", "device", "items"), counted
+    )
+    among, these = make_membership(db, whose)
     numbered = db.execute(
         f"{table} UPDATE device SET next_sequence = next_sequence + {_COUNT} WHERE id IN"
         f" (SELECT id FROM device WHERE {column} {among} AND disabled IS NULL"
@@ -516,7 +518,7 @@ def _deliver_to_webhooks(
     Deliveries with the same `sender`, a kit's number, are posted in order. Each SOS has its own
     `sender`, so that a failed post, repeated hours later, cannot delay it.
     """
-    among, workspaces = one_of(db, {posting.workspace for posting in postings})
+    among, workspaces = make_membership(db, {posting.workspace for posting in postings})
     webhooks: dict[int, list[tuple[int, int]]] = {}
     for id_, workspace, after in db.execute(
         f"SELECT id, workspace, after FROM webhook WHERE workspace {among} AND disabled IS NULL"
@@ -556,7 +558,7 @@ def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
     """Line up posts of an item's delivery steps, after the item's own post. One post covers all
     steps that wait. For items pushed at the hub, only steps are posted.
     """
-    among, numbers = one_of(db, items)
+    among, numbers = make_membership(db, items)
     is_handed = "webhook_delivery.state = 'handed'"
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, steps, told)"
@@ -600,7 +602,7 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
         if posting.collapse_key is not None
     }
     if newest:
-        among, items = one_of(db, newest.values())
+        among, items = make_membership(db, newest.values())
         db.execute(
             "UPDATE delivery SET state = 'collapsed', ended = ?, reason = ?"
             " WHERE state = 'waiting' AND item IN"
@@ -629,7 +631,7 @@ def confirm_all(
 
 
 def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: float) -> None:
-    table, numbers = few_rows(db, "told", ("item", "device"), pairs)
+    table, numbers = make_small_table(db, "told", ("item", "device"), pairs)
     confirmed = db.execute(
         f"{table} UPDATE delivery SET state = 'stored', way = ?, ended = ?, reason = ''"
         " WHERE (item, device) IN (SELECT item, device FROM told) AND state <> 'stored'"
@@ -638,10 +640,10 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
     )
     if not confirmed:
         return
-    among, devices = one_of(db, {device for _, device in confirmed})
+    among, devices = make_membership(db, {device for _, device in confirmed})
     ring_alerts.note_confirmed(db, among, devices, now)
     members = dict(db.execute(f"SELECT id, member FROM device WHERE id {among}", *devices))
-    among, items = one_of(db, {item for item, _ in confirmed})
+    among, items = make_membership(db, {item for item, _ in confirmed})
     sent = {
         item: row
         for item, *row in db.execute(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from fieldagent.hub.store.contract import Db, few_rows, insert, one_of
+from fieldagent.hub.store.contract import Db, insert, make_membership, make_small_table
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
@@ -76,7 +76,7 @@ def after(db: Db, workspace: int, place: int) -> list[StoredPosition]:
 
 def held(db: Db, devices: Sequence[int]) -> list[int | None]:
     """Return for each device the last place that it has, or None if it may not get items."""
-    among, numbers = one_of(db, set(devices))
+    among, numbers = make_membership(db, set(devices))
     rows = db.execute(
         f"SELECT id, tracked FROM device WHERE id {among} AND disabled IS NULL"
         " AND EXISTS (SELECT 1 FROM membership WHERE membership.member = device.member"
@@ -89,7 +89,7 @@ def held(db: Db, devices: Sequence[int]) -> list[int | None]:
 
 def without_row(db: Db, device: int, items: Collection[int]) -> set[int]:
     """Return the items that have no row for the device."""
-    among, numbers = one_of(db, items)
+    among, numbers = make_membership(db, items)
     sql = f"SELECT item FROM delivery WHERE device = ? AND item {among}"
     return set(items) - {item for (item,) in db.execute(sql, device, *numbers)}
 
@@ -98,7 +98,7 @@ def note_stored(db: Db, places: Mapping[int, int]) -> None:
     """Record for each device that it has the positions up to a place on disk."""
     if not places:
         return
-    table, values = few_rows(db, "stored", ("device", "place"), sorted(places.items()))
+    table, values = make_small_table(db, "stored", ("device", "place"), sorted(places.items()))
     db.execute(
         f"{table} UPDATE device SET tracked = (SELECT place FROM stored WHERE stored.device ="
         " device.id) WHERE id IN (SELECT id FROM device WHERE id IN (SELECT device FROM stored)"

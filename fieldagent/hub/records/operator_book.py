@@ -46,7 +46,7 @@ class OperatorBook:
             )
         )
 
-    async def imei_of(self, address: str) -> str | None:
+    async def find_imei(self, address: str) -> str | None:
         """Return the IMEI of the modem with this name at the operator; None if it is unknown."""
         rows = await self._store.read(
             lambda db: db.execute("SELECT imei FROM device WHERE thing = ?", address)
@@ -78,7 +78,7 @@ class OperatorBook:
 
         await self._store.commit(store)
 
-    async def fetched(self) -> float | None:
+    async def read_fetched(self) -> float | None:
         """Return the Unix time up to which the operator's stored messages were fetched; None if
         never.
         """
@@ -113,7 +113,7 @@ class OperatorBook:
         for line in await self._store.commit(store):
             log.warning("%s", line)
 
-    async def under_way(self) -> list[HandedOver]:
+    async def list_under_way(self) -> list[HandedOver]:
         """Return the messages that were handed over and are not known to be in the modem, oldest
         first.
         """

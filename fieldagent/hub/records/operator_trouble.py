@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from fieldagent.hub.operator.failures import Scope
-from fieldagent.hub.operator.registry import operators
+from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -56,7 +56,7 @@ def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) 
         _note_over(db, trouble, "each plan has enough left again", now)
         return []
     left = ", ".join(f"{remaining:g} of {plan}" for plan, remaining in sorted(short.items()))
-    text = f"Little is left of this month's at {operators()[operator].title}: {left}"
+    text = f"Little is left of this month's at {get_operators()[operator].title}: {left}"
     devices = db.execute(
         "SELECT min(id) FROM device WHERE operator = ? GROUP BY workspace ORDER BY 1", operator
     )
@@ -119,7 +119,7 @@ def figures(db: Db) -> Counter[tuple[str, str, str]]:
 
 _KNOWN = [
     (operator, failure.scope.value, failure.code)
-    for operator, kind in operators().items()
+    for operator, kind in get_operators().items()
     for failure in kind.failures.values()
 ]
 

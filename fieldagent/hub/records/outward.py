@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fieldagent.hub.records import ledger, sending
 from fieldagent.hub.records.due_receipts import THE_HUB
-from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.delivery import Stage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -62,7 +62,7 @@ def tell(db: Db, item: int, address: str, text: str, now: float) -> None:
 
 def next_due(db: Db) -> float:
     """Return the Unix time when `claim` will find something."""
-    return earliest(
+    return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
         " FROM outward WHERE state = 'waiting'",

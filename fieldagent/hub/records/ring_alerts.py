@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fieldagent.hub.store.contract import Db, Store, earliest
+from fieldagent.hub.store.contract import Db, Store, find_earliest
 from fieldagent.system.lazy_dataclass import dataclass
 
 PAUSES = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
@@ -111,7 +111,7 @@ def is_due(db: Db, now: float) -> bool:
 
 def next_due(db: Db) -> float:
     """Return the earliest Unix time when `is_due` may become True without a new message."""
-    return earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
+    return find_earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
 
 
 def claim(db: Db, now: float) -> list[RingAlert]:

@@ -17,7 +17,7 @@ from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.alarm import MAY_ANSWER
 from fieldagent.hub.records.day_hours import among
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -185,7 +185,7 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
 
 def next_due(db: Db) -> float:
     """Return the Unix time when `look` will find something."""
-    return earliest(db, "SELECT min(due) FROM watch_hours")
+    return find_earliest(db, "SELECT min(due) FROM watch_hours")
 
 
 def look(db: Db, now: float) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.store.contract import Db, earliest
+from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 
 ITEM_WAIT_S = 20.0
@@ -17,7 +17,7 @@ _WORDLESS = " FROM sos JOIN device ON device.id = sos.device WHERE item IS NULL 
 
 def next_due(db: Db) -> float:
     """Return the Unix time when `look` will find something."""
-    return earliest(db, f"SELECT min(raised + ?){_WORDLESS}", ITEM_WAIT_S)
+    return find_earliest(db, f"SELECT min(raised + ?){_WORDLESS}", ITEM_WAIT_S)
 
 
 def look(db: Db, now: float) -> list[str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from fieldagent.hub.store.contract import ROWS, Db, few_rows, one_of
+from fieldagent.hub.store.contract import ROWS, Db, make_membership, make_small_table
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 AT_ONCE = 4_000
@@ -88,7 +88,7 @@ def at_once(db: Db, workspaces: Collection[int], *, positions: bool) -> list[int
     """
     if not workspaces:
         return []
-    among, numbers = one_of(db, workspaces)
+    among, numbers = make_membership(db, workspaces)
     owned = "SELECT device.id FROM membership JOIN device ON device.member = membership.member"
     owned += f" AND device.workspace = membership.workspace WHERE membership.workspace {among}"
     rules = [
@@ -151,7 +151,7 @@ class _Coming(NamedTuple):
 
 def are_behind(db: Db, devices: Sequence[int]) -> list[bool]:
     """Return for each device True if the log contains items that it was not sent."""
-    among, numbers = one_of(db, set(devices))
+    among, numbers = make_membership(db, set(devices))
     behind = db.execute(
         "SELECT device.id FROM device JOIN workspace ON workspace.id = device.workspace"
         f" WHERE device.id {among} AND place < posted AND {_MAY_HAVE}",
@@ -183,7 +183,7 @@ def catch_up(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:
 
 def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
     """Lock the devices that are behind, in the order of their ids."""
-    among, numbers = one_of(db, devices)
+    among, numbers = make_membership(db, devices)
     return db.execute(
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence"
         f" FROM device JOIN workspace ON workspace.id = device.workspace WHERE device.id {among}"
@@ -194,7 +194,7 @@ def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
 
 def _make(db: Db, behind: Sequence[_Coming], now: float, until: float | None = None) -> None:
     """Create the rows of items that arrived before `until`."""
-    table, numbers = few_rows(db, "coming", _Coming._fields, behind)
+    table, numbers = make_small_table(db, "coming", _Coming._fields, behind)
     made = db.execute(
         f"{table} INSERT INTO delivery (item, device, rank, expires, sequence, state, ended,"
         " reason, from_log) SELECT item.id, coming.device, -item.priority, item.expires,"
@@ -211,7 +211,7 @@ def _make(db: Db, behind: Sequence[_Coming], now: float, until: float | None = N
     )
     counts = Counter(device for (device,) in made)
     ends = [(each.device, each.upto, counts[each.device]) for each in behind]
-    table, numbers = few_rows(db, "coming", ("device", "upto", "items"), ends)
+    table, numbers = make_small_table(db, "coming", ("device", "upto", "items"), ends)
     db.execute(
         f"{table} UPDATE device SET"
         " place = (SELECT upto FROM coming WHERE coming.device = device.id),"

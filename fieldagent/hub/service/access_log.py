@@ -17,7 +17,7 @@ import trio
 from fieldagent.http.address import Network
 from fieldagent.http.message import Admission, Handler, Judge, Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.hub.access.caller import Caller, address_of
+from fieldagent.hub.access.caller import Caller, find_address
 from fieldagent.hub.service.figures import Figures
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def call_of(path: str, method: str) -> str:
     return _CALLS.get(path, "read" if path.startswith("/api/") else "other")
 
 
-def _without_secret(path: str) -> str:
+def _remove_secret(path: str) -> str:
     """Return the path without its secret: a contact's link is valid until it is used, and addresses
     of operators and trackers end with a secret.
     """
@@ -91,17 +91,17 @@ def _without_secret(path: str) -> str:
     return f"{_LINKS}…" if path.startswith(_LINKS) else path
 
 
-def to_log(line: dict[str, Any]) -> None:
+def write_to_log(line: dict[str, Any]) -> None:
     """Write a line of the access log as name=value pairs."""
-    log.info("%s", " ".join(f"{name}={_shown(value)}" for name, value in line.items()))
+    log.info("%s", " ".join(f"{name}={_format_value(value)}" for name, value in line.items()))
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = str(value)
     return json.dumps(text, ensure_ascii=False) if not text or " " in text else text
 
 
-def as_json(emit: Callable[[str], None], clock: Callable[[], float]) -> Write:
+def make_json_writer(emit: Callable[[str], None], clock: Callable[[], float]) -> Write:
     """Return a writer of lines as JSON objects, with their time in Unix seconds."""
     return lambda line: emit(json.dumps({"at": round(clock(), 3), **line}, ensure_ascii=False))
 
@@ -119,20 +119,20 @@ class AccessLog:
     def watch(self, judge: Judge) -> Judge:
         """Return the same routes, with each call noted after its answer."""
 
-        async def watched(head: Request) -> Admission:
+        async def judge_watched(head: Request) -> Admission:
             began = trio.current_time()
             try:
                 admission = await judge(head)
             except Problem as problem:
                 self._note(head, began, problem.status, why=problem.detail, place=problem.place)
                 raise
-            handler = self._watched(admission.handler, began, admission.caller)
+            handler = self._make_watched(admission.handler, began, admission.caller)
             return admission._replace(handler=handler)
 
-        return watched
+        return judge_watched
 
-    def _watched(self, handler: Handler, began: float, caller: Any) -> Handler:
-        async def handled(request: Request) -> Response:
+    def _make_watched(self, handler: Handler, began: float, caller: Any) -> Handler:
+        async def handle_watched(request: Request) -> Response:
             try:
                 response = await handler(request)
             except Problem as problem:
@@ -141,7 +141,7 @@ class AccessLog:
             self._note(request, began, response.status, caller)
             return response
 
-        return handled
+        return handle_watched
 
     def _note(
         self,
@@ -163,9 +163,9 @@ class AccessLog:
             return
         line: dict[str, Any] = {
             "event": call,
-            "from": address_of(request, self._trusted),
+            "from": find_address(request, self._trusted),
             "method": request.method,
-            "path": (place or _without_secret(request.path))[:PATH_MAX],
+            "path": (place or _remove_secret(request.path))[:PATH_MAX],
             "status": status,
             "ms": round(seconds * 1000),
         }

@@ -9,7 +9,7 @@ from dataclasses import field
 from itertools import accumulate
 
 from fieldagent.http.openmetrics import Family, Sample
-from fieldagent.hub.operator.registry import operator_places
+from fieldagent.hub.operator.registry import get_operator_places
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire.outcome import Outcome
@@ -38,7 +38,7 @@ AT_ZERO = {
     "webhook_posts": [{"result": outcome.value} for outcome in HandoverOutcome],
     "operator_calls": [
         {"operator": operator, "result": outcome.value}
-        for operator in operator_places()
+        for operator in get_operator_places()
         for outcome in Outcome
     ],
 }
@@ -75,7 +75,7 @@ class Figures:
         histogram.counts[bisect_left(BOUNDS, seconds)] += 1
         histogram.seconds += seconds
 
-    def families(self) -> Iterator[Family]:
+    def list_families(self) -> Iterator[Family]:
         """Yield the counters and histograms as OpenMetrics families."""
         for name, about in COUNTED.items():
             samples = [Sample(count, dict(key)) for key, count in self._counts[name].items()]
@@ -84,12 +84,12 @@ class Figures:
             times = [
                 each
                 for key, histogram in self._times[name].items()
-                for each in _rows(key, histogram)
+                for each in _list_rows(key, histogram)
             ]
             yield Family(name, "histogram", about, times, "seconds")
 
 
-def _rows(key: _Labels, histogram: _Histogram) -> Iterator[Sample]:
+def _list_rows(key: _Labels, histogram: _Histogram) -> Iterator[Sample]:
     labels = dict(key)
     for bound, below in zip((*BOUNDS, "+Inf"), accumulate(histogram.counts), strict=True):
         yield Sample(below, {**labels, "le": str(bound)}, "_bucket")

@@ -71,31 +71,31 @@ class Health:
             self._asked = trio.Event()
             self._queues = await count_queues(self._store, self._clock())
 
-    def routes(self, *, figures: bool = True) -> list[Route]:
+    def make_routes(self, *, figures: bool = True) -> list[Route]:
         """Return the routes of both probes, and of the metrics."""
         probes = [
-            Route("GET", "/healthz", self.readiness),
-            Route("GET", "/livez", self.liveness),
+            Route("GET", "/healthz", self.answer_readiness),
+            Route("GET", "/livez", self.answer_liveness),
         ]
-        return [*probes, Route("GET", "/metrics", self.metrics)] if figures else probes
+        return [*probes, Route("GET", "/metrics", self.answer_metrics)] if figures else probes
 
-    async def liveness(self, request: Request) -> Response:
+    async def answer_liveness(self, request: Request) -> Response:
         """Answer 200. An answer is enough, because a restart cannot fix the database."""
         return make_json_response({"status": "UP"})
 
-    async def readiness(self, request: Request) -> Response:
+    async def answer_readiness(self, request: Request) -> Response:
         """Answer 200 if the database accepts writes, else 503 with the reason."""
-        trouble = await self._trouble()
+        trouble = await self._find_trouble()
         if trouble is None:
             return make_json_response({"status": "UP"})
         return make_json_response({"status": "DOWN", "reason": trouble}, 503)
 
-    async def _trouble(self) -> str | None:
+    async def _find_trouble(self) -> str | None:
         if self._stopping.is_set():
             return "the hub is stopping"
-        return await self._trouble_of_writes() or self._supervisor.describe_trouble()
+        return await self._find_write_trouble() or self._supervisor.describe_trouble()
 
-    async def _trouble_of_writes(self) -> str | None:
+    async def _find_write_trouble(self) -> str | None:
         with trio.move_on_after(ANSWER_TIMEOUT_S):
             try:
                 await self._store.prove()
@@ -106,14 +106,14 @@ class Health:
             return None
         return REASON
 
-    async def metrics(self, request: Request) -> Response:
+    async def answer_metrics(self, request: Request) -> Response:
         """Return the metrics. Those of the process are included even if the database does not
         answer.
         """
         read: dict[str, float] = {}
         failing: Mapping[tuple[str, str, str], int] = {}
         balances: list[tuple[str, str, float]] = []
-        trouble = await self._trouble_of_writes()
+        trouble = await self._find_write_trouble()
         began = trio.current_time()
         with trio.move_on_after(METRICS_TIMEOUT_S if trouble != REASON else 0.0):
             with suppress(StoreFailed, StoreUnavailable):
@@ -126,7 +126,7 @@ class Health:
                 read["database_answer_seconds"] = took
         here = {"database_up": int(bool(read)), "disk_full": int(trouble == NO_ROOM)}
         values = {**here, **read, **self._counters()}
-        families = [*_families(values), *self._figures.families()]
+        families = [*_list_families(values), *self._figures.list_families()]
         faults = [
             Sample(times, {"part": part}) for part, times in self._supervisor.count_faults().items()
         ]
@@ -143,7 +143,7 @@ class Health:
 
     async def _of_database(self) -> dict[str, float]:
         now = self._clock()
-        figures = await self._store.read(partial(few, now=now))
+        figures = await self._store.read(partial(count_few, now=now))
         if self._queues is None or self._queues.rows <= FEW_ROWS:
             self._queues = await count_queues(self._store, now)
         else:
@@ -197,7 +197,7 @@ COUNTERS = {
 }
 
 
-def _families(values: Mapping[str, float]) -> Iterator[Family]:
+def _list_families(values: Mapping[str, float]) -> Iterator[Family]:
     """Yield the metrics with a known value."""
     for kind, named in (("gauge", GAUGES), ("counter", COUNTERS)):
         for name, about in named.items():
@@ -231,29 +231,29 @@ _FEW = {
 def _of_queues(queues: Queues, now: float) -> dict[str, float]:
     return {
         "deliveries_waiting": queues.deliveries.rows,
-        "oldest_delivery_seconds": _age(queues.deliveries.since, now),
+        "oldest_delivery_seconds": _compute_age(queues.deliveries.since, now),
         "webhook_deliveries_waiting": queues.webhooks.rows,
-        "oldest_webhook_delivery_seconds": _age(queues.webhooks.since, now),
+        "oldest_webhook_delivery_seconds": _compute_age(queues.webhooks.since, now),
         "webhook_deliveries_dead": queues.dead.rows,
-        "queues_counted_seconds": _age(queues.at, now),
+        "queues_counted_seconds": _compute_age(queues.at, now),
     }
 
 
-def few(db: Db, now: float) -> dict[str, float]:
+def count_few(db: Db, now: float) -> dict[str, float]:
     """Return the metrics whose tables stay small, however long the hub has run."""
     (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _FEW.values())}")
     figures = dict(zip(_FEW, row, strict=True))
     unseen, oldest = figures.pop("sos_open_since"), figures.pop("satellite_messages_since")
     return {
         **{name: float(value) for name, value in figures.items()},
-        "oldest_unseen_sos_seconds": _age(unseen, now),
-        "oldest_satellite_message_seconds": _age(oldest, now),
-        **dead_letters.figures(db),
+        "oldest_unseen_sos_seconds": _compute_age(unseen, now),
+        "oldest_satellite_message_seconds": _compute_age(oldest, now),
+        **dead_letters.count_figures(db),
         **rebuild.figures(db),
-        **radio_key.figures(db),
+        **radio_key.count_figures(db),
         "devices_linked": lease.linked(db, now),
     }
 
 
-def _age(since: float | None, now: float) -> float:
+def _compute_age(since: float | None, now: float) -> float:
     return 0.0 if since is None else max(0.0, now - float(since))

@@ -13,7 +13,7 @@ from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.store.persist import log_once
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -29,20 +29,20 @@ async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
     """Log all steps from now on, until cancelled. `clock` returns Unix time."""
     follower, rest = None, 0.0
     while True:
-        news = store.heard(sos.EVENTS)
+        news = store.get_event(sos.EVENTS)
         lines: list[str] = []
-        with told_once():
+        with log_once():
             if follower is None:
-                follower = await _begun(store, clock())
+                follower = await _make_follower(store, clock())
             steps = await store.read(
-                partial(_behind, place=follower.place, capacity=follower.capacity)
+                partial(_list_behind, place=follower.place, capacity=follower.capacity)
             )
-            fresh = follower.fresh([(each.number, each.at) for each in steps], clock())
+            fresh = follower.take_fresh([(each.number, each.at) for each in steps], clock())
             lines = [each.line for each in steps if each.number in fresh]
         for line in filter(None, lines):
             log.warning("%s", line)
         if not lines:
-            await idle.until_due(news, rest)
+            await idle.wait_until_due(news, rest)
             rest = inf
 
 
@@ -53,7 +53,7 @@ class _Step(NamedTuple):
     """Empty if nothing must be logged."""
 
 
-async def _begun(store: Store, now: float) -> Follower:
+async def _make_follower(store: Store, now: float) -> Follower:
     """Return a follower after all current steps. Another hub process may still commit a step with a
     lower id, because ids are assigned before the commit.
     """
@@ -61,12 +61,12 @@ async def _begun(store: Store, now: float) -> Follower:
     sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"
     ((place,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
     follower, capacity = Follower(int(place), unsettled), MANY
-    steps = await store.read(partial(_behind, place=follower.place, capacity=capacity))
-    follower.fresh([(each.number, each.at) for each in steps], now)
+    steps = await store.read(partial(_list_behind, place=follower.place, capacity=capacity))
+    follower.take_fresh([(each.number, each.at) for each in steps], now)
     return follower
 
 
-def _behind(db: Db, place: int, capacity: int) -> list[_Step]:
+def _list_behind(db: Db, place: int, capacity: int) -> list[_Step]:
     rows = db.execute(
         "SELECT sos_event.id, at, device.name FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " JOIN device ON device.id = sos.device WHERE sos_event.id > ? ORDER BY sos_event.id"
@@ -74,19 +74,21 @@ def _behind(db: Db, place: int, capacity: int) -> list[_Step]:
         place,
         capacity,
     )
-    return [_Step(number, float(at), _line(db, number, device)) for number, at, device in rows]
+    return [
+        _Step(number, float(at), _format_line(db, number, device)) for number, at, device in rows
+    ]
 
 
 _KINDS = {"overdue": "overdue", "watch": "no one on watch", "fence": "fence"}
 
 
-def _line(db: Db, number: int, device: str) -> str:
-    incident, event = sos.of_event(db, number), sos_desk.event_of(db, number)
+def _format_line(db: Db, number: int, device: str) -> str:
+    incident, event = sos.of_event(db, number), sos_desk.encode_desk_event(db, number)
     if incident is None or event["event"] in SILENT:
         return ""
     what = _KINDS.get(incident.kind, "SOS")
-    line = f"{what} {incident.short} of {device}: {event['event']}{_by(event)}"
-    if event["event"] == "raised" and not sos_desk.dispatchers(db, incident.workspace):
+    line = f"{what} {incident.short} of {device}: {event['event']}{_format_author(event)}"
+    if event["event"] == "raised" and not sos_desk.list_dispatchers(db, incident.workspace):
         line += (
             "; no user here can acknowledge it: make a user a dispatcher with `fieldagent hub"
             f" user role`, or use `fieldagent hub sos acknowledge {incident.id} --by USER`"
@@ -94,7 +96,7 @@ def _line(db: Db, number: int, device: str) -> str:
     return line
 
 
-def _by(event: dict[str, Any]) -> str:
+def _format_author(event: dict[str, Any]) -> str:
     who = event["by"]["name"] if event["by"] else ""
     if who:
         who = f" {who}" if event["event"].endswith(" by") else f" by {who}"

@@ -9,7 +9,7 @@ from fieldagent.http.address import find_source
 from fieldagent.http.listeners import open_listeners, open_unix_listener
 from fieldagent.http.pace import CpuPace
 from fieldagent.hub.access import sessions
-from fieldagent.hub.access.caller import address_of
+from fieldagent.hub.access.caller import find_address
 from fieldagent.hub.access.known_devices import KnownDevices
 from fieldagent.hub.settings import HubSettings
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -23,22 +23,22 @@ class Listeners(NamedTuple):
     """Sockets for proxies that name their client."""
 
 
-def listeners(settings: HubSettings) -> Listeners:
+def open_all_listeners(settings: HubSettings) -> Listeners:
     """Open all listeners of a hub. Raises ListenFailed."""
     with ExitStack() as opened:
 
-        def opening(made: list[socket.socket]) -> list[socket.socket]:
+        def open_sockets(made: list[socket.socket]) -> list[socket.socket]:
             for each in made:
                 opened.callback(each.close)
             return made
 
-        direct = opening(open_listeners(settings.port, settings.listen, allow_remote=True))
+        direct = open_sockets(open_listeners(settings.port, settings.listen, allow_remote=True))
         by_proxy: list[socket.socket] = []
         if settings.proxy_listen is not None:
             host, port = settings.proxy_listen
-            by_proxy = opening(open_listeners(port, [host], allow_remote=True))
+            by_proxy = open_sockets(open_listeners(port, [host], allow_remote=True))
         path = settings.socket_listen
-        by_socket = [] if path is None else opening([open_unix_listener(path)])
+        by_socket = [] if path is None else open_sockets([open_unix_listener(path)])
         opened.pop_all()
     return Listeners(direct, by_socket, by_proxy)
 
@@ -46,13 +46,13 @@ def listeners(settings: HubSettings) -> Listeners:
 PROBES = ("/healthz", "/livez")
 
 
-def pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
+def make_pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
     """Return the CPU limits per caller."""
     proxies = settings.trusted_proxies
     return CpuPace(
         cookie=sessions.COOKIE,
         probes=PROBES,
         proxies=proxies,
-        source=lambda head: find_source(address_of(head, proxies)),
-        voucher=devices.voucher,
+        source=lambda head: find_source(find_address(head, proxies)),
+        voucher=devices.find_voucher,
     )

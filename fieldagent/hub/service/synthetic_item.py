@@ -35,7 +35,7 @@ from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.service import synthetic_rows
 from fieldagent.hub.service.synthetic_rows import Begun
 from fieldagent.hub.store.contract import ANYTHING, Store
-from fieldagent.hub.unavailable import patient
+from fieldagent.hub.unavailable import make_patient
 from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -53,7 +53,7 @@ LIFETIME_S = 60
 CHECK_INTERVAL_S = 1.0
 """Seconds between two checks for the result, because news of another hub's commits arrives late."""
 HOST = "synthetic-item.invalid"
-"""Reserved name that no name server resolves (RFC 6761 6.4). Only `opener` knows it."""
+"""Reserved name that no name server resolves (RFC 6761 6.4). Only `make_opener` knows it."""
 URL = f"http://{HOST}/received"
 ANEW = f"run `fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub creates it again"
 
@@ -94,7 +94,7 @@ class SyntheticItems:
     secret: str = ""
     port: int = 0
 
-    def age(self) -> float:
+    def compute_age(self) -> float:
         """Return the seconds since the last complete item."""
         return time.monotonic() - self.since
 
@@ -102,7 +102,7 @@ class SyntheticItems:
         """Send one item each minute until cancelled."""
         listeners = open_listeners(0, ["127.0.0.1"])
         self.port = get_port(listeners)
-        door = patient(make_router(self._routes()))
+        door = make_patient(make_router(self._make_routes()))
         serving = partial(serve, door, listeners, stopping=trio.Event(), note_fault=self.note_fault)
         async with trio.open_nursery() as nursery:
             await nursery.start(serving)
@@ -111,7 +111,7 @@ class SyntheticItems:
                 await self._send_one()
                 await waits.sleep(began + ITEM_INTERVAL_S - trio.current_time())
 
-    def opener(self, public: Opener) -> Opener:
+    def make_opener(self, public: Opener) -> Opener:
         """Return a function that connects to the receiver here for synthetic items, and like
         `public` otherwise.
         """
@@ -127,7 +127,7 @@ class SyntheticItems:
 
         return open_stream
 
-    def _routes(self) -> list[Route]:
+    def _make_routes(self) -> list[Route]:
         received = Route("POST", "/received", self._receive)
         if self.address:
             return [received]
@@ -160,8 +160,8 @@ class SyntheticItems:
             except NoFurther as found:
                 stopped = found
         if on_its_way.cancelled_caught:
-            stopped = NoFurther(journey.stage, await self._why(journey))
-        self._tell(stopped, began)
+            stopped = NoFurther(journey.stage, await self._find_reason(journey))
+        self._report(stopped, began)
         with trio.move_on_after(ITEM_TIMEOUT_S):
             await self._clear(journey)
 
@@ -186,8 +186,10 @@ class SyntheticItems:
                 raise NoFurther("store", "it was accepted, but is not in the database")
             journey.stage = "hook"
             while True:
-                written = self.store.heard(ANYTHING)
-                standing = await self.store.read(lambda db: synthetic_rows.standing(db, own, id_))
+                written = self.store.get_event(ANYTHING)
+                standing = await self.store.read(
+                    lambda db: synthetic_rows.read_post_state(db, own, id_)
+                )
                 if standing is None:
                     raise NoFurther("store", "it was stored, but is no longer in the database")
                 if standing.state == "handed":
@@ -236,7 +238,7 @@ class SyntheticItems:
     def _from_there(self, why: str) -> str:
         return f"{self.address}: {why}" if self.address else why
 
-    async def _why(self, journey: _Journey) -> str:
+    async def _find_reason(self, journey: _Journey) -> str:
         """Return the reason why the item was not complete within ITEM_TIMEOUT_S."""
         late = f"no progress for {ITEM_TIMEOUT_S:g} s"
         begun, id_, standing = journey.begun, journey.request_id, None
@@ -245,7 +247,7 @@ class SyntheticItems:
         with trio.move_on_after(CHECK_INTERVAL_S):
             try:
                 standing = await self.store.read(
-                    lambda db: synthetic_rows.standing(db, begun.own, id_)
+                    lambda db: synthetic_rows.read_post_state(db, begun.own, id_)
                 )
             except StoreUnavailable:
                 return late
@@ -257,7 +259,7 @@ class SyntheticItems:
             return f"{late}: a hub has begun to post it"
         return f"{late}: no hub has begun to post it"
 
-    def _tell(self, stopped: NoFurther | None, began: float) -> None:
+    def _report(self, stopped: NoFurther | None, began: float) -> None:
         if stopped is None:
             if self.reason != "":
                 log.info("synthetic items are complete again: pushed, stored and posted")
@@ -267,7 +269,7 @@ class SyntheticItems:
             log.error(
                 "the synthetic item of this minute stopped at %s: %s; the last complete one is"
                 " %.0f s old",
-                *(stopped.stage, stopped.why, self.age()),
+                *(stopped.stage, stopped.why, self.compute_age()),
             )
 
     async def _clear(self, journey: _Journey) -> None:

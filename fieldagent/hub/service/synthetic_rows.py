@@ -37,14 +37,14 @@ class Own(NamedTuple):
     @property
     def key(self) -> str:
         """Return the API key of the synthetic user."""
-        return self._proof("key")
+        return self._compute_proof("key")
 
     @property
     def token(self) -> str:
         """Return the token of the synthetic user."""
-        return self._proof("token")
+        return self._compute_proof("token")
 
-    def _proof(self, what: str) -> str:
+    def _compute_proof(self, what: str) -> str:
         # Derive it from the secret, so that each hub process knows it without a file and a restart
         # creates no new one.
         return f"{what}_{hmac.digest(self.secret.encode(), what.encode(), hashlib.sha256).hex()}"
@@ -67,7 +67,7 @@ class PostState(NamedTuple):
 
 def begin(db: Db, url: str, now: float) -> Begun | None:
     """Create missing rows and begin an item. None if a part of the rows was deleted."""
-    own = _own(db) or _make(db, url, now) or _own(db)
+    own = _find_own(db) or _make(db, url, now) or _find_own(db)
     if own is None:
         return None
     # An outage must not disable this webhook permanently.
@@ -80,7 +80,7 @@ def begin(db: Db, url: str, now: float) -> Begun | None:
     return Begun(own, line)
 
 
-def _own(db: Db) -> Own | None:
+def _find_own(db: Db) -> Own | None:
     rows = db.execute(
         "SELECT workspace.id, member, webhook.id, secrets FROM workspace"
         " JOIN membership ON membership.workspace = workspace.id"
@@ -110,7 +110,7 @@ def _make(db: Db, url: str, now: float) -> Own | None:
         ("key", own.key, {"workspace": workspace, "scopes": "message", "per_minute": RATE}),
         ("token", own.token, {"member": member}),
     ):
-        lookup = secret.lookup(proof)
+        lookup = secret.hash_for_lookup(proof)
         insert_row(
             db, "credential", kind=kind, name=SYNTHETIC, lookup=lookup, created=now, **columns
         )
@@ -132,7 +132,7 @@ def give_webhook(db: Db, own: Own, request_id: str, now: float) -> bool:
     return bool(rows)
 
 
-def standing(db: Db, own: Own, request_id: str) -> PostState | None:
+def read_post_state(db: Db, own: Own, request_id: str) -> PostState | None:
     """Return the state of the item at the synthetic webhook; None if it was not entered for it."""
     rows = db.execute(
         "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"

@@ -120,14 +120,14 @@ def insert(
             f"INSERT INTO {table} ({names}) SELECT {names}"
             f" FROM json_populate_recordset(NULL::{table}, ?::json){ending}"
         )
-        text = _as_json(columns, rows)
+        text = _encode_json(columns, rows)
         if _NUL in text:
-            text = _as_json(columns, [[_without_nul(value) for value in row] for row in rows])
+            text = _encode_json(columns, [[_replace_nul(value) for value in row] for row in rows])
         if returning:
             return db.execute(sql, text)
         db.write(sql, text)
         return []
-    mark, returned = f"({marks(columns)})", []
+    mark, returned = f"({make_marks(columns)})", []
     for first in range(0, len(rows), ROWS):
         some = rows[first : first + ROWS]
         into = f"INSERT INTO {table} ({names}) VALUES {', '.join([mark] * len(some))}{ending}"
@@ -140,26 +140,26 @@ _NUL = r"\u0000"
 """
 
 
-def _as_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _encode_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     records = [dict(zip(columns, row, strict=True)) for row in rows]
-    return json.dumps(records, default=_bytea)
+    return json.dumps(records, default=_encode_bytea)
 
 
-def _without_nul(value: Any) -> Any:
-    return without_nul(value) if isinstance(value, str) else value
+def _replace_nul(value: Any) -> Any:
+    return replace_nul(value) if isinstance(value, str) else value
 
 
-def without_nul(text: str) -> str:
+def replace_nul(text: str) -> str:
     """Return the text with NUL characters replaced, because PostgreSQL does not accept them."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
 
 
-def _bytea(value: bytes) -> str:
+def _encode_bytea(value: bytes) -> str:
     """Return bytes in PostgreSQL's hex format for bytea (PostgreSQL manual, 8.4.1)."""
     return f"\\x{value.hex()}"
 
 
-def one_of(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[str, Sequence[Any]]:
+def make_membership(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[str, Sequence[Any]]:
     """Return the SQL that follows a column in "column is one of these values", and its parameters.
 
     Up to `few` values become single parameters. PostgreSQL keeps the plan of such a statement, but
@@ -169,10 +169,10 @@ def one_of(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[str, Seque
     """
     if db.takes_lists and not 1 <= len(values) <= few:
         return "= ANY (?)", [[*values]]
-    return f"IN ({marks(values)})", [*values]
+    return f"IN ({make_marks(values)})", [*values]
 
 
-def few_rows(
+def make_small_table(
     db: Db, name: str, columns: Sequence[str], rows: Sequence[Sequence[int | str]]
 ) -> tuple[str, Sequence[Any]]:
     """Return the WITH clause of a table of whole numbers and texts, and its parameters.
@@ -181,26 +181,26 @@ def few_rows(
     """
     head = f"WITH {name} ({', '.join(columns)}) AS "
     if db.takes_lists and len(rows) > 1:
-        lists = ", ".join(f"{mark}[]" for mark in _typed(rows[0]))
+        lists = ", ".join(f"{mark}[]" for mark in _make_typed_marks(rows[0]))
         whole = [list(each) for each in zip(*rows, strict=True)]
         return f"{head}(SELECT * FROM unnest({lists}))", whole
-    row = ", ".join(_typed(rows[0]) if db.takes_lists else "?" * len(columns))
+    row = ", ".join(_make_typed_marks(rows[0]) if db.takes_lists else "?" * len(columns))
     values = ", ".join([f"({row})"] * len(rows))
     return f"{head}(VALUES {values})", [value for row in rows for value in row]
 
 
-def _typed(row: Sequence[int | str]) -> list[str]:
+def _make_typed_marks(row: Sequence[int | str]) -> list[str]:
     """Return one typed parameter mark per value, for PostgreSQL."""
     return ["?::text" if isinstance(value, str) else "?::bigint" for value in row]
 
 
-def earliest(db: Db, sql: str, *parameters: Any) -> float:
+def find_earliest(db: Db, sql: str, *parameters: Any) -> float:
     """Return the result of a SELECT of one minimum, or infinity if it is NULL."""
     ((soonest,),) = db.execute(sql, *parameters)
     return inf if soonest is None else float(soonest)
 
 
-def marks(values: Collection[Any]) -> str:
+def make_marks(values: Collection[Any]) -> str:
     """Return one question mark per value, separated by commas."""
     return ", ".join("?" * len(values))
 
@@ -240,7 +240,7 @@ class Store(Protocol):
         StoreFailed.
         """
 
-    def heard(self, topic: str) -> trio.Event:
+    def get_event(self, topic: str) -> trio.Event:
         """Return an event that is set at the next announcement of `topic`. Get the event before you
         read the data that can change.
         """
@@ -255,7 +255,7 @@ class Store(Protocol):
         failed.
         """
 
-    def once(self, operation: Callable[[Db], T]) -> T:
+    def run_once(self, operation: Callable[[Db], T]) -> T:
         """Run `operation` in a transaction of its own, without trio. Works beside a running hub."""
 
     def close(self) -> None: ...
@@ -286,7 +286,7 @@ class Topics:
         self._waiting: dict[str, WeakSet[trio.Event]] = {}
         """Events of `wake`, by each of their topics."""
 
-    def heard(self, topic: str) -> trio.Event:
+    def get_event(self, topic: str) -> trio.Event:
         return self._events.setdefault(topic, trio.Event())
 
     def wake(self, event: trio.Event, topics: Collection[str]) -> None:

@@ -56,7 +56,9 @@ def back_up(
 def see_that_none_was_lost(file: Path) -> None:
     """Raise StoreFailed if a database was at `file` and is now empty or missing. Raises OSError."""
     # Look for the log first, because another program can create both files at this moment.
-    left = [each for each in map(partial(_beside, file), ("-wal", "-shm")) if each.exists()]
+    left = [
+        each for each in map(partial(_make_path_beside, file), ("-wal", "-shm")) if each.exists()
+    ]
     size = file.stat().st_size if file.exists() else 0
     if size > 1 or file.is_dir():
         return
@@ -83,7 +85,7 @@ def set_aside_log_of_another(file: Path) -> None:
     """Rename the log next to a restored copy if it belongs to the database before it. Raises
     OSError.
     """
-    left = _beside(file, "-wal")
+    left = _make_path_beside(file, "-wal")
     if not _has_content(left):
         return
     with file.open("r+b") as opened:
@@ -97,7 +99,7 @@ def set_aside_log_of_another(file: Path) -> None:
             return
         kept = left.with_name(f"{left.name}.before")
         left.rename(kept)
-        _beside(file, "-shm").unlink(missing_ok=True)
+        _make_path_beside(file, "-shm").unlink(missing_ok=True)
         sync_folder(file.parent)
     log.warning(
         "%s is a restored copy; the log beside it belongs to the database before it, and is now"
@@ -106,7 +108,7 @@ def set_aside_log_of_another(file: Path) -> None:
     )
 
 
-def _beside(file: Path, suffix: str) -> Path:
+def _make_path_beside(file: Path, suffix: str) -> Path:
     return file.with_name(file.name + suffix)
 
 

@@ -13,8 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
-from fieldagent.hub.store.contract import marks, without_nul
-from fieldagent.hub.store.schema import hub_schema
+from fieldagent.hub.store.contract import make_marks, replace_nul
+from fieldagent.hub.store.schema import make_hub_schema
 from fieldagent.hub.store.sqlite import TYPES
 from fieldagent.store.group import StoreFailed
 from fieldagent.store.trouble import make_unusable
@@ -53,7 +53,7 @@ class Side(Protocol):
     name: str
     """Name for people."""
 
-    def rows(self, table: Table) -> Iterator[Row]:
+    def read_rows(self, table: Table) -> Iterator[Row]:
         """Return all rows, in any order."""
 
     def count(self, table: Table) -> int:
@@ -62,7 +62,7 @@ class Side(Protocol):
     def fill(self, table: Table, rows: Iterable[Row]) -> None:
         """Insert the rows."""
 
-    def next_id(self, table: Table) -> int:
+    def read_next_id(self, table: Table) -> int:
         """Return the number that the next new row gets."""
 
     def set_next_id(self, table: Table, number: int) -> None: ...
@@ -75,7 +75,7 @@ class _SqliteSide:
         self.name = str(path)
         self._connection = connection
 
-    def rows(self, table: Table) -> Iterator[Row]:
+    def read_rows(self, table: Table) -> Iterator[Row]:
         return self._connection.execute(table.select)
 
     def count(self, table: Table) -> int:
@@ -84,10 +84,10 @@ class _SqliteSide:
 
     def fill(self, table: Table, rows: Iterable[Row]) -> None:
         names = ", ".join(table.columns)
-        sql = f"INSERT INTO {table.name} ({names}) VALUES ({marks(table.columns)})"
+        sql = f"INSERT INTO {table.name} ({names}) VALUES ({make_marks(table.columns)})"
         self._connection.executemany(sql, rows)
 
-    def next_id(self, table: Table) -> int:
+    def read_next_id(self, table: Table) -> int:
         # https://sqlite.org/autoinc.html: it holds the largest id that was ever given.
         sql = "SELECT seq FROM sqlite_sequence WHERE name = ?"
         rows = self._connection.execute(sql, (table.name,)).fetchall()
@@ -104,7 +104,7 @@ class _SqliteSide:
 
 
 @contextmanager
-def sqlite_side(path: Path) -> Iterator[Side]:
+def open_sqlite_side(path: Path) -> Iterator[Side]:
     """Open the file alone: SQLite refuses the lock if a hub or a command has the file open, and
     them while this has it (https://sqlite.org/pragma.html#pragma_locking_mode).
     """
@@ -118,19 +118,19 @@ def sqlite_side(path: Path) -> Iterator[Side]:
             yield _SqliteSide(path, connection)
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            raise in_use(str(path)) from error
+            raise make_in_use(str(path)) from error
         raise StoreFailed(str(make_unusable(path, error))) from error
 
 
-def in_use(name: str) -> NotMoved:
+def make_in_use(name: str) -> NotMoved:
     """Return the error for a database that a hub uses."""
     return NotMoved(f"a hub or another command uses {name}: stop it, and repeat the move")
 
 
-def hub_tables() -> list[Table]:
+def list_hub_tables() -> list[Table]:
     """Return all tables. Each refers only to earlier ones."""
     with closing(sqlite3.connect(":memory:")) as empty:
-        empty.executescript(hub_schema(TYPES).tables)
+        empty.executescript(make_hub_schema(TYPES).tables)
         made = empty.execute(
             "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"
             " AND name NOT LIKE 'sqlite%' ORDER BY rowid"
@@ -156,17 +156,17 @@ class _Tally:
         """Yield the rows and add them. `report` gets the count so far from time to time."""
         for row in rows:
             self.rows += 1
-            written = repr([_plain(value) for value in row]).encode()
+            written = repr([_normalise(value) for value in row]).encode()
             self.digest += int.from_bytes(blake2b(written, digest_size=16).digest())
             if self.rows % REPORT_ROWS == 0:
                 report(self.rows)
             yield row
 
 
-def _plain(value: Any) -> Any:
+def _normalise(value: Any) -> Any:
     """Return the value as both engines store it. SQLite has no negative zero, PostgreSQL no NUL."""
     if isinstance(value, str):
-        return without_nul(value)
+        return replace_nul(value)
     return value + 0.0 if isinstance(value, float) else value
 
 
@@ -180,9 +180,9 @@ def move(source: Side, target: Side, report: Callable[[int, int], None]) -> Move
     """Copy everything and commit it. `report` gets the number of rows that are copied or compared,
     and of all that will be. Raises NotMoved.
     """
-    tables = [each for each in hub_tables() if each.name not in OF_PROCESSES]
+    tables = [each for each in list_hub_tables() if each.name not in OF_PROCESSES]
     for table in tables:
-        if next(target.rows(table), None) is not None:
+        if next(target.read_rows(table), None) is not None:
             raise NotMoved(
                 f"{target.name} already has data in its table {table.name}: nothing was copied;"
                 " name an empty database"
@@ -196,14 +196,14 @@ def move(source: Side, target: Side, report: Callable[[int, int], None]) -> Move
     copied = {}
     for table in tables:
         tally = copied[table.name] = _Tally()
-        target.fill(table, tally.of(source.rows(table), count))
+        target.fill(table, tally.of(source.read_rows(table), count))
         if table.counts:
-            target.set_next_id(table, source.next_id(table))
+            target.set_next_id(table, source.read_next_id(table))
         done += tally.rows
         report(done, 2 * rows)
     for table in tables:
         there = _Tally()
-        for _ in there.of(target.rows(table), count):
+        for _ in there.of(target.read_rows(table), count):
             pass
         if there != (tally := copied[table.name]):
             raise NotMoved(

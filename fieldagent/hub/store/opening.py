@@ -46,10 +46,10 @@ def open_alone(database: str, options: DatabaseOptions) -> AbstractContextManage
 
     Raises NotMoved if another program uses it, StoreUnavailable, or StoreFailed.
     """
-    from fieldagent.hub.store.moving import hub_tables, sqlite_side
+    from fieldagent.hub.store.moving import list_hub_tables, open_sqlite_side
 
     if is_postgres(database):
-        from fieldagent.hub.store.postgres_moving import postgres_side
+        from fieldagent.hub.store.postgres_moving import open_postgres_side
 
-        return postgres_side(database, options, hub_tables())
-    return sqlite_side(Path(database))
+        return open_postgres_side(database, options, list_hub_tables())
+    return open_sqlite_side(Path(database))

@@ -25,7 +25,7 @@ a claim has expired."""
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def log_once() -> Iterator[None]:
     """Skip the enclosed work if the store is unavailable or full. The caller tries again later."""
     try:
         yield
@@ -41,7 +41,7 @@ async def persist(store: Store, operation: Callable[[Db], T]) -> T:
     A commit that failed may still have been stored, so `operation` must be harmless if it runs
     twice.
     """
-    return await _until_stored(lambda: store.commit(operation))
+    return await _retry_until_stored(lambda: store.commit(operation))
 
 
 async def persist_together(
@@ -50,10 +50,10 @@ async def persist_together(
     """Like `persist`, but in one run with other callers that store the same operation at that
     moment.
     """
-    return await _until_stored(lambda: store.commit_together(operation, argument))
+    return await _retry_until_stored(lambda: store.commit_together(operation, argument))
 
 
-async def _until_stored(commit: Callable[[], Awaitable[T]]) -> T:
+async def _retry_until_stored(commit: Callable[[], Awaitable[T]]) -> T:
     troubled = False
     while True:
         try:

@@ -29,9 +29,9 @@ from fieldagent.hub.store.contract import (
     write_proof,
 )
 from fieldagent.hub.store.postgres_connections import Connection, Connections, Cursor
-from fieldagent.hub.store.postgres_proof import WriteProof, new_worker
+from fieldagent.hub.store.postgres_proof import WriteProof, make_worker_number
 from fieldagent.hub.store.postgres_schema import migrate, require
-from fieldagent.hub.store.postgres_stuck import Stuck, end_sessions, still_there, why_stuck
+from fieldagent.hub.store.postgres_stuck import Stuck, end_sessions, find_reason, is_still_there
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import (
     GroupCommit,
@@ -106,7 +106,7 @@ class _PostgresDb:
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         self._whole.flush()
-        cursor = self._cursor.execute(_marked(sql), parameters or None)
+        cursor = self._cursor.execute(_mark_parameters(sql), parameters or None)
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self._whole.wrote = True
         # `description` would build the data of all columns at each access.
@@ -133,20 +133,20 @@ class _PostgresDb:
             sql = f"WITH {parts} {sql}"
         parameters = [value for those in writes.values() for value in those]
         notices = [CHANNEL, [*payloads]] if payloads else []
-        self._cursor.execute(_marked(sql), [*parameters, *notices] or None)
+        self._cursor.execute(_mark_parameters(sql), [*parameters, *notices] or None)
         self.wrote = self.wrote or bool(writes)
 
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
 
-    def own(self) -> _PostgresDb:
+    def get_own(self) -> _PostgresDb:
         """Return the part of one caller in a shared transaction. It keeps that caller's
         announcements.
         """
         return _PostgresDb(self._connection, self.worker, self._whole)
 
 
-def _payloads(topics: Sequence[str]) -> list[str]:
+def _list_payloads(topics: Sequence[str]) -> list[str]:
     """Return the payloads of the notifications that carry these topics."""
     payloads: list[str] = []
     for topic in topics:
@@ -159,7 +159,7 @@ def _payloads(topics: Sequence[str]) -> list[str]:
 
 
 @lru_cache(maxsize=512)
-def _marked(sql: str) -> bytes:
+def _mark_parameters(sql: str) -> bytes:
     """Return the SQL with psycopg's `%s` for each `?`. No statement contains a literal question
     mark.
     """
@@ -188,10 +188,12 @@ class PostgresStore:
         again."""
         # Through a pooler, a lock does not stay with this process, so other processes cannot see
         # that it is alive.
-        self._proof = WriteProof(self._connections.name, new_worker() if self._listens else 0)
+        self._proof = WriteProof(
+            self._connections.name, make_worker_number() if self._listens else 0
+        )
         self._threads = trio.CapacityLimiter(READERS)
         self._connections.require_own_sessions()
-        with self._connections.at_once() as connection:
+        with self._connections.begin_at_once() as connection:
             (migrate if options.upgrade else require)(connection)
         self._group: GroupCommit[_PostgresDb] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -207,7 +209,7 @@ class PostgresStore:
 
     def _transact(self, orders: Sequence[Order[_PostgresDb]]) -> None:
         self._raise_if_gone()
-        with self._connections.told_in_words():
+        with self._connections.convert_errors():
             try:
                 self._try_on(orders)
             except psycopg.errors.DiskFull as error:
@@ -229,9 +231,9 @@ class PostgresStore:
         if self._writer is None:
             self._writer = self._connections.connect()
         db = _PostgresDb(self._writer, self._proof.worker)
-        with self._connections.bounded(self._writer), self._writer.transaction():
+        with self._connections.limit_use(self._writer), self._writer.transaction():
             carry_out(orders, db)
-            db.flush(_payloads(sorted(db.topics)))
+            db.flush(_list_payloads(sorted(db.topics)))
         if db.wrote:
             self._proof.note_write()
 
@@ -245,10 +247,10 @@ class PostgresStore:
         StoreFull.
         """
         worker, full = self._proof.worker, self._proof.full
-        with self._connections.told_in_words():
+        with self._connections.convert_errors():
             try:
-                with self._connections.borrowed() as connection, connection.transaction():
-                    if still_there(connection, self._stuck):
+                with self._connections.borrow() as connection, connection.transaction():
+                    if is_still_there(connection, self._stuck):
                         raise StoreUnavailable(self._stuck.why)
                     db = _PostgresDb(connection, worker)
                     write_proof(db, time.time(), needs_room=full)
@@ -263,7 +265,7 @@ class PostgresStore:
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         def carry_out(shared: _PostgresDb) -> tuple[T, set[str]]:
-            db = shared.own()
+            db = shared.get_own()
             result = operation(db)
             shared.topics |= db.topics
             return result, db.topics
@@ -284,7 +286,7 @@ class PostgresStore:
         answer: T = result
         return answer
 
-    def once(self, operation: Callable[[Db], T]) -> T:
+    def run_once(self, operation: Callable[[Db], T]) -> T:
         def carry_out() -> T:
             with self._connections.connect() as connection, connection.transaction():
                 db = _PostgresDb(connection, 0)
@@ -292,7 +294,7 @@ class PostgresStore:
                 db.flush([EVERYTHING])
                 return result
 
-        with self._connections.told_in_words():
+        with self._connections.convert_errors():
             for _ in range(TRIES - 1):
                 with suppress(*_CONFLICTS):
                     return carry_out()
@@ -303,11 +305,11 @@ class PostgresStore:
     async def read(self, operation: Callable[[Db], T]) -> T:
         def look() -> T:
             self._raise_if_gone()
-            with self._connections.borrowed() as connection:
+            with self._connections.borrow() as connection:
                 return operation(_PostgresDb(connection, self._proof.worker))
 
         def look_again() -> T:
-            with self._connections.told_in_words():
+            with self._connections.convert_errors():
                 try:
                     return look()
                 except psycopg.OperationalError:
@@ -327,8 +329,8 @@ class PostgresStore:
 
     # Listening.
 
-    def heard(self, topic: str) -> trio.Event:
-        return self._topics.heard(topic)
+    def get_event(self, topic: str) -> trio.Event:
+        return self._topics.get_event(topic)
 
     def wake(self, event: trio.Event, topics: Collection[str]) -> None:
         self._topics.wake(event, topics)
@@ -345,7 +347,9 @@ class PostgresStore:
         while True:
             await trio.sleep(RETRY_AFTER_S)
             self._connections.cut_overdue()
-            if self._gone is None and (late := self._connections.used_for(TRANSACTION_TIMEOUT_S)):
+            if self._gone is None and (
+                late := self._connections.list_used_for(TRANSACTION_TIMEOUT_S)
+            ):
                 await self._find_out(late)
 
     async def _find_out(self, late: Sequence[Connection]) -> None:
@@ -355,8 +359,8 @@ class PostgresStore:
         writes = self._writer in late
         stuck, what = None, ""
         try:
-            stuck = await self._in_time(
-                lambda: why_stuck(
+            stuck = await self._run_in_time(
+                lambda: find_reason(
                     self._connections, late, self._writer, TRANSACTION_TIMEOUT_S - RETRY_AFTER_S
                 )
             )
@@ -366,7 +370,7 @@ class PostgresStore:
             # Behind a pooler, the session of the writer is unknown.
             stuck = Stuck("its server is still busy with it; check its activity")
         # The late transaction may have ended meanwhile.
-        if stuck is None or not {*late} & {*self._connections.used_for(TRANSACTION_TIMEOUT_S)}:
+        if stuck is None or not {*late} & {*self._connections.list_used_for(TRANSACTION_TIMEOUT_S)}:
             return
         what = (
             what
@@ -378,7 +382,7 @@ class PostgresStore:
         self._note_gone(StoreUnavailable(what))
         self._touch.cancel()
         with suppress(StoreUnavailable):
-            await self._in_time(partial(end_sessions, self._connections, stuck))
+            await self._run_in_time(partial(end_sessions, self._connections, stuck))
 
     async def _stay_in_touch(self) -> None:
         """Receive announcements, and check that the database answers and accepts a write."""
@@ -386,9 +390,9 @@ class PostgresStore:
             ear = _Ear(self._ears, self._proof.worker, listens=self._listens)
             try:
                 with trio.CancelScope() as self._touch:
-                    await self._in_time(ear.open)
+                    await self._run_in_time(ear.open)
                     with suppress(StoreFull):  # With a full disk, the database can still be read.
-                        await self._in_time(self._prove)
+                        await self._run_in_time(self._prove)
                     self._note_back()
                     await self._hear(ear)
             except StoreUnavailable as gone:
@@ -403,19 +407,19 @@ class PostgresStore:
             while True:
                 with trio.move_on_after(POLL_INTERVAL_S) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
-                if quiet.cancelled_caught and await self._in_time(ear.ping):
+                if quiet.cancelled_caught and await self._run_in_time(ear.has_pinged):
                     # If the store cannot listen, a change in the snapshot is its only sign of
                     # writes by others.
                     _announce(self._topics, [ANYTHING if self._listens else EVERYTHING])
-                _announce(self._topics, ear.announced())
+                _announce(self._topics, ear.take_announced())
 
-    async def _in_time(self, ask: Callable[[], T]) -> T:
+    async def _run_in_time(self, ask: Callable[[], T]) -> T:
         """Return the result of `ask`, which runs in a thread. Raises StoreUnavailable after 2 *
         `PING_TIMEOUT_S` seconds. A thread that still waits then is cut off soon.
         """
-        with trio.move_on_after(2 * PING_TIMEOUT_S), self._connections.told_in_words():
+        with trio.move_on_after(2 * PING_TIMEOUT_S), self._connections.convert_errors():
             return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
-        raise self._connections.silent()
+        raise self._connections.make_silent()
 
     def _note_gone(self, gone: StoreUnavailable) -> None:
         if self._gone is None:
@@ -452,7 +456,7 @@ def _run_together(
     shared: _PostgresDb,
     arguments: Sequence[A],
 ) -> list[tuple[T, set[str]]]:
-    db = shared.own()
+    db = shared.get_own()
     results = operation(db, arguments)
     shared.topics |= db.topics
     return [(result, db.topics) for result in results]
@@ -484,7 +488,7 @@ class _Ear:
             if self._closed:
                 self.close()
 
-    def ping(self) -> bool:
+    def has_pinged(self) -> bool:
         """Return True if something was written since the last ping."""
         # The snapshot includes the next transaction number, which grows with each transaction that
         # writes.
@@ -493,7 +497,7 @@ class _Ear:
 
     def _ask(self, sql: str) -> str:
         assert self._connection is not None
-        with self._connections.bounded(self._connection, PING_TIMEOUT_S):
+        with self._connections.limit_use(self._connection, PING_TIMEOUT_S):
             cursor = self._connection.execute(sql.encode())
             return str(cursor.fetchone()) if cursor.description else ""
 
@@ -501,7 +505,7 @@ class _Ear:
         assert self._connection is not None
         return self._connection.fileno()
 
-    def announced(self) -> list[str]:
+    def take_announced(self) -> list[str]:
         """Return the payloads received so far. It asks libpq directly, because psycopg waits here,
         before 3.2 without limit.
         """

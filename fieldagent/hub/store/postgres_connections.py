@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import StrDumperUnknown
 
-from fieldagent.hub.store.contract import DatabaseOptions, without_nul
+from fieldagent.hub.store.contract import DatabaseOptions, replace_nul
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.text_files import read_first_line
 
@@ -63,7 +63,7 @@ class _AnyText(StrDumperUnknown):
     """
 
     def dump(self, obj: str) -> Buffer | None:
-        return super().dump(without_nul(obj))
+        return super().dump(replace_nul(obj))
 
 
 class Connections:
@@ -81,7 +81,7 @@ class Connections:
         one."""
 
     @contextmanager
-    def told_in_words(self) -> Iterator[None]:
+    def convert_errors(self) -> Iterator[None]:
         """Raise StoreUnavailable with a readable text if the server or the network fails."""
         try:
             yield
@@ -90,13 +90,13 @@ class Connections:
         except _UNUSABLE as error:
             text = " ".join(str(error).split())
             if "timeout expired" in text:
-                raise self.silent() from error
+                raise self.make_silent() from error
             raise StoreUnavailable(
                 f"{self.name} cannot be used: {text}; start it, or correct `database` in the hub's"
                 " settings, or --database"
             ) from error
 
-    def silent(self) -> StoreUnavailable:
+    def make_silent(self) -> StoreUnavailable:
         """Return the error for a server that accepts connections but does not answer."""
         return StoreUnavailable(
             f"{self.name} cannot be used, because it does not answer; check its activity"
@@ -131,19 +131,19 @@ class Connections:
         """
         if self.pooled:
             return
-        with self.told_in_words(), self.connect() as one, self.connect() as other:
-            met = [(_session(one), _session(other)) for _ in range(ROUNDS)]
+        with self.convert_errors(), self.connect() as one, self.connect() as other:
+            met = [(_read_session(one), _read_session(other)) for _ in range(ROUNDS)]
         if len({*met}) > 1 or met[0][0] == met[0][1]:
             raise StoreUnavailable(f"{self.name} cannot be used: {POOLER}")
 
     @contextmanager
-    def at_once(self) -> Iterator[Connection]:
+    def begin_at_once(self) -> Iterator[Connection]:
         """Begin a transaction on a connection of its own."""
-        with self.told_in_words(), self.connect() as connection, connection.transaction():
+        with self.convert_errors(), self.connect() as connection, connection.transaction():
             yield connection
 
     @contextmanager
-    def bounded(self, connection: Connection, seconds: float = DEADLINE_S) -> Iterator[None]:
+    def limit_use(self, connection: Connection, seconds: float = DEADLINE_S) -> Iterator[None]:
         """Limit the time of a connection's use: after `seconds`, `cut_overdue` cuts it off."""
         now = time.monotonic()
         self._used[connection] = now, now + seconds
@@ -152,20 +152,20 @@ class Connections:
         finally:
             self._used.pop(connection, None)
 
-    def used_for(self, seconds: float) -> list[Connection]:
+    def list_used_for(self, seconds: float) -> list[Connection]:
         """Return the connections that have been in use for at least `seconds`."""
         before = time.monotonic() - seconds
         return [each for each, (since, _) in list(self._used.items()) if since <= before]
 
     @contextmanager
-    def borrowed(self) -> Iterator[Connection]:
+    def borrow(self) -> Iterator[Connection]:
         """Borrow an idle connection, or open a new one."""
         try:
             connection = self._idle.pop()
         except IndexError:
             connection = self.connect()
         try:
-            with self.bounded(connection):
+            with self.limit_use(connection):
                 yield connection
         finally:
             if connection.broken or connection.closed:
@@ -215,7 +215,7 @@ class Connections:
         self.forget_idle()
 
 
-def _session(connection: Connection) -> int:
+def _read_session(connection: Connection) -> int:
     ((number,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
     return int(number)
 
@@ -228,7 +228,7 @@ def _cut(connection: Connection) -> None:
         same.shutdown(socket.SHUT_RDWR)
 
 
-def _password(path: Path) -> str:
+def _read_password(path: Path) -> str:
     """Return the first line of the password file. Raises StoreUnavailable."""
     try:
         return read_first_line(path)
@@ -254,6 +254,6 @@ def _read(database: str, password_file: Path | None) -> tuple[str, str]:
             " A-Z a-z 0-9 - . _ ~ in each part"
         ) from None
     if password_file is not None:
-        parts["password"] = _password(password_file)
+        parts["password"] = _read_password(password_file)
     host, name = parts.get("host") or "localhost", parts.get("dbname") or ""
     return make_conninfo("", **{**DEFAULTS, **parts}), f"PostgreSQL at {host}/{name}"

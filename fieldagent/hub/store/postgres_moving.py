@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 import psycopg
 
 from fieldagent.hub.store.contract import DatabaseOptions
-from fieldagent.hub.store.moving import NotMoved, Row, Side, Table, in_use
+from fieldagent.hub.store.moving import NotMoved, Row, Side, Table, make_in_use
 from fieldagent.hub.store.postgres import LIVING_WORKERS
 from fieldagent.hub.store.postgres_connections import Connection, Connections
 
@@ -26,7 +26,7 @@ class _PostgresSide:
         self.name = name
         self._connection = connection
 
-    def rows(self, table: Table) -> Iterator[Row]:
+    def read_rows(self, table: Table) -> Iterator[Row]:
         with self._connection.cursor(name="move") as cursor:
             cursor.itersize = 1_000
             cursor.execute(table.select.encode())
@@ -43,15 +43,17 @@ class _PostgresSide:
             for row in rows:
                 copy.write_row(row)
 
-    def next_id(self, table: Table) -> int:
-        sql = f"SELECT last_value + is_called::int FROM {self._sequence(table)}"
+    def read_next_id(self, table: Table) -> int:
+        sql = f"SELECT last_value + is_called::int FROM {self._find_sequence(table)}"
         ((number,),) = self._connection.execute(sql.encode()).fetchall()
         return int(number)
 
     def set_next_id(self, table: Table, number: int) -> None:
-        self._connection.execute("SELECT setval(%s, %s, false)", (self._sequence(table), number))
+        self._connection.execute(
+            "SELECT setval(%s, %s, false)", (self._find_sequence(table), number)
+        )
 
-    def _sequence(self, table: Table) -> str:
+    def _find_sequence(self, table: Table) -> str:
         sql = "SELECT pg_get_serial_sequence(%s, 'id')"
         ((name,),) = self._connection.execute(sql, (table.name,)).fetchall()
         return str(name)
@@ -63,29 +65,29 @@ class _PostgresSide:
 
 
 @contextmanager
-def postgres_side(
+def open_postgres_side(
     database: str, options: DatabaseOptions, tables: Sequence[Table]
 ) -> Iterator[Side]:
     """Open the database and lock its tables against every other write."""
     connections = Connections(database, options)
     try:
-        with connections.told_in_words(), closing(connections.connect()) as connection:
+        with connections.convert_errors(), closing(connections.connect()) as connection:
             connection.execute("BEGIN")
-            if _hub_runs(connection, options):
-                raise in_use(connections.name)
+            if _is_hub_running(connection, options):
+                raise make_in_use(connections.name)
             connection.execute(_LOCKED)
             names = ", ".join(table.name for table in tables)
             try:
                 connection.execute(f"LOCK TABLE {names} IN EXCLUSIVE MODE".encode())
             except psycopg.errors.LockNotAvailable as error:
-                raise in_use(connections.name) from error
+                raise make_in_use(connections.name) from error
             yield _PostgresSide(connections.name, connection)
     except psycopg.Error as error:
         text = " ".join(str(error).split())
         raise NotMoved(f"{connections.name} refused the copy: {text}") from error
 
 
-def _hub_runs(connection: Connection, options: DatabaseOptions) -> bool:
+def _is_hub_running(connection: Connection, options: DatabaseOptions) -> bool:
     if options.pooled and options.direct is None:
         ((runs,),) = connection.execute(_HAD_LINKS, (time.time(),)).fetchall()
     else:

@@ -16,7 +16,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 
-def new_worker() -> int:
+def make_worker_number() -> int:
     """Return a random number for this process, 1 to 2**31 - 1."""
     return random.randrange(1, 2**31)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fieldagent.hub.store.contract import OtherVersion
 from fieldagent.hub.store.postgres_connections import Connection
-from fieldagent.hub.store.schema import hub_schema
+from fieldagent.hub.store.schema import make_hub_schema
 from fieldagent.store.schema import Schema, WrongVersion
 
 TYPES = {
@@ -24,9 +24,9 @@ Heap-Only Tuples)."""
 
 def require(connection: Connection) -> None:
     """Check the version of the tables. Raises OtherVersion if it differs from this program's."""
-    schema = hub_schema(TYPES)
-    version = _version(connection)
-    _steps(schema, version)
+    schema = make_hub_schema(TYPES)
+    version = _read_version(connection)
+    _get_steps(schema, version)
     if version < schema.version:
         what = f"its tables are of version {version}" if version else "it has no tables"
         raise OtherVersion(
@@ -36,7 +36,7 @@ def require(connection: Connection) -> None:
         )
 
 
-def _version(connection: Connection) -> int:
+def _read_version(connection: Connection) -> int:
     """Return the version of the tables, or 0 if there are no tables."""
     known = connection.execute("SELECT to_regclass('fieldagent_schema')").fetchone()
     if known is None or known[0] is None:
@@ -45,7 +45,7 @@ def _version(connection: Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def _steps(schema: Schema, version: int) -> str:
+def _get_steps(schema: Schema, version: int) -> str:
     try:
         return schema.get_upgrade_steps(version)
     except WrongVersion as error:
@@ -56,9 +56,9 @@ def migrate(connection: Connection) -> None:
     """Create or upgrade the tables in a transaction. The user must have the right to create tables.
     Raises OtherVersion if the tables have a later version.
     """
-    schema = hub_schema(TYPES)
+    schema = make_hub_schema(TYPES)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
-    if steps := _steps(schema, _version(connection)):
+    if steps := _get_steps(schema, _read_version(connection)):
         connection.execute("CREATE TABLE IF NOT EXISTS fieldagent_schema (version BIGINT NOT NULL)")
         connection.execute(steps.encode())
         connection.execute(ROOM)

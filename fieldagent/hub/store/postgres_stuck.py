@@ -45,7 +45,7 @@ class Stuck(NamedTuple):
     """Ids of the server processes that wait for it for this hub."""
 
 
-def why_stuck(
+def find_reason(
     connections: Connections,
     late: Sequence[Connection],
     writer: Connection | None,
@@ -58,11 +58,11 @@ def why_stuck(
     """
     pids = [each.info.backend_pid for each in late if not each.closed]
     writes = 0 if writer is None or writer.closed else writer.info.backend_pid
-    with connections.connect() as connection, connections.bounded(connection, QUERY_TIMEOUT_S):
+    with connections.connect() as connection, connections.limit_use(connection, QUERY_TIMEOUT_S):
         waits = [_Wait(*row) for row in connection.execute(_WAITS, (pids, seconds)).fetchall()]
         if blocked := [each for each in waits if each.kind == "Lock"]:
             waiting = tuple(each.pid for each in blocked)
-            return _locked(connection, blocked[0])._replace(waiting=waiting)
+            return _find_lock(connection, blocked[0])._replace(waiting=waiting)
     for each in waits:
         if each.pid != writes:
             continue
@@ -73,11 +73,11 @@ def why_stuck(
     return None
 
 
-def _locked(connection: Connection, blocked: _Wait) -> Stuck:
+def _find_lock(connection: Connection, blocked: _Wait) -> Stuck:
     what = [name for (name,) in connection.execute(_WHAT, (blocked.pid,)).fetchall()]
     holders = connection.execute(_HOLDERS, ([*blocked.blocking],)).fetchall()
     names = ", ".join(
-        _called(holder, application or user) for holder, application, user, _ in holders
+        _get_name(holder, application or user) for holder, application, user, _ in holders
     )
     text = (
         f"it waits for {what[0] if what else 'what'}, which is locked by"
@@ -86,7 +86,7 @@ def _locked(connection: Connection, blocked: _Wait) -> Stuck:
     return Stuck(text, tuple(transaction for *_, transaction in holders))
 
 
-def _called(pid: int, name: str) -> str:
+def _get_name(pid: int, name: str) -> str:
     return f"session {pid} ({name})"
 
 
@@ -95,12 +95,15 @@ def end_sessions(connections: Connections, stuck: Stuck) -> None:
     waits for a lock, and the process keeps its own locks. Raises psycopg.Error.
     """
     if stuck.waiting:
-        with connections.connect() as connection, connections.bounded(connection, QUERY_TIMEOUT_S):
+        with (
+            connections.connect() as connection,
+            connections.limit_use(connection, QUERY_TIMEOUT_S),
+        ):
             ended = "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid"
             connection.execute(ended, ([*stuck.waiting],))
 
 
-def still_there(connection: Connection, stuck: Stuck) -> bool:
+def is_still_there(connection: Connection, stuck: Stuck) -> bool:
     """Return True if the transactions that held the lock still exist."""
     rows: list[Any] = []
     if stuck.behind:

@@ -59,7 +59,7 @@ too, because a new database is made from them. A step adds tables, indexes, and 
 default."""
 
 
-def hub_schema(types: Mapping[str, str]) -> Schema:
+def make_hub_schema(types: Mapping[str, str]) -> Schema:
     """Return the hub's tables and upgrade steps for an engine. `types` maps id, int, real and blob
     to the engine's types.
     """

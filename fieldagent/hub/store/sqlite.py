@@ -24,7 +24,7 @@ from fieldagent.hub.store.contract import (
     write_proof,
 )
 from fieldagent.hub.store.copies import back_up, see_that_none_was_lost, set_aside_log_of_another
-from fieldagent.hub.store.schema import hub_schema
+from fieldagent.hub.store.schema import make_hub_schema
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import GroupCommit, Order, StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.store.schema import WrongVersion
@@ -81,7 +81,7 @@ class _SqliteDb:
     def announce(self, topic: str) -> None:
         self._announced.add(topic)
 
-    def topics(self) -> set[str]:
+    def get_topics(self) -> set[str]:
         """Return the topics to announce. Empty if the operation wrote and announced nothing."""
         written = self._connection.total_changes != self._before
         return self._announced | {ANYTHING} if written else self._announced
@@ -108,7 +108,7 @@ class SqliteStore:
         try:
             see_that_none_was_lost(file)
             set_aside_log_of_another(file)
-            self._writer = connect(file, hub_schema(TYPES), marked=True)
+            self._writer = connect(file, make_hub_schema(TYPES), marked=True)
             self._reader = open_reader(file)
             # A damaged text that a commit reads by the way must not make the whole commit fail.
             self._writer.text_factory = self._reader.text_factory
@@ -128,10 +128,10 @@ class SqliteStore:
         """The operation that the group shares, for each operation of a caller."""
         self._readers = SharedReads(self.read)
         self._topics = Topics()
-        self._changes = _data_version(self._reader)
-        self._changes_of_others = _data_version(self._writer)
+        self._changes = _read_data_version(self._reader)
+        self._changes_of_others = _read_data_version(self._writer)
 
-    def _db(self, connection: sqlite3.Connection) -> _SqliteDb:
+    def _open_db(self, connection: sqlite3.Connection) -> _SqliteDb:
         return _SqliteDb(connection, self._worker)
 
     def _run_together(
@@ -140,8 +140,8 @@ class SqliteStore:
         connection: sqlite3.Connection,
         arguments: Sequence[A],
     ) -> list[tuple[T, set[str]]]:
-        db = self._db(connection)
-        return [(result, db.topics()) for result in operation(db, arguments)]
+        db = self._open_db(connection)
+        return [(result, db.get_topics()) for result in operation(db, arguments)]
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
         before, self._begun = self._writer.total_changes, time.monotonic()
@@ -174,13 +174,13 @@ class SqliteStore:
             full = self._full
             # The write is not announced, because no task waits for it.
             await self._group.commit(
-                lambda writer: write_proof(self._db(writer), time.time(), needs_room=full)
+                lambda writer: write_proof(self._open_db(writer), time.time(), needs_room=full)
             )
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         def carry_out(connection: sqlite3.Connection) -> tuple[T, set[str]]:
-            db = self._db(connection)
-            return operation(db), db.topics()
+            db = self._open_db(connection)
+            return operation(db), db.get_topics()
 
         result, topics = await self._group.commit(carry_out)
         self._announce(topics)
@@ -204,10 +204,10 @@ class SqliteStore:
 
     async def read(self, operation: Callable[[Db], T]) -> T:
         await trio.lowlevel.checkpoint()
-        return operation(self._db(self._reader))
+        return operation(self._open_db(self._reader))
 
-    def heard(self, topic: str) -> trio.Event:
-        return self._topics.heard(topic)
+    def get_event(self, topic: str) -> trio.Event:
+        return self._topics.get_event(topic)
 
     def wake(self, event: trio.Event, topics: Collection[str]) -> None:
         self._topics.wake(event, topics)
@@ -225,14 +225,14 @@ class SqliteStore:
             self._topics.announce(topics)
 
     async def _look_for_others(self) -> None:
-        with _writes_to(self._file) as writes:
+        with _watch_writes(self._file) as writes:
             while True:
                 asked = await self._ask_writer()
                 await trio.sleep(POLL_INTERVAL_S)
                 if asked:
-                    await self._written(writes)
+                    await self._wait_for_write(writes)
 
-    async def _written(self, writes: FileWrites | None) -> None:
+    async def _wait_for_write(self, writes: FileWrites | None) -> None:
         """Wait until this or another process has begun to commit something."""
         while True:
             if writes is None:
@@ -241,7 +241,7 @@ class SqliteStore:
                 with trio.move_on_after(CHECK_INTERVAL_MAX_S):
                     await writes.wait()
                     return
-            if (version := _data_version(self._reader)) != self._changes:
+            if (version := _read_data_version(self._reader)) != self._changes:
                 self._changes = version
                 return
 
@@ -253,7 +253,7 @@ class SqliteStore:
         from those of others. The check waits while another process commits, so it misses no write.
         """
         try:
-            version = await self._group.commit(_data_version)
+            version = await self._group.commit(_read_data_version)
         except StoreUnavailable:
             return False
         if version != self._changes_of_others:
@@ -261,8 +261,8 @@ class SqliteStore:
             self._topics.announce_all()
         return True
 
-    def once(self, operation: Callable[[Db], T]) -> T:
-        order: Order[sqlite3.Connection] = Order(lambda writer: operation(self._db(writer)))
+    def run_once(self, operation: Callable[[Db], T]) -> T:
+        order: Order[sqlite3.Connection] = Order(lambda writer: operation(self._open_db(writer)))
         self._transact([order])
         result: T = order.result
         return result
@@ -280,7 +280,7 @@ class SqliteStore:
 
 
 @contextmanager
-def _writes_to(file: Path) -> Iterator[FileWrites | None]:
+def _watch_writes(file: Path) -> Iterator[FileWrites | None]:
     """Watch the write-ahead log, which exists while any program has the file open. Yield None if
     inotify is not available.
     """
@@ -300,7 +300,7 @@ def _writes_to(file: Path) -> Iterator[FileWrites | None]:
         yield writes
 
 
-def _data_version(connection: sqlite3.Connection) -> int:
+def _read_data_version(connection: sqlite3.Connection) -> int:
     """Return a number that changes with each commit of another connection (PRAGMA data_version)."""
     ((version,),) = connection.execute("PRAGMA data_version").fetchall()
     return int(version)

@@ -14,16 +14,16 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from fieldagent.hub.api.sos_desk import for_a_pager, note_posted
-from fieldagent.hub.api.standing import reached
+from fieldagent.hub.api.sos_desk import describe_for_pager, note_posted
+from fieldagent.hub.api.standing import list_reached
 from fieldagent.hub.escalation import alarm_link
-from fieldagent.hub.field.envelope_packing import identity_of
+from fieldagent.hub.field.envelope_packing import read_identity
 from fieldagent.hub.records import alarm
 from fieldagent.hub.records.audit import HUB, note
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
-from fieldagent.hub.store.contract import Db, marks, one_of
+from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.hub.webhook.flow import Lane
-from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
+from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, read_webhook
 from fieldagent.package.package import Item, get_date
 from fieldagent.package.payload import (
     Identity,
@@ -109,7 +109,7 @@ def look(db: Db) -> list[Lane]:
     return [Lane(*row) for row in db.execute(_FIRST)]
 
 
-def failing(db: Db) -> dict[int, float]:
+def list_failing(db: Db) -> dict[int, float]:
     """Return the webhooks without a success since a failure, and the Unix time until which each
     wants no posts.
     """
@@ -132,14 +132,14 @@ def claim(
     for id_, own in by_webhook.items():
         sql = f"SELECT {COLUMNS} FROM webhook WHERE id = ? AND disabled IS NULL"
         for row in db.execute(sql, id_):
-            runs += _runs(db, webhook_of(row), own, now, desk)
+            runs += _list_runs(db, read_webhook(row), own, now, desk)
     return runs
 
 
-def _runs(
+def _list_runs(
     db: Db, webhook: Webhook, lanes: Sequence[Lane], now: float, desk: str
 ) -> list[tuple[WebhookPost, ...]]:
-    among, items = one_of(db, [lane.item for lane in lanes])
+    among, items = make_membership(db, [lane.item for lane in lanes])
     # The process that locks the oldest item has the lane.
     heads = db.execute(
         f"SELECT item, sender, batch, not_before FROM webhook_delivery WHERE webhook = ?"
@@ -152,7 +152,7 @@ def _runs(
     claimed: list[list[list[int]]] = []
     early: set[int] = set()
     for head, sender, number, not_before in heads:
-        members = _members(db, webhook, head, sender, number, now)
+        members = _list_members(db, webhook, head, sender, number, now)
         # A batch that was tried before is repeated unchanged and by itself.
         size = webhook.batch if not number else 0
         batches = (
@@ -161,7 +161,7 @@ def _runs(
         for batch in batches if size else ():
             db.execute(
                 f"UPDATE webhook_delivery SET batch = ? WHERE webhook = ?"
-                f" AND item IN ({marks(batch)})",
+                f" AND item IN ({make_marks(batch)})",
                 *(batch[0], webhook.id, *batch),
             )
         claimed.append(batches)
@@ -169,7 +169,7 @@ def _runs(
             early.update(members)
     if not claimed:
         return []
-    among, items = one_of(db, [item for run in claimed for batch in run for item in batch])
+    among, items = make_membership(db, [item for run in claimed for batch in run for item in batch])
     db.execute(
         "UPDATE webhook_delivery SET claimed_until = ?, claimed_by = ?,"
         " telling = CASE WHEN told < 0 THEN 0 ELSE steps END WHERE webhook = ?"
@@ -185,7 +185,7 @@ def _runs(
         webhook.id,
         *items,
     )
-    steps = reached(db, [item for item, *_, notification, _ in rows if notification])
+    steps = list_reached(db, [item for item, *_, notification, _ in rows if notification])
     writer = _Writer(db, webhook, now, desk, early, steps)
     posts = {row[0]: writer.post(row) for row in rows}
     # Items behind the locked oldest one may have been deleted meanwhile.
@@ -194,11 +194,13 @@ def _runs(
         for batches in claimed
     ]
     if webhook.batch:
-        return [tuple(_together(batch) for batch in run if batch) for run in runs]
+        return [tuple(_combine(batch) for batch in run if batch) for run in runs]
     return [tuple(post for batch in run for post in batch) for run in runs]
 
 
-def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: float) -> list[int]:
+def _list_members(
+    db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: float
+) -> list[int]:
     """Return the items that go with the oldest one of a lane, in order. These are its earlier
     batch, or the items that wait behind it, which can fill several batches.
     """
@@ -220,7 +222,7 @@ def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: 
     return members
 
 
-def _together(run: Sequence[WebhookPost]) -> WebhookPost:
+def _combine(run: Sequence[WebhookPost]) -> WebhookPost:
     """Make one post of a run. A repeat with the same items has the same id."""
     first = run[0]
     ids = [each.delivery.request_id for each in run]
@@ -262,12 +264,12 @@ class _Writer:
         estimate, unproved, revoked, raises, incident, notification, attempts = rest
         db, webhook, link = self._db, self._webhook, ""
         if notification:
-            who = self._identity(sender, workspace)
-            return self._step(item, request_id, who, accepted, notification, attempts)
+            who = self._find_identity(sender, workspace)
+            return self._write_step(item, request_id, who, accepted, notification, attempts)
         if raises or webhook.after:
             own_id = str(uuid.uuid5(uuid.UUID(request_id), f"webhook {webhook.id}"))
             if raises and incident is not None:
-                link, _ = alarm_link.make(db, incident, webhook.called(), own_id, self._now)
+                link, _ = alarm_link.make(db, incident, webhook.get_name(), own_id, self._now)
             if webhook.after:
                 # An escalation needs an id of its own, because a pager treats equal ids as the same
                 # page.
@@ -292,14 +294,14 @@ class _Writer:
         if incident is not None and not entry.sos and (kind := _alarm_kind(db, item, incident)):
             extra["alarm"] = kind
         if incident is not None:
-            extra["incident"] = for_a_pager(db, incident, self._desk, link)
-        who = self._identity(sender, workspace)
+            extra["incident"] = describe_for_pager(db, incident, self._desk, link)
+        who = self._find_identity(sender, workspace)
         text = encode_payload(request_id, who, content, moment, sos=entry.sos, extra=extra)
         delivery = Delivery(request_id, str(sender), text, accepted, attempts)
         claimed_until, early = self._now + CLAIM_S, item in self._early
         return WebhookPost(webhook, (item,), delivery, claimed_until, bool(raises), early)
 
-    def _step(
+    def _write_step(
         self,
         item: int,
         request_id: str,
@@ -323,9 +325,9 @@ class _Writer:
             self._webhook, (item,), delivery, self._now + CLAIM_S, False, item in self._early
         )
 
-    def _identity(self, sender: int, workspace: int) -> Identity:
+    def _find_identity(self, sender: int, workspace: int) -> Identity:
         if (sender, workspace) not in self._identities:
-            self._identities[sender, workspace] = identity_of(self._db, sender, workspace)
+            self._identities[sender, workspace] = read_identity(self._db, sender, workspace)
         return self._identities[sender, workspace]
 
 
@@ -348,7 +350,7 @@ def _claim_of(end: End) -> tuple[int, float]:
 
 
 def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]) -> None:
-    among, items = one_of(db, [item for end in ends for item in end.post.items])
+    among, items = make_membership(db, [item for end in ends for item in end.post.items])
     now = ends[0].now
     rows = db.execute(
         # A step that arrived meanwhile needs a post of its own.
@@ -418,7 +420,7 @@ def _note_failed(db: Db, end: End) -> str:
     else:
         change = "state = ?, attempts = ?, not_before = ?"
         values = ["dead" if dead else "waiting", attempts, now + (wait or 0.0)]
-    among, items = one_of(db, post.items)
+    among, items = make_membership(db, post.items)
     db.announce("webhooks")
     if not db.execute(
         f"UPDATE webhook_delivery SET {change}, claimed_until = 0, reason = ? WHERE webhook = ?"
@@ -456,7 +458,7 @@ def _note_failed(db: Db, end: End) -> str:
 def give_back(db: Db, posts: Sequence[WebhookPost]) -> None:
     """Release the claims of posts that are not made now."""
     for post in posts:
-        among, items = one_of(db, post.items)
+        among, items = make_membership(db, post.items)
         db.execute(
             f"UPDATE webhook_delivery SET claimed_until = 0 WHERE webhook = ? AND item {among}"
             " AND state = 'waiting' AND claimed_until = ?",

@@ -62,13 +62,13 @@ class Flow:
         """Return True if its receiver is considered unreachable."""
         return self.failures >= FAILURES
 
-    def handed(self) -> bool:
+    def record_success(self) -> bool:
         """Record a success. Return True if the webhook was down before."""
         was_down = self.down
         self.failures, self.width = 0, min(self.width + 1, WIDTH_MOST)
         return was_down
 
-    def failed(self, now: float, chance: float) -> None:
+    def record_failure(self, now: float, chance: float) -> None:
         """Record a failure. `chance` is in [0, 1)."""
         self.failures, self.width = self.failures + 1, max(self.width // 2, 1)
         self.probe_at = now + PROBE * (1 + chance)
@@ -80,7 +80,7 @@ class Flows:
 
     of: dict[int, Flow] = field(default_factory=dict)
 
-    def to(self, webhook: int) -> Flow:
+    def get_flow(self, webhook: int) -> Flow:
         """Return the flow to a webhook; create one if it is new."""
         return self.of.setdefault(webhook, Flow())
 
@@ -102,7 +102,7 @@ class Flows:
         soonest = inf
         free = AT_ONCE - sum(flow.under_way for flow in self.of.values())
         # The webhook with the fewest runs comes first, so that each has its turn.
-        for webhook in sorted(by_webhook, key=self._under_way):
+        for webhook in sorted(by_webhook, key=self._count_under_way):
             ready_lanes, next_due = self._of_one(webhook, by_webhook[webhook], now, failing)
             urgent = [lane for lane in ready_lanes if lane.sos]
             others = [lane for lane in ready_lanes if not lane.sos][: max(free, 0)]
@@ -111,7 +111,7 @@ class Flows:
             soonest = min(soonest, next_due)
         return sorted(chosen, key=lambda lane: not lane.sos), soonest
 
-    def _under_way(self, webhook: int) -> int:
+    def _count_under_way(self, webhook: int) -> int:
         # Do not create a flow here: a new flow may have to start as down.
         return self.of[webhook].under_way if webhook in self.of else 0
 
@@ -121,12 +121,12 @@ class Flows:
         if webhook in failing and webhook not in self.of:
             # It was down before this process started: probe it at once.
             self.of[webhook] = Flow(width=1, failures=FAILURES)
-        flow = self.to(webhook)
+        flow = self.get_flow(webhook)
         open_ = [lane for lane in lanes if lane.claimed_until <= now]
         due = [lane for lane in open_ if lane.not_before <= now]
         urgent = sorted((lane for lane in due if lane.sos), key=lambda lane: lane.attempts)
         urgent = urgent[: max(SOS_MOST - flow.sos_under_way, 0)]
-        later = min((at for lane in lanes if (at := _at(lane)) > now), default=inf)
+        later = min((at for lane in lanes if (at := _compute_time(lane)) > now), default=inf)
         if not flow.down:
             own = [lane for lane in due if not lane.sos][: max(flow.width - flow.under_way, 0)]
             return urgent + own, later
@@ -144,5 +144,5 @@ class Flows:
         return urgent + probes, later
 
 
-def _at(lane: Lane) -> float:
+def _compute_time(lane: Lane) -> float:
     return max(lane.not_before, lane.claimed_until)

@@ -34,7 +34,7 @@ _COMPATIBLE = ipaddress.IPv6Network("::/96")
 def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
     """Return True if the address is public, or in one of the `allowed` networks."""
     parsed_address = ipaddress.ip_address(address.partition("%")[0])
-    return all(_is_public(each, allowed) for each in _meant(parsed_address))
+    return all(_is_public(each, allowed) for each in _list_meant(parsed_address))
 
 
 def _is_public(address: Address, allowed: Sequence[Network]) -> bool:
@@ -45,7 +45,7 @@ def _is_public(address: Address, allowed: Sequence[Network]) -> bool:
     return not any(address in network for network in (*NETWORKS, *MULTICAST))
 
 
-def _meant(address: Address) -> list[Address]:
+def _list_meant(address: Address) -> list[Address]:
     """Return the address, or the IPv4 addresses to which an IPv6 address leads."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
@@ -76,12 +76,12 @@ def open_public(allowed: Sequence[Network] = ()) -> Opener:
                     f"{named} is not a public address: allow private networks with"
                     " webhook-allow in the hub's settings"
                 )
-        return await _first_that_answers(addresses, port)
+        return await _connect_to_first(addresses, port)
 
     return open_stream
 
 
-async def _first_that_answers(addresses: Sequence[str], port: int) -> trio.SocketStream:
+async def _connect_to_first(addresses: Sequence[str], port: int) -> trio.SocketStream:
     """Connect to one of the addresses. Try the next one too if the one before fails or has not
     answered within `NEXT_ADDRESS_AFTER_S` seconds (RFC 8305, 5). So a route that drops everything,
     for example over IPv6, cannot use up the time of a post. Raises OSError if none answers.

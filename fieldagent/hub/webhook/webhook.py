@@ -31,11 +31,11 @@ class Webhook:
     steps: bool = False
     """True if the delivery steps of items are posted too."""
 
-    def called(self) -> str:
+    def get_name(self) -> str:
         """Return the name of the webhook for people."""
         return f"webhook {self.id} ({urlsplit(self.url).hostname})"
 
-    def extra(self) -> tuple[tuple[str, str], ...]:
+    def get_extra_headers(self) -> tuple[tuple[str, str], ...]:
         """Return the additional headers of every post."""
         extra = tuple(self.headers.items())
         if self.username is None:
@@ -50,7 +50,7 @@ COLUMNS = (
 )
 
 
-def webhook_of(row: Sequence[Any]) -> Webhook:
+def read_webhook(row: Sequence[Any]) -> Webhook:
     """Return the webhook in a row of `COLUMNS`."""
     id_, url, secrets, username, password, headers, failing_since, after, batch, steps = row
     return Webhook(

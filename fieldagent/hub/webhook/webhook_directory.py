@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, webhook_of
+from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, read_webhook
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.properties import read_url as read_url
 from fieldagent.system.sentence import sentence
@@ -47,7 +47,7 @@ BATCH_MAX = 100
 """Largest number of items in one array."""
 
 
-def new(
+def make_webhook(
     url: str,
     secret: str = "",
     *,
@@ -69,11 +69,11 @@ def new(
         raise WrongProperty(
             "cannot be both for unanswered SOS only and for each item's steps: add two webhooks"
         )
-    signing = () if unsigned and not secret.strip() else new_secrets(secret)
+    signing = () if unsigned and not secret.strip() else read_or_make_secrets(secret)
     return Webhook(0, where, signing, username, password, headers, None, after, batch, steps)
 
 
-def new_secrets(text: str = "") -> tuple[str, ...]:
+def read_or_make_secrets(text: str = "") -> tuple[str, ...]:
     """Return the secrets in `text`, or a new one. Raises WrongProperty."""
     made = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     return read_secrets(text) or (made,)
@@ -111,16 +111,16 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
     return int(id_)
 
 
-def named(db: Db, workspace: int, webhook: int) -> Webhook:
+def find_webhook(db: Db, workspace: int, webhook: int) -> Webhook:
     """Return a webhook by its id. Raises Refused if the workspace does not have it."""
     rows = db.execute(
         f"SELECT {COLUMNS} FROM webhook WHERE id = ? AND workspace = ?", webhook, workspace
     )
-    _must_be(rows, webhook)
-    return webhook_of(rows[0])
+    _check_one(rows, webhook)
+    return read_webhook(rows[0])
 
 
-def listing(db: Db, workspace: int) -> list[Row]:
+def list_webhooks(db: Db, workspace: int) -> list[Row]:
     """Return the webhooks of a workspace by id, each with its numbers of waiting and dead posts,
     without secrets.
     """
@@ -145,7 +145,7 @@ def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
     """Enable a webhook, and retry its failed posts at once. Raises Refused if the workspace does
     not have it.
     """
-    _must_be(
+    _check_one(
         db.execute(
             "UPDATE webhook SET disabled = NULL, failing_since = NULL, quiet_until = 0,"
             " reason = ''"
@@ -180,7 +180,7 @@ def sign_with(
     secret also signs until the next change, so that the receiver can change at any time. With
     `only` it does not. Raises Refused if the workspace does not have the webhook.
     """
-    before = named(db, workspace, webhook).secrets
+    before = find_webhook(db, workspace, webhook).secrets
     kept = () if only else tuple(each for each in before[:1] if each not in signing)
     text = " ".join((*signing, *kept))
     db.execute("UPDATE webhook SET secrets = ? WHERE id = ?", text, webhook)
@@ -190,7 +190,7 @@ def sign_with(
 def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
     """Remove a webhook, with everything that waits for it."""
     gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
-    _must_be(db.execute(gone, webhook, workspace), webhook)
+    _check_one(db.execute(gone, webhook, workspace), webhook)
     note(db, workspace, by, "webhook remove", str(webhook), now)
 
 
@@ -199,7 +199,7 @@ END = 2**63 - 1
 _OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
 
 
-def dead_letters(
+def list_dead_letters(
     db: Db, workspace: int, before: int = END, limit: int = END
 ) -> tuple[list[Row], int | None]:
     """Return a page of dead posts of items with ids below `before`, newest first, and the item
@@ -244,7 +244,7 @@ def replay(
     return len(rows)
 
 
-def _must_be(rows: Sequence[Any], webhook: int) -> None:
+def _check_one(rows: Sequence[Any], webhook: int) -> None:
     if not rows:
         raise Refused(
             sentence(

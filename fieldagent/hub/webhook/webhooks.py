@@ -20,13 +20,13 @@ from fieldagent.http.client import KeptConnections, Opener
 from fieldagent.hub import idle
 from fieldagent.hub.records import claims
 from fieldagent.hub.store.contract import ANYTHING, Db, Store
-from fieldagent.hub.store.persist import persist, persist_together, told_once
+from fieldagent.hub.store.persist import log_once, persist, persist_together
 from fieldagent.hub.webhook.deliveries import (
     End,
     WebhookPost,
     claim,
-    failing,
     give_back,
+    list_failing,
     look,
     settle,
 )
@@ -90,22 +90,22 @@ class _Posts:
 
     async def begin_runs(self, nursery: trio.Nursery) -> None:
         while True:
-            news, written = self.store.heard("webhooks"), self.store.heard(ANYTHING)
+            news, written = self.store.get_event("webhooks"), self.store.get_event(ANYTHING)
             self.pause = trio.CancelScope()
             soonest = 0.0
             runs: list[tuple[WebhookPost, ...]] = []
-            with told_once():
+            with log_once():
                 soonest, runs = await self.due()
             for posts in runs:
                 self.count(posts[0], 1)
                 nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, posts))
             with self.pause:
-                await idle.until_due(written, soonest - self.clock(), news=news)
+                await idle.wait_until_due(written, soonest - self.clock(), news=news)
 
     async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
         """Return the time when the next post is due, and the runs that this process has claimed."""
         now = self.clock()
-        lanes, down = await self.store.read(lambda db: (look(db), failing(db)))
+        lanes, down = await self.store.read(lambda db: (look(db), list_failing(db)))
         chosen, soonest = self.flows.choose(lanes, now, down)
         if not chosen:
             return soonest, []
@@ -116,7 +116,7 @@ class _Posts:
         return claim(db, chosen, now, desk=self.desk)
 
     def count(self, post: WebhookPost, runs: int) -> None:
-        flow = self.flows.to(post.webhook.id)
+        flow = self.flows.get_flow(post.webhook.id)
         if post.delivery.urgent:
             flow.sos_under_way += runs
         else:
@@ -146,10 +146,10 @@ class _Posts:
 
     def end(self, each: WebhookPost, result: HandoverResult, left: Sequence[WebhookPost]) -> End:
         """Return the result of a post for the store, and record it in the webhook's flow."""
-        flow, now = self.flows.to(each.webhook.id), self.clock()
+        flow, now = self.flows.get_flow(each.webhook.id), self.clock()
         if result.outcome is HandoverOutcome.HANDED:
-            return End(each, result, now, up_again=flow.handed())
-        flow.failed(now, random.random())
+            return End(each, result, now, up_again=flow.record_success())
+        flow.record_failure(now, random.random())
         return End(each, result, now, left)
 
     async def write_down(self, end: End) -> None:
@@ -175,7 +175,7 @@ class _Posts:
                 each.delivery,
                 secrets=webhook.secrets,
                 clock=self.clock,
-                extra=webhook.extra(),
+                extra=webhook.get_extra_headers(),
                 open_stream=self.open_stream,
                 remedy=REMEDY,
                 kept=self.kept,
@@ -207,7 +207,7 @@ async def test_call(
         delivery,
         secrets=webhook.secrets,
         clock=clock,
-        extra=webhook.extra(),
+        extra=webhook.get_extra_headers(),
         open_stream=open_stream,
         remedy=REMEDY,
     )

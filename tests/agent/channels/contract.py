@@ -14,28 +14,28 @@ class Checked:
         self.in_flight: dict[int, Transmission] = {}
         self._outbox = outbox
         self._most = in_flight
-        self._known: Intent | None = outbox.unsettled()
+        self._known: Intent | None = outbox.get_unsettled()
 
     def fit(self, message_limits: MessageLimits) -> None:
         self._outbox.fit(message_limits)
 
-    async def ready(self, *, urgent: bool = False) -> None:
-        await self._outbox.ready(urgent=urgent)
+    async def wait_until_ready(self, *, urgent: bool = False) -> None:
+        await self._outbox.wait_until_ready(urgent=urgent)
 
     async def fix_dates(self) -> None:
         await self._outbox.fix_dates()
 
     def load(self, capacity: int) -> Transmission | None:
         assert len(self.in_flight) < self._most, "more in flight than the driver may have"
-        assert self.unsettled() is None, "a new load before the intent was settled"
+        assert self.get_unsettled() is None, "a new load before the intent was settled"
         transmission = self._outbox.load(capacity)
         if transmission is not None:
             assert len(transmission.body) <= capacity
             self.in_flight[transmission.number] = transmission
         return transmission
 
-    def unsettled(self) -> Intent | None:
-        return self._outbox.unsettled()
+    def get_unsettled(self) -> Intent | None:
+        return self._outbox.get_unsettled()
 
     async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
         self._check(transmission)
@@ -45,7 +45,7 @@ class Checked:
         await self._outbox.note_doubtful_cost(transmission)
 
     async def note_copy(self, transmission: Transmission) -> None:
-        assert self.unsettled() is not None, "only what may have left goes as a copy"
+        assert self.get_unsettled() is not None, "only what may have left goes as a copy"
         await self._outbox.note_copy(transmission)
 
     async def settle(
@@ -73,11 +73,11 @@ class Checked:
         known = left or self.in_flight.get(transmission.number) == transmission
         assert known, "settled twice, or never loaded"
 
-    def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        return self._outbox.allowance(urgent=urgent, mailbox=mailbox)
+    def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+        return self._outbox.compute_allowance(urgent=urgent, mailbox=mailbox)
 
-    def held_back(self) -> str:
-        return self._outbox.held_back()
+    def describe_hold(self) -> str:
+        return self._outbox.describe_hold()
 
     async def spend(self, credit: int) -> None:
         await self._outbox.spend(credit)
@@ -90,9 +90,9 @@ class CheckedRadio(Checked):
         super().__init__(outbox, in_flight=in_flight)
         self._radio = outbox
 
-    async def acknowledged(self, transmission: Transmission) -> bool:
+    async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:
         self._check(transmission)
-        return await self._radio.acknowledged(transmission)
+        return await self._radio.wait_for_acknowledgement(transmission)
 
     def try_again(self) -> None:
         self._radio.try_again()

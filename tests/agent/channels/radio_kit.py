@@ -14,11 +14,11 @@ from random import Random
 import pytest
 import trio
 
-from fieldagent.agent.assembly import channel_queue, to_the_hub
+from fieldagent.agent.assembly import assemble_hub_channel, channel_queue
 from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.air_pace import ROUND, WINDOW
 from fieldagent.agent.channels.contract import ChannelLink, Reception
-from fieldagent.agent.channels.identification import OwedIdentification, identified
+from fieldagent.agent.channels.identification import OwedIdentification, open_identified
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirReception, RadioModem
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
@@ -27,7 +27,7 @@ from fieldagent.agent.mesh.key_change import GroupKeys, KeyStep
 from fieldagent.agent.mesh.neighbours import Neighbours
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.rounds import Rounds
-from fieldagent.agent.mesh.station import StationSettings, set_up, words_of
+from fieldagent.agent.mesh.station import StationSettings, make_piggyback, set_up
 from fieldagent.agent.mesh.troubles import AirTroubles
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -67,10 +67,10 @@ class Station(Core):
         return (await self.intake.accept(read_package(document))).sequence
 
     async def outcome(self, sequence: int) -> Status | None:
-        return (await self.endings.outcome(sequence)).status
+        return (await self.endings.wait_for_outcome(sequence)).status
 
     def notice(self) -> str:
-        return "" if self.relay is None else self.relay.notice()
+        return "" if self.relay is None else self.relay.find_notice()
 
     looked: int = 0
 
@@ -146,13 +146,13 @@ async def station(
         key_step,
         sealed,
     )
-    words = words_of(settings, journal, asks_for_relay=asks_for_relay, low=low, clock=clock)
+    words = make_piggyback(settings, journal, asks_for_relay=asks_for_relay, low=low, clock=clock)
     endings = Endings(journal, queues, clock=clock, neighbours=words if relays_over else None)
     intake = Intake(journal, queues, endings, time_to_live=86_400, head_start=120.0)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for name in relays_over:
-        outboxes[name], receptions[name] = to_the_hub(
+        outboxes[name], receptions[name] = assemble_hub_channel(
             journal, inbox, endings, queues[name], ChannelLink()
         )
     link = ChannelLink()
@@ -164,7 +164,7 @@ async def station(
     opener = partial(open_node, place, link) if modem is None else modem
     if callsign:
         opener = partial(
-            identified, opener, OwedIdentification(on_the_air.identification(callsign))
+            open_identified, opener, OwedIdentification(on_the_air.make_identification(callsign))
         )
     try:
         async with running(journal), trio.open_nursery() as nursery:

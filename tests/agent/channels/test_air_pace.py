@@ -23,8 +23,8 @@ from fieldagent.agent.channels.air_pace import (
     PRODS,
     AirPace,
     AirTurn,
-    ack_within,
-    alone_after,
+    compute_ack_wait,
+    compute_lone_wait,
 )
 
 SHARES = st.floats(0, 1)
@@ -66,12 +66,12 @@ def test_what_we_said_ourselves_ends_the_round_of_another() -> None:
 
 def test_a_round_is_waited_for_as_long_as_answers_take_here() -> None:
     pace = AirPace()
-    assert pace.patience(0, part=True) >= ANSWER_TIMEOUT_S
+    assert pace.compute_answer_wait(0, part=True) >= ANSWER_TIMEOUT_S
     for _ in range(30):
         pace.note_answered(1.0, 0.6, part=True)
-    assert LEAST <= pace.patience(0, part=True) < 1.0
-    assert pace.patience(0, part=False) >= ANSWER_TIMEOUT_S
-    assert pace.patience(PRODS, part=True) >= ANSWER_TIMEOUT_S, "it may be gone"
+    assert LEAST <= pace.compute_answer_wait(0, part=True) < 1.0
+    assert pace.compute_answer_wait(0, part=False) >= ANSWER_TIMEOUT_S
+    assert pace.compute_answer_wait(PRODS, part=True) >= ANSWER_TIMEOUT_S, "it may be gone"
 
 
 @given(st.integers(0, 50), SHARES, st.booleans(), st.booleans())
@@ -79,7 +79,10 @@ def test_who_was_never_heard_is_tried_ever_later(
     tries: int, share: float, urgent: bool, part: bool
 ) -> None:
     pace = AirPace()
-    pauses = [pace.again(each, 0.0, share, urgent=urgent, part=part) for each in (tries, tries + 1)]
+    pauses = [
+        pace.compute_retry_wait(each, 0.0, share, urgent=urgent, part=part)
+        for each in (tries, tries + 1)
+    ]
     assert 0 < pauses[0] <= pauses[1] <= (60.0 if urgent else AGAIN_MAX)
 
 
@@ -87,8 +90,8 @@ def test_who_was_never_heard_is_tried_ever_later(
 def test_towards_who_answered_lately_it_does_not_double(tries: int, share: float) -> None:
     pace = AirPace()
     pace.note_answered(0.0, 1.0, part=False)
-    assert pace.again(tries, 1.0, share, urgent=False, part=False) <= 2 * AGAIN_FIRST
-    assert pace.again(20, 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
+    assert pace.compute_retry_wait(tries, 1.0, share, urgent=False, part=False) <= 2 * AGAIN_FIRST
+    assert pace.compute_retry_wait(20, 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
 
 
 def test_hearing_somebody_after_a_miss_hastens_what_waits() -> None:
@@ -97,7 +100,7 @@ def test_hearing_somebody_after_a_miss_hastens_what_waits() -> None:
     assert pace.take_hastening()
     assert not pace.take_hastening(), "nothing was missed since"
     pace.note_heard(AirTurn(known=True), 600.0)
-    assert pace.again(9, 600.0, 1.0, urgent=False, part=False) == 2 * AGAIN_FIRST
+    assert pace.compute_retry_wait(9, 600.0, 1.0, urgent=False, part=False) == 2 * AGAIN_FIRST
 
 
 def test_who_hears_nothing_of_us_is_not_sent_to_without_end() -> None:
@@ -108,7 +111,7 @@ def test_who_hears_nothing_of_us_is_not_sent_to_without_end() -> None:
         now += AGAIN_FIRST
     pace.note_missed(now)
     assert not pace.take_hastening()
-    assert pace.again(20, now + 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
+    assert pace.compute_retry_wait(20, now + 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
     pace.note_heard(AirTurn(known=True), now + 7200.0)
     pace.note_missed(now + 7200.0)
     assert pace.take_hastening(), "it was away meanwhile"
@@ -118,21 +121,23 @@ def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
     """A station that we hear, but that does not hear us, gets no endless repetitions."""
     pace = paced((0.0, AirTurn(crowd=1)))
     for tries in range(PRODS):
-        assert pace.again(tries, 1.0, 1.0, urgent=False, part=True) == 0.0
-    assert pace.again(PRODS, 1.0, 1.0, urgent=False, part=True) == AGAIN_FIRST
-    assert pace.again(PRODS + 20, 1.0, 1.0, urgent=False, part=True) == AGAIN_MAX
-    assert pace.again(0, LATELY + 1, 1.0, urgent=False, part=True) == AGAIN_FIRST
+        assert pace.compute_retry_wait(tries, 1.0, 1.0, urgent=False, part=True) == 0.0
+    assert pace.compute_retry_wait(PRODS, 1.0, 1.0, urgent=False, part=True) == AGAIN_FIRST
+    assert pace.compute_retry_wait(PRODS + 20, 1.0, 1.0, urgent=False, part=True) == AGAIN_MAX
+    assert pace.compute_retry_wait(0, LATELY + 1, 1.0, urgent=False, part=True) == AGAIN_FIRST
 
 
 @pytest.mark.parametrize("crowd", [1, CROWD, 30, 100])
 def test_where_many_answer_later_the_answer_is_waited_for(crowd: int) -> None:
     """This does not hold for an SOS or a fragment, which get an immediate answer."""
     pace = paced((0.0, AirTurn(crowd=crowd)))
-    soon = pace.patience(0, part=False, urgent=True)
-    assert pace.patience(0, part=True) == soon
-    assert pace.patience(0, part=False) - soon == pytest.approx(ack_within(crowd) - ACK_WITHIN)
-    assert (ack_within(crowd) > ACK_WITHIN) == (crowd > CROWD)
-    assert ack_within(crowd) <= ACK_MOST
+    soon = pace.compute_answer_wait(0, part=False, urgent=True)
+    assert pace.compute_answer_wait(0, part=True) == soon
+    assert pace.compute_answer_wait(0, part=False) - soon == pytest.approx(
+        compute_ack_wait(crowd) - ACK_WITHIN
+    )
+    assert (compute_ack_wait(crowd) > ACK_WITHIN) == (crowd > CROWD)
+    assert compute_ack_wait(crowd) <= ACK_MOST
 
 
 @pytest.mark.parametrize("crowd", [1, CROWD, CROWD + 1, 30, 100])
@@ -140,13 +145,13 @@ def test_a_few_of_a_crowd_say_by_themselves_that_it_has_come(crowd: int) -> None
     """The answers come in the second half, so that they may travel in a packet that a station sends
     earlier.
     """
-    moments = [alone_after(number / crowd, crowd) for number in range(crowd)]
+    moments = [compute_lone_wait(number / crowd, crowd) for number in range(crowd)]
     alone = [each for each in moments if each < inf]
-    assert all(0 <= each <= ack_within(crowd) for each in alone)
+    assert all(0 <= each <= compute_ack_wait(crowd) for each in alone)
     if crowd <= CROWD:
         assert len(alone) == crowd
     else:
         assert ON_CALL <= len(alone) < crowd
-        assert min(alone) >= ack_within(crowd) / 2
+        assert min(alone) >= compute_ack_wait(crowd) / 2
     if crowd >= 30:
         assert len(alone) <= 2 * ON_CALL

@@ -15,11 +15,11 @@ import trio.testing
 
 from fieldagent.agent.channels.air_time import HOUR, UNSAVED, AirLimit, AirTime
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.counted_air import FRAME_BYTES, CountedModem, counted
+from fieldagent.agent.channels.counted_air import FRAME_BYTES, CountedModem, open_counted
 from fieldagent.agent.channels.radio_modem import HeardPacket, TransmitResult
 from fieldagent.agent.journal import air_time
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.radios.regions import FCC, REGIONS, faults, limit_of
+from fieldagent.agent.radios.regions import FCC, REGIONS, find_faults, limit_of
 from fieldagent.system.properties import WrongProperty
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.processes import Agent, until
@@ -46,44 +46,44 @@ def limited(percent: float, known: dict[int, float] = {}) -> tuple[Clock, AirTim
 
 def test_it_is_that_of_the_hour_before() -> None:
     clock, used = limited(1.0)
-    assert used.allows(36.0, urgent=False)
+    assert used.can_send(36.0, urgent=False)
     used.note(20.0)
     at(clock, 1800.0)
     used.note(16.0)
-    assert used.left() == 0
-    assert not used.allows(0.1, urgent=False)
-    assert used.allows(36.0, urgent=True)
-    assert not used.allows(36.1, urgent=True)
-    assert used.notice() == ""
+    assert used.compute_remaining() == 0
+    assert not used.can_send(0.1, urgent=False)
+    assert used.can_send(36.0, urgent=True)
+    assert not used.can_send(36.1, urgent=True)
+    assert used.find_notice() == ""
     used.note(1.0)
-    assert used.notice().startswith("an SOS has taken more air-time than this hour has: 37 s")
+    assert used.find_notice().startswith("an SOS has taken more air-time than this hour has: 37 s")
     used.note(-1.0)
     at(clock, 3599.0)
-    assert used.left() == 0
+    assert used.compute_remaining() == 0
     at(clock, 3720.0)
-    assert used.left() == 20
+    assert used.compute_remaining() == 20
     at(clock, 9000.0)
-    assert used.left() == 36
+    assert used.compute_remaining() == 36
 
 
 def test_an_sos_says_that_it_goes_beyond(caplog: pytest.LogCaptureFixture) -> None:
     _, used = limited(0.1)
     used.note(3.5)
-    assert used.allows(0.5, urgent=True)
+    assert used.can_send(0.5, urgent=True)
     assert "an SOS takes more air-time than this hour has" in caplog.text
 
 
 def test_where_there_is_no_limit_none_is_kept() -> None:
     used = AirTime(Clock())
     used.note(HOUR)
-    assert used.allows(10.0, urgent=False) and not used.is_limited() and used.notice() == ""
+    assert used.can_send(10.0, urgent=False) and not used.is_limited() and used.find_notice() == ""
 
 
 def test_the_narrower_of_two_limits_counts() -> None:
     _, used = limited(10.0)
     used.narrow(AirLimit(1.0))
     used.narrow(AirLimit(10.0))
-    assert used.left() == 36
+    assert used.compute_remaining() == 36
 
 
 def test_a_frequency_is_left_alone_after_400_ms() -> None:
@@ -91,11 +91,11 @@ def test_a_frequency_is_left_alone_after_400_ms() -> None:
     used = AirTime(clock)
     used.narrow(AirLimit(dwell=FCC))
     used.note(0.3)
-    assert not used.allows(0.2, urgent=False)
-    assert used.allows(0.2, urgent=True)
+    assert not used.can_send(0.2, urgent=False)
+    assert used.can_send(0.2, urgent=True)
     at(clock, 20.0)
-    assert used.allows(0.4, urgent=False)
-    assert not used.allows(0.41, urgent=False)
+    assert used.can_send(0.4, urgent=False)
+    assert not used.can_send(0.41, urgent=False)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_bands_do_not_lie_on_each_other() -> None:
     ],
 )
 def test_what_a_region_needs_is_told(settings: str, fault: str) -> None:
-    problems = faults(dict(pair.split("=", 1) for pair in settings.split()))
+    problems = find_faults(dict(pair.split("=", 1) for pair in settings.split()))
     assert fault in "".join(problems) and bool(problems) is bool(fault)
 
 
@@ -165,11 +165,11 @@ async def test_a_radio_of_a_bit_rate_keeps_to_it_but_for_an_sos() -> None:
         yield silence
 
     packet = bytes(200 - FRAME_BYTES)  # a sixth of a second
-    async with counted(opened, link, 9600) as modem:
+    async with open_counted(opened, link, 9600) as modem:
         assert isinstance(modem, CountedModem)
         silence.result = TransmitResult.DROPPED
         assert await modem.transmit(packet, urgent=False) is TransmitResult.DROPPED
-        assert link.air_time.spent() == 0, "it was not on the air"
+        assert link.air_time.compute_used() == 0, "it was not on the air"
         silence.result = TransmitResult.TRANSMITTED
         while await modem.transmit(packet, urgent=False) is not TransmitResult.SPENT:
             sent += 1
@@ -190,7 +190,7 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
         for minute in range(30):
             at(clock, 60.0 * minute)
             used.note(6.0)
-            while sum(air_time.known(journal).values()) <= used.spent() - UNSAVED * 360:
+            while sum(air_time.read_known(journal).values()) <= used.compute_used() - UNSAVED * 360:
                 await trio.lowlevel.checkpoint()
         assert journal.commits - before <= 180 / (UNSAVED * 360)
         nursery.cancel_scope.cancel()
@@ -199,11 +199,11 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
         ((written,),) = db.execute("SELECT sum(seconds) FROM air_time")
     assert 180 - UNSAVED * 360 < written <= 180
     again = Journal(path)
-    usage = AirTime(clock, air_time.known(again))
-    assert usage.spent() == written
+    usage = AirTime(clock, air_time.read_known(again))
+    assert usage.compute_used() == written
     usage.narrow(AirLimit(10.0))
     usage.narrow(AirLimit(10.0))
-    assert usage.spent() == pytest.approx(written + UNSAVED * 360), "what may lack, once"
+    assert usage.compute_used() == pytest.approx(written + UNSAVED * 360), "what may lack, once"
     again.close()
 
 

@@ -76,7 +76,7 @@ async def agent(
 ) -> AsyncIterator[Kit]:
     """Run the agent's core with the real driver. At the end of the block its power fails."""
     async with kit(path, Channel.CELLULAR, **how) as k, trio.open_nursery() as nursery:
-        heal: Callable[[float | None], Awaitable[bool]] = cellular.no_healing_since
+        heal: Callable[[float | None], Awaitable[bool]] = cellular.forbid_healing_since
         if recovery is not None:
             heal = Healer(recovery, k.outbox.link, path, k.journal.clock.now).attend_since
         nursery.start_soon(
@@ -102,7 +102,7 @@ def over(wire: Wire, ca: Path, **how: Any) -> HubAddress:
 
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
     with fail_after(within):
-        return (await k.endings.outcome(k.standing(id_).sequence)).status
+        return (await k.endings.wait_for_outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Any, within: float = 900) -> None:
@@ -136,8 +136,8 @@ async def test_a_package_reaches_the_hub(tmp_path: Path, ca: Path, clock: Any) -
         assert k.outbox.link.state is LinkState.READY
         assert k.outbox.link.facts["hub"] == f"https://127.0.0.1:{wire.port}"
         assert k.outbox.link.last_success is not None
-        assert k.outbox.budget.spent().credits == 0
-        assert k.outbox.budget.spent().bytes == len(hub.mailbox.copies[0])
+        assert k.outbox.budget.get_spent().credits == 0
+        assert k.outbox.budget.get_spent().bytes == len(hub.mailbox.copies[0])
 
 
 async def test_a_message_from_the_hub_is_on_disk_before_it_is_acknowledged(

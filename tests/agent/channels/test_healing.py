@@ -258,7 +258,7 @@ def usb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("where", ["", "1-1.2"])
 def test_a_usb_device_is_found_by_its_port_or_its_name(usb: Path, where: str) -> None:
-    switch = healing_steps.usb_switch("/dev/ttyUSB7", where)
+    switch = healing_steps.find_usb_switch("/dev/ttyUSB7", where)
     assert switch.resolve() == usb / "authorized"
 
 
@@ -324,7 +324,7 @@ import json, sys, trio, trio.testing
 from pathlib import Path
 from fieldagent.agent.channels import gpio, healing_steps
 from fieldagent.agent.channels.hub_connection import HubAddress
-from fieldagent.agent.modem_healing import healing_of
+from fieldagent.agent.modem_healing import make_healing
 from fieldagent.agent.settings import load
 from tests import autojump
 from tests.agent.channels.test_cellular import agent, until
@@ -334,7 +334,7 @@ healing_steps.USB_DEVICES = home / "bus/usb/devices"
 settings = load(home / "agent.properties")
 async def main():
     hub = HubAddress(settings.hub_address, settings.hub_token)
-    async with agent(home, hub, recovery=healing_of(settings)["cellular"]) as k:
+    async with agent(home, hub, recovery=make_healing(settings)["cellular"]) as k:
         facts, told, began = k.outbox.link.facts, [], trio.current_time()
         while len(told) < int(sys.argv[2]):
             await until(lambda: facts.get("healingSteps", 0) > len(told), within=7200)

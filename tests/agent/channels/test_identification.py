@@ -15,7 +15,7 @@ from fieldagent.agent.channels.identification import (
     IDENTIFY_AFTER_S,
     RETRY_AFTER_S,
     OwedIdentification,
-    identified,
+    open_identified,
 )
 from fieldagent.agent.channels.radio_modem import HeardPacket, RadioModem, TransmitResult
 from fieldagent.agent.outbound.summaries import FRESH_S, INTERVAL_MAX
@@ -129,7 +129,7 @@ async def test_an_hour_that_is_spent_puts_the_callsign_off_and_does_not_drop_it(
     async def opened() -> AsyncIterator[RadioModem]:
         yield radio
 
-    async with identified(opened, OwedIdentification(b"my call")) as air:
+    async with open_identified(opened, OwedIdentification(b"my call")) as air:
         radio.spent = True
         await air.transmit(b"not on the air", urgent=False)
         await trio.sleep(2 * IDENTIFY_AFTER_S)

@@ -52,7 +52,7 @@ class Team:
             ) as kit:
                 self.at[number] = kit
                 await self._changes[number].wait()
-                self.wrong_keys += kit.troubles.counts()[Trouble.WRONG_KEY.member]
+                self.wrong_keys += kit.troubles.get_counts()[Trouble.WRONG_KEY.member]
                 del self.at[number]
 
     async def post(self, number: int, text: str, **more: int) -> None:
@@ -90,7 +90,7 @@ async def test_kit_by_kit_nothing_is_lost_and_nothing_comes_twice(
             for number in KITS:
                 await team.change(number)
         await until(lambda: all(team.has_all(number) for number in KITS))
-        wrong = [each.troubles.counts()[Trouble.WRONG_KEY.member] for each in team.at.values()]
+        wrong = [each.troubles.get_counts()[Trouble.WRONG_KEY.member] for each in team.at.values()]
         nursery.cancel_scope.cancel()
     assert (team.wrong_keys, wrong) == (0, [0, 0, 0])
 
@@ -129,7 +129,7 @@ async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
                 kit.take_keys(GroupKeys(keys, dropped), step)
                 await trio.sleep(20)
             await until(have_all)
-        counted = [kit.troubles.counts() for kit in kits]
+        counted = [kit.troubles.get_counts() for kit in kits]
         assert [each[Trouble.WRONG_KEY.member] for each in counted] == [0, 0, 0]
         heard = len(thief.messages())
         assert heard
@@ -139,7 +139,9 @@ async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
         await until(lambda: all(kit.troubles.is_lately(Trouble.DROPPED_KEY) for kit in kits))
         assert len(thief.messages()) == heard
         assert not any("where are you?" in kit.messages() for kit in kits)
-        (notice,) = [each for each in kits[0].troubles.notices(lambda at: at) if "replaced" in each]
+        (notice,) = [
+            each for each in kits[0].troubles.list_notices(lambda at: at) if "replaced" in each
+        ]
         assert "of station 4" in notice
 
 

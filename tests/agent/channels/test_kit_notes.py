@@ -15,7 +15,7 @@ from fieldagent.agent.channels.kit_notes import (
     CHECK_INTERVAL_S,
     MODEMS_INTERVAL_S,
     KitNotes,
-    installed,
+    find_installation_kind,
 )
 from fieldagent.agent.outcomes import OFFER, PROGRAM_OFFER
 from fieldagent.wire.kit_note import (
@@ -37,17 +37,17 @@ BODY = SettingsOffer(TEXT, "signature").encode()
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     (tmp_path / "state").mkdir()
-    outcomes.folder_of(tmp_path / "state").mkdir()
+    outcomes.find_root_folder(tmp_path / "state").mkdir()
     return tmp_path / "state"
 
 
 def left_by_root(of: Path, name: str, **members: Any) -> None:
-    (outcomes.folder_of(of) / name).write_text(json.dumps(members))
+    (outcomes.find_root_folder(of) / name).write_text(json.dumps(members))
 
 
 async def told(notes: KitNotes) -> KitReport:
     with trio.fail_after(60):
-        report = decode(await notes.next())
+        report = decode(await notes.wait_for_next())
     assert isinstance(report, KitReport)
     return report
 
@@ -79,7 +79,7 @@ async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
     async def silent(notes: KitNotes) -> bool:
         notes.watch_until = trio.current_time() + 4 * CHECK_INTERVAL_S
         with trio.move_on_after(8 * CHECK_INTERVAL_S) as waits:
-            await notes.next()
+            await notes.wait_for_next()
         return waits.cancelled_caught
 
     assert await silent(KitNotes(state, {}, ""))
@@ -107,7 +107,7 @@ async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
 async def test_what_is_on_trial_as_the_agent_starts_is_told_as_it_ends(
     state: Path, clock: Any, trial: str, result: str, members: dict[str, Any], ended: KitReport
 ) -> None:
-    place = outcomes.folder_of(state) / trial
+    place = outcomes.find_root_folder(state) / trial
     place.parent.mkdir(exist_ok=True)
     place.write_text("{}")
     notes = KitNotes(state, {}, "")
@@ -135,7 +135,7 @@ async def test_the_hub_hears_how_the_modems_hear_and_not_each_time_that_changes(
     assert await told(notes) == KitReport(modems=(ModemReport("satellite", 3, None),))
     radio.facts["battery"], satellite.signal = 87, 5
     with trio.fail_after(2 * MODEMS_INTERVAL_S):
-        report = decode(await notes.next())
+        report = decode(await notes.wait_for_next())
     assert report == KitReport(
         modems=(ModemReport("satellite", 5, None), ModemReport("radio", None, 87))
     )
@@ -182,9 +182,12 @@ async def test_what_is_no_zipapp_says_so_and_keeps_no_program(state: Path, how: 
 
 def test_how_it_is_installed(tmp_path: Path) -> None:
     (zipapp := tmp_path / "fieldagent.pyz").touch()
-    assert installed(zipapp / "cpython-311/fieldagent/agent/kit_notes.pyc") == ZIPAPP
-    assert installed(Path("/usr/lib/fieldagent/fieldagent/agent/kit_notes.py")) == "package"
-    assert installed(Path(__file__)) == "sources"
+    assert find_installation_kind(zipapp / "cpython-311/fieldagent/agent/kit_notes.pyc") == ZIPAPP
+    assert (
+        find_installation_kind(Path("/usr/lib/fieldagent/fieldagent/agent/kit_notes.py"))
+        == "package"
+    )
+    assert find_installation_kind(Path(__file__)) == "sources"
 
 
 @pytest.mark.parametrize(
@@ -205,5 +208,5 @@ async def test_an_offer_that_the_disk_refuses_is_left_to_the_next_link(
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"number": "7"}', '{"number": 7}'])
 def test_a_file_that_is_damaged_tells_nothing(state: Path, text: str) -> None:
     for name in (outcomes.SETTINGS, outcomes.UPDATE, outcomes.PROGRAM):
-        (outcomes.folder_of(state) / name).write_text(text)
+        (outcomes.find_root_folder(state) / name).write_text(text)
     assert outcomes.read(state) == KitReport()

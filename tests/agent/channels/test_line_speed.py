@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.satellites.auto import probes
+from fieldagent.agent.satellites.auto import list_probes
 from fieldagent.agent.satellites.sbd import SBD
 from tests.breaking import Put, environment
 from tests.processes import MODULE, PATIENCE, Running, agent, sky
@@ -77,5 +77,5 @@ def _checked(home: Path, kind: str, more: str = "") -> tuple[subprocess.Complete
 
 def test_each_kind_has_its_own_speed_first_and_each_once() -> None:
     assert SBD.speeds[0] == 19_200
-    for probe in probes():
+    for probe in list_probes():
         assert len(set(probe.speeds)) == len(probe.speeds)

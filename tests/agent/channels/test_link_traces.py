@@ -87,10 +87,10 @@ async def record_cut(path: Path) -> str:
         assert await outcome(k, await k.post(message={"content": SECRET})) is Status.DELIVERED
         hub.mailbox.put(mail(5, SECRET))
         await until(lambda: hub.mailbox.delivered)
-        kept = await recorder.kept()
+        kept = await recorder.read_stored()
         assert "closed by the hub: 1006" in kept, "the fault has brought it to the disk"
         assert SECRET not in kept
-        return recorder.text()
+        return recorder.write_trace()
 
 
 async def test_what_the_recorder_writes_of_a_link_can_be_played(
@@ -117,7 +117,7 @@ async def play(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with agent(path, HubAddress("http://127.0.0.1:1", TOKEN)) as k:
         id_ = await k.post(message={"content": SECRET})
         assert await outcome(k, id_) is Status.DELIVERED
-        assert k.outbox.link.recorder.text().count("connected to") == 2
+        assert k.outbox.link.recorder.write_trace().count("connected to") == 2
         await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
         assert replay.is_over
         assert replay.unknown == []

@@ -16,7 +16,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio import URGENT_MAX
 from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.journal import incident, outbound
-from fieldagent.agent.outbound.reach import reached
+from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import open_node
 from fieldagent.package.package import Channel, Message, Status
@@ -254,7 +254,7 @@ async def test_the_last_few_of_a_round_tell_when_it_ends(tmp_path: Path, clock: 
 
 def _held(of: Station, sequence: int, count: int) -> set[int]:
     """Return the fragments that its only neighbour has."""
-    held = outbound.fragments_held(of.journal, RADIO, sequence, count)
+    held = outbound.read_held_fragments(of.journal, RADIO, sequence, count)
     return next(iter(held.values()), set())
 
 
@@ -310,7 +310,7 @@ async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> 
     ):
         large = await ada.post(data=data(9000))
         count = ada.cost(_package(9000), ada.outbox.channel).parts
-        await until(lambda: bool(outbound.fragments_held(ada.journal, RADIO, large, count)))
+        await until(lambda: bool(outbound.read_held_fragments(ada.journal, RADIO, large, count)))
         urgent = await ada.post(message={"content": "help"}, priority=100)
         assert await ada.outcome(urgent) is Status.DELIVERED
         assert ben.messages()[0] == "help"
@@ -436,7 +436,7 @@ async def test_a_stranger_to_the_group_is_not_heard(tmp_path: Path, clock: Any) 
         await trio.sleep(1200)
         assert x.standing(1).status is Status.ERROR
         assert ben.messages() == []
-        assert ben.neighbours.in_range() == []
+        assert ben.neighbours.list_in_range() == []
 
 
 @pytest.mark.parametrize(
@@ -500,7 +500,7 @@ async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
 async def _carry_over(outbox: Any, outcome: Outcome = Outcome.SENT) -> Any:
     """Transmit as a driver of that channel would do to the hub."""
     with fail_after(600):
-        await outbox.ready()
+        await outbox.wait_until_ready()
     transmission = outbox.load(340)
     await outbox.settle(transmission, outcome)
     return decode(transmission.body)
@@ -533,9 +533,9 @@ async def test_a_neighbour_s_satellite_is_not_the_hub(
     tmp_path: Path, clock: Any, priority: int
 ) -> None:
     def ladder() -> list[str]:
-        known = outbound.by_sequence(ada.journal, sequence)
+        known = outbound.find_by_sequence(ada.journal, sequence)
         assert known is not None
-        return [each.text for each in reached(ada.journal, known)]
+        return [each.text for each in list_reached(ada.journal, known)]
 
     async with (
         on_air(tmp_path),

@@ -14,7 +14,7 @@ import trio.testing
 
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.journal import inbound, outbound
-from fieldagent.agent.outbound.reach import reached
+from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.agent.outbound.read_receipts import AGAIN_FIRST, ALONE_MAX, HOPS_RETENTION_S
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
@@ -64,10 +64,10 @@ async def read(kit: Station, text: str, by: str, stage: Stage = Stage.READ) -> N
 
 def ladder(kit: Station, sequence: int) -> list[str]:
     """Return the stages that the kit shows, beyond the disks of kits."""
-    known = outbound.by_sequence(kit.journal, sequence)
+    known = outbound.find_by_sequence(kit.journal, sequence)
     assert known is not None
     stages = {"read", "programs", "radio"}
-    return [step.text for step in reached(kit.journal, known) if step.stage in stages]
+    return [step.text for step in list_reached(kit.journal, known) if step.stage in stages]
 
 
 def events(kit: Station, sequence: int) -> int:
@@ -91,7 +91,7 @@ async def next_words(kit: Station) -> Envelope:
     """Return its next packet with news about the stages of an item."""
     with trio.fail_after(7200):
         while True:
-            await kit.outbox.ready()
+            await kit.outbox.wait_until_ready()
             transmission = kit.outbox.load(200)
             assert transmission is not None
             await kit.outbox.settle(transmission, Outcome.SENT)
@@ -119,9 +119,9 @@ async def test_its_sender_is_told_who_has_read_it_and_when(tmp_path: Path, clock
         at = int(ben.journal.clock.date(ben.journal.clock.now()))
         await read(ben, "camp reached?", "Ben")
         await until(lambda: ladder(ada, sequence) == ["read by Ben, at Kit 2's kit"], 60)
-        known = outbound.by_sequence(ada.journal, sequence)
+        known = outbound.find_by_sequence(ada.journal, sequence)
         assert known is not None
-        (step,) = (each for each in reached(ada.journal, known) if each.stage == "read")
+        (step,) = (each for each in list_reached(ada.journal, known) if each.stage == "read")
         assert step.at == at
         await until(lambda: not owed(ben), 60)
         assert events(ada, sequence) == count + 1
@@ -155,7 +155,7 @@ async def test_what_is_lost_is_said_again(
         station(tmp_path, 2, tmp_path / "nowhere") as ben,
     ):
         sequence = await asked(ada)
-        package = outbound.by_sequence(ada.journal, sequence)
+        package = outbound.find_by_sequence(ada.journal, sequence)
         assert package is not None
         transmission = ada.outbox.load(200)
         assert transmission is not None
@@ -212,7 +212,7 @@ async def silence(kits: list[Station]) -> None:
     await trio.sleep(600)
     for kit in kits:
         now = kit.words.clock()
-        assert kit.words.readings.to_say(now + 86_400, beside=True) == []
+        assert kit.words.readings.list_to_send(now + 86_400, beside=True) == []
 
 
 @pytest.mark.full
@@ -229,7 +229,7 @@ async def test_a_restart_of_any_of_them(tmp_path: Path, clock: Any, restarts: in
             await trio.sleep(900)
             # Two names at the same moment collide. The second one comes with the next hour's
             # beacon.
-            await until(lambda: 3 in inbound.station_names(kits[2].journal), 2 * 3600)
+            await until(lambda: 3 in inbound.read_station_names(kits[2].journal), 2 * 3600)
             sequence = await asked(kits[1])
             await until(lambda: "camp reached?" in kits[3].messages())
             # The first transmission is lost.
@@ -354,7 +354,7 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
         for minutes in (1, 60):
             await trio.sleep(minutes * 60)
             await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
-            assert cleo.words.readings.to_say(cleo.words.clock() + 600, beside=True) == []
+            assert cleo.words.readings.list_to_send(cleo.words.clock() + 600, beside=True) == []
         # The route to its sender is longer by now.
         await trio.sleep(HOPS_RETENTION_S)
         await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
@@ -379,7 +379,7 @@ async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
     said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere", hops=2) as cleo:
         await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
-        assert cleo.words.readings.to_say(cleo.words.clock() + 600, beside=True) == []
+        assert cleo.words.readings.list_to_send(cleo.words.clock() + 600, beside=True) == []
 
 
 @pytest.mark.full
@@ -413,7 +413,7 @@ async def test_a_name_is_cut_to_what_a_packet_holds(
         item = Entry(2**30, Message("camp reached?"), int(START), asks=True)
         await ben.reception.receive(encode([item], origin=1, key=KEY))
         await read(ben, "camp reached?", "Benjamin Somebody")
-        await ben.outbox.ready()
+        await ben.outbox.wait_until_ready()
         (word,) = words_of(await next_words(ben))
         assert isinstance(word.content, Receipt)
         assert word.content.text == name

@@ -32,8 +32,8 @@ from fieldagent.agent.mesh.rounds import (
     UNCONFIRMABLE_S,
 )
 from fieldagent.agent.outbound.incident_repeat import keep_going
-from fieldagent.agent.outbound.incident_status import as_json
-from fieldagent.agent.outbound.item_identity import entry_of
+from fieldagent.agent.outbound.incident_status import describe_incident
+from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.summaries import ASK_AFTER_S
 from fieldagent.extensions.lab.simulator.air import Losses
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
@@ -98,9 +98,9 @@ async def test_an_sos_crosses_kits_that_do_not_hear_its_sender(tmp_path: Path, c
 
 def stops(kit: Station, sequence: int) -> list[str]:
     """Return the places where that Package stops, as `fieldagent show` prints them."""
-    package = outbound.by_sequence(kit.journal, sequence)
+    package = outbound.find_by_sequence(kit.journal, sequence)
     assert package is not None
-    lines = history.lines(kit.journal, package, [])
+    lines = history.list_lines(kit.journal, package, [])
     return [line.detail for line in lines if line.event == "not passed on"]
 
 
@@ -133,9 +133,9 @@ async def test_it_crosses_no_more_kits_than_radio_hops_says_and_its_sender_knows
         await trio.sleep(3600)
         assert has_it(kits) == reached
         assert stops(kits[0], number) == stopped
-        own = incident.last(kits[0].journal)
+        own = incident.find_last(kits[0].journal)
         assert own is not None
-        steps = as_json(kits[0].journal, own)["steps"]
+        steps = describe_incident(kits[0].journal, own)["steps"]
         assert [each["text"] for each in steps if each["state"] == "not passed on"] == stopped
 
 
@@ -167,9 +167,9 @@ async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
         sequence = await sos(kits[0])
 
         def sent_again() -> bool:
-            package = outbound.by_sequence(kits[0].journal, sequence)
+            package = outbound.find_by_sequence(kits[0].journal, sequence)
             assert package is not None
-            lines = history.lines(kits[0].journal, package, [])
+            lines = history.list_lines(kits[0].journal, package, [])
             return any(line.event == "sent again" and "Kit" in line.detail for line in lines)
 
         await until(sent_again)
@@ -177,7 +177,7 @@ async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
         await until(lambda: has_it(kits) == [2, 3, 4, 5])
 
         def confirmed() -> bool:
-            receipts = outbound.receipts(kits[0].journal, sequence)
+            receipts = outbound.list_receipts(kits[0].journal, sequence)
             return {storage.by.id for storage in receipts} == {"2", "3", "4", "5"}
 
         await until(confirmed)
@@ -219,10 +219,14 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
             assert "help" in late.messages(), "it is there no later"
             await trio.sleep(600)
             assert len(late.messages()) == len({*late.messages()})
-            assert on_air_journal.kept(late.journal, since=late.words.clock() - OTHERS_REPEATED_S)
+            assert on_air_journal.list_stored(
+                late.journal, since=late.words.clock() - OTHERS_REPEATED_S
+            )
             await trio.sleep(OTHERS_REPEATED_S)
             assert (
-                on_air_journal.kept(late.journal, since=late.words.clock() - OTHERS_REPEATED_S)
+                on_air_journal.list_stored(
+                    late.journal, since=late.words.clock() - OTHERS_REPEATED_S
+                )
                 == []
             )
 
@@ -275,7 +279,7 @@ async def test_who_only_listens_and_was_away_gets_what_it_missed(
     async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
         kits = await team(stack, tmp_path, 1 + others)
         async with station(tmp_path, 3, tmp_path / "node-3") as ben:
-            await until(lambda: 3 in kits[0].neighbours.in_range())
+            await until(lambda: 3 in kits[0].neighbours.list_in_range())
             await kits[0].outcome(await kits[0].post())
             await until(lambda: "hello" in ben.messages())
         sky.nodes.unplug(sky.nodes.sockets[2])
@@ -349,13 +353,13 @@ async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
             await said(kit)
             ack = Ack(1, digest=kit.digest(numbers[-1]))
             await kit.reception.receive(encode([Entry(numbers[-1], ack)], origin=4))
-        await until(lambda: len(kit.rounds.ours()) == 30)
+        await until(lambda: len(kit.rounds.list_ours()) == 30)
         await trio.sleep(600)
         await kit.reception.receive(encode([Entry(numbers[0], Ack(1, 0, frozenset()))], origin=5))
         packets: list[list[int]] = []
         with trio.move_on_after(20):
             while True:
-                await kit.outbox.ready()
+                await kit.outbox.wait_until_ready()
                 messages = [each for each in await said(kit) if isinstance(each.content, Message)]
                 packets += [[each.sequence for each in messages]] * bool(messages)
                 await trio.sleep(0.1)
@@ -396,7 +400,7 @@ async def test_an_sos_that_is_called_off_is_given_to_nobody_who_comes_later(
             ada = await before.enter_async_context(station(tmp_path, 1, tmp_path / "node-1"))
             async with station(tmp_path, 2, tmp_path / "node-2") as ben:
                 number = await sos(ada)
-                await until(lambda: "help" in ben.messages() and ada.rounds.ours() != [])
+                await until(lambda: "help" in ben.messages() and ada.rounds.list_ours() != [])
             await ada.cancellation.call_off(number)
             if not starts_anew:
                 stack.push_async_exit(before.pop_all())
@@ -405,7 +409,7 @@ async def test_an_sos_that_is_called_off_is_given_to_nobody_who_comes_later(
         sky.nodes.plug(sky.nodes.sockets[2])
         cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
         await cid.post(message={"content": "here is 3"})
-        await until(lambda: 3 in ada.neighbours.in_range())
+        await until(lambda: 3 in ada.neighbours.list_in_range())
         await trio.sleep(1800)
         assert cid.messages() == []
 
@@ -426,7 +430,7 @@ async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody
         sky.nodes.plug(sky.nodes.sockets[2])
         cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
         await cid.post(message={"content": "here is 3"})
-        await until(lambda: 3 in ben.neighbours.in_range())
+        await until(lambda: 3 in ben.neighbours.list_in_range())
         await trio.sleep(900)
         assert cid.messages() == []
 
@@ -439,7 +443,7 @@ async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, 
         entries: list[Any] = []
         with trio.fail_after(60):
             while Entry(7, Source(6, 0)) not in entries:
-                await kit.outbox.ready()
+                await kit.outbox.wait_until_ready()
                 transmission = kit.outbox.load(200)
                 assert transmission is not None
                 await kit.outbox.settle(transmission, Outcome.SENT)
@@ -449,7 +453,7 @@ async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, 
         request, mark = Entry(0, RelayRequest(0)), Entry(0, Source(2, 1))
         assert entries == [entry(7), request, mark, Entry(7, Source(6, 0))]
         assert envelope.not_understood == ()
-        assert kit.neighbours.in_range() == [6, 5]
+        assert kit.neighbours.list_in_range() == [6, 5]
 
 
 async def test_a_neighbour_that_repeats_ours_has_it(tmp_path: Path, clock: Any) -> None:
@@ -457,8 +461,8 @@ async def test_a_neighbour_that_repeats_ours_has_it(tmp_path: Path, clock: Any) 
         sequence = await sos(kit)
         (item,) = (each for each in await said(kit) if each.sequence == sequence)
         await kit.reception.receive(encode([item, Entry(0, Source(4, 1))], origin=1))
-        assert [each.by.id for each in outbound.receipts(kit.journal, sequence)] == ["4"]
-        assert kit.neighbours.in_range() == [4]
+        assert [each.by.id for each in outbound.list_receipts(kit.journal, sequence)] == ["4"]
+        assert kit.neighbours.list_in_range() == [4]
         assert kit.messages() == []
 
 
@@ -466,7 +470,7 @@ async def bring(kit: Station, texts: list[str]) -> None:
     """Act as the carrier's link to the hub, which accepts all items."""
     outbox = kit.outboxes[CELLULAR]
     while True:
-        await outbox.ready()
+        await outbox.wait_until_ready()
         transmission = outbox.load(4096)
         if transmission is not None:
             contents = [each.content for each in decode(transmission.body).entries]
@@ -532,10 +536,11 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
         for number, kit in kits.items():
             nursery.start_soon(bring, kit, texts[number])
             await kit.post(message={"content": f"here is {number}"}, channels=["Radio"])
-        await until(lambda: {2, 3} <= between.words.hub_routes.known().keys(), 3600)
+        await until(lambda: {2, 3} <= between.words.hub_routes.get_valid_routes().keys(), 3600)
         # Both routes are free and equally long.
         assert [
-            between.words.hub_routes.known()[number].low for number in (spared, 5 - spared)
+            between.words.hub_routes.get_valid_routes()[number].low
+            for number in (spared, 5 - spared)
         ] == [
             True,
             False,
@@ -543,13 +548,13 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
         await ada.post(message={"content": "no link here"})
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 4 * 3600)
         assert (texts[spared], texts[5 - spared]) == ([], ["no link here"])
-        await until(lambda: not ada.words.hub_routes.known()[4].low, 3600)
+        await until(lambda: not ada.words.hub_routes.get_valid_routes()[4].low, 3600)
         # If there is no other route, the kit is asked, and its announcement shows the empty
         # battery.
         for number in (1, 5 - spared):
             between.words.hub_routes.note(number, RouteToHub(NO_ROUTE))
-        ours = between.words.hub_routes.ours()
-        assert between.words.hub_routes.next_hop() == spared and ours is not None and ours.low
+        ours = between.words.hub_routes.find_own_route()
+        assert between.words.hub_routes.find_next_hop() == spared and ours is not None and ours.low
         nursery.cancel_scope.cancel()
 
 
@@ -654,7 +659,7 @@ async def test_what_is_here_is_known_after_a_restart_by_its_own_digest(
     """Beside each item that a kit must relay, a mark with its number is stored."""
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 9)]
     async with on_spent_credits(tmp_path) as ben:
-        here = on_air_journal.here(ben.journal, 2)
+        here = on_air_journal.list_here(ben.journal, 2)
     assert here == [(5, item.sequence, digest_of(item)) for item in items]
 
 
@@ -725,8 +730,8 @@ async def test_what_another_has_and_lacks_here_is_asked_for(
         if another_asks:
             await kit.reception.receive(encode([summary(5, items[0])], origin=8))
         summaries = kit.words.summaries
-        assert summaries.due() <= START + trio.current_time() + 1.5 * ASK_AFTER_S
-        summaries.begin(summaries.due())
+        assert summaries.compute_due_time() <= START + trio.current_time() + 1.5 * ASK_AFTER_S
+        summaries.begin(summaries.compute_due_time())
         assert (summary(5, items[0]) in await said(kit)) is not another_asks
 
 
@@ -745,11 +750,11 @@ async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
         entries: list[Entry] = []
         with trio.move_on_after(30):
             while True:
-                await kit.outbox.ready()
+                await kit.outbox.wait_until_ready()
                 entries += await said(kit)
         assert [each for each in entries if isinstance(each.content, Message)] == [items[0]]
         assert Entry(0, SentBy(5, 1)) in entries
-        assert not {5, 8} - {*kit.neighbours.in_range()}
+        assert not {5, 8} - {*kit.neighbours.list_in_range()}
         assert kit.messages() == ["note 7", "note 8"]
 
 
@@ -789,10 +794,11 @@ async def test_what_acknowledges_several_of_ours_is_of_those_alone(
         assert isinstance(wrong.content, Ack)
         wrong = replace(wrong, content=replace(wrong.content, digest=bytes(4)))
         await kit.reception.receive(encode([wrong], origin=5))
-        assert not outbound.receipts(kit.journal, numbers[0])
+        assert not outbound.list_receipts(kit.journal, numbers[0])
         await kit.reception.receive(encode([summary(1, ours[0], ours[2])], origin=5))
         has = [
-            [each.by.id for each in outbound.receipts(kit.journal, number)] for number in numbers
+            [each.by.id for each in outbound.list_receipts(kit.journal, number)]
+            for number in numbers
         ]
         assert has == [["5"], [], ["5"]]
         unknown = Entry(numbers[2] + 1, Message("never ours"))
@@ -832,7 +838,7 @@ async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_l
         lacks_it = Entry(number, Ack(1, 0, frozenset(), digest=b""))
         await trio.sleep(3)
         await ada.reception.receive(encode([lacks_it], origin=3))
-        (item,) = ada.rounds.ours()
+        (item,) = ada.rounds.list_ours()
         assert item.tries or item.due < inf
 
 
@@ -900,20 +906,20 @@ async def test_on_an_open_air_nobodys_ack_spares_an_sos_of_ours_its_repeats(
         station(tmp_path, 1, tmp_path / "node-1", keys=keys) as kit,
     ):
         number = await sos(kit)
-        known = outbound.package(kit.journal, number)
+        known = outbound.read_kept_package(kit.journal, number)
         assert known is not None
-        ack = Ack(1, by_hub=True, digest=digest_of(entry_of(known)))
+        ack = Ack(1, by_hub=True, digest=digest_of(make_entry(known)))
         for by in 66, 67, *20 * [67]:
             key = next(iter(keys), None)
             await kit.reception.receive(encode([Entry(number, ack)], origin=by, key=key))
             await trio.sleep(60)
-        (item,) = kit.rounds.ours()
+        (item,) = kit.rounds.list_ours()
         assert (item.tries < SOS_ALONE) is bool(keys)
         story = kit.journal.read("SELECT event, at FROM story WHERE sequence = ?", number)
         left = max(at for event, at in story if event == "sent again")
         open_incident = incident.open_one(kit.journal)
         assert open_incident is not None
-        assert incident.taken(kit.journal, open_incident.number)[number, Channel.RADIO] == left
+        assert incident.list_taken(kit.journal, open_incident.number)[number, Channel.RADIO] == left
 
 
 @pytest.mark.parametrize(
@@ -939,9 +945,9 @@ async def test_forged_acks_delay_repeats_of_an_sos_only_on_an_open_air(
         sky.air.losses = {(1, 2): 1.0, (2, 1): 0.0}
         sky.log.clear()
         number = await sos(ada)
-        known = outbound.package(ada.journal, number)
+        known = outbound.read_kept_package(ada.journal, number)
         assert known is not None
-        ack = Entry(number, Ack(1, by_hub=True, digest=digest_of(entry_of(known))))
+        ack = Entry(number, Ack(1, by_hub=True, digest=digest_of(make_entry(known))))
         forged = encode([ack], origin=by)
         begun = trio.current_time()
         aired = [begun]

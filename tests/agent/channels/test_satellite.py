@@ -278,7 +278,7 @@ async def test_a_session_without_a_reply_holds_an_sos_up_for_less_than_a_minute(
         began, id_ = trio.current_time(), await k.post(priority=100)
         await until(lambda: sky.modem.session)
         if fault == "brown-out":
-            sky.modem.brown_out()
+            sky.modem.start_brown_out()
             await until(lambda: sky.modem.session)
         else:
             await outcome(k, id_)
@@ -300,7 +300,7 @@ async def test_power_fails_between_intent_and_end(
         if reached:
             sky.modem.finish_session()
         else:
-            sky.modem.brown_out()
+            sky.modem.start_brown_out()
         async with agent(sky) as k:
             assert await outcome(k, id_) is Status.DELIVERED
         assert sky.gateway.sessions == 1
@@ -423,7 +423,7 @@ async def test_brown_out_in_the_middle_of_a_session(tmp_path: Path, clock: Any) 
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
         await until(lambda: sky.modem.session)
-        sky.modem.brown_out()
+        sky.modem.start_brown_out()
         assert await outcome(k, id_) is Status.DELIVERED
         assert sky.gateway.sessions == 1
         assert sky.modem.state.volatile.session_timeout == sbd_modem.MODEM_SESSION_TIMEOUT_S
@@ -432,7 +432,7 @@ async def test_brown_out_in_the_middle_of_a_session(tmp_path: Path, clock: Any) 
 async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await outcome(k, await k.post())
-        sky.modem.brown_out()
+        sky.modem.start_brown_out()
         await trio.sleep(3 * satellite_waits.CHECK_INTERVAL_S)
         assert sky.modem.state.volatile.indications
         assert not sky.modem.state.volatile.echo
@@ -448,7 +448,7 @@ async def test_what_a_dip_of_power_took_unseen_is_set_again(tmp_path: Path, cloc
         sky.modem.set_service(False)
         sky.port.poke()
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
-        sky.modem.brown_out()
+        sky.modem.start_brown_out()
         sky.modem.set_service(True)
         began = trio.current_time()
         assert await outcome(k, await k.post(message={"content": "x"})) is Status.DELIVERED
@@ -466,7 +466,7 @@ async def test_what_the_modem_does_not_tell_is_set_before_each_session(
         sky.modem.faults.unknown_commands = frozenset({untold})
         sky.modem.state.stored = Volatile(echo=False, flow_control=False, ring_indications=False)
         await outcome(k, await k.post())
-        sky.modem.brown_out()
+        sky.modem.start_brown_out()
         assert await outcome(k, await k.post(message={"content": "x"})) is Status.DELIVERED
         volatile = sky.modem.state.volatile
         assert volatile.indications and volatile.ring_indications and volatile.registration
@@ -476,7 +476,7 @@ async def test_an_idle_modem_that_lost_its_settings_is_found(tmp_path: Path, clo
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.state.stored = Volatile(echo=False, ring_indications=False)
         await outcome(k, await k.post())
-        sky.modem.brown_out()
+        sky.modem.start_brown_out()
         await trio.sleep((satellite.HOLD_EACH + 1) * satellite_waits.CHECK_INTERVAL_S)
         assert sky.modem.state.volatile.ring_indications
         assert sky.modem.state.volatile.registration
@@ -540,7 +540,7 @@ async def test_modems_differ(tmp_path: Path, clock: Any, quirk: dict[str, Any]) 
             setattr(sky.modem.faults, name, value)
         sky.home.send(Message("to the kit"))
         assert await outcome(k, await k.post()) is Status.DELIVERED
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
 
 
 async def test_no_network_waits_and_an_sos_tries_all_the_same(tmp_path: Path, clock: Any) -> None:
@@ -690,13 +690,13 @@ async def test_a_mailbox_that_gives_nothing_is_asked_ever_more_seldom(
         sky.modem.ring()
         sky.port.poke()
         await trio.sleep(34_000)  # until shortly before midnight
-        assert 1 <= k.outbox.budget.spent().credits <= most
+        assert 1 <= k.outbox.budget.get_spent().credits <= most
         assert "did not arrive when requested" in k.outbox.link.reason
         assert k.outbox.link.facts["waitingAtGateway"] == 1
         sky.modem.faults.stuck_mail = None
         sky.home.send(Message("to the kit"))
         assert await outcome(k, await k.post()) is Status.DELIVERED
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         await until(lambda: not k.outbox.link.reason)
 
 
@@ -709,7 +709,7 @@ async def test_mailbox_checks_leave_half_of_the_budget_to_the_kit(
         sky.modem.ring()
         sky.port.poke()
         await trio.sleep(30_000)
-        assert k.outbox.budget.spent().credits == 3
+        assert k.outbox.budget.get_spent().credits == 3
         for _ in range(3):
             await outcome(k, await k.post())
         id_ = await k.post()
@@ -728,7 +728,7 @@ async def test_what_waits_at_the_gateway_is_seen_after_a_reopening(
         sky.home.send(Message("while away"))
         sky.modem.state.ring_flag = False
         sky.port.plug()
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
 
 
 async def test_an_sos_passes_a_doubtful_message(tmp_path: Path, clock: Any) -> None:
@@ -838,7 +838,7 @@ async def test_stored_settings_that_hide_the_answers_are_overruled(
 ) -> None:
     sky = Sky(tmp_path)
     sky.modem.state.stored = Volatile(**stored)
-    sky.modem.brown_out()
+    sky.modem.start_brown_out()
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
         async with agent(sky) as k:
@@ -913,7 +913,7 @@ async def test_a_modem_that_says_more_than_it_is_asked(
         sky.home.send(Message("hello kit"))
         sky.modem.ring()
         sky.port.poke()
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
 
 
 async def test_an_account_that_is_off_shows_as_a_fault(tmp_path: Path, clock: Any) -> None:
@@ -929,7 +929,7 @@ async def test_an_account_that_is_off_shows_as_a_fault(tmp_path: Path, clock: An
 async def inbox_contents(k: Kit) -> list[str]:
     import json
 
-    rows = reversed(inbound.listing(k.journal, 99))
+    rows = reversed(inbound.list_payloads(k.journal, 99))
     return [json.loads(row["body"])["payloads"][0]["events"][0]["content"] for row in rows]
 
 
@@ -940,11 +940,11 @@ async def test_a_ring_fetches_what_waits(tmp_path: Path, clock: Any) -> None:
             sky.home.send(Message(f"OK\r\n{number}\r\nOK\r\n"))
         sky.modem.ring()
         sky.port.poke()
-        await until(lambda: len(inbound.listing(k.journal, 9)) == 3)
+        await until(lambda: len(inbound.list_payloads(k.journal, 9)) == 3)
         assert await inbox_contents(k) == [f"OK\r\n{number}\r\nOK\r\n" for number in range(3)]
         assert not sky.modem.state.ring_flag
         await trio.sleep(1200)
-        assert k.outbox.budget.spent().credits == 3 * 1 + 1
+        assert k.outbox.budget.get_spent().credits == 3 * 1 + 1
 
 
 async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, clock: Any) -> None:
@@ -954,7 +954,7 @@ async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, cloc
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
         async with agent(sky) as k:
-            await until(lambda: inbound.listing(k.journal, 9))
+            await until(lambda: inbound.list_payloads(k.journal, 9))
         nursery.cancel_scope.cancel()
 
 
@@ -966,7 +966,7 @@ async def test_a_ring_during_a_session_is_not_forgotten(tmp_path: Path, clock: A
         sky.home.send(Message("during"))
         sky.modem.ring()
         sky.port.poke()
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
 
 
 async def test_mail_that_comes_with_a_failed_mo_is_kept(tmp_path: Path, clock: Any) -> None:
@@ -974,7 +974,7 @@ async def test_mail_that_comes_with_a_failed_mo_is_kept(tmp_path: Path, clock: A
         sky.home.send(Message("mail"))
         sky.modem.faults.statuses.append(NextStatus(4, delivered=True, counted=True))
         await outcome(k, await k.post())
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["mail"]
 
 
@@ -984,7 +984,7 @@ async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int)
         sky.home.send(Message("precious"))
         sky.modem.faults.wrong_sums = wrong
         await outcome(k, await k.post())
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
 
 
@@ -999,10 +999,10 @@ async def test_noise_that_ends_after_a_while_costs_no_message(tmp_path: Path, cl
         await outcome(k, ours)
         await until(lambda: "garbled" in k.outbox.link.reason)
         assert sky.modem.state.volatile.mt_flag
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
         await until(lambda: not sky.modem.state.volatile.mt_flag)
-        assert k.outbox.budget.spent().credits == 1 + 2, "a message of two credits, and ours"
+        assert k.outbox.budget.get_spent().credits == 1 + 2, "a message of two credits, and ours"
         await until(lambda: not k.outbox.link.reason)
         assert k.journal.read("SELECT 1 FROM dead_letter") == []
 
@@ -1015,17 +1015,17 @@ async def test_what_the_modem_does_not_let_go_of_is_booked_once(tmp_path: Path, 
         ours = await k.post()
         sky.home.send(Message("precious"))
         await outcome(k, ours)
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         await trio.sleep(300)
         assert sky.modem.state.volatile.mt_flag
         sky.modem.faults.unknown_commands = frozenset()
         await until(lambda: not sky.modem.state.volatile.mt_flag)
         assert await inbox_contents(k) == ["precious"]
-        assert k.outbox.budget.spent().credits == 1 + 2
+        assert k.outbox.budget.get_spent().credits == 1 + 2
         sky.home.send(Message("precious"))
         await outcome(k, await k.post())
-        await until(lambda: len(inbound.listing(k.journal, 9)) == 2)
-        assert k.outbox.budget.spent().credits == (1 + 2) + (1 + 1), "the same words, another"
+        await until(lambda: len(inbound.list_payloads(k.journal, 9)) == 2)
+        assert k.outbox.budget.get_spent().credits == (1 + 2) + (1 + 1), "the same words, another"
 
 
 @pytest.mark.parametrize("place_is_needed", [True, False])
@@ -1042,7 +1042,7 @@ async def test_what_could_not_be_read_is_kept_told_and_sent_again(
             await k.post()
         await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
         sky.modem.faults.wrong_sums = 0
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
         assert k.journal.read("SELECT 1 FROM unreadable_owed") == []
         assert k.journal.read("SELECT 1 FROM dead_letter") == [(1,)], "kept as it came, too"
@@ -1062,15 +1062,15 @@ async def test_power_fails_while_a_message_of_words_alone_leaves(
             sky.home.send(Message("confirm this"))
             sky.modem.ring()
             sky.port.poke()
-            await until(lambda: inbound.owed(k.journal, "Satellite") and sky.modem.session)
-            await until(lambda: k.outbox.unsettled() is not None)
+            await until(lambda: inbound.list_owed(k.journal, "Satellite") and sky.modem.session)
+            await until(lambda: k.outbox.get_unsettled() is not None)
         if left:
             sky.modem.finish_session()
         else:
-            sky.modem.brown_out()
+            sky.modem.start_brown_out()
         async with agent(sky, receipts_at_once=True) as k:
-            await until(lambda: k.outbox.unsettled() is None)
-            await until(lambda: not inbound.owed(k.journal, "Satellite"))
+            await until(lambda: k.outbox.get_unsettled() is None)
+            await until(lambda: not inbound.list_owed(k.journal, "Satellite"))
             assert await outcome(k, await k.post()) is Status.DELIVERED
         nursery.cancel_scope.cancel()
 
@@ -1093,7 +1093,7 @@ async def test_that_it_could_not_be_read_is_told_after_a_power_cut(
         sky.modem.faults.wrong_sums = 0
         sky.modem.faults.statuses.clear()
         async with agent(sky) as k:
-            await until(lambda: inbound.listing(k.journal, 9))
+            await until(lambda: inbound.list_payloads(k.journal, 9))
             assert await inbox_contents(k) == ["precious"]
         nursery.cancel_scope.cancel()
 
@@ -1106,7 +1106,7 @@ async def test_a_message_of_a_9523_is_read(tmp_path: Path, clock: Any, size: int
         sky.home.send(Message("x" * (size - 100)))
         sky.modem.ring()
         sky.port.poke()
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["x" * (size - 100)]
 
 
@@ -1118,7 +1118,7 @@ async def test_nuls_on_the_line_cost_no_message(
     async with field_kit(tmp_path) as (sky, k):
         sky.home.send(Message("precious"))
         await outcome(k, await k.post())
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["precious"]
 
 
@@ -1148,11 +1148,11 @@ async def test_a_message_that_cannot_be_read_is_paid_once_and_holds_up_no_sos(
         await outcome(k, await k.post(message={"content": "help"}, priority=100))
         assert trio.current_time() - began < 60
         await trio.sleep(600)
-        assert k.outbox.budget.spent().credits == sky.modem.state.mtmsn + 1
+        assert k.outbox.budget.get_spent().credits == sky.modem.state.mtmsn + 1
         if how in ("silence", "an error", "noise"):
             assert sky.modem.state.volatile.mt_flag
             assert "does not hand it over" in k.outbox.link.reason
-            assert sky.gateway.waiting() == 1, "the SOS brought one, and no check another"
+            assert sky.gateway.count_waiting() == 1, "the SOS brought one, and no check another"
 
 
 @pytest.mark.parametrize("reached", [True, False])
@@ -1168,7 +1168,7 @@ async def test_a_check_whose_reply_is_lost_is_counted_and_not_repeated_at_once(
         sky.modem.ring()
         sky.port.poke()
         await trio.sleep(3600)
-        assert k.outbox.budget.spent().credits == sky.modem.state.momsn
+        assert k.outbox.budget.get_spent().credits == sky.modem.state.momsn
         assert sky.modem.state.momsn <= 5 if reached else sky.modem.state.momsn == 0
 
 
@@ -1214,8 +1214,8 @@ async def test_the_budget_bounds_mailbox_checks(tmp_path: Path, clock: Any) -> N
         sky.modem.ring()
         sky.port.poke()
         await trio.sleep(1200)
-        assert k.outbox.budget.spent().credits == 2
-        assert sky.gateway.waiting() == 4
+        assert k.outbox.budget.get_spent().credits == 2
+        assert sky.gateway.count_waiting() == 4
 
 
 async def test_nothing_is_said_on_air_while_nothing_waits(tmp_path: Path, clock: Any) -> None:
@@ -1223,7 +1223,7 @@ async def test_nothing_is_said_on_air_while_nothing_waits(tmp_path: Path, clock:
         await trio.sleep(1200)
         assert sky.gateway.sessions == 0
         assert sky.modem.state.momsn == 0
-        assert k.outbox.budget.spent().credits == 0
+        assert k.outbox.budget.get_spent().credits == 0
 
 
 async def test_fragments_lost_on_the_way_to_the_kit_are_asked_for(
@@ -1234,11 +1234,11 @@ async def test_fragments_lost_on_the_way_to_the_kit_are_asked_for(
         assert sky.queue.lose_first()
         sky.modem.ring()
         sky.port.poke()
-        await until(lambda: sky.gateway.waiting() == 0 and not sky.modem.session)
+        await until(lambda: sky.gateway.count_waiting() == 0 and not sky.modem.session)
         await trio.sleep(60)
-        (item,) = inbound.incomplete(k.journal)
-        slices = inbound.slices_there(k.journal, item)
+        (item,) = inbound.list_incomplete(k.journal)
+        slices = inbound.read_committed_fragments(k.journal, item)
         report = Report(item.parts, frozenset(slices), digest_of_slices(slices.values()))
         k.outbox.report(item.origin, Entry(item.sequence, report, 1_790_000_000))
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["x" * 900]

@@ -38,7 +38,7 @@ AGAIN_SOON = (
 def disturb(modem: SimulatedModem, port: PtyPort, chance: random.Random) -> None:
     match chance.randrange(6):
         case 0:
-            modem.brown_out()
+            modem.start_brown_out()
         case 1:
             modem.faults.reset_before_session = 1
         case 2:

@@ -50,7 +50,9 @@ async def test_all_of_the_group_read_each_other_and_are_told_who_does_not_seal(
             assert await kit.outcome(await kit.post(message={"content": text})) is Status.DELIVERED
         for kit in (ada, ben, cid):
             await until(lambda kit=kit: len(kit.messages()) == 2)  # type: ignore[misc]
-        seen = [{name for name, count in kit.troubles.counts().items() if count} for kit in kits]
+        seen = [
+            {name for name, count in kit.troubles.get_counts().items() if count} for kit in kits
+        ]
         not_sealed, sealed = Trouble.NOT_SEALED.member, Trouble.SEALED.member
         wrong_key = Trouble.WRONG_KEY.member
         # If Eve greets, the others cannot read it either.
@@ -93,4 +95,4 @@ async def test_a_call_sign_is_for_everybody(
         await until(lambda: ben.neighbours.known[1].callsign == "N0CALL-7")
         (plain,) = [each for each in on_the_air if not is_sealed(each)]
         assert b"N0CALL-7" in plain
-        assert ben.troubles.counts()[Trouble.NOT_SEALED.member] == 0
+        assert ben.troubles.get_counts()[Trouble.NOT_SEALED.member] == 0

@@ -61,10 +61,10 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(
         await ada.outcome(await ada.post())
         heard = ben.neighbours.known[1]
         assert (heard.rssi, heard.snr) == (-80, 6)
-        assert ben.neighbours.in_range() == [1]
+        assert ben.neighbours.list_in_range() == [1]
         # Stations repeat their summaries for an hour.
         await trio.sleep(3601 + FRESH_S + INTERVAL_MAX)
-        assert ben.neighbours.in_range() == []
+        assert ben.neighbours.list_in_range() == []
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_it_is_known_how_far_a_neighbour_is_from_the_hub(
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         for entry in entries:
             await ben.reception.receive(encode([entry], origin=5))
-        way = ben.words.hub_routes.known().get(5)
+        way = ben.words.hub_routes.get_valid_routes().get(5)
         assert (None if way is None else way.hops) == hops
 
 
@@ -132,16 +132,16 @@ async def test_what_is_wrong_is_told_once_a_minute_and_counted(
             await ben.reception.receive(packet)
         lines = [record.message for record in caplog.records if trouble.advice in record.message]
         assert [line.split()[:2] for line in lines] == [["a", "packet"], ["100", "packets"]]
-        assert ben.troubles.counts()[trouble.member] == 101
-        (notice,) = ben.troubles.notices(lambda at: at)
+        assert ben.troubles.get_counts()[trouble.member] == 101
+        (notice,) = ben.troubles.list_notices(lambda at: at)
         assert notice.startswith("101 packets were heard")
         assert trouble.advice in notice
         await trio.sleep(3601)
-        assert ben.troubles.notices(lambda at: at) == []
+        assert ben.troubles.list_notices(lambda at: at) == []
 
 
 def test_each_trouble_says_what_to_do() -> None:
-    members = AirTroubles(lambda: 0.0).counts()
+    members = AirTroubles(lambda: 0.0).get_counts()
     assert len(members) == len(Trouble)
     assert set(members.values()) == {0}
 
@@ -168,7 +168,7 @@ async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neit
         await trio.sleep(30)
         assert sequence in ben.outbox._queue, "nobody has confirmed it"
         for kit in (ada, twin):
-            (notice,) = kit.troubles.notices(lambda at: at)
+            (notice,) = kit.troubles.list_notices(lambda at: at)
             assert "another kit with our radio-station" in notice
 
 
@@ -190,7 +190,7 @@ async def test_two_kits_with_one_number_are_told_by_a_third_between_them(
             assert not ben.troubles.is_lately(Trouble.TWINS), "one may have lost its journal"
             await twin.post(message={"content": f"twin {text}"})
             await until(lambda text=text: f"twin {text}" in ben.messages())  # type: ignore[misc]
-        (notice,) = ben.troubles.notices(lambda at: at)
+        (notice,) = ben.troubles.list_notices(lambda at: at)
         assert "(station 7) from one of two other kits with one radio-station" in notice
         assert not ada.troubles.is_lately(Trouble.NAMESAKE), "it hears nothing of the other"
 

@@ -74,12 +74,12 @@ async def test_what_is_too_large_ends_and_holds_nothing_up(tmp_path: Path, clock
     ):
         large = await ada.post(data=data(5000))
         assert await ada.outcome(await ada.post()) is Status.DELIVERED
-        ended = await ada.endings.outcome(large)
+        ended = await ada.endings.wait_for_outcome(large)
         assert ended.status is Status.ERROR
         assert ended.deliveries[Channel.RADIO].reason.startswith("too large: 50")
         assert ben.messages() == ["hello"]
         # The introduction has its own packet if it does not fit beside a message.
-        await until(lambda: inbound.station_names(ben.journal).get(1) == "Kit 1", 60)
+        await until(lambda: inbound.read_station_names(ben.journal).get(1) == "Kit 1", 60)
 
 
 async def test_what_is_half_sent_when_the_packets_shrink_comes_whole_and_once(

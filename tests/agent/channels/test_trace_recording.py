@@ -42,8 +42,8 @@ async def _recorded(path: Path, sky: Sky, work: Any) -> str:
         async with agent(sky) as k:
             k.outbox.link.recorder.ring = path / "trace.log"
             await work(k)
-            await k.outbox.link.recorder.fault("recorded")
-            text = k.outbox.link.recorder.text()
+            await k.outbox.link.recorder.record_fault("recorded")
+            text = k.outbox.link.recorder.write_trace()
         nursery.cancel_scope.cancel()
     return text
 
@@ -54,7 +54,7 @@ async def record_reset(path: Path) -> str:
     async def work(k: Kit) -> None:
         id_ = await k.post(message={"content": SECRET})
         await until(lambda: sky.modem.session)
-        sky.modem.brown_out()
+        sky.modem.start_brown_out()
         assert await outcome(k, id_) is Status.DELIVERED
 
     return await _recorded(path, sky, work)
@@ -69,7 +69,7 @@ async def record_garbled(path: Path) -> str:
         sky.modem.faults.wrong_sums = 3
         sky.modem.ring()
         sky.port.poke()
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
 
     return await _recorded(path, sky, work)
 

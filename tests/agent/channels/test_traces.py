@@ -103,14 +103,14 @@ async def test_memory_and_ring_are_bounded_and_writes_are_rare(tmp_path: Path) -
     recorder = FlightRecorder(ring)
     recorder.kind = "sbd"
 
-    await recorder.fault("the first")
+    await recorder.record_fault("the first")
     begun = ring.stat().st_ino
-    await recorder.fault("at once after it")
+    await recorder.record_fault("at once after it")
     assert ring.stat().st_ino == begun, "no write follows another at once"
     for _ in range(9000):
-        recorder.sent(b"AT+SBDSX\r")
-        recorder.came(b"x" * 90)
-    assert len(recorder.text(payloads=True)) < 3 * flight_recorder.MEMORY_BYTES
+        recorder.record_sent(b"AT+SBDSX\r")
+        recorder.record_received(b"x" * 90)
+    assert len(recorder.write_trace(payloads=True)) < 3 * flight_recorder.MEMORY_BYTES
     for number in range(20):
         flight_recorder._append(ring, f"{number:.3f} < {'y' * 30_000}\n", "sbd")
     assert ring.stat().st_size <= flight_recorder.RING_BYTES
@@ -121,15 +121,15 @@ async def test_what_the_disk_has_spoiled_of_the_ring_stops_no_channel(tmp_path: 
     ring = tmp_path / "trace.log"
     ring.write_bytes(b"# fieldagent trace 1\n0.1 > A\xff\n")
     recorder = FlightRecorder(ring)
-    recorder.sent(b"AT")
-    await recorder.fault("it went away")
-    assert "it went away" in await recorder.kept()
+    recorder.record_sent(b"AT")
+    await recorder.record_fault("it went away")
+    assert "it went away" in await recorder.read_stored()
 
 
 async def test_a_disk_that_takes_nothing_stops_no_channel(tmp_path: Path) -> None:
     recorder = FlightRecorder(tmp_path / "no folder" / "trace.log")
-    await recorder.fault("a fault")
-    assert await recorder.kept() == ""
+    await recorder.record_fault("a fault")
+    assert await recorder.read_stored() == ""
 
 
 @asynccontextmanager
@@ -171,7 +171,7 @@ async def test_mail_that_came_garbled_as_it_was_recorded(tmp_path: Path, clock: 
         (row,) = k.journal.read("SELECT reason, body FROM dead_letter")
         assert row[0].startswith("it cannot be read"), "the last reading was right"
         assert not any(row[1]), "and has no payload"
-        assert inbound.listing(k.journal, 9) == []
+        assert inbound.list_payloads(k.journal, 9) == []
 
 
 @pytest.mark.parametrize("name", sorted(each.name for each in TRACES.glob("*.log")))

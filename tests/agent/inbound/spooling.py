@@ -74,7 +74,7 @@ class Spooled:
         return str(reasons[name])
 
     def listing(self) -> list[Any]:
-        return list(inbound.listing(self.journal, 20_000))
+        return list(inbound.list_payloads(self.journal, 20_000))
 
 
 @asynccontextmanager

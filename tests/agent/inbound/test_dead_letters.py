@@ -186,11 +186,11 @@ async def test_the_oldest_go_first(tmp_path: Path) -> None:
         journal.commit_at_start(store)
 
     keep(*(DeadLetter("Satellite", b"%d" % n, "foreign", 1.0) for n in range(COUNT_MAX + 3)))
-    assert dead_letters.listing(journal)[-1].body == b"3"
+    assert dead_letters.list_newest(journal)[-1].body == b"3"
     assert dead_letters.tally(journal) == (COUNT_MAX + 3, 3, COUNT_MAX)
     large = DeadLetter("Cellular", bytes(BYTES_MAX - 8), "foreign", 2.0)
     keep(large)
-    kept = dead_letters.listing(journal)
+    kept = dead_letters.list_newest(journal)
     assert kept[0].body == large.body
     assert sum(len(letter.body) for letter in kept) <= BYTES_MAX
     assert kept[1].body == b"%d" % (COUNT_MAX + 2)

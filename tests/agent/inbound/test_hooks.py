@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.inbound.hooks import Hook, hooks_of, run_hook
+from fieldagent.agent.inbound.hooks import Hook, make_hooks, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.inbound import LeftOver, LeftOvers, Received
@@ -45,7 +45,7 @@ async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
         if len(printed) == 3:
             three.set()
 
-    hooks = hooks_of(settings, emit)
+    hooks = make_hooks(settings, emit)
     assert [hook.name for hook in hooks] == ["script", "webhook"]
     journal = Journal(tmp_path / "journal.sqlite3")
     inbox = Inbox(journal, ["script", "webhook"], clock=lambda: 0.0)
@@ -55,11 +55,11 @@ async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
             nursery.start_soon(run_hook, hook, journal, inbox)
         await arrive(journal, inbox, "a", "b", "c")
         await three.wait()
-        while not inbound.listing(journal, 9)[-1]["hooks"]["webhook"]["reason"]:
+        while not inbound.list_payloads(journal, 9)[-1]["hooks"]["webhook"]["reason"]:
             await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
     assert printed == ['{"requestId":"a"}', '{"requestId":"b"}', '{"requestId":"c"}']
-    stands = inbound.listing(journal, 9)[-1]["hooks"]["webhook"]
+    stands = inbound.list_payloads(journal, 9)[-1]["hooks"]["webhook"]
     assert stands == {"state": "waiting", "attempts": 1, "reason": "connection refused"}
     journal.close()
 
@@ -67,12 +67,12 @@ async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
 def test_only_of_a_url_a_failure_tells_that_nobody_is_there(tmp_path: Path) -> None:
     """A script that asks for a repetition has seen the payload and chooses the time."""
     text = "inbound-hook=cat\nwebhook-address=http://127.0.0.1:9/\n"
-    hooks = hooks_of(parse(text, tmp_path / "a", {}), print)
+    hooks = make_hooks(parse(text, tmp_path / "a", {}), print)
     assert {hook.name: hook.probes for hook in hooks} == {"script": False, "webhook": True}
 
 
 def test_no_hook_is_no_trouble(tmp_path: Path) -> None:
-    assert hooks_of(parse("", tmp_path / "a", {}), print) == []
+    assert make_hooks(parse("", tmp_path / "a", {}), print) == []
 
 
 async def test_a_hook_that_is_gone_says_so_and_the_agent_goes_on(
@@ -163,18 +163,18 @@ async def test_what_is_not_taken_is_looked_up_once_until_something_is_committed(
     monkeypatch.setattr(journal, "read", counted)
     left_overs = LeftOvers(journal)
     steps: list[tuple[Operation[Any], list[LeftOver]]] = [
-        (inbound.postponed("script", "a", 5.0, "busy"), [LeftOver("script", "waiting", 2, "busy")]),
-        (inbound.handed("script", "a", 1.0), []),
-        (inbound.dead("script", "b", "bad"), [LeftOver("script", "dead", 1, "bad")]),
+        (inbound.postpone("script", "a", 5.0, "busy"), [LeftOver("script", "waiting", 2, "busy")]),
+        (inbound.mark_handed_over("script", "a", 1.0), []),
+        (inbound.bury("script", "b", "bad"), [LeftOver("script", "dead", 1, "bad")]),
     ]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await arrive(journal, inbox, "a", "b")
-        assert left_overs.listing() == []
+        assert left_overs.list_payloads() == []
         for operation, left in steps:
             await journal.commit(operation)
             before = looks
-            assert [left_overs.listing() for _ in range(3)] == [left] * 3
+            assert [left_overs.list_payloads() for _ in range(3)] == [left] * 3
             assert looks == before + 1
         nursery.cancel_scope.cancel()
     journal.close()

@@ -13,8 +13,8 @@ from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Taken
 from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.incident import AGE_SHOWN_S, OWN
-from fieldagent.agent.outbound.incident_status import heard_json
-from fieldagent.cli.kit.sos import heard_text
+from fieldagent.agent.outbound.incident_status import list_heard_incidents
+from fieldagent.cli.kit.sos import format_heard
 from fieldagent.package.package import IncidentWord, Location, Message, Said
 from fieldagent.wire.envelope import Entry, encode
 from tests.kit import Kit, kit
@@ -47,7 +47,7 @@ async def test_an_sos_rings_with_its_incident(tmp_path: Path) -> None:
         await k.hear(said(help_at(now(k) + 60, 73, back=3)), tagged=False)
         assert [each["incident"] for each in events(k)] == [{"number": 70}] * 2
         assert all(each["sos"] for each in events(k))
-        (heard,) = incident.heard(k.journal, 9)
+        (heard,) = incident.list_heard(k.journal, 9)
         assert (heard.station, heard.number, heard.state) == (ADA, 70, Said.OPEN)
 
 
@@ -80,11 +80,11 @@ async def test_an_sos_rings_whatever_its_date(
         await k.hear(said(entry), tagged=False)
         (event,) = events(k)
         assert event["sos"] is True
-        (heard,) = heard_json(k.journal)
+        (heard,) = list_heard_incidents(k.journal)
         assert (heard["state"], heard["number"]) == (Said.OPEN, 70)
         for age in (event.get("age"), heard["age"]):
             assert age == (pytest.approx(shown, abs=5) if shown and is_trusted else None)
-        line = heard_text(heard)
+        line = format_heard(heard)
         assert ("by its clock" in line) == bool(shown and is_trusted)
         if shown == 13 * 3600 and is_trusted:
             assert "13 hours ago by its clock" in line
@@ -103,7 +103,7 @@ async def test_a_clock_that_was_set_after_the_arrival_is_no_evidence_of_an_age(
             )
             wrong.setattr(k.journal.clock, "source", str)
             await k.hear(said(help_at(began)), tagged=False)
-        (heard,) = heard_json(k.journal)
+        (heard,) = list_heard_incidents(k.journal)
         assert (heard["state"], heard["age"]) == (Said.OPEN, None)
 
 
@@ -112,9 +112,9 @@ async def test_nobody_calls_another_kits_sos_off_by_radio_alone(tmp_path: Path) 
         await k.hear(said(help_at(now(k))), tagged=False)
         off = Entry(71, IncidentWord(70, Said.CALLED_OFF), int(now(k)))
         await k.hear(said(off), tagged=False)
-        (heard,) = incident.heard(k.journal, 9)
+        (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == Said.OPEN
-        (word,) = incident.words(k.journal, 70, ADA)
+        (word,) = incident.list_updates(k.journal, 70, ADA)
         assert (word.says, word.proved) == (Said.CALLED_OFF, False)
 
 
@@ -127,9 +127,9 @@ async def test_without_a_hub_a_kit_calls_its_own_sos_off_and_nobody_elses(
         off = Entry(71, IncidentWord(70, Said.CALLED_OFF, ADA), int(now(k)))
         taken = Taken(k.journal.clock.now())
         await k.journal.persist(lambda db: k.inbox.store_entry(db, -by, off, taken))
-        (heard,) = incident.heard(k.journal, 9)
+        (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == state
-        (kept,) = incident.words(k.journal, 70, ADA)
+        (kept,) = incident.list_updates(k.journal, 70, ADA)
         assert not kept.proved, "it is shown as it came"
 
 
@@ -145,7 +145,7 @@ async def test_a_person_at_another_kit_counts_where_there_is_no_hub(
         await k.hear(said(Entry(9, word, int(now(k)))), tagged=False)
         open_incident = incident.open_one(k.journal)
         assert open_incident is not None and open_incident.state == ("open" if has_hub else "seen")
-        assert [each.by for each in incident.words(k.journal, k.sequence())] == ["Ben"]
+        assert [each.by for each in incident.list_updates(k.journal, k.sequence())] == ["Ben"]
 
 
 async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> 
         await k.journal.commit(
             lambda db: incident.note_word(db, word, at, at, proved=True, counts=False)
         )
-        (heard,) = incident.heard(k.journal, 9)
+        (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == Said.SEEN
 
 
@@ -175,9 +175,9 @@ async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
                     db, word, at, at, proved=True, counts=False
                 )
             )
-            (heard,) = incident.heard(k.journal, 9)
+            (heard,) = incident.list_heard(k.journal, 9)
             assert heard.state == Said.CALLED_OFF
-        assert len(incident.words(k.journal, 70, ADA)) == 3, "what was said is shown"
+        assert len(incident.list_updates(k.journal, 70, ADA)) == 3, "what was said is shown"
 
 
 @pytest.mark.parametrize("says", [Said.CLOSED, Said.CALLED_OFF, Said.SEEN])
@@ -194,7 +194,7 @@ async def test_what_was_said_of_another_kits_sos_before_it_came_counts(
                 )
             )
         await k.hear(said(help_at(now(k))), tagged=False)
-        (heard,) = incident.heard(k.journal, 9)
+        (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == says
 
 
@@ -203,7 +203,7 @@ async def test_words_that_come_behind_the_position_are_its_words(tmp_path: Path)
         place = Location(47.0, 8.0, datetime.fromtimestamp(int(now(k)), UTC))
         await k.hear(said(Entry(71, place, int(now(k)), sos=True, back=1)), tagged=False)
         await k.hear(said(help_at(now(k))), tagged=False)
-        (heard,) = incident.heard(k.journal, 9)
+        (heard,) = incident.list_heard(k.journal, 9)
         assert (heard.number, heard.text) == (70, "help")
 
 
@@ -221,7 +221,7 @@ async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
                     db, word, at, at, proved=True, counts=False
                 )
             )
-        assert [each.number for each in incident.heard(k.journal, 3)] == [74, 73, 70]
+        assert [each.number for each in incident.list_heard(k.journal, 3)] == [74, 73, 70]
 
 
 @pytest.mark.parametrize(
@@ -242,4 +242,4 @@ async def test_an_answer_to_another_kit_goes_on_to_it(
             lambda db: news.note(db, 0, entry, None, k.journal.clock, taken) and None
         )
         assert [each.content for each in taken.down] == [word] * goes
-        assert [each.proved for each in incident.words(k.journal, 70, 9)] == [proved]
+        assert [each.proved for each in incident.list_updates(k.journal, 70, 9)] == [proved]

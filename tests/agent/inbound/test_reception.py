@@ -57,7 +57,7 @@ async def spool(path: Path, **how: Any) -> AsyncIterator[tuple[Inbox, Journal]]:
 
 
 def bodies(journal: Journal) -> list[Any]:
-    rows = inbound.listing(journal, 1000)
+    rows = inbound.list_payloads(journal, 1000)
     return [json.loads(row["body"]) for row in reversed(rows)]
 
 
@@ -150,7 +150,7 @@ async def test_the_json_is_exactly_the_interface_documents(
             ],
         }
         assert [len(part) for part in body["requestId"].split("-")] == [8, 4, 4, 4, 12]
-        (listed,) = inbound.listing(journal, 10)
+        (listed,) = inbound.list_payloads(journal, 10)
         assert listed["hooks"] == {"script": {"state": "waiting", "attempts": 0, "reason": ""}}
 
 
@@ -239,8 +239,8 @@ async def test_fragments_of_a_number_used_anew_join_once_the_others_came_again(
         for body in [*lost[:2], *newer[2:]]:
             await take_in(inbox, body)
         assert "wrong CRC-32" in caplog.text
-        (item,) = inbound.incomplete(journal)
-        assert inbound.slices_there(journal, item).keys() == {3}
+        (item,) = inbound.list_incomplete(journal)
+        assert inbound.read_committed_fragments(journal, item).keys() == {3}
         for body in newer[:3]:
             await take_in(inbox, body)
         assert [event["content"] for event in events(journal)] == ["b" * 300]
@@ -254,10 +254,10 @@ async def test_fragments_that_were_forgotten_may_come_again(
         for body in parts[:3]:
             await take_in(inbox, body)
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
-        assert len(inbound.incomplete(journal)) == 1, "few are kept, as clocks jump"
+        assert len(inbound.list_incomplete(journal)) == 1, "few are kept, as clocks jump"
         monkeypatch.setattr(inbound, "SLICES_MAX", 2)
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
-        assert not inbound.incomplete(journal)
+        assert not inbound.list_incomplete(journal)
         for body in parts:
             await take_in(inbox, body)
         assert len(events(journal)) == 1
@@ -304,12 +304,12 @@ async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
     async with spool(tmp_path) as (inbox, journal):
         for number in range(4):
             await take_in(inbox, encode([Entry(number, Message("x"), TIME)]))
-        for row in inbound.listing(journal, 10)[:3]:
-            await journal.commit(inbound.handed("script", row["requestId"], 1.0))
+        for row in inbound.list_payloads(journal, 10)[:3]:
+            await journal.commit(inbound.mark_handed_over("script", row["requestId"], 1.0))
         await journal.commit(inbound.forget(before=0, keep=1))
-        assert len(inbound.listing(journal, 10)) == 2
+        assert len(inbound.list_payloads(journal, 10)) == 2
         await journal.commit(inbound.forget(before=TIME + 1000.0, keep=1))
-        (left,) = inbound.listing(journal, 10)
+        (left,) = inbound.list_payloads(journal, 10)
         assert left["hooks"]["script"]["state"] == "waiting"
 
 
@@ -326,21 +326,25 @@ async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have
             inbox.store_entry(db, -5, item, Taken(1.0))
 
         await journal.persist(hear)
-        (listed,) = inbound.listing(journal, 9)
+        (listed,) = inbound.list_payloads(journal, 9)
         if is_read:
             assert await reading.mark(journal, inbox, listed["requestId"], "Ben")
-        stages = inbound.stages_owed(journal)
+        stages = inbound.list_stages_owed(journal)
         assert len(stages) == is_read
-        await journal.persist(lambda db: inbound.reported_stages(db, [each.key for each in stages]))
-        assert inbound.stages_owed(journal) == []
+        await journal.persist(
+            lambda db: inbound.mark_stages_reported(db, [each.key for each in stages])
+        )
+        assert inbound.list_stages_owed(journal) == []
         news = inbox.stages
         for _ in range(2):
             await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
-            assert [each.key for each in inbound.stages_owed(journal)] == [
+            assert [each.key for each in inbound.list_stages_owed(journal)] == [
                 each.key for each in stages
             ]
         assert news.is_set() is is_read
-        await journal.persist(lambda db: inbound.reported_stages(db, [each.key for each in stages]))
+        await journal.persist(
+            lambda db: inbound.mark_stages_reported(db, [each.key for each in stages])
+        )
         await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
-        assert inbound.stages_owed(journal) == []
+        assert inbound.list_stages_owed(journal) == []
         assert len(bodies(journal)) == 1

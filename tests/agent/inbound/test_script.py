@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fieldagent.agent.inbound import script
 from fieldagent.agent.inbound.lines import LINE_MAX, OUTPUT_MAX, Lines
-from fieldagent.agent.inbound.script import environment, judge, run_script
+from fieldagent.agent.inbound.script import judge, make_environment, run_script
 from fieldagent.system import process_group
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.processes import until_async
@@ -80,7 +80,7 @@ async def test_a_lone_surrogate_reaches_standard_input_as_its_json_escape() -> N
 
 def test_what_systemd_told_us_is_not_for_the_hook() -> None:
     ours = {"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "1", "HOME": "/root"}
-    assert environment("{}", ours) == {"HOME": "/root", "AGENT_PAYLOAD": "{}"}
+    assert make_environment("{}", ours) == {"HOME": "/root", "AGENT_PAYLOAD": "{}"}
 
 
 EXITS = [

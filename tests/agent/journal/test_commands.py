@@ -18,7 +18,7 @@ def test_one_that_is_forgotten_is_known_though_an_older_one_is_not_over(tmp_path
         for number in range(1, newest + 1):
             commands.note(db, number, command, "Satellite", 0.0)
             if number > 1:
-                commands.answered(number, 0.0)(db)
+                commands.mark_answered(number, 0.0)(db)
         kept = [number for (number,) in db.execute("SELECT number FROM command ORDER BY number")]
         assert kept == [1, *range(newest - commands.KEPT + 1, newest + 1)]
         assert all(commands.is_known(db, number) for number in range(1, newest + 1))

@@ -11,7 +11,7 @@ import pytest
 
 from fieldagent.agent.mesh import radio_keys
 from fieldagent.agent.mesh.key_change import KeyStep
-from fieldagent.agent.mesh.radio_keys import FILE, HEARD_MAX, RadioKeys, after
+from fieldagent.agent.mesh.radio_keys import FILE, HEARD_MAX, RadioKeys, make_keys_after
 from fieldagent.agent.settings import Settings, parse
 
 OLD, NEW, NEWER = (bytes([number] * 32) for number in (1, 2, 3))
@@ -30,7 +30,7 @@ def settings(folder: Path, **keys: bytes) -> Settings:
 
 def taken(steps: tuple[int, ...], new: bytes = NEW, now: RadioKeys = BEFORE) -> RadioKeys:
     for step in steps:
-        now = after(now, step, new)
+        now = make_keys_after(now, step, new)
     return now
 
 
@@ -59,7 +59,7 @@ def test_two_at_different_steps_of_two_changes_hear_each_other() -> None:
 def test_keys_do_not_pile_up_and_the_one_that_is_sent_with_stays() -> None:
     now = BEFORE
     for number in range(10, 30):
-        now = after(now, 1, bytes([number] * 32))
+        now = make_keys_after(now, 1, bytes([number] * 32))
     assert len(now.keys) == HEARD_MAX
     assert (now.keys[0], now.keys[-1]) == (OLD, bytes([29] * 32))
 

@@ -45,7 +45,7 @@ async def test_an_sos_whose_height_or_speed_cannot_be_is_brought_without_it(
 
     async with running(journal):
         sequence = await journal.commit(store(heard))
-        record = outbound.package(journal, sequence)
+        record = outbound.read_kept_package(journal, sequence)
         assert record is not None and record.package.item == Location(46.5, 7.9, AT)
     journal.close()
 
@@ -78,7 +78,7 @@ async def test_forty_names_cost_no_more_than_the_budgets_of_others(
         assert len(taken) > 0 and len(taken) + len(relay.waiting) == count, "none is dropped"
         cost = sum(compute_credits(len(encode([heard(n)], packed=True))) for n in range(len(taken)))
         assert cost <= OWN_LIMIT + OTHERS
-        assert ("of them belong to an SOS" in relay.notice()) == (count > len(taken))
+        assert ("of them belong to an SOS" in relay.find_notice()) == (count > len(taken))
     journal.close()
 
 
@@ -101,7 +101,7 @@ async def test_what_the_ip_link_brought_costs_neighbours_nothing(
             accepted = await journal.commit(take)
             assert accepted is not None, "the IP link costs nothing"
             sequence = accepted.sequence
-            deliveries = outbound.deliveries(journal, sequence)
+            deliveries = outbound.read_deliveries(journal, sequence)
             allowed += Channel.SATELLITE in deliveries
             if left:
                 note = partial(history.note, event="sent", detail="", at=1.0)

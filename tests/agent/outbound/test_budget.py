@@ -13,7 +13,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.affordable import Affordable
-from fieldagent.agent.outbound.budget import DAY, day_at
+from fieldagent.agent.outbound.budget import DAY, compute_day
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Message, Package, Status
@@ -36,7 +36,7 @@ class Machine:
 
     def day(self) -> BudgetDay:
         """Return the day as if a cost was booked now."""
-        self.known = day_at(self.known, self.clock.now(), self.clock)
+        self.known = compute_day(self.known, self.clock.now(), self.clock)
         return self.known
 
     def passes(self, seconds: float, **shown: object) -> None:
@@ -93,15 +93,15 @@ async def test_what_is_given_back_after_midnight_was_spent_before_it(tmp_path: P
         await budget.spend(2)
         machine.passes(DAY / 2)
         await budget.spend(-1)
-        assert (budget.spent(), budget.left()) == (0, 5)
+        assert (budget.compute_spent(), budget.compute_remaining()) == (0, 5)
         with pytest.raises(TimeoutError):
-            async with budget.paying(3):
+            async with budget.book(3):
                 machine.passes(DAY)
                 raise TimeoutError
-        assert (budget.spent(), budget.left()) == (0, 5)
+        assert (budget.compute_spent(), budget.compute_remaining()) == (0, 5)
         await budget.spend(1)
         await budget.spend(-1)
-        assert (budget.spent(), budget.left()) == (0, 5)
+        assert (budget.compute_spent(), budget.compute_remaining()) == (0, 5)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ async def test_what_left_for_nothing_is_given_back(
 ) -> None:
     async with kits.kit(tmp_path) as k:
         budget = DayBudget(k.journal, "mqtt", 8)
-        async with budget.paying(3):
+        async with budget.book(3):
             standing = await k.intake.accept(Package(Message("x")))
         await budget.promise(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
         budget = DayBudget(k.journal, "mqtt", 8)  # as after a restart
         await budget.give_back()
-        assert budget.left() == 5
+        assert budget.compute_remaining() == 5
         for event in events:
             note = partial(history.note, event=event, detail="", at=1.0)
             sequences, channel = [standing.sequence], Channel.SATELLITE
@@ -136,7 +136,7 @@ async def test_what_left_for_nothing_is_given_back(
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
         for _ in range(2):
             await budget.give_back()
-        assert budget.left() == left
+        assert budget.compute_remaining() == left
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
     async with kits.kit(tmp_path, also=[Channel.CELLULAR]) as k:
         budget = DayBudget(k.journal, "mqtt", 8)
         package = Package(Message("x"))
-        async with budget.paying(5):
+        async with budget.book(5):
             standing = await k.intake.accept(package)
         await budget.promise(standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2))
         happened = {(Channel.CELLULAR, history.BY_SMS): sms, (Channel.SATELLITE, "sent"): satellite}
@@ -164,7 +164,7 @@ async def test_sms_and_credits_are_given_back_each_by_itself(
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
             budget = DayBudget(k.journal, "mqtt", 8)  # as after a restart
             await budget.give_back()
-        assert budget.left() == left
+        assert budget.compute_remaining() == left
 
 
 async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
@@ -185,19 +185,19 @@ async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
         )
         number = await journal.commit(outbound.accept(new))
         budget = DayBudget(journal, "tak-lan", 8)
-        async with budget.paying(6):
+        async with budget.book(6):
             pass
         await budget.promise(number, Affordable(package, {}, 6, 6))
-        assert budget.left() == 2
+        assert budget.compute_remaining() == 2
     machine.passes(HOUR)
     async with running(journal := Journal(path, lambda: machine.seen)):
         budget = DayBudget(journal, "tak-lan", 8)
         await budget.give_back()
-        assert budget.left() == 2, "it may still go over satellite"
+        assert budget.compute_remaining() == 2, "it may still go over satellite"
         machine.passes(DAY)
         ended = [EndedDelivery(number, Channel.SATELLITE, ChannelDelivery(Status.CANCELED))]
         await journal.persist(outbound.end(ended, journal.clock.now()))
         await budget.spend(1)
         await budget.give_back()
-        assert budget.left() == 7, "the new day has its own limit"
+        assert budget.compute_remaining() == 7, "the new day has its own limit"
         assert journal.read("SELECT credits FROM spent ORDER BY day") == [(0,), (1,)]

@@ -112,11 +112,12 @@ async def test_what_is_missed_while_a_later_one_is_heard_is_known_at_once(
         await sky.hears(5, 1, 3)
         with trio.fail_after(1):
             heard = [
-                await sky.k.outbox.acknowledged(transmission) for transmission, _ in flight[:3]
+                await sky.k.outbox.wait_for_acknowledgement(transmission)
+                for transmission, _ in flight[:3]
             ]
         assert heard == [True, False, True]
         with trio.move_on_after(1) as nothing_known:
-            await sky.k.outbox.acknowledged(flight[3][0])
+            await sky.k.outbox.wait_for_acknowledgement(flight[3][0])
         assert nothing_known.cancelled_caught
 
 
@@ -204,7 +205,7 @@ async def test_a_station_that_has_it_all_ends_it_once_though_others_are_under_wa
         await sky.hears(6, *range(sky.count))
         with trio.fail_after(1):
             for transmission, _ in flight:
-                await sky.k.outbox.acknowledged(transmission)
+                await sky.k.outbox.wait_for_acknowledgement(transmission)
         await sky.settle(SENT, flight[0][0])
         assert sky.k.status(1) is Status.DELIVERED
         await sky.settle(SENT, *(transmission for transmission, _ in flight[1:]))
@@ -221,7 +222,7 @@ async def test_who_went_away_before_it_had_the_rest_does_not_stop_another(
         await sky.hears(6, *range(5))
         with trio.fail_after(60):
             while sky.k.status(1) is None:
-                await sky.k.outbox.ready()
+                await sky.k.outbox.wait_until_ready()
                 flight = sky.burst()
                 new = {position for _, position in flight} - sky.has[6]
                 await sky.hears(6, *new)
@@ -247,7 +248,7 @@ async def _over_a_bad_air(data: st.DataObject) -> None:
             for turn in range(200):
                 heard_by = [5, 6, 7] if turn > 30 else data.draw(_some_stations)
                 with trio.fail_after(3600):
-                    await sky.k.outbox.ready()
+                    await sky.k.outbox.wait_until_ready()
                 flight = sky.burst()
                 positions = [position for _, position in flight]
                 assert len(set(positions)) == len(positions)

@@ -28,7 +28,7 @@ TABLE = re.compile(r"^\| packets for (.+) \|$", re.M)
 
 
 def packets(capacity: Capacity, entry: Entry, origin: int = STATION) -> list[Entry]:
-    if len(encode([entry])) <= capacity.whole(origin):
+    if len(encode([entry])) <= capacity.compute_whole(origin):
         return [entry]
     return [Entry(entry.sequence, part) for part in capacity.cut(entry, origin)]
 
@@ -91,5 +91,5 @@ def test_another_s_item_goes_whole_to_the_hub_only_where_its_origin_fits(
 ) -> None:
     """A station's number takes up to 5 bytes, and the peer's own takes one."""
     capacity, entry = Capacity(340, tagged=True), Entry(NUMBER, Data(payload), TIME)
-    if len(encode([entry])) <= capacity.whole(origin):
+    if len(encode([entry])) <= capacity.compute_whole(origin):
         assert len(encode([entry], origin=origin, key=KEY)) <= 340

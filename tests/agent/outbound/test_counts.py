@@ -52,7 +52,7 @@ async def test_a_small_message_is_read_once_and_encoded_once_or_twice(
     async with kit(tmp_path, credits_per_day=budget, **how) as k:
         await k.post()
         counts = counted(k, monkeypatch)
-        await k.outbox.ready()
+        await k.outbox.wait_until_ready()
         transmission = k.load()
         assert counts == {"reads": 1, "encodings": encodings}
         before = k.journal.commits
@@ -66,7 +66,7 @@ async def test_a_message_for_the_kit_and_its_cost_are_one_commit(tmp_path: Path)
         before = k.journal.commits
         await k.reception.receive(encode([Entry(7, Message("to the kit"), int(START))]))
         assert k.journal.commits - before == 1
-        assert k.outbox.budget.spent().credits == 1
+        assert k.outbox.budget.get_spent().credits == 1
 
 
 async def test_a_start_reads_as_much_of_a_long_queue_as_of_a_short_one(
@@ -79,7 +79,7 @@ async def test_a_start_reads_as_much_of_a_long_queue_as_of_a_short_one(
                 await k.post()
         async with kit(tmp_path / str(count)) as k:
             for queue in k.queues.values():
-                for sequence in queue.waiting():
+                for sequence in queue.list_waiting():
                     queue.finish(sequence)
             reads = counted(k, monkeypatch)
             resumed = trio.Event()

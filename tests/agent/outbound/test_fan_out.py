@@ -140,7 +140,7 @@ async def test_the_cheapest_has_a_head_start(tmp_path: Path, clock: trio.testing
     async with kit(tmp_path, SATELLITE, also=[CELLULAR], fan_out=FanOut.CHEAPEST) as k:
         await k.post()
         began = trio.current_time()
-        await k.outboxes[SATELLITE].ready()
+        await k.outboxes[SATELLITE].wait_until_ready()
         assert trio.current_time() - began == pytest.approx(HEAD_START)
         assert has(k, SATELLITE)
 
@@ -161,7 +161,7 @@ async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_rest
         began = trio.current_time()
         await trio.sleep(0.5)
     async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
-        await k.outboxes[SATELLITE].ready()
+        await k.outboxes[SATELLITE].wait_until_ready()
     assert trio.current_time() - began == pytest.approx(2, abs=0.01)
 
 
@@ -177,7 +177,7 @@ async def test_what_has_time_leaves_satellite_its_time(
         for limits in ({"by": 600}, {"by": 5000, "timeToLive": 600}):
             id_ = await k.post(**limits)  # type: ignore[arg-type]
             began = trio.current_time()
-            await k.outboxes[SATELLITE].ready()
+            await k.outboxes[SATELLITE].wait_until_ready()
             assert trio.current_time() - began == pytest.approx(580)
             await k.send(channel=CELLULAR)
             assert deliveries(k, id_)[SATELLITE] == (Status.CANCELED, "delivered over Cellular")
@@ -206,7 +206,7 @@ async def test_the_rest_of_a_head_start_outlives_a_restart(
         await trio.sleep(HEAD_START / 2)
     began = trio.current_time()
     async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
-        await k.outboxes[SATELLITE].ready()
+        await k.outboxes[SATELLITE].wait_until_ready()
     assert trio.current_time() - began == pytest.approx(HEAD_START / 2)
 
 
@@ -247,7 +247,7 @@ async def test_a_channel_whose_settings_were_removed_gives_a_reason(tmp_path: Pa
         standing = k.standing(await k.post())
         outboxes = {SATELLITE: k.outboxes[SATELLITE]}
         reasons = WaitReasons(k.journal, k.queues, outboxes, k.endings.clock())
-        shown = reasons.deliveries_json(standing.sequence, standing.deliveries)
+        shown = reasons.describe_deliveries(standing.sequence, standing.deliveries)
         assert shown["Cellular"] == {
             "status": None,
             "reason": "this channel is no longer in the settings: configure it again, or cancel the"

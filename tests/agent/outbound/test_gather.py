@@ -65,7 +65,7 @@ async def test_they_wait_for_each_other_and_share_one_credit(tmp_path: Path, clo
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
             assert trio.current_time() - began >= GATHER
         transmission = k.load()
         assert moments(transmission.body) == taken_at(range(8))
@@ -74,7 +74,7 @@ async def test_they_wait_for_each_other_and_share_one_credit(tmp_path: Path, clo
         assert [k.status(each) for each in ids] == [None] * 8
         await k.outbox.settle(transmission, Outcome.SENT)
         assert {k.status(each) for each in ids} == {Status.DELIVERED}
-        assert k.outbox.budget.spent().credits == 1
+        assert k.outbox.budget.get_spent().credits == 1
 
 
 async def test_what_goes_meanwhile_takes_them_along(tmp_path: Path, clock: Any) -> None:
@@ -110,7 +110,7 @@ async def test_a_power_cut_loses_none_and_their_wait_goes_on(tmp_path: Path, clo
     async with kit(tmp_path) as k:
         assert k.outbox.load(MO_BYTES) is None
         before = trio.current_time()
-        await k.outbox.ready()
+        await k.outbox.wait_until_ready()
         assert trio.current_time() - before <= GATHER
         assert moments(k.load().body) == taken_at(range(4))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.outbound.head_start import ENOUGH, MARGIN, head_starts
+from fieldagent.agent.outbound.head_start import ENOUGH, MARGIN, compute_head_starts
 from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
@@ -33,7 +33,7 @@ def begins(
 ) -> dict[Channel, float]:
     package = Package(Message("x"), by=by, priority=priority, gather=gather)
     deliveries = dict.fromkeys(channels or (CELLULAR, SATELLITE), ChannelDelivery())
-    starts = head_starts(package, deliveries, fan_out, USUAL, shown)
+    starts = compute_head_starts(package, deliveries, fan_out, USUAL, shown)
     assert all(bool(begin.why) == (begin.after > 0) for begin in starts.values())
     return {channel: begin.after for channel, begin in starts.items()}
 

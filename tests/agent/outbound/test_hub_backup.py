@@ -55,12 +55,12 @@ async def copy_of(backup: HubBackup, direction: Direction, place: int) -> bytes:
 async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        assert await backup.summary() == BackupSummary()
+        assert await backup.make_summary() == BackupSummary()
         await k.post()
-        assert (await backup.summary()).sent.number == 0, "it waits"
+        assert (await backup.make_summary()).sent.number == 0, "it waits"
         (entry,) = await k.send()
         got = await get(k, 9)
-        summary = await backup.summary()
+        summary = await backup.make_summary()
         assert summary.sent == (entry.sequence, compute_fingerprint(entry)[:4])
         assert summary.got == (9, compute_fingerprint(got)[:4])
 
@@ -68,12 +68,12 @@ async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
 async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         alps = HubBackup(k.journal, k.outbox, b"alps")
-        await alps.summary()
+        await alps.make_summary()
         await k.post()
         (before,) = await k.send()
         await get(k, 9)
         andes = HubBackup(k.journal, k.outbox, b"andes")
-        assert await andes.summary() == BackupSummary()
+        assert await andes.make_summary() == BackupSummary()
         for direction in (SENT, GOT):
             assert (await listed(andes, direction)) == Inventory(direction, 0, ())
         assert await copy_of(andes, SENT, before.sequence) == b""
@@ -86,7 +86,7 @@ async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
 async def test_it_is_listed_page_by_page_and_comes_as_it_was(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.summary()
+        await backup.make_summary()
         sent = []
         for _ in range(PAGE + 3):
             await k.post()
@@ -106,7 +106,7 @@ async def test_it_is_listed_page_by_page_and_comes_as_it_was(tmp_path: Path) -> 
 async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.summary()
+        await backup.make_summary()
         entry = await get(k, 9)
         ((place, origin, number, digest, _),) = (await listed(backup, GOT)).rows
         assert (origin, number, digest) == (5, 9, compute_fingerprint(entry)[:4])
@@ -119,7 +119,7 @@ async def test_a_copy_that_the_disk_has_damaged_costs_that_alone(tmp_path: Path)
     """Before, the link ended because of it, each time the hub asked."""
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.summary()
+        await backup.make_summary()
         for number in range(1, PAGE + 3):
             await get(k, number)
 
@@ -138,7 +138,7 @@ async def test_a_copy_that_the_disk_has_damaged_costs_that_alone(tmp_path: Path)
 async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.summary()
+        await backup.make_summary()
         await k.post()
         async with trio.open_nursery() as asked:
             asked.start_soon(backup.answer, Ask(SENT, 0))
@@ -152,7 +152,7 @@ async def test_what_is_due_now_goes_before_what_is_past(tmp_path: Path) -> None:
 async def test_as_many_copies_as_fit_are_in_one_note(tmp_path: Path) -> None:
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
-        await backup.summary()
+        await backup.make_summary()
         k.outbox.fit(IP_MESSAGE_LIMITS)
         places = []
         for _ in range(4):

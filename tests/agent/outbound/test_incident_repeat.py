@@ -21,9 +21,9 @@ from fieldagent.agent.mesh import relay
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.incident_end import call_off
-from fieldagent.agent.outbound.incident_repeat import CHECK_INTERVAL_S, keep_going, repeated
-from fieldagent.agent.outbound.incident_status import as_json, incident_status
-from fieldagent.agent.outbound.standing import standing_of
+from fieldagent.agent.outbound.incident_repeat import CHECK_INTERVAL_S, keep_going, list_repeated
+from fieldagent.agent.outbound.incident_status import describe_incident, describe_incidents
+from fieldagent.agent.outbound.standing import get_standing
 from fieldagent.package.package import (
     Channel,
     IncidentWord,
@@ -68,7 +68,7 @@ def receipt(k: Kit, key: bytes | None = MT_KEY) -> bytes:
 
 
 async def sent_at(k: Kit) -> float:
-    await k.outbox.ready()
+    await k.outbox.wait_until_ready()
     (entry,) = await k.send()
     assert (entry.content, entry.sos) == (Message("help"), True)
     return trio.current_time()
@@ -85,7 +85,7 @@ async def test_it_goes_again_and_again_until_it_is_confirmed(
         assert all(REPEAT <= gap <= REPEAT + 2 * CHECK_INTERVAL_S for gap in gaps)
         await k.reception.receive(receipt(k))
         with trio.move_on_after(3 * REPEAT) as waited:
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
         assert waited.cancelled_caught
         open_incident = incident.open_one(k.journal)
         assert open_incident is not None and open_incident.state == "open"
@@ -97,7 +97,7 @@ async def test_one_that_waits_to_go_again_is_withdrawn_when_it_is_confirmed(
     async with in_distress(tmp_path) as k:
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         await sent_at(k)
-        await k.outbox.ready()
+        await k.outbox.wait_until_ready()
         await k.reception.receive(receipt(k))
         await trio.sleep(2 * CHECK_INTERVAL_S)
         assert len(k.outbox) == 0
@@ -168,7 +168,9 @@ async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
         monkeypatch.setattr(Cancellation, "_end", joined_before)
         await k.post(message={"content": "help"}, priority=100)
         await k.cancellation.call_off(number := k.sequence())
-        standings = [standing_of(k.journal, each) for each in incident.items(k.journal, number)]
+        standings = [
+            get_standing(k.journal, each) for each in incident.list_items(k.journal, number)
+        ]
         assert [each.status for each in standings] == [Status.CANCELED] * 2
         assert k.outbox.load(340) is None
 
@@ -201,7 +203,7 @@ async def test_that_it_is_called_off_is_on_disk_while_a_session_goes_on(
         in_session = k.load()
         with trio.fail_after(20):
             assert await call_off_of(k)
-        word = outbound.package(k.journal, k.sequence() + 1)
+        word = outbound.read_kept_package(k.journal, k.sequence() + 1)
         assert word is not None
         assert word.package.item == IncidentWord(k.sequence(), Said.CALLED_OFF)
         await k.outbox.settle(in_session, Outcome.SENT)
@@ -237,7 +239,7 @@ async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_to
             monkeypatch.setattr(k.journal, name, counted(getattr(k.journal, name)))
         with pytest.raises(PowerCut):
             await call_off_of(k)
-        word = outbound.package(k.journal, k.sequence() + 1)
+        word = outbound.read_kept_package(k.journal, k.sequence() + 1)
         assert incident.open_one(k.journal) is None and word is not None
         assert word.package.item == IncidentWord(k.sequence(), Said.CALLED_OFF)
 
@@ -356,13 +358,13 @@ async def test_only_the_hub_or_a_person_by_it_ends_the_repeats(
         await k.send()
         await k.send(channel=Channel.RADIO)
         await _say(k, said)
-        going = {channel for _, channel in repeated(k.journal, "person")}
-        last_incident = incident.last(k.journal)
+        going = {channel for _, channel in list_repeated(k.journal, "person")}
+        last_incident = incident.find_last(k.journal)
         assert last_incident is not None
         assert (going, last_incident.state) == GOES_ON[said]
         doubted = [
             step
-            for step in as_json(k.journal, last_incident)["steps"]
+            for step in describe_incident(k.journal, last_incident)["steps"]
             if step.get("unauthenticated")
         ]
         assert bool(doubted) == any(each in said for each in ("forged", "without", "brought"))
@@ -381,12 +383,16 @@ async def test_a_station_has_its_name_also_in_what_was_told_before_it_was_known(
             assert not on_air.note_stopped(db, number, text, START + 1)
 
         def told() -> list[str]:
-            own = incident.last(k.journal)
+            own = incident.find_last(k.journal)
             assert own is not None
-            steps = [step["text"] for step in as_json(k.journal, own)["steps"] if "text" in step]
-            package = outbound.by_sequence(k.journal, number)
+            steps = [
+                step["text"]
+                for step in describe_incident(k.journal, own)["steps"]
+                if "text" in step
+            ]
+            package = outbound.find_by_sequence(k.journal, number)
             assert package is not None
-            story = history.lines(k.journal, package, [])
+            story = history.list_lines(k.journal, package, [])
             lines = [line.detail for line in story if line.channel is Channel.RADIO]
             assert steps == lines
             return lines
@@ -431,9 +437,9 @@ async def test_with_sos_until_hub_the_hub_ends_it_on_the_air_too(
         await k.post(message={"content": "help"}, priority=100)
         await k.send()
         await k.send(channel=Channel.RADIO)
-        assert len(repeated(k.journal, "hub")) == 2
+        assert len(list_repeated(k.journal, "hub")) == 2
         await k.hear(receipt(k), tagged=True)
-        assert repeated(k.journal, "hub") == {}
+        assert list_repeated(k.journal, "hub") == {}
 
 
 async def test_what_is_posted_while_it_is_open_joins_it_and_names_it_on_air(
@@ -445,7 +451,7 @@ async def test_what_is_posted_while_it_is_open_joins_it_and_names_it_on_air(
         await k.post(location={"latitude": 1.0, "longitude": 2.0}, priority=100)
         await k.post(message={"content": "worse"}, priority=120)
         first = k.sequence()
-        assert incident.items(k.journal, first) == [first, first + 2, first + 3]
+        assert incident.list_items(k.journal, first) == [first, first + 2, first + 3]
         entries = []
         while len(k.outbox):
             entries += await k.send()
@@ -453,7 +459,7 @@ async def test_what_is_posted_while_it_is_open_joins_it_and_names_it_on_air(
         assert backs == {0: 0, 2: 2, 3: 3}
         await k.cancellation.call_off(first)
         await k.post(message={"content": "again"}, priority=100)
-        assert incident.items(k.journal, first + 4) == [first + 4]
+        assert incident.list_items(k.journal, first + 4) == [first + 4]
 
 
 @pytest.mark.parametrize("state", ["in no queue yet", "waits", "left", "no channel"])
@@ -469,7 +475,7 @@ async def test_the_next_try_is_none_only_if_no_channel_sends_it(
             queues = {channel: ChannelQueue(channel) for channel in queues}
         elif state == "no channel":
             queues = {}
-        status = incident_status(k.journal, queues, k.outboxes, every=REPEAT, until="person")
+        status = describe_incidents(k.journal, queues, k.outboxes, every=REPEAT, until="person")
         assert (status["incident"]["nextTry"] is None) == (state == "no channel")
 
 
@@ -487,10 +493,12 @@ async def test_one_that_is_refused_goes_again_less_and_less_often_while_it_is_op
         for _ in PAUSES:
             await k.send(Outcome.REFUSED, reason="too many segments")
             assert k.status(id_) is None
-            status = incident_status(k.journal, k.queues, k.outboxes, every=REPEAT, until="person")
+            status = describe_incidents(
+                k.journal, k.queues, k.outboxes, every=REPEAT, until="person"
+            )
             began = trio.current_time()
             assert status["incident"]["nextTry"] > k.journal.clock.date(k.journal.clock.now())
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
             gaps.append(trio.current_time() - began)
         assert gaps == pytest.approx(PAUSES)
         await k.send()
@@ -519,7 +527,7 @@ async def test_one_that_is_refused_goes_no_more_once_it_is_over(
         word = words(k, Said.CLOSED, MT_KEY)["tagged"]
         await k.reception.receive(word)
         if back:
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
             transmission = k.load()
         await k.outbox.settle(transmission, Outcome.REFUSED)
         assert (k.status(id_), len(k.outbox)) == (Status.ERROR, 0)
@@ -544,6 +552,6 @@ async def test_one_status_does_not_end_a_neighbours_sos_or_a_word_of_one(
             assert await call_off_of(k)
         await k.send(Outcome.REFUSED)
         assert len(k.outbox) == 1
-        await k.outbox.ready()
+        await k.outbox.wait_until_ready()
         await k.send()
         assert len(k.outbox) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fieldagent.agent.journal.records import Accepted
-from fieldagent.agent.outbound.item_identity import entry_of, is_about
+from fieldagent.agent.outbound.item_identity import is_about, make_entry
 from fieldagent.package.package import Message, Package
 from fieldagent.wire.envelope import Ack, Report, digest_of_slices, encode
 from fieldagent.wire.fragments import cut, split
@@ -16,7 +16,7 @@ KNOWN = Accepted(9, 1, PACKAGE, b"", None, 1_790_000_000.0, None, None, None)
 
 
 def digest(count: int, arrived: set[int]) -> bytes:
-    segments = cut(encode([entry_of(KNOWN)]), count)
+    segments = cut(encode([make_entry(KNOWN)]), count)
     return digest_of_slices(segment.slice for segment in segments if segment.index in arrived)
 
 
@@ -31,7 +31,7 @@ def test_fragments_of_any_size_are_of_it_by_their_digest(count: int) -> None:
 
 
 def test_over_a_channel_of_one_size_only_those_of_that_size_are() -> None:
-    ours = len(split(encode([entry_of(KNOWN)]), ROOM))
+    ours = len(split(encode([make_entry(KNOWN)]), ROOM))
     for count in (ours - 1, ours, ours + 1):
         report = Report(count, frozenset({0}), digest(count, {0}))
         assert is_about(KNOWN, report, ROOM) is (count == ours)

@@ -46,7 +46,7 @@ async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
     questions = []
     with trio.move_on_after(days * 86_400):
         while True:
-            await k.outboxes[channel].ready()
+            await k.outboxes[channel].wait_until_ready()
             transmission = k.outboxes[channel].load(340)
             assert transmission is not None
             (entry,) = decode(transmission.body).entries

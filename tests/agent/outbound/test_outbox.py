@@ -18,7 +18,7 @@ from fieldagent.agent.journal import incident, outbound
 from fieldagent.agent.journal.incident import HeardIncident
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE
 from fieldagent.agent.journal.records import Segment
-from fieldagent.agent.outbound.budget import sos_reserve
+from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
 from fieldagent.agent.outbound.packing import SOS_ALONE
@@ -52,7 +52,7 @@ async def test_delivered_once_the_channel_has_sent_it(tmp_path: Path) -> None:
         assert entry.content == Message("hello")
         assert k.status(id_) is Status.DELIVERED
         assert len(k.outbox) == 0
-        assert k.outbox.budget.spent().credits == 1
+        assert k.outbox.budget.get_spent().credits == 1
 
 
 async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
         answers: list[Standing] = []
 
         async def caller() -> None:
-            answers.append(await k.endings.outcome(accepted.sequence))
+            answers.append(await k.endings.wait_for_outcome(accepted.sequence))
 
         async with trio.open_nursery() as callers:
             callers.start_soon(caller)
@@ -97,12 +97,12 @@ async def test_the_first_transmission_of_an_sos_goes_whatever_was_spent(
         first = await k.post(message={"content": "help"}, priority=100)
         again = await k.post(message={"content": "hurt " * 20}, priority=100)
         with trio.fail_after(1):
-            await k.outbox.ready(urgent=True)
+            await k.outbox.wait_until_ready(urgent=True)
         assert len(await k.send()) == 2
         assert (k.status(first), k.status(again)) == (Status.DELIVERED, Status.DELIVERED)
         later = await k.post(message={"content": "more"}, priority=100)
-        assert "the budget of today is spent" in k.outbox.held_back()
-        await k.outbox.ready(urgent=True)
+        assert "the budget of today is spent" in k.outbox.describe_hold()
+        await k.outbox.wait_until_ready(urgent=True)
         assert trio.current_time() > 3600, "on the next day"
         assert len(await k.send()) == 1
         assert k.status(later) is Status.DELIVERED
@@ -115,7 +115,7 @@ async def test_the_first_transmission_of_an_sos_goes_whatever_was_spent(
 def test_the_reserve_that_the_settings_make(
     limit: int | None, wanted: int | None, kept: int
 ) -> None:
-    assert sos_reserve(limit, wanted) == kept
+    assert compute_sos_reserve(limit, wanted) == kept
 
 
 async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ async def test_what_needs_more_fragments_than_may_be_ends_and_holds_up_nothing(
         payload = b64encode(bytes(range(256)) * 390).decode()
         id_ = await k.post(data={"payload": payload})
         small = await k.post()
-        await k.outbox.ready()
+        await k.outbox.wait_until_ready()
         await k.send()
         assert (k.status(id_), k.status(small)) == (Status.ERROR, Status.DELIVERED)
         assert k.reason(id_) == "too large: 99861 bytes need more than 255 fragments"
@@ -338,7 +338,7 @@ async def test_not_sent_waits_for_its_retry(tmp_path: Path, clock: Any) -> None:
         await k.send(Outcome.NOT_SENT, reason="no signal", retry_after=30)
         assert k.outbox.load(340) is None
         began = trio.current_time()
-        await k.outbox.ready()
+        await k.outbox.wait_until_ready()
         assert trio.current_time() - began == pytest.approx(30, abs=1)
         assert k.load().tries == 1
 
@@ -348,11 +348,11 @@ async def test_an_sos_does_not_wait_behind_a_retry(tmp_path: Path, clock: Any) -
         await k.post()
         await k.send(Outcome.NOT_SENT, retry_after=300)
         with trio.move_on_after(100) as scope:
-            await k.outbox.ready(urgent=True)
+            await k.outbox.wait_until_ready(urgent=True)
         assert scope.cancelled_caught
         await k.post(message={"content": "help"}, priority=100)
         with trio.fail_after(1):
-            await k.outbox.ready(urgent=True)
+            await k.outbox.wait_until_ready(urgent=True)
         assert k.load().urgent
 
 
@@ -361,7 +361,7 @@ async def test_a_package_expires_and_an_sos_does_not(tmp_path: Path, clock: Any)
         plain = await k.post(timeToLive=60)
         sos = await k.post(priority=100, timeToLive=60)
         off = await k.post(incident={"number": 5, "state": "called off"}, priority=99)
-        outcome = await k.endings.outcome(outbound.by_id(k.journal, plain).sequence)  # type: ignore[union-attr]
+        outcome = await k.endings.wait_for_outcome(outbound.find_by_id(k.journal, plain).sequence)  # type: ignore[union-attr]
         assert (outcome.status, k.reason(plain)) == (Status.ERROR, "expired")
         await trio.sleep(80_000)
         assert k.status(sos) is k.status(off) is None
@@ -407,14 +407,14 @@ async def test_after_a_crash_the_intent_is_there_and_nothing_else_takes_its_pack
         await k.outbox.intend(transmission, modem="300", at_modem=41)
     for outcome in (Outcome.DOUBTFUL, Outcome.SENT):
         async with kit(tmp_path) as k:
-            intent = k.outbox.unsettled()
+            intent = k.outbox.get_unsettled()
             assert intent is not None
             assert (intent.transmission.body, intent.at_modem) == (transmission.body, 41)
             assert k.outbox.load(340) is None
             await k.outbox.settle(intent.transmission, outcome)
             assert k.status(id_) is (Status.DELIVERED if outcome is Outcome.SENT else None)
     async with kit(tmp_path) as k:
-        assert k.outbox.unsettled() is None
+        assert k.outbox.get_unsettled() is None
 
 
 @pytest.mark.parametrize("size", [5, 600])
@@ -443,7 +443,7 @@ async def test_a_power_cut_behind_any_commit_lets_nothing_go_twice(
     assert cuts
     for cut in cuts:
         async with kit(cut) as k:
-            assert k.outbox.unsettled() or k.status(id_) is Status.DELIVERED
+            assert k.outbox.get_unsettled() or k.status(id_) is Status.DELIVERED
 
 
 async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
@@ -454,7 +454,7 @@ async def test_one_of_which_all_had_left_when_an_older_version_lost_power_ends(
         id_ = await k.post(**document)
         parts = k.cost(read_package(document), k.outbox.channel).parts
         segments = [Segment(k.sequence(), position, parts) for position in range(parts)]
-        await k.journal.commit(outbound.sent(Channel.SATELLITE, segments))
+        await k.journal.commit(outbound.record_sent(Channel.SATELLITE, segments))
         await k.send()
         assert k.status(id_) is Status.DELIVERED
 
@@ -465,10 +465,10 @@ async def test_the_budget_keeps_a_reserve_for_sos(tmp_path: Path, clock: Any) ->
         await k.send()
         waits = await k.post(message={"content": "y"})
         with trio.move_on_after(600) as scope:
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
         assert scope.cancelled_caught
         await k.post(message={"content": "help"}, priority=100)
-        await k.outbox.ready(urgent=True)
+        await k.outbox.wait_until_ready(urgent=True)
         assert k.load().urgent
         assert k.status(waits) is None
 
@@ -494,14 +494,14 @@ async def test_the_answer_to_an_sos_is_fetched_with_half_of_its_reserve(
     async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
         await k.post(message={"content": "0123456789" * 28})
         await k.send()
-        assert k.outbox.allowance(mailbox=True) == 0
+        assert k.outbox.compute_allowance(mailbox=True) == 0
         await k.post(message={"content": "help"}, priority=100)
         await k.send()
-        assert k.outbox.budget.spent().credits == 7
-        assert k.outbox.allowance(mailbox=True) == 1
+        assert k.outbox.budget.get_spent().credits == 7
+        assert k.outbox.compute_allowance(mailbox=True) == 1
         await k.outbox.spend(1)
-        assert k.outbox.allowance(mailbox=True) == 0
-        assert k.outbox.allowance(urgent=True) == 2
+        assert k.outbox.compute_allowance(mailbox=True) == 0
+        assert k.outbox.compute_allowance(urgent=True) == 2
 
 
 @pytest.mark.parametrize(
@@ -528,7 +528,7 @@ async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
                 incident.note_word(db, said, came, 0.0, proved=True, counts=True)
 
         await k.journal.persist(bring)
-        assert k.outbox.allowance(mailbox=True) == left
+        assert k.outbox.compute_allowance(mailbox=True) == left
 
 
 async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, clock: Any) -> None:
@@ -539,10 +539,10 @@ async def test_what_fits_beside_an_sos_for_nothing_rides_along(tmp_path: Path, c
         await k.post(message={"content": "help"}, priority=100)
         for _ in range(SOS_ALONE):
             await k.send(Outcome.NOT_SENT, reason="no signal")
-        before = k.outbox.budget.spent().credits
+        before = k.outbox.budget.get_spent().credits
         assert len(await k.send()) == 2
         assert k.status(rides) is Status.DELIVERED
-        assert k.outbox.budget.spent().credits == before + 1
+        assert k.outbox.budget.get_spent().credits == before + 1
 
 
 async def test_the_next_day_has_a_budget_of_its_own(tmp_path: Path, clock: Any) -> None:
@@ -550,7 +550,7 @@ async def test_the_next_day_has_a_budget_of_its_own(tmp_path: Path, clock: Any) 
         await k.post()
         await k.send()
         await k.post(timeToLive=2**31 - 1)
-        await k.outbox.ready()
+        await k.outbox.wait_until_ready()
         assert 3600 < trio.current_time() <= 86_400
 
 
@@ -590,7 +590,7 @@ async def test_stopping_lets_go_of_callers_and_keeps_their_package(tmp_path: Pat
         accepted = await k.intake.accept(read_package({"message": {"content": "x"}}))
         k.endings.stop()
         with pytest.raises(AgentStopping, match="kept"):
-            await k.endings.outcome(accepted.sequence)
+            await k.endings.wait_for_outcome(accepted.sequence)
     async with kit(tmp_path) as k:
         assert len(k.outbox) == 1
 
@@ -607,10 +607,10 @@ async def test_ended_ones_are_forgotten_by_age_and_count(tmp_path: Path) -> None
         await k.send()
         waiting = await k.post()
         await k.journal.commit(outbound.forget(before=0, keep=2))
-        kept = [id_ for id_ in ids if outbound.by_id(k.journal, id_)]
+        kept = [id_ for id_ in ids if outbound.find_by_id(k.journal, id_)]
         assert len(kept) == 2
         await k.journal.commit(outbound.forget(before=1e12, keep=100))
-        assert not any(outbound.by_id(k.journal, id_) for id_ in ids)
+        assert not any(outbound.find_by_id(k.journal, id_) for id_ in ids)
         assert k.status(waiting) is None
 
 
@@ -633,7 +633,7 @@ async def test_a_report_of_missing_fragments_rides_along_or_goes_alone(tmp_path:
         report = Entry(77, Report(5, frozenset({0, 3}), b"1234"), 1_790_000_000)
         k.outbox.report(0, report)
         with trio.fail_after(PATIENCE):
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
         assert await k.send() == [report]
         assert k.outbox.load(340) is None
         await k.post()
@@ -687,7 +687,7 @@ async def test_a_settled_load_leaves_anothers_intent(tmp_path: Path) -> None:
         first, second = k.load(65_536), k.load(65_536)
         await k.outbox.intend(first, modem="300", at_modem=1)
         await k.outbox.settle(second, Outcome.SENT)
-        intent = k.outbox.unsettled()
+        intent = k.outbox.get_unsettled()
         assert intent is not None
         assert intent.transmission == first
 
@@ -699,7 +699,7 @@ async def test_cellular_costs_no_credit_and_is_filled_little(tmp_path: Path) -> 
         transmission = k.load(65_536)
         assert 3_500 < len(transmission.body) <= 4_096
         await k.outbox.settle(transmission, Outcome.SENT)
-        assert (k.outbox.budget.spent().bytes, k.outbox.budget.spent().credits) == (
+        assert (k.outbox.budget.get_spent().bytes, k.outbox.budget.get_spent().credits) == (
             len(transmission.body),
             0,
         )
@@ -743,7 +743,7 @@ async def test_an_sos_is_told_at_once_and_a_lost_receipt_again(
         await k.reception.receive(arriving(5))
         await k.reception.receive(arriving(6, "help", sos=True))
         with trio.fail_after(1):
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
         assert receipts_in(await k.send(Outcome.NOT_SENT)) == [6, 5]
     async with kit(tmp_path) as k:  # the debt survives a restart
         assert receipts_in(await k.send()) == [6, 5]
@@ -787,7 +787,7 @@ async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
         waited = []
         for _ in range(4):
             began = trio.current_time()
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
             waited.append(trio.current_time() - began)
             if got_as_far_as == "loading":
                 assert k.load() is not None
@@ -798,7 +798,7 @@ async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
         assert len(k.outbox) == 3
         contents = []
         for _ in ids:
-            await k.outbox.ready()
+            await k.outbox.wait_until_ready()
             contents += [entry.content for entry in await k.send()]
         assert {*contents} == {Message("one"), Message("two"), Message("three")}
         assert [k.status(id_) for id_ in ids] == [Status.DELIVERED] * 3
@@ -831,12 +831,12 @@ async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
         transmission = k.load()
         await k.outbox.intend(transmission, modem="300", at_modem=7)
         await k.outbox.give_back()
-        left = k.outbox.unsettled()
+        left = k.outbox.get_unsettled()
         assert left is not None
         assert (left.transmission, left.at_modem) == (transmission, 7)
         assert k.outbox.load(340) is None
     async with kit(tmp_path) as k:
-        left = k.outbox.unsettled()
+        left = k.outbox.get_unsettled()
         assert left is not None
         assert left.at_modem == 7
         await k.outbox.settle(left.transmission, Outcome.SENT)
@@ -852,7 +852,7 @@ async def test_an_id_never_comes_back(tmp_path: Path) -> None:
         while k.status(last) is None:
             await k.send()
         await k.journal.commit(outbound.forget(before=START + 1e9, keep=0))
-        assert outbound.by_id(k.journal, last) is None
+        assert outbound.find_by_id(k.journal, last) is None
     async with kit(tmp_path) as k:
         await k.journal.commit(outbound.forget(before=START + 1e9, keep=0))
         assert await k.post() == 43

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fieldagent.agent.outbound.own_position import located
+from fieldagent.agent.outbound.own_position import make_location
 from fieldagent.wire.gpsd import Fix, read_line
 
 TPV = '{"class":"TPV","device":"/dev/ttyUSB0","mode":3,%s"lat":47.2,"lon":8.5,"altMSL":400.0}'
@@ -26,5 +26,5 @@ def test_an_sos_has_the_position_and_a_date_that_can_be(time: str, date: datetim
     """The agent adds a date to a position without one when it accepts it."""
     fix = read_line((TPV % time).encode())
     assert isinstance(fix, Fix)
-    where = located(fix)
+    where = make_location(fix)
     assert (where.latitude, where.longitude, where.timestamp) == (47.2, 8.5, date)

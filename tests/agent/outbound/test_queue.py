@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fieldagent.agent.outbound.lazy_heap import STEP, SweptHeap
-from fieldagent.agent.outbound.queue import SLACK, Queue, sizes
+from fieldagent.agent.outbound.queue import SLACK, Queue, get_sizes
 
 
 def drain(queue: Queue, now: float = 0.0) -> list[int]:
@@ -39,7 +39,7 @@ def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() 
         queue.add(key, priority=10, collapse_key=key, due=inf)
         assert queue.hold(key) == [key]
         queue.hasten(key)
-    assert queue.foremost(0.0) is None
+    assert queue.find_foremost(0.0) is None
     queue.release(1)
     assert queue.add(3, priority=10, collapse_key=2) == [2]
     assert drain(queue) == [1, 3]
@@ -47,7 +47,7 @@ def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() 
     assert queue.hold(1) == [1]
     queue.put_off(1)
     queue.release(1)
-    assert queue.foremost(9.0) is None
+    assert queue.find_foremost(9.0) is None
 
 
 def test_a_newer_position_keeps_the_place_of_the_one_it_replaces() -> None:
@@ -119,14 +119,14 @@ def test_what_a_newer_one_has_overtaken_does_not_follow_it() -> None:
 
 def test_next_change_is_the_earliest_of_due_and_expiry() -> None:
     queue = Queue()
-    assert queue.next_change(0) == inf
+    assert queue.compute_next_change(0) == inf
     queue.add(1, priority=10, due=30, expires=90)
-    assert queue.next_change(0) == 30
+    assert queue.compute_next_change(0) == 30
     assert queue.take(30) == 1
     queue.put_back(1, due=100)
-    assert queue.next_change(31) == 90
+    assert queue.compute_next_change(31) == 90
     assert queue.expire(90) == [1]
-    assert queue.next_change(90) == inf
+    assert queue.compute_next_change(90) == inf
 
 
 @dataclass
@@ -179,7 +179,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         if hold:
             assert self.queue.hold(collapse, sos=sos) == [entry.key for entry in rivals]
             first = next((e for e in self.due() if e not in rivals), None)
-            assert self.queue.foremost(self.now) == (first and first.key)
+            assert self.queue.find_foremost(self.now) == (first and first.key)
         for old in rivals:
             self.model.remove(old)
             self.inherit(new, old)
@@ -214,7 +214,7 @@ class AgainstTheModel(RuleBasedStateMachine):
     @rule(collapse=st.integers(1, 2), sos=st.booleans())
     def hold_and_release(self, collapse: int, sos: bool) -> None:
         for key in self.queue.hold(collapse, sos=sos):
-            assert key not in self.queue.taken()
+            assert key not in self.queue.get_in_flight()
             self.queue.release(key)
 
     @precondition(lambda self: any(entry.taken for entry in self.model))
@@ -275,17 +275,17 @@ class AgainstTheModel(RuleBasedStateMachine):
     def agrees(self) -> None:
         assert len(self.queue) == len(self.model)
         expected = self.due()
-        assert self.queue.foremost(self.now) == (expected[0].key if expected else None)
+        assert self.queue.find_foremost(self.now) == (expected[0].key if expected else None)
 
     @invariant()
     def next_change_is_not_late(self) -> None:
         waiting = [e for e in self.model if not e.taken]
         times = [t for e in waiting for t in (e.due, e.expires) if t > self.now]
-        assert self.queue.next_change(self.now) <= min(times, default=inf)
+        assert self.queue.compute_next_change(self.now) <= min(times, default=inf)
 
     @invariant()
     def stays_bounded(self) -> None:
-        size = sizes(self.queue)
+        size = get_sizes(self.queue)
         assert max(size.heaps) <= 2 * size.live + SLACK
 
 
@@ -297,7 +297,7 @@ def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
     queue = Queue()
     for key in range(10_000):
         queue.add(key, priority=10, collapse_key=1, expires=key + 100.0, due=5.0)
-    size = sizes(queue)
+    size = get_sizes(queue)
     assert size.live == 1
     assert max(size.heaps) <= 2 + SLACK
 
@@ -311,7 +311,7 @@ def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> No
     keys = list(range(5000))
     for key in keys:
         queue.add(key, priority=key % 3, expires=1000.0 + key, due=5.0 if key % 2 else -inf)
-    queue.foremost(10.0)
+    queue.find_foremost(10.0)
     Random(1).shuffle(keys) if order == 0 else keys.sort(reverse=order < 0)
     looks = 0
 
@@ -334,7 +334,7 @@ def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> No
         for key in keys:
             looks = 0
             queue.remove(key)
-            size = sizes(queue)
+            size = get_sizes(queue)
             assert max(size.heaps) <= 2 * size.live + SLACK
             assert looks <= len(size.heaps) * STEP
-    assert queue.foremost(10.0) is None
+    assert queue.find_foremost(10.0) is None

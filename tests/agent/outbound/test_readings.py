@@ -45,7 +45,7 @@ class Air:
             for number, each in self.stations.items():
                 if each.is_due(self.now):
                     self._transmit(number, each)
-            after = min(each.next_due(self.now) for each in self.stations.values())
+            after = min(each.compute_next_due(self.now) for each in self.stations.values())
             if after > until or after == inf:
                 break
             self.now = after
@@ -53,8 +53,8 @@ class Air:
 
     def _transmit(self, number: int, each: Readings) -> None:
         self.sent += 1
-        for word in each.to_say(self.now, beside=False):
-            each.said(word, self.now)
+        for word in each.list_to_send(self.now, beside=False):
+            each.mark_sent(word, self.now)
             for one, other in self.edges:
                 if number in (one, other) and not (self.lost and self.lost.pop()):
                     hears = other if number == one else one
@@ -68,7 +68,7 @@ class Air:
         if origin == station:
             return
         if is_answer and said.by == station:
-            if hears.answered(origin, entry) is not None:
+            if hears.find_answered(origin, entry) is not None:
                 hears.owe([], self.now)
         elif is_answer:
             hears.hear_answer(origin, entry, sender, hops, self.now, crowd=3)
@@ -105,7 +105,7 @@ def test_it_comes_is_answered_and_then_all_are_silent(
         air.stations[reader].owe([WORD], air.now)
     air.run(86_400.0)
     assert air.came
-    assert air.stations[reader].to_say(inf, beside=True) == []
+    assert air.stations[reader].list_to_send(inf, beside=True) == []
     # For each transmission of the sender, each station sends the receipt and its answer at most
     # once.
     assert air.sent <= 2 * ALONE_MAX * 2 * len(air.stations)

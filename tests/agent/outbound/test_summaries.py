@@ -16,8 +16,8 @@ from fieldagent.agent.outbound.summaries import (
     PUT_OFF_MAX,
     SLOWER_MAX,
     Summaries,
-    confirmed_by,
-    numbers_of,
+    list_confirmed,
+    list_numbers,
 )
 from fieldagent.wire.envelope import Ack, Entry
 
@@ -39,24 +39,24 @@ def with_items(*numbers: int) -> Summaries:
 
 
 def said(summaries: Summaries) -> list[int]:
-    entry = summaries.summary(OTHER)
-    return [] if entry is None else confirmed_by(entry)
+    entry = summaries.make_summary(OTHER)
+    return [] if entry is None else list_confirmed(entry)
 
 
 def test_a_claim_far_ahead_hides_nothing_for_good() -> None:
     summaries, now = with_items(1, 2, 3), 0.0
     assert summaries.hear(summary(FAR, FAR), now) == []
     for _ in range(ASKS_MAX):
-        asking = summaries.summary(OTHER)
-        assert asking is not None and (asking.sequence, numbers_of(asking)) == (FAR, [])
+        asking = summaries.make_summary(OTHER)
+        assert asking is not None and (asking.sequence, list_numbers(asking)) == (FAR, [])
         now += ASK_AFTER_S
-        summaries.said(OTHER, now)
+        summaries.mark_sent(OTHER, now)
     summaries.note(OTHER, 4, DIGEST, now)
     assert said(summaries) == [1, 2, 3, 4], "nobody gave it"
     assert summaries.hear(summary(FAR, FAR), now) == [], "it is not asked for anew"
     assert said(summaries) == [1, 2, 3, 4]
     assert summaries.hear(summary(4, 4, 5), now) == []
-    entry = summaries.summary(OTHER)
+    entry = summaries.make_summary(OTHER)
     assert entry is not None and summaries.hear(summary(1, 1, 2), now) == [3, 4]
 
 
@@ -95,10 +95,10 @@ def test_claims_take_bounded_room() -> None:
     for step in range(1, 50):
         summaries.hear(summary(step * 1000, *range(step * 1000, step * 1000 + 64)), now)
         now += ASK_AFTER_S
-        summaries.said(OTHER, now)
+        summaries.mark_sent(OTHER, now)
     for _ in range(ASKS_MAX):
         now += ASK_AFTER_S
-        summaries.said(OTHER, now)
+        summaries.mark_sent(OTHER, now)
     assert said(summaries) == [1]
 
 
@@ -113,13 +113,13 @@ def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[flo
             if now > 60:
                 summaries.note(OTHER, number - 3, DIGEST, now)
         if now % speaks_every == 1:
-            for station in summaries.to_tell(now, beside=True):
-                summaries.said(station, now)
-        if summaries.due() <= now:
+            for station in summaries.list_due_stations(now, beside=True):
+                summaries.mark_sent(station, now)
+        if summaries.compute_due_time() <= now:
             summaries.begin(now)
             begun.append(now)
-            for station in summaries.to_tell(now, beside=False):
-                summaries.said(station, now)
+            for station in summaries.list_due_stations(now, beside=False):
+                summaries.mark_sent(station, now)
     return begun
 
 
@@ -137,11 +137,13 @@ def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every
 def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool) -> None:
     summaries, now = with_items(1, 2), 1.0
     summaries.note_crowd(crowd)
-    assert summaries.to_tell(now, beside=True) == [OTHER]
+    assert summaries.list_due_stations(now, beside=True) == [OTHER]
     summaries.hear(summary(1, 1, 2), 1.0)
-    assert bool(summaries.to_tell(now, beside=True)) == rides
+    assert bool(summaries.list_due_stations(now, beside=True)) == rides
     summaries.hear(summary(1, 1, 2, 3), 2.0)
-    assert summaries.to_tell(now, beside=True) == [OTHER], "it asks"
-    summaries.said(OTHER, now)
-    assert summaries.to_tell(now, beside=True) == []
-    assert bool(summaries.to_tell(now + SLOWER_MAX * ASK_AFTER_S, beside=True)) == (not rides)
+    assert summaries.list_due_stations(now, beside=True) == [OTHER], "it asks"
+    summaries.mark_sent(OTHER, now)
+    assert summaries.list_due_stations(now, beside=True) == []
+    assert bool(summaries.list_due_stations(now + SLOWER_MAX * ASK_AFTER_S, beside=True)) == (
+        not rides
+    )

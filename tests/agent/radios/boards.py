@@ -13,8 +13,8 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioModem
 from fieldagent.agent.radios.contract import RadioPlace
-from fieldagent.agent.radios.registry import radio
-from fieldagent.agent.settings import parse, radio_place
+from fieldagent.agent.radios.registry import load_radio
+from fieldagent.agent.settings import get_radio_place, parse
 from tests.extensions.lab.simulator.test_simulate_node import kit
 from tests.processes import PATIENCE, Agent, started
 
@@ -35,7 +35,7 @@ class Boards:
         port = self.folder / f"board-{number}"
         pairs = {**self.lora, "radio-port": str(port), "radio-station": str(number), **more}
         text = "".join(f"{name}={value}\n" for name, value in pairs.items())
-        return radio_place(parse(text, self.folder / "agent.properties"))
+        return get_radio_place(parse(text, self.folder / "agent.properties"))
 
 
 @contextmanager
@@ -57,7 +57,9 @@ async def opened(
     """Yield the product's driver on one of them."""
     place = boards.place(number, **more)
     with trio.fail_after(4 * PATIENCE):
-        async with radio(boards.lora["radio-protocol"]).open(place, link or ChannelLink()) as modem:
+        async with load_radio(boards.lora["radio-protocol"]).open(
+            place, link or ChannelLink()
+        ) as modem:
             yield modem
 
 

@@ -20,7 +20,7 @@ from fieldagent.agent.channels.radio_modem import (
 )
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios.contract import Radio
-from fieldagent.agent.radios.registry import RADIOS, radio
+from fieldagent.agent.radios.registry import RADIOS, load_radio
 from fieldagent.system.properties import WrongProperty
 from tests.agent.radios.pairs import PAIRS, Pair
 from tests.processes import PATIENCE
@@ -33,7 +33,7 @@ BODIES = [b"x", bytes(range(200)), b"\xc0\xdb\xdc\xdd" * 40, b"\x00" * AIR_BYTES
 def kind(request: pytest.FixtureRequest) -> Radio:
     name: str = request.param
     assert name in PAIRS, f"tests/agent/radios/pairs.py has no pair of {name}"
-    return radio(name)
+    return load_radio(name)
 
 
 @asynccontextmanager
@@ -135,4 +135,4 @@ def test_it_describes_itself(kind: Radio) -> None:
 )
 def test_a_radio_that_cannot_be_loaded_is_told(name: str, why: str) -> None:
     with pytest.raises(WrongProperty, match=why):
-        radio(name)
+        load_radio(name)

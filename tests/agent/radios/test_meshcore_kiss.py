@@ -45,7 +45,7 @@ async def test_a_packet_is_heard_with_its_strength(boards: Boards) -> None:
         assert await one.transmit(bytes(range(250)), urgent=False) is TransmitResult.TRANSMITTED
         assert await other.receive() == HeardPacket(bytes(range(250)), -117, -6)
     # Ten per cent of an hour, minus a quarter of a second.
-    assert round(link.air_time.left()) == 360
+    assert round(link.air_time.compute_remaining()) == 360
 
 
 async def test_one_that_is_set_otherwise_hears_nothing(boards: Boards) -> None:
@@ -72,7 +72,7 @@ async def test_a_queue_that_stays_full_gives_it_up(
         boards.type("refuse 1 1000")
         assert await one.transmit(b"hello", urgent=False) is TransmitResult.DROPPED
     # A packet that was never on the air is not charged.
-    assert round(link.air_time.left()) == 360
+    assert round(link.air_time.compute_remaining()) == 360
 
 
 async def test_one_that_does_not_say_is_not_believed(

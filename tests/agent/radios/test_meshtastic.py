@@ -19,7 +19,7 @@ from fieldagent.agent.radios import meshtastic
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.meshtastic_host import HEARD_MAX, HostHeard, MeshtasticHost
 from fieldagent.extensions.lab.simulator.lora import LoraAir
-from fieldagent.extensions.lab.simulator.meshtastic import GROUP, SimulatedMeshtastic, acquaint
+from fieldagent.extensions.lab.simulator.meshtastic import GROUP, SimulatedMeshtastic, introduce_all
 from fieldagent.extensions.lab.simulator.nodes import Nodes
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.wire.meshtastic import (
@@ -136,7 +136,7 @@ async def test_without_a_region_it_is_refused_and_lost_later(tmp_path: Path) -> 
 
 async def test_two_hundred_nodes_are_no_trouble_at_the_start(tmp_path: Path) -> None:
     async with radios(tmp_path) as (simulated, (place, other)):
-        acquaint([radio_of(simulated)], 200)
+        introduce_all([radio_of(simulated)], 200)
         link = ChannelLink()
         with trio.fail_after(PATIENCE):
             async with (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.radios import udp
-from fieldagent.agent.radios.registry import radio
+from fieldagent.agent.radios.registry import load_radio
 from tests import offline
 from tests.agent.radios.pairs import Pair, group
 from tests.agent.radios.test_contract import check_radio_modem
@@ -38,7 +38,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 async def test_it_passes_what_ours_pass(own: Path, tmp_path: Path) -> None:
-    kind = radio("fieldradio:RADIO")
+    kind = load_radio("fieldradio:RADIO")
     assert kind.name == "fieldradio"
     async with group(tmp_path) as pair:
         await check_radio_modem(kind, Pair(pair.one, pair.other, None))

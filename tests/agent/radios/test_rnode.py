@@ -60,7 +60,7 @@ async def test_a_full_queue_is_tried_again(
         boards.type(f"refuse 1 {times}")
         assert await one.transmit(b"hello", urgent=False) is TransmitResult[result]
     # A packet that was never on the air is not charged.
-    assert round(link.air_time.left()) == 360
+    assert round(link.air_time.compute_remaining()) == 360
 
 
 async def test_one_that_never_says_when_it_is_ready_is_paced(

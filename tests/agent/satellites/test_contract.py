@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.satellites import sbd
-from fieldagent.agent.satellites.registry import modem, modems
+from fieldagent.agent.satellites.registry import get_modems, load_modem
 from fieldagent.agent.settings import parse
 from fieldagent.system.properties import InvalidSettings, WrongProperty
 from tests import offline
@@ -46,7 +46,7 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
     """A message leaves and another one arrives, its facts have descriptions, and `check` reports
     the present and the missing parts.
     """
-    kind = modem(name)
+    kind = load_modem(name)
     settings = {"satellite-modem": name, "inbound-hook": "true"}
     with agent(home, settings, PYTHONPATH=path) as kit:
         assert kit.post("out").body["status"] == "Delivered"
@@ -65,11 +65,11 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
     assert not any(each.good for each in nowhere)
 
 
-@pytest.mark.parametrize("name", modems())
+@pytest.mark.parametrize("name", get_modems())
 def test_each_modem_of_ours_keeps_the_contract(tmp_path: Path, name: str) -> None:
     with SKIES[name](tmp_path) as above:
         check_driver(tmp_path, name, above, offline.path(""))
-    assert modem(name).name == name
+    assert load_modem(name).name == name
 
 
 def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> None:
@@ -88,7 +88,7 @@ def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> No
 )
 def test_a_modem_that_cannot_be_loaded_is_told(name: str, why: str) -> None:
     with pytest.raises(WrongProperty, match=why):
-        modem(name)
+        load_modem(name)
 
 
 EXAMPLE = ROOT / "examples/own_modem.py"

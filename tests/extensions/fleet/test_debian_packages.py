@@ -35,7 +35,7 @@ def put(tools: Path, name: str, script: str) -> None:
 def test_what_is_installed(tools: Path, state: str) -> None:
     purged = "fieldagent-hub  not-installed\\n"
     put(tools, "dpkg-query", f"printf '{OURS.format(state)}{purged}'; exit 1")
-    assert debian_packages.installed() == "2"
+    assert debian_packages.read_installed_version() == "2"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_installed(tools: Path, state: str) -> None:
 def test_what_no_update_begins_with(tools: Path, rows: str, message: str) -> None:
     put(tools, "dpkg-query", f"printf '{rows}'")
     with pytest.raises(NotAtHand, match=message):
-        debian_packages.installed()
+        debian_packages.read_installed_version()
 
 
 def test_what_would_change_others_is_left_to_apt(tools: Path, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def packed(folder: Path, version: str, *more: str) -> None:
     """Make packages of that version in the folder, with a program that prints it."""
     tool("dpkg-deb", "dpkg")
     folder.mkdir(exist_ok=True)
-    for each in debian_packages.files(folder, version):
+    for each in debian_packages.list_files(folder, version):
         tree = folder.parent / each.stem
         name = each.name.partition("_")[0]
         control = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: x <x@y>\n"
@@ -98,51 +98,51 @@ def test_what_is_at_hand_is_not_fetched_and_runs_before_it_is_installed(
     at_hand: Path, tmp_path: Path
 ) -> None:
     packed(at_hand, "0")
-    programs = update._packaged("", at_hand)
+    programs = update._read_packaged_programs("", at_hand)
     assert (programs.package, programs.previous_package) == ("2", "1")
     assert "download" not in (tmp_path / "apt").read_text()
     for program, version in ((programs.new, "2"), (programs.now, "1")):
         (tmp_path / "it.pyz").write_bytes(program)
         output = subprocess.check_output([sys.executable, tmp_path / "it.pyz"], text=True)
         assert output == f"fieldagent {version}\n"
-    left = {*debian_packages.files(at_hand, "1"), *debian_packages.files(at_hand, "2")}
+    left = {*debian_packages.list_files(at_hand, "1"), *debian_packages.list_files(at_hand, "2")}
     assert set(at_hand.iterdir()) == left
 
 
 def test_without_the_packages_for_the_way_back_there_is_no_update(at_hand: Path) -> None:
-    debian_packages.files(at_hand, "1")[0].unlink()
+    debian_packages.list_files(at_hand, "1")[0].unlink()
     with pytest.raises(NotAtHand, match=r"apt cannot fetch 1: unknown\. The rollback needs them"):
-        update._packaged("", at_hand)
+        update._read_packaged_programs("", at_hand)
 
 
 def test_packages_that_know_no_way_back_are_refused(at_hand: Path) -> None:
     packed(at_hand, "3")
     with pytest.raises(NotAtHand, match=r"3 has no fieldagent-update\.service"):
-        update._packaged("3", at_hand)
+        update._read_packaged_programs("3", at_hand)
 
 
 def test_a_package_that_is_damaged_is_told(at_hand: Path) -> None:
-    common, _ = debian_packages.files(at_hand, "1")
+    common, _ = debian_packages.list_files(at_hand, "1")
     common.write_bytes(common.read_bytes()[:300])
     with pytest.raises(
         NotAtHand, match=r"fieldagent-common_1_all\.deb cannot be read: .*remove it"
     ):
-        update._packaged("", at_hand)
+        update._read_packaged_programs("", at_hand)
 
 
 @pytest.mark.parametrize("what", ["new.pyz", "fieldagent_2_all.deb", "https://example.org/2"])
 def test_a_file_is_no_repository(at_hand: Path, what: str) -> None:
     with pytest.raises(NotAtHand, match="name a version, or nothing"):
-        update._packaged(what, at_hand)
+        update._read_packaged_programs(what, at_hand)
 
 
 def test_apt_knows_no_newer_one(at_hand: Path, tools: Path) -> None:
     put(tools, "apt-cache", "echo '  Candidate: 1'")
     with pytest.raises(NotAtHand, match="nothing newer than 1: `sudo apt update`"):
-        update._packaged("", at_hand)
+        update._read_packaged_programs("", at_hand)
     put(tools, "apt-cache", "echo '  Candidate: (none)'")
     with pytest.raises(NotAtHand, match="apt knows no package fieldagent"):
-        update._packaged("", at_hand)
+        update._read_packaged_programs("", at_hand)
 
 
 HOLD = """
@@ -170,7 +170,7 @@ def test_dpkg_waits_until_another_apt_has_ended(
         monkeypatch.setattr(time, "sleep", sleep)
         debian_packages.install(tmp_path, "2")
         assert other.poll() == 0
-    common, agent = debian_packages.files(tmp_path, "2")
+    common, agent = debian_packages.list_files(tmp_path, "2")
     asked = (tmp_path / "asked").read_text()
     assert asked == f"true --install {common} {agent}\ntrue --configure --pending\n"
 

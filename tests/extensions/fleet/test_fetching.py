@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fieldagent.extensions.fleet import fetching
-from fieldagent.extensions.fleet.fetching import FetchedFile, NotTaken, ServerAway, fetched
+from fieldagent.extensions.fleet.fetching import FetchedFile, NotTaken, ServerAway, fetch_file
 from tests.machine import tool
 from tests.processes import free_port, until
 
@@ -92,8 +92,8 @@ def test_what_was_broken_off_is_gone_on_with(tmp_path: Path, marks: dict[str, st
         server.breaks = [HALF, 50_000]
         for here in (HALF, HALF + 50_000):
             with pytest.raises(ServerAway, match=f"interrupted after {here:,} of 307,200"):
-                fetched(server.address, part, report)
-        assert fetched(server.address, part, report) == FetchedFile(WHOLE, went_on=True)
+                fetch_file(server.address, part, report)
+        assert fetch_file(server.address, part, report) == FetchedFile(WHOLE, went_on=True)
         assert server.asked == ["", f"bytes={HALF}-", f"bytes={HALF + 50_000}-"]
     assert not part.exists()
     assert shown[-1] == len(WHOLE) and shown == sorted(shown)
@@ -130,9 +130,9 @@ def test_where_it_cannot_go_on_it_begins_again(
     with serving(Server(WHOLE, marks)) as server:
         server.breaks = [HALF]
         with pytest.raises(ServerAway):
-            fetched(server.address, part)
+            fetch_file(server.address, part)
         change(server)
-        assert fetched(server.address, part) == FetchedFile(server.content)
+        assert fetch_file(server.address, part) == FetchedFile(server.content)
     assert not part.exists()
 
 
@@ -145,7 +145,7 @@ def test_a_part_that_cannot_be_read_or_is_of_another_file_is_none(
     part = tmp_path / "part"
     part.write_bytes(left)
     with serving(Server(WHOLE, TAG)) as server:
-        assert fetched(server.address, part) == FetchedFile(WHOLE)
+        assert fetch_file(server.address, part) == FetchedFile(WHOLE)
         assert server.asked == [""]
 
 
@@ -154,8 +154,8 @@ def test_a_disk_that_keeps_nothing_is_no_hindrance(tmp_path: Path) -> None:
     with serving(Server(WHOLE, TAG)) as server:
         server.breaks = [HALF]
         with pytest.raises(ServerAway, match="interrupted"):
-            fetched(server.address, part)
-        assert fetched(server.address, part) == FetchedFile(WHOLE)
+            fetch_file(server.address, part)
+        assert fetch_file(server.address, part) == FetchedFile(WHOLE)
 
 
 def test_nothing_is_kept_of_what_is_too_large(
@@ -163,7 +163,7 @@ def test_nothing_is_kept_of_what_is_too_large(
 ) -> None:
     monkeypatch.setattr(fetching, "MOST_BYTES", 1000)
     with serving(Server(WHOLE, TAG)) as server, pytest.raises(NotTaken, match="larger than 1,000"):
-        fetched(server.address, tmp_path / "part")
+        fetch_file(server.address, tmp_path / "part")
 
 
 @pytest.fixture
@@ -188,16 +188,16 @@ def test_a_strangers_server_goes_on_too(caddy: tuple[Path, str], tmp_path: Path)
 
     def answers() -> bool:
         try:
-            return fetched(f"{address}/program").content == WHOLE
+            return fetch_file(f"{address}/program").content == WHOLE
         except ServerAway:
             return False
 
     until(answers)
     with pytest.raises(NotTaken, match="404") as gone:
-        fetched(f"{address}/other")
+        fetch_file(f"{address}/other")
     assert not isinstance(gone.value, ServerAway)
     head = subprocess.check_output(["curl", "-sI", f"{address}/program"], text=True)
     (mark,) = [line.split(": ")[1] for line in head.splitlines() if line.lower()[:5] == "etag:"]
     about = {"address": f"{address}/program", "mark": mark}
     part.write_bytes(json.dumps(about).encode() + b"\n" + WHOLE[:HALF])
-    assert fetched(f"{address}/program", part) == FetchedFile(WHOLE, went_on=True)
+    assert fetch_file(f"{address}/program", part) == FetchedFile(WHOLE, went_on=True)

@@ -47,10 +47,10 @@ async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
         assert isinstance(offer, SettingsOffer) and offer.by_satellite
         trusted = tmp_path / "update.pub"
         trusted.write_text(signer.public)
-        assert settings_trial._verified(offer.text, offer.signature, trusted) == change
+        assert settings_trial._verify(offer.text, offer.signature, trusted) == change
         # The first step of its unit, and the later restart of the agent.
         (state / outcomes.OFFER).unlink()
-        result = outcomes.folder_of(state) / outcomes.SETTINGS
+        result = outcomes.find_root_folder(state) / outcomes.SETTINGS
         result.parent.mkdir()
         outcomes.leave(result, NOW, "trial")
     async with at_work(state) as kit:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.from_afar import NEVER, OURS, NotForThisKit, changed
+from fieldagent.agent.from_afar import NEVER, OURS, NotForThisKit, change_settings
 from fieldagent.agent.outcomes import OFFER
-from fieldagent.agent.settings import all_keys, parse
+from fieldagent.agent.settings import list_all_keys, parse
 from fieldagent.extensions.fleet import settings_trial
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.kit import kit_health
@@ -156,8 +156,8 @@ def test_what_came_by_satellite_must_work_by_what_worked(
     settings = parse(
         "satellite-port=/dev/modem\nhub-address=https://hub\nhub-token=x\n", kit.settings
     )
-    assert settings_trial._to_work_again(settings, by_satellite=True) == now
-    by_link = settings_trial._to_work_again(settings, by_satellite=False)
+    assert settings_trial._find_required_channels(settings, by_satellite=True) == now
+    by_link = settings_trial._find_required_channels(settings, by_satellite=False)
     assert by_link == now | {"Cellular": "ready"}
 
 
@@ -198,19 +198,19 @@ def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> No
 
 def test_no_program_of_ones_own_is_named_from_afar() -> None:
     """This covers each setting whose description allows a third-party program."""
-    named = {key.name for key in all_keys() if "package.module:NAME" in key.means}
+    named = {key.name for key in list_all_keys() if "package.module:NAME" in key.means}
     assert named == OURS.keys()
     for name in named:
         change = SettingsChange("kit", get_kit_id(TOKEN), 1, ((name, "json:loads"),))
         with pytest.raises(
             NotForThisKit, match="can only be set on the kit, because it is a program"
         ):
-            changed(f"hub-token={TOKEN}\n", change, Path("agent.properties"))
+            change_settings(f"hub-token={TOKEN}\n", change, Path("agent.properties"))
 
 
 @pytest.mark.parametrize("name", NEVER)
 def test_what_is_set_on_the_kit_alone_is_refused_from_afar(kit: Kit, name: str) -> None:
-    assert name in {key.name for key in all_keys()}
+    assert name in {key.name for key in list_all_keys()}
     assert f"`{name}`" in OPERATING and NEVER[name] in OPERATING
     kit.bring((name, "1"))
     assert kit.go_on() == 65

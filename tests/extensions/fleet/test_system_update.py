@@ -101,8 +101,8 @@ class Card:
         (self.root / "usr/lib/kit/system.json").write_text(named("1.0.0"))
         (self.entries / "system-a.conf").write_text("title a\nversion 7\n")
         for slot in PARTITIONS:
-            self.slots.device(slot).write_bytes(maker.old.read_bytes() if slot == "a" else b"")
-            subprocess.run(["truncate", "-s", str(SLOT), self.slots.device(slot)], check=True)
+            self.slots.get_device(slot).write_bytes(maker.old.read_bytes() if slot == "a" else b"")
+            subprocess.run(["truncate", "-s", str(SLOT), self.slots.get_device(slot)], check=True)
         self.place = Place(folder / "update")
         self.served = folder / "served"
         shutil.copytree(maker.served, self.served)
@@ -117,7 +117,7 @@ class Card:
 
     def has_written_it(self) -> bool:
         part = self.maker.new.read_bytes()
-        return self.slots.device("b").read_bytes()[: len(part)] == part
+        return self.slots.get_device("b").read_bytes()[: len(part)] == part
 
     def serve_difference(self) -> None:
         shutil.copytree(self.maker.with_difference, self.served, dirs_exist_ok=True)
@@ -160,7 +160,7 @@ def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Return the recorded commands to systemd."""
     said: list[str] = []
     monkeypatch.setattr(kit_health, "call_systemctl", lambda *words: said.append(" ".join(words)))
-    monkeypatch.setattr(system_trial, "tell_the_hub", lambda _, text: said.append(text))
+    monkeypatch.setattr(system_trial, "send_to_hub", lambda _, text: said.append(text))
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "systemctl").symlink_to("/bin/true")
@@ -267,9 +267,9 @@ def test_a_power_cut_while_it_is_written_begins_where_it_was(
 
     def fetch(what: str, *how: Any) -> FetchedFile:
         fetched.append(what)
-        return fetching.fetched(what, *how)
+        return fetching.fetch_file(what, *how)
 
-    monkeypatch.setattr(system_trial, "fetched", fetch)
+    monkeypatch.setattr(system_trial, "fetch_file", fetch)
 
     def cut(place: Place, trial: system_trial.SystemTrial) -> None:
         written(place, trial)
@@ -305,7 +305,7 @@ def test_the_difference_alone_is_fetched(
 
 def test_a_difference_that_does_not_fit_gives_way_to_the_whole(card: Card) -> None:
     card.serve_difference()
-    with card.slots.device("a").open("r+b") as running:
+    with card.slots.get_device("a").open("r+b") as running:
         running.write(bytes(40 << 20))
     card.begin(card.new)
     card.go_on()
@@ -334,7 +334,7 @@ def test_the_agent_goes_on_whatever_stops_the_trial(
         raise OSError("the card does not answer")
 
     card.begin(card.new)
-    monkeypatch.setattr(Slots, "state", failed)
+    monkeypatch.setattr(Slots, "get_state", failed)
     with pytest.raises(OSError, match="does not answer"):
         card.go_on()
     assert systemd[-1] == "start --no-block fieldagent.service"
@@ -353,7 +353,7 @@ def test_an_order_that_is_refused_or_given_up_leaves_the_one_before_at_work(
     def give_up(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(system_update, "signed_file", give_up)
+    monkeypatch.setattr(system_update, "read_signed_file", give_up)
     with pytest.raises(KeyboardInterrupt):
         card.begin(card.served / "3.0.0.system")
     assert len(begun) == 2
@@ -373,7 +373,7 @@ def test_a_piece_that_was_changed_is_not_written(card: Card) -> None:
 def test_what_is_no_newer_of_another_board_or_too_large_is_refused(card: Card) -> None:
     with pytest.raises(NotTaken, match="is already running"):
         card.begin(card.served / "1.0.0.system")
-    subprocess.run(["truncate", "-s", "1M", card.slots.device("b")], check=True)
+    subprocess.run(["truncate", "-s", "1M", card.slots.get_device("b")], check=True)
     with pytest.raises(NotTaken, match="this card has room for"):
         card.begin(card.new)
     name = card.root / "usr/lib/kit/system.json"
@@ -431,11 +431,11 @@ def test_a_pi_s_next_start_tries_what_was_written(pi: PiCard, systemd: list[str]
     pi.begin(pi.new)
     assert pi.go_on() == 0
     assert pi.has_written_it()
-    assert pi.slots.state("b") == "armed"
+    assert pi.slots.get_state("b") == "armed"
     assert (pi.boot / "b/vmlinuz").read_bytes().startswith(b"kernel 2")
     assert (pi.boot / "b/cmdline.txt").read_text() == "root=PARTUUID=6b697400-03 kit.slot=b ro\n"
     pi.loader_starts_it()
-    assert pi.slots.state("b") == "spent"
+    assert pi.slots.get_state("b") == "spent"
     assert systemd == ["stop fieldagent.service", "reboot"]
 
 
@@ -446,7 +446,7 @@ def test_what_works_in_a_pi_is_kept_and_the_next_goes_to_the_other(
     monkeypatch.setattr(kit_health, "start_watched", lambda *_, **__: "")
     assert pi.go_on() == 0
     assert pi.choice.read_text() == chosen("b")
-    assert [pi.slots.state(slot) for slot in "ab"] == ["absent", "kept"]
+    assert [pi.slots.get_state(slot) for slot in "ab"] == ["absent", "kept"]
     assert pi.result() == ""
 
 
@@ -462,7 +462,7 @@ def test_what_does_not_work_in_a_pi_goes_back(
         assert systemd[-1] == "reboot"
         pi.runs("a")
         assert pi.go_on() == 1
-    assert pi.slots.state("b") == "absent"
+    assert pi.slots.get_state("b") == "absent"
     assert pi.result() == ("no agent answers" if runs == "b" else system_trial.NEVER_STARTED)
 
 

@@ -138,7 +138,7 @@ def test_what_works_no_more_after_a_power_cut_goes_back_whole(
     def run(home: Path, step: int) -> list[int]:
         kit = Kit(home, works=True, packages=packages)
         made = cut_trial(kit, step, monkeypatch)
-        ended = trial.phase(kit.place) in ("", "end")
+        ended = trial.read_phase(kit.place) in ("", "end")
         kit.works = False
         kit.systemctl("start")
         trial.go_on(kit.place)
@@ -243,8 +243,8 @@ def test_who_waits_is_told_the_end_and_not_that_it_is_under_way(
             return ""
         return "watch"
 
-    monkeypatch.setattr(trial, "phase", phase)
-    assert update.follow(kit.place, offered, as_json=False) == 0
+    monkeypatch.setattr(trial, "read_phase", phase)
+    assert update.follow_update(kit.place, offered, as_json=False) == 0
     assert capsys.readouterr().out == "2 runs (before: 1)\n"
 
 

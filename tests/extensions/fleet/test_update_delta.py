@@ -44,7 +44,7 @@ class Served:
     def take(self) -> tuple[bytes, str]:
         place = Place(self.folder / "place")
         place.folder.mkdir(exist_ok=True)
-        return update._verified(str(self.next), self.now.read_bytes(), self.key, place)
+        return update._verify_program(str(self.next), self.now.read_bytes(), self.key, place)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tests.fuzz.decoders import in_pieces, try_each
 
 OF_A_9704: tuple[Callable[[jspr.JsprLine], Any], ...] = (
     messages.read_event,
-    messages.newest_version,
-    messages.provisioned,
+    messages.find_newest_version,
+    messages.list_provisioned,
 )
 
 
@@ -32,7 +32,7 @@ def read_imt(data: bytes) -> None:
     assert lines == again or len(data) > jspr.LINE_BYTES
     assembly, ours = messages.MtAssembly(), messages.MoMessage(b"hello")
     for line in lines:
-        assert line.in_words()
+        assert line.describe_refusal()
         try_each(OF_A_9704, line)
         with suppress(RemoteProtocolError):
             event = messages.read_event(line)
@@ -41,13 +41,15 @@ def read_imt(data: bytes) -> None:
             elif isinstance(event, messages.MtEnded):
                 assembly.end(event)
             elif isinstance(event, messages.MoEnded):
-                assert messages.mo_final(event.status) and messages.mo_refused(event.status)
+                assert messages.find_mo_status(event.status) and messages.find_refusal_status(
+                    event.status
+                )
             elif isinstance(event, messages.SegmentWanted):
-                ours.segment(event)
+                ours.make_segment(event)
 
 
 def _lines(reader: jspr.LineReader) -> list[jspr.JsprLine]:
-    return list(iter(reader.next_line, None))
+    return list(iter(reader.read_next_line, None))
 
 
 def read_lingo(data: bytes) -> None:

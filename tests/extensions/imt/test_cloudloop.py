@@ -435,7 +435,7 @@ async def test_how_far_a_message_has_come_is_followed(tmp_path: Path) -> None:
     async with service(tmp_path) as (played, _, url):
         played.answers["GetMtDeliveryStatus"] = make_json_response({"status": "Delivery Success"})
         api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
-        await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._follow()
+        await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._update_states()
     assert hub.book.handed == {"mt-1": "Delivery Success"}
 
 
@@ -454,7 +454,7 @@ async def test_one_that_they_do_not_know_holds_up_none_behind_it(
         own(tmp_path)
         api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
         with pytest.raises(cloudloop._Refused):
-            await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._follow()
+            await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._update_states()
     assert hub.book.handed == {"gone": "", "mt-1": "Delivery Success" if followed else ""}
 
 

@@ -109,7 +109,7 @@ async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
 async def outcome(k: Kit, id_: int, within: float = 3600) -> Status | None:
     """Return the terminal status of a posted Package."""
     with fail_after(within):
-        return (await k.endings.outcome(k.standing(id_).sequence)).status
+        return (await k.endings.wait_for_outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Callable[[], object], within: float = 3600) -> None:
@@ -157,7 +157,7 @@ async def test_messages_of_any_size_come_in(tmp_path: Path, clock: Any) -> None:
         await outcome(k, await k.post())
         sky.home.send(Data(LARGE))
         sky.bring("come down")
-        await until(lambda: len(inbound.listing(k.journal, 9)) == 2)
+        await until(lambda: len(inbound.list_payloads(k.journal, 9)) == 2)
 
 
 @pytest.mark.parametrize("word", messages.FINAL)
@@ -288,7 +288,7 @@ async def test_what_has_not_left_is_taken_back_from_the_modem_after_a_restart(
             await until(lambda: k.outbox.link.state is LinkState.READY)
             sky.modem.set_sky(visible=False, bars=0)
             id_ = await k.post()
-            await until(lambda: k.outbox.unsettled() and k.outbox.unsettled().at_modem)  # type: ignore[union-attr]
+            await until(lambda: k.outbox.get_unsettled() and k.outbox.get_unsettled().at_modem)  # type: ignore[union-attr]
             await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
         async with agent(sky) as k:
             await until(lambda: sky.modem._mo is None or sky.modem._mo.id == 1)
@@ -314,7 +314,7 @@ async def test_a_late_status_of_a_message_that_was_given_up_settles_no_other(
         id_ = await k.post()
         await until(lambda: sky.modem.in_transit)
         named = {"topic_id": 244, "message_id": 77, "final_mo_status": "mo_ack_received"}
-        sky.modem._tell("messageOriginateStatus", named)
+        sky.modem._send_report("messageOriginateStatus", named)
         sky.port.poke()
         await trio.sleep(5)
         assert k.status(id_) is None
@@ -351,7 +351,7 @@ async def test_a_message_comes_between_a_request_and_its_answer(tmp_path: Path, 
         sky.home.send(Message("between"))
         sky.faults.interleave = 1
         assert await outcome(k, await k.post()) is Status.DELIVERED
-        await until(lambda: inbound.listing(k.journal, 9))
+        await until(lambda: inbound.list_payloads(k.journal, 9))
         assert sky.contents == ["hello"]
 
 
@@ -361,8 +361,8 @@ async def test_a_message_that_came_garbled_is_kept(tmp_path: Path, clock: Any) -
         sky.faults.wrong_crcs = 1
         sky.bring("garbled")
         sky.bring("whole")
-        await until(lambda: inbound.listing(k.journal, 9))
-        assert len(inbound.listing(k.journal, 9)) == 1
+        await until(lambda: inbound.list_payloads(k.journal, 9))
+        assert len(inbound.list_payloads(k.journal, 9)) == 1
         rows = k.journal.read("SELECT reason FROM dead_letter")
         assert [reason for (reason,) in rows] == ["its CRC is wrong"]
 
@@ -377,10 +377,10 @@ async def test_what_came_garbled_is_told_and_sent_again(tmp_path: Path, clock: A
         def goes_again() -> bool:
             sky.modem.bring_mail()
             sky.port.poke()
-            return bool(inbound.listing(k.journal, 9))
+            return bool(inbound.list_payloads(k.journal, 9))
 
         await until(goes_again)
-        assert "garbled" in str(inbound.listing(k.journal, 9)[0]["body"])
+        assert "garbled" in str(inbound.list_payloads(k.journal, 9)[0]["body"])
         # It may arrive before the end of the report about it is stored.
         await until(lambda: not k.journal.read("SELECT 1 FROM unreadable_owed"))
 
@@ -390,11 +390,11 @@ async def test_receipts_go_beside_packages_where_bytes_are_paid(tmp_path: Path, 
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.bring("down")
-        await until(lambda: inbound.owed(k.journal, "Satellite"))
-        before = k.outbox.budget.spent().bytes
+        await until(lambda: inbound.list_owed(k.journal, "Satellite"))
+        before = k.outbox.budget.get_spent().bytes
         assert await outcome(k, await k.post()) is Status.DELIVERED
-        assert inbound.owed(k.journal, "Satellite") == []
-        assert k.outbox.budget.spent().bytes - before < 60
+        assert inbound.list_owed(k.journal, "Satellite") == []
+        assert k.outbox.budget.get_spent().bytes - before < 60
 
 
 async def test_a_modem_that_hangs_is_looked_for_again(tmp_path: Path, clock: Any) -> None:
@@ -550,7 +550,7 @@ async def test_what_is_no_sos_is_given_up_for_now(tmp_path: Path, clock: Any) ->
 async def test_bytes_are_booked_and_not_credits(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path, minimum_bytes=60) as (_, k):
         await outcome(k, await k.post())
-        spent = k.outbox.budget.spent()
+        spent = k.outbox.budget.get_spent()
         assert (spent.bytes, spent.credits, spent.doubtful) == (60, 0, 0), "the minimum is billed"
         cost = k.cost(read_package(data(bytes(3000))), Channel.SATELLITE)
         assert (cost.parts, cost.credits, cost.by_bytes) == (1, 0, True)
@@ -561,7 +561,7 @@ async def test_a_budget_of_bytes_holds_back_all_but_an_sos(tmp_path: Path, clock
     async with field_kit(tmp_path, bytes_limit=DayLimit(100, 50)) as (sky, k):
         await outcome(k, await k.post())
         await k.post(message={"content": "x" * 90})
-        await until(lambda: "the budget of today is spent" in k.outbox.held_back())
-        assert "of 100 bytes" in k.outbox.held_back()
+        await until(lambda: "the budget of today is spent" in k.outbox.describe_hold())
+        assert "of 100 bytes" in k.outbox.describe_hold()
         assert await outcome(k, await k.post(**SOS)) is Status.DELIVERED
         assert sky.contents == ["hello", "help"]

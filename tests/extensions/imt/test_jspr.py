@@ -20,7 +20,7 @@ def lines_of(*pieces: bytes) -> list[JsprLine]:
     reader, lines = LineReader(), []
     for piece in pieces:
         reader.receive_data(piece)
-        while (line := reader.next_line()) is not None:
+        while (line := reader.read_next_line()) is not None:
             lines.append(line)
     return lines
 
@@ -70,7 +70,7 @@ def test_a_line_is_found_behind_noise(said: bytes, code: int, target: str) -> No
 def test_what_is_no_line_is_dropped_and_counted(said: bytes) -> None:
     reader = LineReader()
     reader.receive_data(said + b"200 simConfig {}\r")
-    line = reader.next_line()
+    line = reader.read_next_line()
     assert line is not None
     assert line.target == "simConfig"
     assert reader.noise == len(said.replace(b"\r", b""))
@@ -110,9 +110,9 @@ def test_a_member_that_is_missing_or_wrong_is_told_by_its_name() -> None:
     with pytest.raises(RemoteProtocolError, match="message_id=None, not 0 to 255"):
         jspr.number(line, "message_id", 0, 255)
     with pytest.raises(RemoteProtocolError, match="word=5, which is not a text"):
-        jspr.text(line, "word")
+        jspr.read_text(line, "word")
 
 
 def test_each_refusal_has_its_words() -> None:
-    assert JsprLine(418, "x", {}).in_words().startswith("418, the topic is not provisioned")
-    assert JsprLine(499, "x", {}).in_words() == "499, for a reason that is not documented"
+    assert JsprLine(418, "x", {}).describe_refusal().startswith("418, the topic is not provisioned")
+    assert JsprLine(499, "x", {}).describe_refusal() == "499, for a reason that is not documented"

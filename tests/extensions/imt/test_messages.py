@@ -24,7 +24,7 @@ KEY = MessageKey(244, 5)
 def line(text: str) -> jspr.JsprLine:
     reader = jspr.LineReader()
     reader.receive_data(text.encode() + b"\r")
-    answer = reader.next_line()
+    answer = reader.read_next_line()
     assert answer is not None
     return answer
 
@@ -33,7 +33,7 @@ def line(text: str) -> jspr.JsprLine:
     ("body", "guard"), [(b"123456789", "31c3"), (b"hello", "c362"), (b"tst", "67d1"), (b"", "0000")]
 )
 def test_the_crc_is_xmodems(body: bytes, guard: str) -> None:
-    assert messages.crc(body).hex() == guard
+    assert messages.compute_crc(body).hex() == guard
 
 
 @given(st.binary(max_size=200))
@@ -43,7 +43,7 @@ def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
         value = value << 1 | bit
         if value & 0x10000:
             value ^= 0x11021
-    assert messages.crc(body) == value.to_bytes(2)
+    assert messages.compute_crc(body) == value.to_bytes(2)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_the_newest_version_is_chosen_whichever_order_it_is_listed_in(
 ) -> None:
     names = ("major", "minor", "patch")
     versions = [dict(zip(names, each, strict=True)) for each in listed]
-    chosen = messages.newest_version(
+    chosen = messages.find_newest_version(
         jspr.JsprLine(200, "apiVersion", {"supported_versions": versions})
     )
     assert tuple(chosen.values()) == newest
@@ -143,7 +143,9 @@ def test_the_newest_version_is_chosen_whichever_order_it_is_listed_in(
 @pytest.mark.parametrize("listed", [None, [], [{"major": 1}], [1], [{"major": 1, "minor": "7"}]])
 def test_versions_that_cannot_be_read_are_told(listed: object) -> None:
     with pytest.raises(RemoteProtocolError, match="supported_versions"):
-        messages.newest_version(jspr.JsprLine(200, "apiVersion", {"supported_versions": listed}))
+        messages.find_newest_version(
+            jspr.JsprLine(200, "apiVersion", {"supported_versions": listed})
+        )
 
 
 def test_a_topic_is_found_by_name_or_number() -> None:
@@ -151,18 +153,18 @@ def test_a_topic_is_found_by_name_or_number() -> None:
         '200 messageProvisioning {"provisioning":[{"topic_id":244,"topic_name":"RAW","priority":'
         '"High"},{"topic_id":313,"topic_name":"PURPLE","priority":"Low"},{"topic_id":1},"x"]}'
     )
-    topics = messages.provisioned(said)
+    topics = messages.list_provisioned(said)
     assert [topic.name for topic in topics] == ["RAW", "PURPLE"]
-    assert messages.topic_called(topics, "RAW") == messages.topic_called(topics, "244") == topics[0]
-    assert messages.topic_called(topics, "PINK") is None
-    assert messages.provisioned(jspr.JsprLine(200, "messageProvisioning", {})) == []
+    assert messages.find_topic(topics, "RAW") == messages.find_topic(topics, "244") == topics[0]
+    assert messages.find_topic(topics, "PINK") is None
+    assert messages.list_provisioned(jspr.JsprLine(200, "messageProvisioning", {})) == []
 
 
 @pytest.mark.parametrize("key", [KEY, MessageKey(64, 0), MessageKey(65_535, 255)])
 def test_a_key_survives_the_disk(key: MessageKey) -> None:
-    assert messages.unpacked(key.packed()) == key
-    assert key.packed() != messages.UNNAMED
-    assert messages.unpacked(messages.UNNAMED) is None
+    assert messages.unpack(key.pack()) == key
+    assert key.pack() != messages.UNNAMED
+    assert messages.unpack(messages.UNNAMED) is None
 
 
 @given(st.binary(min_size=1, max_size=8000))
@@ -171,13 +173,13 @@ def test_segments_make_the_message_and_its_crc(body: bytes) -> None:
     while start < len(message):
         assert not message.last_given, "before its last segment nothing can leave"
         length = min(messages.SEGMENT_BYTES, len(message) - start)
-        request = message.segment(SegmentWanted(KEY, start, length))
+        request = message.make_segment(SegmentWanted(KEY, start, length))
         fields = line("200 " + request.decode().partition(" ")[2].rstrip("\r")).body
         assert (fields["segment_length"], fields["segment_start"]) == (length, start)
         whole += base64.b64decode(fields["data"])
         start += length
     assert message.last_given
-    assert whole == body + messages.crc(body)
+    assert whole == body + messages.compute_crc(body)
 
 
 @pytest.mark.parametrize("size", [0, 100_001])
@@ -189,13 +191,13 @@ def test_a_message_of_a_wrong_size_is_refused(size: int) -> None:
 def test_a_segment_that_is_not_there_is_refused() -> None:
     message = MoMessage(b"abc")
     with pytest.raises(RemoteProtocolError, match="bytes 4 to 6 of 5"):
-        message.segment(SegmentWanted(KEY, 4, 2))
+        message.make_segment(SegmentWanted(KEY, 4, 2))
     assert not message.last_given
 
 
 @pytest.mark.parametrize("word", messages.FINAL)
 def test_only_the_networks_own_acknowledgement_is_sent(word: str) -> None:
-    sent = messages.mo_final(word).verdict is SessionVerdict.SENT
+    sent = messages.find_mo_status(word).verdict is SessionVerdict.SENT
     assert sent == (word == "mo_ack_received")
 
 
@@ -214,17 +216,17 @@ def test_only_the_networks_own_acknowledgement_is_sent(word: str) -> None:
     ],
 )
 def test_what_a_status_means(word: str, verdict: SessionVerdict) -> None:
-    assert messages.mo_final(word).verdict is verdict
+    assert messages.find_mo_status(word).verdict is verdict
 
 
 def test_what_was_not_accepted_has_not_left() -> None:
     for word in (*messages.FINAL, "418, not ready", "mo_ack_received"):
-        verdict = messages.mo_refused(word).verdict
+        verdict = messages.find_refusal_status(word).verdict
         assert verdict in (SessionVerdict.NOT_SENT, SessionVerdict.FAULT)
 
 
 def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> messages.MtMessage | None:
-    whole, assembly = body + (damage or messages.crc(body)), MtAssembly()
+    whole, assembly = body + (damage or messages.compute_crc(body)), MtAssembly()
     for number, start in enumerate(range(0, len(whole), 1446)):
         if number != skip:
             assembly.add(MtSegment(KEY, start, whole[start : start + 1446]))
@@ -238,7 +240,7 @@ def test_an_mt_message_is_made_whole(body: bytes) -> None:
 
 def test_segments_may_come_twice_and_in_any_order() -> None:
     body = bytes(range(256)) * 12
-    whole, assembly = body + messages.crc(body), MtAssembly()
+    whole, assembly = body + messages.compute_crc(body), MtAssembly()
     for start in (1446, 0, 2892, 1446):
         assembly.add(MtSegment(KEY, start, whole[start : start + 1446]))
         assembly.add(MtSegment(MessageKey(244, 9), 0, b"another"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.satellites.registry import modem
+from fieldagent.agent.satellites.registry import load_modem
 from fieldagent.agent.settings import parse
 from fieldagent.system.exit_codes import OK
 from tests.cli.test_setup import begin, check_written, settings, setup
@@ -38,7 +38,7 @@ def test_the_kind_is_set_right_where_the_port_stays(tmp_path: Path) -> None:
 def test_check_asks_for_the_topic_of_the_settings(tmp_path: Path, topic: str, text: str) -> None:
     own = parse(f"satellite-modem=imt\nimt-topic={topic}", PATH).satellite_own
     with imt_sky(tmp_path):
-        findings = modem("imt").check(str(tmp_path / "modem"), None, own)
+        findings = load_modem("imt").check(str(tmp_path / "modem"), None, own)
     assert any(text in each.text for each in findings)
 
 

@@ -58,7 +58,7 @@ def test_of_a_9704_the_segments_are_left_out() -> None:
 
 @given(st.binary(min_size=1, max_size=4000), st.integers(1, 1446), st.booleans())
 def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: bool) -> None:
-    guard = messages.crc(body)
+    guard = messages.compute_crc(body)
     whole = body + (guard if right else bytes([guard[0] ^ 1, guard[1]]))
     trace_records, key = [], {"topic_id": 244, "message_id": 3}
     for start in range(0, len(whole), size):
@@ -80,7 +80,7 @@ def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: b
     assert [len(each.data) for each in shown] == [len(each.data) for each in trace_records]
     lines, assembly, message = jspr.LineReader(), messages.MtAssembly(), None
     lines.receive_data(b"".join(each.data for each in shown))
-    while (line := lines.next_line()) is not None:
+    while (line := lines.read_next_line()) is not None:
         event = messages.read_event(line)
         if isinstance(event, messages.MtSegment):
             assembly.add(event)
@@ -144,7 +144,7 @@ async def _recorded(path: Path, sky: test_driver.Sky, work: Any) -> str:
         async with test_driver.agent(sky) as k:
             k.outbox.link.recorder.ring = path / "trace.log"
             await work(k)
-            text = k.outbox.link.recorder.text()
+            text = k.outbox.link.recorder.write_trace()
         nursery.cancel_scope.cancel()
     return text
 

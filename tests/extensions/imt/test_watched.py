@@ -75,7 +75,7 @@ KILLS = {
     "before it is offered": (f"{MODEM}:ImtModem.originate", 0),
     "before its number is on disk": (f"{OUTBOX}.intend", 1),
     "before all of it is given": (f"{MODEM}:ImtModem.is_given", 0),
-    "while it is on its way": (f"{DRIVER}:ImtDriver._until_ended", 0),
+    "while it is on its way": (f"{DRIVER}:ImtDriver._wait_until_ended", 0),
     "before its end is on disk": (f"{OUTBOX}.settle", 0),
     "before its end is told": (f"{OUTBOX}._end", 0),
 }

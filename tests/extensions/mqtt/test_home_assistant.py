@@ -66,7 +66,7 @@ def test_entities_of_a_kit_follow_its_settings(tmp_path: Path) -> None:
             until(lambda: house.states("fieldagent-kit_last_inbound")[-1:] not in ([], ["None"]))
         # After a boot the kit's own dates move until its clock is set.
         with closing(sqlite3.connect(tmp_path / "state" / "journal.sqlite3")) as journal, journal:
-            base = elapsed_base.known(journal)
+            base = elapsed_base.read_known(journal)
             assert base is not None
             elapsed_base.keep(journal, base._replace(boot="another", trusted=False))
         with agent(tmp_path, own):
@@ -103,9 +103,9 @@ def test_a_kit_that_the_hub_announces_has_its_own_version(tmp_path: Path) -> Non
     [
         (discovery.number("Credits left", "creditsLeft"), {"creditsToday": 0}, "None"),
         (discovery.number("Credits left", "creditsLeft"), {"creditsLeft": 3}, "3"),
-        (discovery.flag("SOS open", "sos", "safety"), {"waiting": 0}, "None"),
-        (discovery.flag("SOS open", "sos", "safety"), {"sos": False}, "OFF"),
-        (discovery.flag("SOS open", "sos", "safety"), {"sos": True}, "ON"),
+        (discovery.make_flag("SOS open", "sos", "safety"), {"waiting": 0}, "None"),
+        (discovery.make_flag("SOS open", "sos", "safety"), {"sos": False}, "OFF"),
+        (discovery.make_flag("SOS open", "sos", "safety"), {"sos": True}, "ON"),
     ],
 )
 def test_a_member_that_is_not_sent_is_unknown(

@@ -16,7 +16,7 @@ from fieldagent.extensions.mqtt.hub import inward, records
 from fieldagent.extensions.mqtt.hub.inward import BrokerOutcome, CameAs, CommandInbox, HubMqttRules
 from fieldagent.extensions.mqtt.hub.kind import SHARES
 from fieldagent.extensions.mqtt.hub.outward import HubReporter
-from fieldagent.extensions.mqtt.hub.topics import CommandAddress, topics_of
+from fieldagent.extensions.mqtt.hub.topics import CommandAddress, make_topics
 from fieldagent.extensions.mqtt.session import BrokerLost, MqttSession
 from fieldagent.hub.access import directory
 from fieldagent.hub.bridge import tenure
@@ -29,7 +29,7 @@ from fieldagent.package.package import SOS_PRIORITY, Location, Message
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field, collect, field_of, said
 
-TOPICS = topics_of("fieldagent", "hub", "homeassistant")
+TOPICS = make_topics("fieldagent", "hub", "homeassistant")
 RULES = HubMqttRules("1", frozenset(SHARES), frozenset(("house",)), 4, True)
 INBOX = CommandInbox(1, RULES, TOPICS)
 ON_BOTH = pytest.mark.parametrize(
@@ -155,7 +155,7 @@ async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
         assert (again.became, again.answer) == (Became.REPEATED, first.answer)
         other = await command(alps, {**body, "message": {"content": "other"}}, name="d")
         assert (other.became, other.answer["problem"]["status"]) == (Became.REFUSED, 422)
-        assert await alps.store.read(lambda db: records.spent_today(db, alps.now)) == price
+        assert await alps.store.read(lambda db: records.compute_spent_today(db, alps.now)) == price
         while "withheld" not in (last := await command(alps, "x" * 60, kit=CLEO)).answer:
             alps.now += 1
         assert "mqtt-credits-per-day is spent" in last.answer["withheld"]
@@ -263,7 +263,9 @@ async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any)
         await alps.sends(1, Entry(1, place, int(alps.now), sos=True))
         reporter = reporter_of(alps)
         ear = await hear(alps, reporter, 125)
-        incidents = [body for topic, body in ear.got if topic == TOPICS.kit(1, "incident")]
+        incidents = [
+            body for topic, body in ear.got if topic == TOPICS.get_kit_topic(1, "incident")
+        ]
         repeats = [body["repeat"] for body in incidents if body["event"] is None]
         assert incidents[0]["event"]["event"] == "raised"
         # Every 10 s for a minute, and then each minute.
@@ -299,7 +301,10 @@ async def test_what_is_retained_of_a_kit_that_was_deleted_between_two_sessions_i
 
         kept: dict[str, bytes] = {}
         kit = await store.commit(give)
-        topic, config = TOPICS.kit(kit, "state"), TOPICS.config(TOPICS.device_of(kit))
+        topic, config = (
+            TOPICS.get_kit_topic(kit, "state"),
+            TOPICS.get_config_topic(TOPICS.get_device_id(kit)),
+        )
         await hear(alps, reporter_of(alps), 2.0, Retained())
         assert {topic, config, TOPICS.state} <= kept.keys()
         await store.commit(lambda db: db.execute("DELETE FROM device WHERE id = ?", kit))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
-from fieldagent.extensions.mqtt.agent.topics import topics_of
+from fieldagent.extensions.mqtt.agent.topics import make_topics
 from tests.extensions.mqtt.brokers import Mosquitto, needs_mosquitto, neighbour
 from tests.machine import NPM, needs
 from tests.processes import Running, agent, free_port, sky, until
@@ -34,7 +34,7 @@ def nodes() -> dict[str, dict[str, Any]]:
 
 def test_the_flow_hangs_together_and_speaks_by_the_kits_topics() -> None:
     known = nodes()
-    ours = topics_of(*MqttSettings().place)
+    ours = make_topics(*MqttSettings().place)
     variables = {each["name"]: each["value"] for each in known["fa-tab"]["env"]}
 
     def topic(node: str) -> str:
@@ -47,8 +47,8 @@ def test_the_flow_hangs_together_and_speaks_by_the_kits_topics() -> None:
     wires = [wire for node in known.values() for out in node.get("wires", ()) for wire in out]
     assert {*wires} <= {*known}
     assert topic("fa-in") == ours.inbound
-    assert ours.sender(topic("fa-out")) == "node-red"
-    assert topic("fa-result") == ours.result("node-red")
+    assert ours.find_sender(topic("fa-out")) == "node-red"
+    assert topic("fa-result") == ours.get_result_topic("node-red")
     # No published message is retained, because each connection would get it again.
     assert known["fa-out"]["retain"] == "false"
     assert all(node["broker"] == "fa-broker" for node in known.values() if "topic" in node)

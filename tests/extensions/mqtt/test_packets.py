@@ -70,7 +70,7 @@ def test_a_publish_is_what_a_client_of_others_sends(
 
 
 def test_the_other_packets_of_ours() -> None:
-    assert mqtt.puback(258) == b"\x40\x02\x01\x02"
+    assert mqtt.encode_puback(258) == b"\x40\x02\x01\x02"
     wanted = field(b"a/send") + b"\x01" + field(b"a/send/+") + b"\x01"
     assert mqtt.subscribe(7, ["a/send", "a/send/+"]) == packet(0x82, b"\x00\x07" + wanted)
     assert (mqtt.PINGREQ, mqtt.DISCONNECT) == (b"\xc0\x00", b"\xe0\x00")

@@ -127,9 +127,9 @@ async def test_an_sos_over_the_internet_is_seen_and_rings_nobody(
 ) -> None:
     async with bench(tmp_path, caveat) as there:
         await there.say("hello", over_internet=True)
-        assert there.desk.unbelieved.calls(there.kit.journal.clock.now()) == []
+        assert there.desk.unbelieved.list_calls(there.kit.journal.clock.now()) == []
         await there.say("SOS", over_internet=True)
-        ((_, notice),) = there.desk.unbelieved.calls(there.kit.journal.clock.now())
+        ((_, notice),) = there.desk.unbelieved.list_calls(there.kit.journal.clock.now())
         assert "over the Internet" in notice
         assert there.items() == []
 

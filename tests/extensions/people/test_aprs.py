@@ -252,7 +252,9 @@ def test_a_text_to_a_station(answer: str, outcome: TextOutcome, times: int) -> N
         if answer:
             tnc.answer = lambda info: frame(ADA, to_kit(answer + info.rpartition("{")[2]))
         async with at(tnc) as people:
-            result = await people.say(ADA.lower(), "Come | now {please}", people.new_number())
+            result = await people.send_text(
+                ADA.lower(), "Come | now {please}", people.make_number()
+            )
         assert result == outcome
         assert len(tnc.said) == times
         assert tnc.said[0].startswith(f":{ADA.ljust(9)}:Come / now (please}}{{")
@@ -265,7 +267,7 @@ def test_another_stations_acknowledgement_is_none() -> None:
         tnc = Tnc()
         tnc.answer = lambda info: frame("N0CALL-8", to_kit("ack" + info.rpartition("{")[2]))
         async with at(tnc) as people:
-            assert not (await people.say(ADA.lower(), "Come", people.new_number())).there
+            assert not (await people.send_text(ADA.lower(), "Come", people.make_number())).there
 
     virtually(work)
 
@@ -276,7 +278,7 @@ def test_without_a_call_nothing_is_sent() -> None:
         async with at(tnc, "") as people:
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
             assert not any(isinstance(each.what, Spoken) for each in await all_of(people))
-            outcome = await people.say(ADA.lower(), "Come", people.new_number())
+            outcome = await people.send_text(ADA.lower(), "Come", people.make_number())
         assert outcome == TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
         assert not tnc.sent
 

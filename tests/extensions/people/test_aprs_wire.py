@@ -248,4 +248,4 @@ def test_an_item() -> None:
     ],
 )
 def test_a_time_is_the_last_that_was(when: str, moment: datetime | None) -> None:
-    assert aprs.dated(when, datetime(2026, 3, 1, 6, 0, tzinfo=UTC)) == moment
+    assert aprs.parse_date(when, datetime(2026, 3, 1, 6, 0, tzinfo=UTC)) == moment

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.extensions.people.registry import reaches
+from fieldagent.extensions.people.registry import can_reach
 from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.processes import Agent, until
 from tests.serial_device import serial_device
@@ -56,9 +56,9 @@ def test_a_silent_line_says_what_was_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("firmware", HANDLES)
 def test_a_person_is_reached_by_the_firmware_that_was_found(firmware: str) -> None:
     link = ChannelLink()
-    assert all(reaches("auto", link, handle) for handle in HANDLES.values())
+    assert all(can_reach("auto", link, handle) for handle in HANDLES.values())
     link.facts["protocol"] = firmware
-    names = {name for name, handle in HANDLES.items() if reaches("auto", link, handle)}
+    names = {name for name, handle in HANDLES.items() if can_reach("auto", link, handle)}
     assert names == {firmware}
 
 

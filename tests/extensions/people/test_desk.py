@@ -34,7 +34,7 @@ from fieldagent.extensions.people.contract import (
     Spoken,
 )
 from fieldagent.extensions.people.desk import Desk
-from fieldagent.extensions.people.replies import IS_EMERGENCY, NO_SOS, say
+from fieldagent.extensions.people.replies import IS_EMERGENCY, NO_SOS, translate
 from fieldagent.extensions.people.service import PeopleService
 from fieldagent.extensions.people.settings import PeopleSettings
 from fieldagent.extensions.people.toll import Toll
@@ -76,14 +76,14 @@ class Bench:
 
     def packages(self) -> list[Package]:
         rows = self.kit.journal.read("SELECT sequence FROM package ORDER BY sequence")
-        records = [outbound.package(self.kit.journal, sequence) for (sequence,) in rows]
+        records = [outbound.read_kept_package(self.kit.journal, sequence) for (sequence,) in rows]
         return [each.package for each in records if each is not None]
 
     def items(self) -> list[Any]:
         return [each.item for each in self.packages()]
 
     def answers(self) -> list[str]:
-        return [each.text for each in handhelds.posts(self.kit.journal)]
+        return [each.text for each in handhelds.list_posts(self.kit.journal)]
 
 
 @asynccontextmanager
@@ -121,7 +121,9 @@ async def test_what_came_over_the_internet_is_not_paid_for(tmp_path: Path) -> No
         await there.hear(Marked(1, 46.5, 7.9, "Hut", "", None), over_internet=True)
         await there.hear(Located(Location(46.5, 7.9)), over_internet=True)
         assert there.items() == []
-        assert handhelds.handheld(there.kit.journal, ADA).heard is None, "who is far is not around"
+        assert handhelds.read_handheld(there.kit.journal, ADA).heard is None, (
+            "who is far is not around"
+        )
 
 
 async def test_a_user_of_the_hubs_speaks_in_their_own_name(tmp_path: Path) -> None:
@@ -175,12 +177,12 @@ async def test_another_key_makes_a_guest_and_is_told(
         assert "has a new key" in caplog.text
         await there.say("two", key=OTHER)
         assert there.items() == [Message("Ada: one")]
-        (notice,) = PeopleService(SETTINGS, there.desk, ChannelLink()).notices()
+        (notice,) = PeopleService(SETTINGS, there.desk, ChannelLink()).list_notices()
         assert notice.startswith(f"the radio {ADA} (Ada of the hut) has a new key")
         await there.say("join edelweiss", key=OTHER)
         await there.say("three", key=OTHER)
         assert there.items() == [Message("Ada: one"), Message("Ada: three")]
-        assert PeopleService(SETTINGS, there.desk, ChannelLink()).notices() == []
+        assert PeopleService(SETTINGS, there.desk, ChannelLink()).list_notices() == []
 
 
 async def test_a_strangers_radio_with_a_known_name_is_told(
@@ -196,17 +198,17 @@ async def test_a_strangers_radio_with_a_known_name_is_told(
         service = PeopleService(SETTINGS, there.desk, ChannelLink())
         await there.hear(Named("Ada", KEY))
         await there.hear(Named("Ben", b""), EVE)
-        assert service.notices() == []
+        assert service.list_notices() == []
         for name, other in (("ADA", ADA), ("hut", hut)):
             caplog.clear()
             await there.hear(Named(name, b""), EVE)
-            (notice,) = service.notices()
+            (notice,) = service.list_notices()
             assert notice.startswith(f"the radio {EVE} uses the name {name} of {other}")
             assert notice in caplog.text
-            (shown,) = service.doubtful()
+            (shown,) = service.list_doubtful_people()
             assert (shown["handle"], shown["namesakeOf"], shown["known"]) == (EVE, other, False)
         await there.say("join edelweiss", EVE)
-        assert service.notices() == []
+        assert service.list_notices() == []
 
 
 async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -> None:
@@ -369,7 +371,9 @@ async def test_what_a_radio_has_told_before_it_is_lost_is_taken(
             yield radio
 
     kind = PeoplesRadio("meshcore", "", vanishes, lambda handle: True)
-    monkeypatch.setattr("fieldagent.extensions.people.service.peoples_radio", lambda name: kind)
+    monkeypatch.setattr(
+        "fieldagent.extensions.people.service.load_peoples_radio", lambda name: kind
+    )
     async with bench(tmp_path) as there, trio.open_nursery() as nursery:
         service = PeopleService(SETTINGS, there.desk, ChannelLink())
         nursery.start_soon(service.run, dict, lambda error, remedy: None)
@@ -402,10 +406,10 @@ async def test_positions_go_as_often_as_is_set(tmp_path: Path) -> None:
         await there.hear(Located(Location(46.5, 7.9, at)), EVE)
         (package,) = there.packages()
         assert (package.item.longitude, package.gather) == (7.9, 600)  # type: ignore[union-attr]
-        assert handhelds.handheld(there.kit.journal, ADA).longitude == 9.9
+        assert handhelds.read_handheld(there.kit.journal, ADA).longitude == 9.9
         # A position that was in transit for a long time does not replace a newer one.
         await there.hear(Located(Location(46.5, 1.0, at)))
-        assert handhelds.handheld(there.kit.journal, ADA).longitude == 9.9
+        assert handhelds.read_handheld(there.kit.journal, ADA).longitude == 9.9
 
 
 async def test_a_waypoint_takes_its_own_place(tmp_path: Path) -> None:
@@ -485,7 +489,7 @@ async def test_a_battery_is_kept_and_never_sent(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.hear(Powered(42))
         service = PeopleService(SETTINGS, there.desk, ChannelLink())
-        (seen,) = service.people()
+        (seen,) = service.list_people()
         assert (seen["battery"], seen["hops"], seen["rssi"]) == (42, 1, -80)
         assert there.items() == []
 
@@ -519,7 +523,7 @@ async def test_nobody_is_rung_by_whom_nothing_proves(
         (answer,) = there.answers()
         said = "An SOS over this route raises no alarm, because anyone could send it."
         assert answer == f"{said} It was sent as a message."
-        ada, other = service.notices()
+        ada, other = service.list_notices()
         assert ada.startswith(f"Ada ({STATION}) reports distress, {CAVEAT}")
         assert other.startswith("n0call-8 (n0call-8)")
         assert ada in caplog.text and other in caplog.text
@@ -574,7 +578,7 @@ async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path
         await there.desk.toll.take(EVE, 1, 2)
         later = there.kit.journal.clock.now() + handhelds.DUPLICATE_WINDOW_S + 1
         await there.kit.journal.persist(handhelds.note_said(EVE, 1, later, None))
-        assert not handhelds.was_heard(there.kit.journal, STATION, 7)
+        assert not handhelds.is_heard(there.kit.journal, STATION, 7)
         await there.hear(hut, STATION, number=7)
         (package,) = there.packages()
         assert isinstance(package.item, Waypoint) and package.channels is None
@@ -606,7 +610,9 @@ async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) ->
         journal = there.kit.journal
         await journal.persist(lambda db: db.execute("DELETE FROM handheld_said") and None)
         await journal.persist(handhelds.find_again)
-        assert [(each.handle, each.number) for each in handhelds.told_of(journal)] == [(ADA, 5)]
+        assert [(each.handle, each.number) for each in handhelds.list_reportable(journal)] == [
+            (ADA, 5)
+        ]
 
 
 async def test_an_sos_that_was_stored_as_power_failed_is_taken_back_by_who_raised_it(
@@ -650,7 +656,7 @@ async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, ke
     async with kits.kit(tmp_path) as kit:
         await kit.post(key, message={"content": "from the bridge"})
         await kit.journal.persist(handhelds.find_again)
-        assert handhelds.told_of(kit.journal) == []
+        assert handhelds.list_reportable(kit.journal) == []
 
 
 @pytest.mark.parametrize(
@@ -671,7 +677,7 @@ async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: An
         await there.hear(odd)
         await there.say("SOS")
         records = [
-            outbound.package(there.kit.journal, sequence)
+            outbound.read_kept_package(there.kit.journal, sequence)
             for (sequence,) in there.kit.journal.read("SELECT sequence FROM package")
         ]
         items = [each.package.item for each in records if each is not None]
@@ -693,10 +699,10 @@ async def test_small_letters_on_a_channel_are_asked_about(tmp_path: Path) -> Non
     async with bench(tmp_path) as b:
         for _ in range(2):
             await b.say("sos la mejor", EVE, direct=False)
-        assert incident.all_open(b.kit.journal) == []
+        assert incident.list_all_open(b.kit.journal) == []
         assert b.answers() == [IS_EMERGENCY]
         await b.say("SOS roto", EVE, direct=False)
-        assert len(incident.all_open(b.kit.journal)) == 1
+        assert len(incident.list_all_open(b.kit.journal)) == 1
 
 
 @pytest.mark.parametrize(
@@ -724,5 +730,7 @@ async def test_a_word_without_a_language_is_answered_in_the_kits(tmp_path: Path)
     async with bench(tmp_path, language="es") as b:
         await b.say("sos la mejor", EVE, direct=False)
         await b.say("SOS CANCEL", EVE)
-        assert sorted(b.answers()) == sorted([say("es", IS_EMERGENCY), say("es", NO_SOS)])
-        assert say("es", NO_SOS) != NO_SOS
+        assert sorted(b.answers()) == sorted(
+            [translate("es", IS_EMERGENCY), translate("es", NO_SOS)]
+        )
+        assert translate("es", NO_SOS) != NO_SOS

@@ -22,7 +22,7 @@ from fieldagent.extensions.lab.simulator.companion import (
     CONTACTS_MAX,
     QUEUE,
     SimulatedCompanion,
-    acquaint,
+    introduce_all,
 )
 from fieldagent.extensions.lab.simulator.lora import LoraAir
 from fieldagent.extensions.lab.simulator.nodes import Nodes
@@ -95,7 +95,9 @@ async def bench(home: Path) -> AsyncIterator[Bench]:
     air = LoraAir(Random(1))
     air.turnaround = 0.0
     nodes = Nodes(air, [home / "kit", home / "ada"], print, FaultyCompanion)
-    acquaint([node for each in nodes.sockets if isinstance(node := each.node, SimulatedCompanion)])
+    introduce_all(
+        [node for each in nodes.sockets if isinstance(node := each.node, SimulatedCompanion)]
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(nodes.run)
         with trio.fail_after(PATIENCE):
@@ -199,7 +201,7 @@ async def test_a_channel_proves_nobody(tmp_path: Path) -> None:
             assert isinstance(heard.what, Spoken)
             assert (heard.what.direct, heard.what.key) == (False, b"")
         there.bring(CompanionText(b"", 1, NOW, "a text without a name"))
-        outcome = await people.say("#1/Eve", "This kit has stored your SOS", 1)
+        outcome = await people.send_text("#1/Eve", "This kit has stored your SOS", 1)
         assert not outcome.there and "on a channel" in outcome.why
 
 
@@ -247,11 +249,11 @@ def test_a_charge_is_about_what_the_volts_say(volts: float, percent: int | None)
 
 async def test_a_text_is_there_once_their_radio_says_so(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
-        outcome = await people.say(there.radio(ADA).key.hex(), "come down", 1)
+        outcome = await people.send_text(there.radio(ADA).key.hex(), "come down", 1)
         assert outcome.there
         stored = there.radio(ADA)._stored[-1]
         assert (stored.text, stored.time) == ("come down", NOW)
-        await people.say(there.radio(ADA).key.hex(), "by noon", 2)
+        await people.send_text(there.radio(ADA).key.hex(), "by noon", 2)
         assert there.radio(ADA)._stored[-1].time == NOW + 1, "no two texts have the same time"
 
 
@@ -282,34 +284,34 @@ async def test_a_reply_that_is_lost_is_tried_with_the_same_time(
     async with bench(tmp_path) as there, opened(there) as people:
         ada = there.radio(ADA).key.hex()
         there.nodes.air.losses = {(KIT, ADA): 0.0}
-        outcome = await people.say(ada, "come down", 1)
+        outcome = await people.send_text(ada, "come down", 1)
         assert (outcome.there, outcome.why) == (False, "no acknowledgement")
         there.nodes.air.losses = None
-        assert (await people.say(ada, "come down", 2)).there
+        assert (await people.send_text(ada, "come down", 2)).there
         assert {each.time for each in there.radio(ADA)._stored} == {NOW}
 
 
 async def test_a_path_that_leads_nowhere_any_more_is_forgotten(tmp_path: Path, hasty: None) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         key = there.radio(ADA).key
-        assert (await people.say(key.hex(), "one", 1)).there
+        assert (await people.send_text(key.hex(), "one", 1)).there
         assert there.radio(KIT).contacts[key].path_length == 0
         there.nodes.air.away.add(ADA)
-        assert not (await people.say(key.hex(), "two", 2)).there
+        assert not (await people.send_text(key.hex(), "two", 2)).there
         assert there.radio(KIT).contacts[key].path_length == -1
 
 
 async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
-        stranger = await people.say("ab" * 32, "hello", 1)
+        stranger = await people.send_text("ab" * 32, "hello", 1)
         assert stranger == TextOutcome(False, "the radio refuses it: it does not know them")
-        meshtastic = await people.say("!fa9e0002", "hello", 2)
+        meshtastic = await people.send_text("!fa9e0002", "hello", 2)
         assert not meshtastic.there and "not a MeshCore radio" in meshtastic.why
         radio = there.radio(KIT)
         radio.busy = True
         for _ in range(QUEUE):
             radio._mouth.take([b"x" * 20], trio.current_time())
-        full = await people.say(there.radio(ADA).key.hex(), "hello", 3)
+        full = await people.send_text(there.radio(ADA).key.hex(), "hello", 3)
         assert full == TextOutcome(False, "the radio refuses it: its queue or table is full")
 
 
@@ -421,12 +423,12 @@ async def test_one_that_starts_anew_gets_its_clock_and_goes_on(
 ) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         radio = there.radio(KIT)
-        assert radio.time(trio.current_time()) >= NOW
+        assert radio.read_time(trio.current_time()) >= NOW
         there.nodes.reboot(there.nodes.sockets[KIT - 1])
-        assert radio.time(trio.current_time()) < BOOT_TIME + 60
+        assert radio.read_time(trio.current_time()) < BOOT_TIME + 60
         async with trio.open_nursery() as nursery:
             nursery.start_soon(next_of, people, Spoken)
-            await until_async(lambda: radio.time(trio.current_time()) >= NOW)
+            await until_async(lambda: radio.read_time(trio.current_time()) >= NOW)
             there.write("still there?")
         assert "has restarted" in caplog.text
 
@@ -434,7 +436,7 @@ async def test_one_that_starts_anew_gets_its_clock_and_goes_on(
 async def test_a_full_table_is_told_until_there_is_room(tmp_path: Path, hasty: None) -> None:
     async with bench(tmp_path) as there:
         radio = there.radio(KIT)
-        acquaint([radio], CONTACTS_MAX)
+        introduce_all([radio], CONTACTS_MAX)
         assert len(radio.contacts) == CONTACTS_MAX
         link = ChannelLink()
         async with opened(there, link) as people:
@@ -467,7 +469,7 @@ async def test_a_newcomer_is_added_where_there_is_room(
         link = ChannelLink()
         async with opened(there, link) as people:
             if full:
-                acquaint([radio], CONTACTS_MAX)
+                introduce_all([radio], CONTACTS_MAX)
             there.act(ADA, wire.make_command(CompanionCommand.SEND_ADVERT, b"\1"))
             if full:
                 async with trio.open_nursery() as nursery:
@@ -494,6 +496,6 @@ async def test_what_is_no_radios_handle_is_not_reached(tmp_path: Path, handle: s
     each try.
     """
     async with bench(tmp_path) as there, opened(there) as people:
-        outcome = await people.say(handle, "hello", 1)
+        outcome = await people.send_text(handle, "hello", 1)
         assert not outcome.there and "not a MeshCore radio" in outcome.why
     assert not meshcore.is_handle(handle)

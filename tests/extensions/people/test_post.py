@@ -64,7 +64,7 @@ async def test_who_is_absent_is_left_alone_for_a_while(
         with trio.move_on_after(PATIENCE):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(postman.run, cast(PeopleRadio, radio))
-                while is_left(journal) and not postman.absence.until(ADA, None) > 0:
+                while is_left(journal) and not postman.absence.compute_end(ADA, None) > 0:
                     await journal.wait_for_commit()
                 nursery.cancel_scope.cancel()
         assert len(radio.said) == (1 if is_absent else 2)
@@ -93,10 +93,10 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
             nursery.start_soon(postman.run, cast(PeopleRadio, radio))
-            while not inbound.stages_owed(kit.journal):
+            while not inbound.list_stages_owed(kit.journal):
                 await kit.journal.wait_for_commit()
             nursery.cancel_scope.cancel()
-        (owed,) = inbound.stages_owed(kit.journal)
+        (owed,) = inbound.list_stages_owed(kit.journal)
         assert (owed.stage, owed.text) == (Stage.RADIO, ADA)
 
 
@@ -134,12 +134,12 @@ async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
             nursery.start_soon(once_more, kit)
-            while not inbound.stages_owed(kit.journal):
+            while not inbound.list_stages_owed(kit.journal):
                 await kit.journal.wait_for_commit()
             nursery.cancel_scope.cancel()
-        (owed,) = inbound.stages_owed(kit.journal)
+        (owed,) = inbound.list_stages_owed(kit.journal)
         assert (owed.stage, owed.text) == (stage, ADA)
 
 
 def is_left(journal: Any) -> bool:
-    return bool(handhelds.posts(journal))
+    return bool(handhelds.list_posts(journal))

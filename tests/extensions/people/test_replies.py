@@ -7,7 +7,7 @@ import pytest
 from fieldagent.extensions.people import replies
 from fieldagent.extensions.people.aprs import AprsPeople
 from fieldagent.extensions.people.meshcore import MeshcorePeople
-from fieldagent.extensions.people.post import PARTS_MAX, parts_in
+from fieldagent.extensions.people.post import PARTS_MAX, count_parts
 from fieldagent.page.language import LANGUAGES, read_catalogue
 from tests.page.texts import places
 
@@ -29,4 +29,4 @@ def test_each_text_is_in_the_catalogue_and_none_is_left_over(language: str) -> N
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_no_text_is_cut_on_the_smallest_radio(language: str, text: str) -> None:
     size = MeshcorePeople.text_bytes if text in MESH_ONLY else AprsPeople.text_bytes
-    assert parts_in(replies.say(language, text), size) <= PARTS_MAX
+    assert count_parts(replies.translate(language, text), size) <= PARTS_MAX

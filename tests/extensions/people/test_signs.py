@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fieldagent.agent.outbound.reach import Step
-from fieldagent.extensions.people.post import PARTS_MAX, parts_in, parts_of
-from fieldagent.extensions.people.signs import GIVEN_UP, KEPT, LEFT, THERE, due
+from fieldagent.extensions.people.post import PARTS_MAX, count_parts, split_into_parts
+from fieldagent.extensions.people.signs import GIVEN_UP, KEPT, LEFT, THERE, find_due_sign
 from fieldagent.package.delivery import Stage, describe_stage
 
 
@@ -39,14 +39,14 @@ def steps(*stages: str) -> list[Step]:
 def test_the_highest_that_is_true_is_shown_on_a_change(
     signs: str, stages: list[str], sign: str
 ) -> None:
-    emoji, line = due(signs, steps(*stages))
+    emoji, line = find_due_sign(signs, steps(*stages))
     assert emoji == sign
     assert bool(line) is (sign == GIVEN_UP)
 
 
 @pytest.mark.parametrize("text", ["short", "x" * 700, "wörter " * 60, "✓" * 150, "a " * 1000])
 def test_parts_are_whole_and_few(text: str) -> None:
-    parts = parts_of(text, 200)
+    parts = split_into_parts(text, 200)
     assert 1 <= len(parts) <= PARTS_MAX
     assert all(len(part.encode()) <= 200 for part in parts)
     if len(parts) > 1:
@@ -61,6 +61,6 @@ def test_parts_are_whole_and_few(text: str) -> None:
     [("x" * 100, "on Ada's radio"), ("x" * 500, "on Ada's radio"), ("x" * 606, "part 1 of 4 on")],
 )
 def test_a_text_that_was_cut_is_not_said_to_be_there_whole(text: str, said: str) -> None:
-    parts, whole = len(parts_of(text, 200)), parts_in(text, 200)
+    parts, whole = len(split_into_parts(text, 200)), count_parts(text, 200)
     name = f"{parts}/{whole} Ada" if whole > parts else "Ada"
     assert describe_stage(Stage.RADIO, "Ada", name).startswith(said)

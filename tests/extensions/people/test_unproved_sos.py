@@ -17,7 +17,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import incident
 from fieldagent.agent.outbound import others_sos
-from fieldagent.agent.outbound.incident_status import heard_json, incident_status
+from fieldagent.agent.outbound.incident_status import describe_incidents, list_heard_incidents
 from fieldagent.extensions.people.desk import Desk
 from fieldagent.extensions.people.toll import Toll
 from fieldagent.http.message import Request
@@ -56,7 +56,7 @@ async def camp(
 
 
 def spent(k: Kit) -> int:
-    return k.outbox.budget.spent().credits
+    return k.outbox.budget.get_spent().credits
 
 
 async def send_all(k: Kit) -> list[str]:
@@ -106,7 +106,7 @@ async def test_a_stranger_whose_credits_are_spent_goes_by_what_costs_nothing_and
         assert last.sos and last.channels == frozenset([Channel.RADIO])
         assert there.answers()[-1].startswith("Your SOS is stored on this kit and rings here.")
         assert "uses only other channels" in caplog.text
-        assert len(heard_json(there.kit.journal)) == 9, "each rings"
+        assert len(list_heard_incidents(there.kit.journal)) == 9, "each rings"
 
 
 @pytest.mark.parametrize("sender", SENDERS)
@@ -120,9 +120,9 @@ async def test_a_stranger_opens_an_incident_of_their_own(tmp_path: Path, sender:
         own = incident.open_one(k.journal)
         theirs = incident.open_of(k.journal, handle)
         assert own is not None and theirs is not None and own.number != theirs.number
-        assert len(incident.items(k.journal, theirs.number)) == 2
-        assert len(incident.items(k.journal, own.number)) == 1
-        status = incident_status(k.journal, k.queues, k.outboxes, every=600, until="person")
+        assert len(incident.list_items(k.journal, theirs.number)) == 2
+        assert len(incident.list_items(k.journal, own.number)) == 1
+        status = describe_incidents(k.journal, k.queues, k.outboxes, every=600, until="person")
         assert (status["active"], status["incident"]["number"]) == (1, own.number)
         (heard,) = status["heard"]
         assert (heard["state"], heard["number"]) == ("open", theirs.number), "it rings"
@@ -137,8 +137,8 @@ async def test_a_person_whom_the_kit_knows_shares_its_incident(tmp_path: Path) -
         await there.kit.post(message={"content": "leg broken"}, priority=100)
         await there.say("SOS me too", ADA)
         own = incident.open_one(there.kit.journal)
-        assert own is not None and len(incident.items(there.kit.journal, own.number)) == 2
-        assert heard_json(there.kit.journal) == []
+        assert own is not None and len(incident.list_items(there.kit.journal, own.number)) == 2
+        assert list_heard_incidents(there.kit.journal) == []
 
 
 @pytest.mark.parametrize("by", ["the hub", "a person at the kit"])
@@ -167,7 +167,7 @@ async def test_it_is_the_strangers_own_also_after_a_restart(tmp_path: Path) -> N
         await there.say("SOS y", EVE, number=99)
         theirs = incident.open_of(there.kit.journal, EVE)
         assert theirs is not None
-        assert len(incident.items(there.kit.journal, theirs.number)) == 2
+        assert len(incident.list_items(there.kit.journal, theirs.number)) == 2
         first, *_ = await send_all(there.kit)
         assert first == "leg broken", "the kit's own goes first"
 
@@ -176,12 +176,12 @@ async def test_a_person_here_has_it_and_the_kit_rings_no_more(tmp_path: Path) ->
     async with bench(tmp_path) as there:
         k = there.kit
         await there.say("SOS x", EVE)
-        (heard,) = heard_json(k.journal)
+        (heard,) = list_heard_incidents(k.journal)
         parts = SimpleNamespace(journal=k.journal, intake=k.intake, incident_status=dict)
         body = b'{"by": "Ben"}'
         take = Request("POST", "/", (), {"content-length": str(len(body))}, body)
         api = IncidentApi(cast(Parts, parts))
         answer = await api.take(take, str(heard["station"]), str(heard["number"]))
         assert answer.status == 202
-        (heard,) = heard_json(k.journal)
+        (heard,) = list_heard_incidents(k.journal)
         assert (heard["state"], heard["steps"][0]["by"]) == ("seen", "Ben")

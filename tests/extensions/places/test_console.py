@@ -40,7 +40,7 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
             fences.judge(db, [KitPosition(1, 1, member, "kit-ada", place)], now)
 
     store = open_store(database)
-    store.once(cross)
+    store.run_once(cross)
     store.close()
     with (
         browser.browser() as opened,

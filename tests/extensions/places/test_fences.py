@@ -95,8 +95,8 @@ async def test_an_alarm_says_what_is_known(store: Store) -> None:
         assert "sos" not in event and not post.delivery.sos and post.delivery.urgent
         assert post.delivery.alarm == "fence"
         numbers = [number for (number,) in await alps.rows("SELECT id FROM item WHERE sos = 2")]
-        (shown,) = await store.read(lambda db: reading.items(db, numbers))
-        assert (shown.as_json()["sos"], shown.as_json()["alarm"]) == (False, True)
+        (shown,) = await store.read(lambda db: reading.list_items(db, numbers))
+        assert (shown.encode()["sos"], shown.encode()["alarm"]) == (False, True)
         # Over satellite the result is the same, and it joins the open incident.
         alps.now += 7200
         await alps.sends(1, Entry(3, IN, TIME + 1300), bearer=Bearer.SATELLITE)
@@ -134,7 +134,7 @@ async def test_the_alarm_is_there_with_its_position_or_neither(
 
         with monkeypatch.context() as change:
             # A later step of that transaction fails.
-            change.setattr(check_in, "heard_all", dies)
+            change.setattr(check_in, "record_items", dies)
             with pytest.raises(OSError, match="is killed"):
                 await alps.sends(1, Entry(2, OUT, TIME + 60))
         assert await alarms(alps) == []
@@ -166,7 +166,7 @@ async def test_it_is_for_some_kits(store: Store) -> None:
 
         await store.commit(rope)
         await fence(alps, "both", "kit 1", "2", group="Rope")
-        group = await alps.store.read(lambda db: people.group_named(db, 1, "Rope"))
+        group = await alps.store.read(lambda db: people.find_group(db, 1, "Rope"))
         with pytest.raises(Refused, match="'North face' is for this group: first remove"):
             await alps.store.commit(lambda db: people.remove_group(db, 1, group, now=alps.now))
         for number in (1, 2, 3):

@@ -161,12 +161,12 @@ def test_a_hub_that_was_down_raises_it_at_its_start_once(tmp_path: Path) -> None
         database, "route", "add", "--kit", "kit-ada", "--to", "45.9,7.6,300", "--by", "18:00"
     )
     store = open_store(database)
-    store.once(lambda db: db.execute("UPDATE route SET due = due - 90000"))
+    store.run_once(lambda db: db.execute("UPDATE route SET due = due - 90000"))
     for _ in range(2):
         with hub(tmp_path, {"database": database}) as there:
-            until(lambda: store.once(lambda db: db.execute("SELECT id FROM sos")) != [])
+            until(lambda: store.run_once(lambda db: db.execute("SELECT id FROM sos")) != [])
             answers_calls(there)
-    assert store.once(lambda db: db.execute("SELECT kind FROM sos")) == [("overdue",)]
+    assert store.run_once(lambda db: db.execute("SELECT kind FROM sos")) == [("overdue",)]
     store.close()
     wrong = ("--kit", "kit-ada", "--to", "45.9,7.6,300", "--by", "soon", "--database", database)
     done = subprocess.run([*MODULE, "hub", "route", "add", *wrong], capture_output=True, text=True)

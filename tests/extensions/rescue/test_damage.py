@@ -117,12 +117,12 @@ def test_what_was_closed_in_good_order_is_looked_through_after_the_start(
         # The file is unchanged.
         untouched.note(path)
         journal = Journal(path)
-        assert losses.listing(journal.read) == []
+        assert losses.list_newest(journal.read) == []
         trio.run(journal.look_through)
         assert "the journal is damaged" in str(journal.failed)
         journal.close()
     journal = Journal(path)
-    (loss,) = losses.listing(journal.read)
+    (loss,) = losses.list_newest(journal.read)
     assert loss.packages == 0
     journal.close()
     journal = Journal(path)
@@ -228,5 +228,8 @@ async def test_a_damaged_journal_keeps_the_numbers_of_its_commands(tmp_path: Pat
         await kit.hears(NOW + 2, "status")
         await kit.hears(NOW + 4, "log")
         await kit.answered(1)
-        assert [each.number for each in commands.listing(kit.journal, 9)][:2] == [NOW + 4, NOW + 3]
-        assert len(commands.listing(kit.journal, 9)) == 5
+        assert [each.number for each in commands.list_newest(kit.journal, 9)][:2] == [
+            NOW + 4,
+            NOW + 3,
+        ]
+        assert len(commands.list_newest(kit.journal, 9)) == 5

@@ -17,15 +17,15 @@ def read_gsm(data: bytes) -> None:
         if asked == "AT+CMGS":
             talk.submit(text)
         else:
-            talk.command(asked)
+            talk.make_command(asked)
         for piece in in_pieces(data):
             talk.receive_data(piece)
             while (event := talk.next_event()) is not sms_modem.NEED_MORE:
                 if isinstance(event, sms_modem.Prompt):
-                    talk.pdu(text)
+                    talk.encode_pdu(text)
                 elif isinstance(event, sms_modem.GsmReply):
                     sms_modem.judge(event)
-                    try_each((sms_modem.listed, sms_modem.filled), event)
+                    try_each((sms_modem.read_listed, sms_modem.read_used_places), event)
 
 
 DECODERS = {"gsm": read_gsm}

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from fieldagent.extensions.sms.hub import service as sms
-from fieldagent.extensions.sms.hub.twilio import signature
+from fieldagent.extensions.sms.hub.twilio import compute_signature
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.short_text import PARTS, short_text
 from fieldagent.wire import sms_alphabet
@@ -74,7 +74,7 @@ def gate_read(pushed: Pushed) -> tuple[str, str, str]:
 def twilio(path: str, form: Mapping[str, str]) -> Call:
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",
-        "X-Twilio-Signature": signature(KEY, ADDRESS + path, form),
+        "X-Twilio-Signature": compute_signature(KEY, ADDRESS + path, form),
     }
     return Call(path, headers, urlencode(form).encode())
 

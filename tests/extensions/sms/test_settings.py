@@ -32,9 +32,9 @@ def test_every_key_is_read() -> None:
     sms = parse(text, PATH).parts["sms"]
     assert (sms.port, sms.baud, sms.hub_number) == ("/dev/ttyUSB2", 9600, "+41791234567")
     assert (sms.pin, sms.per_day, sms.after, sms.answer_within) == ("1234", 50, 60, 300)
-    assert sms.may_send("0791234567")
-    assert sms.may_send("+41791234569")
-    assert not sms.may_send("+41791234570")
+    assert sms.can_come_from("0791234567")
+    assert sms.can_come_from("+41791234569")
+    assert not sms.can_come_from("+41791234570")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import trio.testing
 
 from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
-from fieldagent.extensions.sms.agent.arrivals import Found, arrivals
+from fieldagent.extensions.sms.agent.arrivals import Found, find_arrivals
 from fieldagent.extensions.sms.agent.carrier import LOOKS, SmsCarrier, SmsSeat
 from fieldagent.extensions.sms.agent.contract import SmsModem
 from fieldagent.extensions.sms.agent.settings import SmsSettings
-from fieldagent.extensions.sms.sms_modem import GsmReply, listed
+from fieldagent.extensions.sms.sms_modem import GsmReply, read_listed
 from tests.extensions.sms.test_sms_link_returns import OneToSend
 
 LISTED = GsmReply(ok=True, lines=("+CMGL: 7,1,,30", "07917?8394"))
@@ -36,10 +36,10 @@ class Garbling(OneToSend):
         self.kept: list[tuple[bytes, str]] = []
         self.deleted: list[int] = []
 
-    async def stored(self) -> Found:
+    async def read_store(self) -> Found:
         self.arrived = False
         self.looks.append(trio.current_time())
-        return Found([], []) if self.deleted else arrivals(listed(LISTED))
+        return Found([], []) if self.deleted else find_arrivals(read_listed(LISTED))
 
     async def delete(self, place: int) -> None:
         assert self.kept, "what is not on disk stays"

@@ -61,10 +61,10 @@ class OneToSend:
 
     # Methods of a budget.
 
-    def left(self, *, urgent: bool = False) -> int | None:
+    def compute_remaining(self, *, urgent: bool = False) -> int | None:
         return None
 
-    def spent(self) -> int:
+    def compute_spent(self) -> int:
         return self.spent_on
 
     async def spend(self, count: int) -> None:
@@ -80,7 +80,7 @@ class OneToSend:
         self.sent += 1
         return Sent(Outcome.SENT)
 
-    async def stored(self) -> Found:
+    async def read_store(self) -> Found:
         return Found([], [])
 
     async def look(self) -> None:
@@ -110,7 +110,7 @@ async def test_what_the_link_can_carry_is_given_back_and_not_paid_for(
         nursery.start_soon(carrier.give_way)
         nursery.start_soon(carrier.work, cast(SmsModem, one))
         with trio.fail_after(PATIENCE):
-            await one.turn.changed()
+            await one.turn.wait_for_change()
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert (one.waits, one.spent_on, one.sent) == (1, 0, 0)

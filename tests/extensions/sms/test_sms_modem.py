@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fieldagent.extensions.lab.simulator.gsm_modem import CAPACITY, DS, SimulatedGsmModem
 from fieldagent.extensions.sms import sms_modem
-from fieldagent.extensions.sms.agent.arrivals import arrivals
+from fieldagent.extensions.sms.agent.arrivals import find_arrivals
 from fieldagent.extensions.sms.sms_modem import (
     FIRST,
     LEAVE_PROMPT,
@@ -67,7 +67,7 @@ class Line:
         return reply
 
     def ask(self, text: str) -> GsmReply:
-        reply = self.write(self.talk.command(text))
+        reply = self.write(self.talk.make_command(text))
         assert isinstance(reply, GsmReply)
         return reply
 
@@ -79,7 +79,7 @@ class Line:
 
     def send(self, message: Submit) -> Sent:
         assert self.write(self.talk.submit(message)) == Prompt()
-        reply = self.write(self.talk.pdu(message))
+        reply = self.write(self.talk.encode_pdu(message))
         assert not isinstance(reply, Prompt)
         if reply is None:
             self.talk.give_up()
@@ -105,11 +105,11 @@ def test_an_envelope_leaves_and_its_report_comes(step: int) -> None:
         assert (sent.outcome, sent.reference) == (Outcome.SENT, 1)
         assert modem.left[0].content.body == ENVELOPE
         assert modem.arrived == [1]
-        (stored,) = sms_modem.listed(modem.ask(LIST_ALL))
+        (stored,) = sms_modem.read_listed(modem.ask(LIST_ALL))
         assert isinstance(stored.message, StatusReport)
         assert (stored.message.reference, stored.message.state) == (1, ReportState.DELIVERED)
         assert modem.ask(f"AT+CMGD={stored.place}").ok
-        assert sms_modem.listed(modem.ask(LIST_ALL)) == []
+        assert sms_modem.read_listed(modem.ask(LIST_ALL)) == []
 
 
 @pytest.mark.parametrize("step", [1, 7, 4_096])
@@ -129,7 +129,7 @@ def test_a_report_that_the_modem_passes_on_arrives_without_a_place(step: int) ->
         assert states == [ReportState.DELIVERED, ReportState.FAILED]
         assert [each.place for each in modem.passed_on] == [-1, -2]
         assert modem.arrived == []
-        assert sms_modem.listed(modem.ask(LIST_ALL)) == []
+        assert sms_modem.read_listed(modem.ask(LIST_ALL)) == []
 
 
 @pytest.mark.parametrize("step", [1, 4_096])
@@ -138,7 +138,7 @@ def test_an_sms_that_the_modem_passes_on_unasked_is_read_in_its_parts(step: int)
         modem.modem.unasked = True
         modem.modem.receive_text(HUB, bytes(range(200)))
         assert modem.ask("AT").ok
-        (whole,) = arrivals(modem.passed_on).whole
+        (whole,) = find_arrivals(modem.passed_on).whole
         assert isinstance(whole.message, Deliver)
         assert whole.message.content.body == bytes(range(200))
         assert modem.arrived == []
@@ -165,7 +165,7 @@ LENGTH = len(REPORT) // 2 - 1
 def test_a_message_inside_a_reply(said: str, places: list[int], lines: tuple[str, ...]) -> None:
     """A header whose PDU is lost takes no line of the reply. An unreadable PDU is kept."""
     talk = GsmConversation()
-    talk.command("AT+CSQ")
+    talk.make_command("AT+CSQ")
     talk.receive_data(f"\r\n{said}\r\n+CSQ: 20,99\r\n\r\nOK\r\n".encode())
     events = list(iter(talk.next_event, NEED_MORE))
     assert [each.place for each in events if isinstance(each, PlaceFilled | Stored)] == places
@@ -193,8 +193,8 @@ def test_the_notifications_are_among_those_that_the_modem_offers(
 def test_what_comes_is_listed_in_its_parts(step: int) -> None:
     with line(step) as modem:
         modem.modem.receive_text(HUB, bytes(range(200)))
-        stored = sms_modem.listed(modem.ask(LIST_ALL))
-        (whole,) = arrivals(stored).whole
+        stored = sms_modem.read_listed(modem.ask(LIST_ALL))
+        (whole,) = find_arrivals(stored).whole
         assert isinstance(whole.message, Deliver)
         assert whole.message.content.body == bytes(range(200))
         assert modem.arrived == [1, 2]
@@ -224,7 +224,7 @@ def test_a_line_that_is_unplugged_in_a_pdu_begins_anew() -> None:
     with line() as modem:
         message = envelope()
         modem.write(modem.talk.submit(message))
-        modem.write(modem.talk.pdu(message)[:50])
+        modem.write(modem.talk.encode_pdu(message)[:50])
         modem.modem.power_off()
         modem.talk = GsmConversation()
         modem.set_up()
@@ -255,19 +255,19 @@ def test_errors_by_class(code: int, outcome: Outcome, final: bool) -> None:
 
 def test_a_full_sim_shows_before_it_receives_nothing_more() -> None:
     with line() as modem:
-        assert sms_modem.filled(modem.ask(STORE)) == (0, CAPACITY)
+        assert sms_modem.read_used_places(modem.ask(STORE)) == (0, CAPACITY)
         modem.modem.fill()
-        assert sms_modem.filled(modem.ask(STORE)) == (CAPACITY, CAPACITY)
+        assert sms_modem.read_used_places(modem.ask(STORE)) == (CAPACITY, CAPACITY)
         assert not modem.modem.receive_text(HUB, b"lost")
 
 
 def test_one_command_is_under_way_at_a_time() -> None:
     talk = GsmConversation()
-    talk.command("AT")
+    talk.make_command("AT")
     with pytest.raises(LocalProtocolError, match="AT is under way"):
-        talk.command("AT+CSQ")
+        talk.make_command("AT+CSQ")
     with pytest.raises(LocalProtocolError, match="no prompt"):
-        talk.pdu(envelope())
+        talk.encode_pdu(envelope())
 
 
 @given(st.binary(max_size=3_000), st.booleans())
@@ -278,4 +278,4 @@ def test_noise_is_borne(noise: bytes, prompted: bool) -> None:
     talk.receive_data(noise)
     while talk.next_event() is not NEED_MORE:
         pass
-    sms_modem.listed(GsmReply(True, tuple(noise.decode("ascii", "replace").split("\n"))))
+    sms_modem.read_listed(GsmReply(True, tuple(noise.decode("ascii", "replace").split("\n"))))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.extensions.sms.agent.arrivals import arrivals
+from fieldagent.extensions.sms.agent.arrivals import find_arrivals
 from fieldagent.extensions.sms.sms_modem import Stored
 from fieldagent.wire import sms_alphabet, sms_pdu
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -133,8 +133,8 @@ def test_parts_are_put_together_in_whatever_order(content: str | bytes, order: A
     read = [sms_pdu.decode(sms_pdu.encode(Deliver(NUMBER, part, AT))) for part in parts]
     order.shuffle(read)
     stored = [Stored(place, message) for place, message in enumerate(read)]
-    assert arrivals(stored[:-1]).whole == []
-    (arrival,) = arrivals(stored).whole
+    assert find_arrivals(stored[:-1]).whole == []
+    (arrival,) = find_arrivals(stored).whole
     assert isinstance(arrival.message, Deliver)
     whole = arrival.message.content
     if isinstance(content, bytes):

@@ -61,7 +61,9 @@ async def bridge(store: Store) -> AsyncIterator[tuple[Field, Any]]:
 
 
 def alert(who: TakUnit = BRAVO, point: CotPoint = SPOT, *, cancels: bool = False) -> bytes:
-    return cot.encode(tak.alert(who, point, NOW, cancels=cancels)).replace(b"_flow-tags_", b"x")
+    return cot.encode(tak.make_alert(who, point, NOW, cancels=cancels)).replace(
+        b"_flow-tags_", b"x"
+    )
 
 
 async def incidents(alps: Field) -> list[tuple[Any, ...]]:

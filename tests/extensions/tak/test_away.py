@@ -80,7 +80,7 @@ async def test_what_somebody_writes_meanwhile_is_taken_in_afterwards(
         when = datetime.fromtimestamp(alps.now, UTC)
         for words in ("go down", "the hut is shut"):
             put.send_nowait(
-                Came(CLEO, tak.CHAT, tak.chat(GeoChat(BRAVO, unit, words, words), when))
+                Came(CLEO, tak.CHAT, tak.make_chat(GeoChat(BRAVO, unit, words, words), when))
             )
         nursery.start_soon(intake.run)
         said = "SELECT words FROM item WHERE target = ? ORDER BY id"
@@ -122,12 +122,12 @@ async def test_what_has_come_is_stored_when_the_bridge_ends_here(
                 if self._unit.uid.endswith(f"-{CLEO}"):
                     for text in words:
                         chat = GeoChat(BRAVO, self._unit, text, text)
-                        take(tak.CHAT, cot.encode(tak.chat(chat, when)))
+                        take(tak.CHAT, cot.encode(tak.make_chat(chat, when)))
                     commit.left = 100
                 await ends.wait()
                 raise Ending
 
-            async def say(self, events: Iterable[CotEvent]) -> None:
+            async def send_events(self, events: Iterable[CotEvent]) -> None:
                 await trio.sleep_forever()
 
         @asynccontextmanager
@@ -166,7 +166,7 @@ async def test_a_phone_that_came_meanwhile_is_known_by_what_it_says_next(
         host = PhoneHost(store, Exchange(lambda became, by=1: None), 1, alps.clock)
         when = datetime.fromtimestamp(alps.now, UTC)
         sighting = Sighting(CotPoint(46.5, 8.1), when, when + timedelta(minutes=5), tak.GPS, "")
-        here = cot.encode(tak.unit(TakUnit(PHONE, "Dora"), sighting, when, {}))
+        here = cot.encode(tak.make_unit_event(TakUnit(PHONE, "Dora"), sighting, when, {}))
         commit = Troubled(store, trouble, 1)
         monkeypatch.setattr(store, "commit", commit)
         ours, theirs = trio.testing.memory_stream_pair()
@@ -178,7 +178,7 @@ async def test_a_phone_that_came_meanwhile_is_known_by_what_it_says_next(
             await theirs.send_all(here)
 
             def owner(db: Db) -> PhoneHolder | None:
-                return certificates.owner_of_phone(db, 1, PHONE, alps.now)
+                return certificates.find_phone_owner(db, 1, PHONE, alps.now)
 
             while await store.read(owner) != dora:
                 await trio.sleep(0.01)
@@ -193,8 +193,8 @@ async def test_a_phone_that_comes_meanwhile_is_not_said_to_be_out_of_force(
 ) -> None:
     async with mountain(store) as alps, trio.open_nursery() as nursery:
         dora = await named(alps, "Dora")
-        by = await store.commit(authority.authority)
-        issued = authority.for_phone(by, "Dora", time.time())
+        by = await store.commit(authority.open_authority)
+        issued = authority.issue_for_phone(by, "Dora", time.time())
         await give(alps, dora, issued.serial)
         host = PhoneHost(store, Exchange(Mock()), 1, time.time)
         phones = server._Phones(store, host, PhoneServer(("127.0.0.1", 0), "localhost"))

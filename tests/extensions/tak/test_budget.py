@@ -184,13 +184,13 @@ async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) ->
 async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
     async with mountain(store) as alps:
         await say(alps, BRAVO, "come down", "m-1")
-        owed = partial(records.ticks_owed, members=KITS, limit=9)
+        owed = partial(records.list_owed_ticks, members=KITS, limit=9)
         assert await alps.store.read(owed) == []
         mailbox = alps.mailbox(CLEO)
         outgoing = await mailbox.load(65_536)
         assert outgoing is not None
         assert await alps.store.read(owed) == []
-        await mailbox.stored(outgoing)
+        await mailbox.mark_stored(outgoing)
         (tick,) = await alps.store.read(owed)
         assert (tick.uid, tick.message_id, tick.read) == (BRAVO.uid, "m-1", False)
         await alps.store.commit(lambda db: records.note_told(db, tick))
@@ -217,19 +217,19 @@ async def test_what_is_not_due_and_who_is_not_here_hold_no_tick_up(store: Store)
         for number in range(3):
             await say(alps, BRAVO, "come down", f"m-{number}")
             await collect(alps.mailbox(CLEO))
-            for tick in await store.read(lambda db: records.ticks_owed(db, KITS, 1)):
+            for tick in await store.read(lambda db: records.list_owed_ticks(db, KITS, 1)):
                 assert tick.message_id == f"m-{number}"
                 await store.commit(partial(records.note_told, tick=tick))
         await say(alps, BRAVO, "and bring water", "m-9")
         await collect(alps.mailbox(CLEO))
-        (tick,) = await store.read(lambda db: records.ticks_owed(db, KITS, 1))
+        (tick,) = await store.read(lambda db: records.list_owed_ticks(db, KITS, 1))
         assert tick.message_id == "m-9"
-        assert await store.read(lambda db: records.ticks_owed(db, {1, 2}, 1)) == []
+        assert await store.read(lambda db: records.list_owed_ticks(db, {1, 2}, 1)) == []
         for sender in (1, 2):
             answer = Message(f"of {sender}")
             await alps.sends(sender, Entry(1, answer, int(alps.now), to="BRAVO (TAK)"))
         await line_up(alps)
-        (out,) = await store.read(lambda db: records.out_due(db, {2, 3}, alps.now, 1))
+        (out,) = await store.read(lambda db: records.list_due_events(db, {2, 3}, alps.now, 1))
         assert out.content == Message("of 2")
 
 
@@ -237,13 +237,13 @@ async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int |
     """Return the new items that go there, and their receivers."""
 
     def take(db: Db) -> list[tuple[str, int | None]]:
-        people = records.people(db, 1)
-        place = tenure.place(db, records.NAME)
-        fresh = records.fresh_items(db, 1, place, 100)
-        whom = [(each, outward.person_for(each, people, rules.shares)) for each in fresh]
+        people = records.list_people(db, 1)
+        place = tenure.read_place(db, records.NAME)
+        fresh = records.list_fresh_items(db, 1, place, 100)
+        whom = [(each, outward.find_person(each, people, rules.shares)) for each in fresh]
         items = [(each, person or None) for each, person in whom if person is not None]
-        records.line_up(db, items, max((each.id for each in fresh), default=place), alps.now)
-        due = records.out_due(db, KITS, alps.now, 100)
+        records.queue_items(db, items, max((each.id for each in fresh), default=place), alps.now)
+        due = records.list_due_events(db, KITS, alps.now, 100)
         return [(getattr(each.content, "content", ""), each.person) for each in due]
 
     return await alps.store.commit(take)
@@ -284,7 +284,7 @@ async def test_a_callsign_that_looks_like_an_address_is_written_to_at_no_other_p
 def test_a_message_without_end_is_cut_and_says_so() -> None:
     content = Message("é" * (tak_map.WORDS_MAX + 7))
     out = OutEvent(1, 1, 1, None, "", "", "m-1", 0, content, 0.0)
-    event = outward.event_of(out, UNIT, 0.0)
+    event = outward.make_event(out, UNIT, 0.0)
     assert event is not None
     chat = read_chat(event)
     assert chat is not None
@@ -312,7 +312,7 @@ EVERYBODY = FreshItem(1, 0.0, 1, None, True, "message", True, False)
     ],
 )
 def test_whom_an_item_is_for_there(item: FreshItem, whom: int | None) -> None:
-    assert outward.person_for(item, {9}, {"messages"}) == whom
+    assert outward.find_person(item, {9}, {"messages"}) == whom
 
 
 async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
@@ -320,7 +320,7 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
         await say(alps, BRAVO, "hello", "m-1")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
         await line_up(alps)
-        (out,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        (out,) = await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         assert (out.callsign, out.uid) == BRAVO[::-1]
 
         async def tick(uid: str, *, read: bool) -> bool:
@@ -339,15 +339,19 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
         assert await line_up(alps) == []
         # It goes again with its id until the phone confirms it. Another phone's confirmation does
         # not count.
-        assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
+        assert (
+            await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9)) == []
+        )
         alps.now += records.AGAIN[0]
-        (again,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        (again,) = await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         assert again.message_id == out.message_id
         assert not await tick(CHARLIE.uid, read=True)
         assert await tick(BRAVO.uid, read=False)
         assert await stages() == [Stage.STORED, Stage.HANDED_OVER]
         alps.now += OVER_AFTER_S / 2
-        assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
+        assert (
+            await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9)) == []
+        )
         assert await tick(BRAVO.uid, read=True)
         assert await stages() == [Stage.STORED, Stage.READ, Stage.HANDED_OVER]
         assert not await tick(BRAVO.uid, read=True)
@@ -358,7 +362,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
         await say(alps, BRAVO, "hello", "m-1")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
         await line_up(alps)
-        (out,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        (out,) = await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
         alps.now += OVER_AFTER_S
         await alps.store.commit(lambda db: records.give_up(db, alps.now))
@@ -370,7 +374,9 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
 
 async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
     async with mountain(store) as alps:
-        placed = PlacedMarker("hut\u202e", "dry", CotPoint(46.5, 8.1), tak_map.at(alps.now), ())
+        placed = PlacedMarker(
+            "hut\u202e", "dry", CotPoint(46.5, 8.1), tak_map.make_date(alps.now), ()
+        )
         sent = SentMarker(BRAVO, "marker-1", placed)
 
         async def come() -> Any:
@@ -388,7 +394,7 @@ async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
 
 async def test_a_marker_that_is_sent_to_several_users_comes_to_each(store: Store) -> None:
     async with mountain(store) as alps:
-        placed = PlacedMarker("hut", "", CotPoint(46.5, 8.1), tak_map.at(alps.now), ())
+        placed = PlacedMarker("hut", "", CotPoint(46.5, 8.1), tak_map.make_date(alps.now), ())
         sent, inbox = SentMarker(BRAVO, "marker-1", placed), TakInbox(1, RULES)
         for member in (1, 2):
             take = partial(inward.take_marker, inbox=inbox, member=member, sent=sent, now=alps.now)
@@ -415,9 +421,9 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
         alps.now += 1
         assert await hold("other") == identity
         assert await hold("one") == ""
-        await store.commit(lambda db: tenure.let_go(db, records.NAME, "one"))
+        await store.commit(lambda db: tenure.release_tenure(db, records.NAME, "one"))
         assert await hold("one") == ""
-        await store.commit(lambda db: tenure.let_go(db, records.NAME, "other"))
+        await store.commit(lambda db: tenure.release_tenure(db, records.NAME, "other"))
         assert await hold("one") == identity
         assert await hold("third", alone=True) == identity
 
@@ -449,18 +455,18 @@ async def test_who_says_again_that_they_hold_it_is_not_silent(store: Store) -> N
     async with field_of(store) as alps:
         holds = partial(tenure.hold, name=records.NAME, holder="one")
         identity = await store.commit(partial(holds, now=alps.now + 86_400))
-        before = await store.read(partial(tenure.standing, name=records.NAME))
+        before = await store.read(partial(tenure.read_tenure, name=records.NAME))
         take = partial(tenure.hold, name=records.NAME, holder="other", now=alps.now, silent=before)
         await store.commit(partial(holds, now=alps.now + 86_401))
         assert await store.commit(take) == ""
-        after = await store.read(partial(tenure.standing, name=records.NAME))
+        after = await store.read(partial(tenure.read_tenure, name=records.NAME))
         assert await store.commit(partial(take, silent=after)) == identity
 
 
 async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: Store) -> None:
     async with mountain(store) as alps:
         await alps.sends(1, Entry(1, Message("help"), int(alps.now), sos=True))
-        find = partial(records.alerts, workspace=1)
+        find = partial(records.list_alerts, workspace=1)
         (alert,) = await alps.store.read(find)
         assert (alert.member, alert.ends) == (1, False)
 
@@ -491,8 +497,8 @@ async def test_an_alert_shows_the_place_of_the_sos(store: Store) -> None:
     async with mountain(store) as alps:
 
         async def place() -> tuple[float, float] | None:
-            (alert,) = await alps.store.read(partial(records.alerts, workspace=1))
-            point = outward.alert_of(alert, TakUnit("FA-1-1", "Ada"), alps.now).point
+            (alert,) = await alps.store.read(partial(records.list_alerts, workspace=1))
+            point = outward.make_alert(alert, TakUnit("FA-1-1", "Ada"), alps.now).point
             return (point.latitude, point.longitude) if point.is_known else None
 
         await alps.sends(1, Entry(1, Location(46.5, 8.1), int(alps.now) - 3_600))
@@ -507,8 +513,8 @@ async def test_an_sos_without_a_place_shows_the_last_known_one(store: Store) -> 
         await alps.sends(1, Entry(1, Location(46.5, 8.1), int(alps.now) - 3_600))
         await alps.sends(1, Entry(2, Message("help"), int(alps.now), sos=True))
         alps.now += outward.AWAITED_S
-        (alert,) = await alps.store.read(partial(records.alerts, workspace=1))
-        point = outward.alert_of(alert, TakUnit("FA-1-1", "Ada"), alps.now).point
+        (alert,) = await alps.store.read(partial(records.list_alerts, workspace=1))
+        point = outward.make_alert(alert, TakUnit("FA-1-1", "Ada"), alps.now).point
         assert (point.latitude, point.longitude) == (46.5, 8.1)
 
 
@@ -518,7 +524,7 @@ async def test_who_is_on_the_map_and_where(store: Store) -> None:
             location = Location(latitude, 8.1)
             await alps.sends(number, Entry(1, location, int(alps.now) - 10 * number))
         await alps.sends(3, Entry(1, Message("help"), int(alps.now), sos=True))
-        users = await alps.store.read(lambda db: records.kit_users(db, 1, 2))
+        users = await alps.store.read(lambda db: records.list_kit_users(db, 1, 2))
         assert [(each.name, each.latitude) for each in users] == [("Cleo", None), ("Ada", 46.5)]
 
 
@@ -527,11 +533,11 @@ UNIT = TakUnit("FA-1-1", "Ada")
 
 
 def test_a_position_says_how_old_it_is() -> None:
-    (fresh,) = outward.position(UNIT, USER, None, 1_000_060.0, shared=True)
+    (fresh,) = outward.make_position_events(UNIT, USER, None, 1_000_060.0, shared=True)
     assert (fresh.how, fresh.start.timestamp()) == ("m-g", 1_000_000.0)
     assert fresh.stale.timestamp() == 1_000_000.0 + tak_map.FRESH_S
     now = 1_000_000.0 + 3 * 3_600 + 60
-    old, beside = outward.position(UNIT, USER, None, now, shared=True)
+    old, beside = outward.make_position_events(UNIT, USER, None, now, shared=True)
     assert (old.uid, old.how) == ("FA-1-1", "m-g-l")
     assert old.stale.timestamp() > now
     remarks = old.find("remarks")
@@ -541,14 +547,16 @@ def test_a_position_says_how_old_it_is() -> None:
     assert name is not None
     assert (beside.uid, name.get("callsign")) == ("FA-1-1-last", "Ada 13:46Z")
     previous = tak_map.ToldPosition(USER, now, True)
-    _, removed = outward.position(UNIT, USER._replace(at=now), previous, now, shared=True)
+    _, removed = outward.make_position_events(
+        UNIT, USER._replace(at=now), previous, now, shared=True
+    )
     assert removed.type == "t-x-d-d"
-    (hidden,) = outward.position(UNIT, USER, None, now, shared=False)
+    (hidden,) = outward.make_position_events(UNIT, USER, None, now, shared=False)
     assert not hidden.point.is_known
 
 
 def test_when_a_position_is_told_again() -> None:
-    due, previous = tak_map.position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
+    due, previous = tak_map.compute_position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
     assert due(None, USER, 5.0) == 5.0
     moved = USER._replace(latitude=46.501, at=1_000_012.0)
     assert due(previous, moved, 1_000_012.0) == previous.at + tak_map.LEAST_S

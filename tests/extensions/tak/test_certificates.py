@@ -67,19 +67,19 @@ async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
 
         async def valid() -> set[str]:
             serials = ["aa", "bb", "cc", "dd"]
-            return await store.read(lambda db: certificates.in_force(db, 1, serials, alps.now))
+            return await store.read(lambda db: certificates.find_valid(db, 1, serials, alps.now))
 
         async def owner(uid: str) -> PhoneHolder | None:
-            return await store.read(lambda db: certificates.owner_of_phone(db, 1, uid, alps.now))
+            return await store.read(lambda db: certificates.find_phone_owner(db, 1, uid, alps.now))
 
         assert await valid() == {"aa", "bb", "cc"}
         assert await owner(PHONE) == dora and await owner(OTHER) is None
-        find = partial(certificates.person_of, workspace=1, callsign="Emil", uid=PHONE)
+        find = partial(certificates.find_person, workspace=1, callsign="Emil", uid=PHONE)
         person = await store.commit(lambda db: find(db, now=alps.now))
         assert person == TakPerson(dora.member, "Dora", PHONE)
         alps.now += 61
         assert await valid() == {"aa", "cc"} and await owner(PHONE) is None
-        assert await store.read(lambda db: certificates.holder_of(db, 1, "bb", alps.now)) is None
+        assert await store.read(lambda db: certificates.find_holder(db, 1, "bb", alps.now)) is None
         await store.commit(
             lambda db: directory.set_disabled(db, "member", emil.member, alps.now, now=alps.now)
         )
@@ -90,7 +90,7 @@ async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
         like = await named(alps, "Emil")
         with pytest.raises(Refused, match="another Emil is at the TAK server"):
             await give(alps, like, "ee")
-        rows = await store.read(lambda db: certificates.listing(db, 1))
+        rows = await store.read(lambda db: certificates.list_certificates(db, 1))
         assert [(each["name"], each["phone"]) for each in rows] == [
             ("Dora", ""),
             ("Dora", PHONE),
@@ -104,13 +104,13 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         await give(alps, dora, "aa")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="Dora"))
         await line_up(alps)
-        (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        (out,) = await store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         assert (out.callsign, out.uid) == ("Dora", "")
         await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=False))
         assert await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item) == []
-        assert await store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
+        assert await store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9)) == []
         await arrive(alps, dora, "aa", PHONE)
-        (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        (out,) = await store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         assert out.uid == PHONE
         await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
         tick = partial(
@@ -120,7 +120,7 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
         assert (Stage.READ, "Dora") in rows
         # Dora's message belongs to her, and does not return to her phone.
-        inbox = TakInbox(1, RULES, certificates.person_of)
+        inbox = TakInbox(1, RULES, certificates.find_person)
         chat = GeoChat(TakUnit(PHONE, "Cleo"), TakUnit("FA-1-3", "Cleo"), "m-1", "down")
         taken = await store.commit(lambda db: inward.take_chat(db, inbox, CLEO, chat, alps.now))
         assert taken.became is Became.TAKEN
@@ -142,7 +142,7 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
         await give(alps, cleo, "aa")
         await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="Cleo"))
         await line_up(alps)
-        (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        (out,) = await store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         await arrive(alps, cleo, "aa", PHONE)
         # Her phone's tick does not mean that her kit has it, and neither does its silence.
         tick = partial(
@@ -179,9 +179,9 @@ async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
         when = datetime.fromtimestamp(alps.now, UTC)
         unit = TakUnit(PHONE, "Dora")
         sighting = Sighting(CotPoint(46.5, 8.1), when, when + timedelta(minutes=5), tak.GPS, "")
-        here = cot.encode(tak.unit(unit, sighting, when, {}))
+        here = cot.encode(tak.make_unit_event(unit, sighting, when, {}))
 
-        ping = cot.encode(tak.ping(PHONE, when))
+        ping = cot.encode(tak.make_ping(PHONE, when))
 
         async def visit(*words: str) -> bytes:
             """Return the data for a phone that connects, speaks to all before each message, and
@@ -202,7 +202,7 @@ async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
                     await hear(tak.PONG)
                     heard.clear()
                     chat = GeoChat(cleo, tak.ALL, word, word)
-                    exchange.say(guest, tak.chat(chat, when), alps.now)
+                    exchange.send_events(guest, tak.make_chat(chat, when), alps.now)
                     await hear(word)
                 if not words:
                     await theirs.send_all(ping)
@@ -218,22 +218,22 @@ async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
 
 def test_an_authority_signs_what_openssl_and_android_take() -> None:
     now = datetime(2031, 6, 1, tzinfo=UTC).timestamp()
-    key = authority._new_key()
-    by = authority.Authority(key, authority._own_certificate(key))
-    assert by.certificate == authority._own_certificate(key), "it is the same each time"
-    issued = authority.for_phone(by, "Ada " * 30, now)
+    key = authority._make_key()
+    by = authority.Authority(key, authority._make_own_certificate(key))
+    assert by.certificate == authority._make_own_certificate(key), "it is the same each time"
+    issued = authority.issue_for_phone(by, "Ada " * 30, now)
     issued.certificate.verify_directly_issued_by(by.certificate)
-    written = authority.phone_file(by, issued, "Ada", "secret")
+    written = authority.encode_phone_file(by, issued, "Ada", "secret")
     # As made by `openssl pkcs12 -legacy`: PBE with SHA-1 and 3DES, and a MAC with SHA-1.
     assert bytes.fromhex("060a2a864886f70d010c0103") in written
     assert bytes.fromhex("06052b0e03021a") in written
     trust = pkcs12.load_pkcs12(authority.trust_file(by, "secret"), b"secret")
     assert [each.certificate for each in trust.additional_certs] == [by.certificate]
     for host in ("hub.example.org", "192.0.2.1", "2001:db8::1"):
-        server = authority.for_server(by, host, now).certificate
+        server = authority.issue_for_server(by, host, now).certificate
         lasts = server.not_valid_after_utc - server.not_valid_before_utc
         assert lasts.days < 825
-    assert authority.context(by, "localhost", now).verify_mode is ssl.CERT_REQUIRED
+    assert authority.make_context(by, "localhost", now).verify_mode is ssl.CERT_REQUIRED
 
 
 def test_the_cryptography_of_debian_12_has_no_expiry_with_a_time_zone() -> None:
@@ -241,4 +241,4 @@ def test_the_cryptography_of_debian_12_has_no_expiry_with_a_time_zone() -> None:
         not_valid_after = datetime(2036, 1, 2, 3, 4, 5)
 
     certificate: Any = Certificate()
-    assert authority.expiry_of(certificate) == datetime(2036, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert authority.find_expiry(certificate) == datetime(2036, 1, 2, 3, 4, 5, tzinfo=UTC)

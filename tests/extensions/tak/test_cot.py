@@ -24,7 +24,7 @@ from fieldagent.extensions.tak.cot import (
     EventSplitter,
     decode,
     encode,
-    type_of,
+    find_type,
 )
 from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.package.package import FIRST_DATE, LAST_DATE
@@ -76,20 +76,20 @@ def test_a_tick_of_atak_and_one_of_wintak_are_read(name: str, link: str) -> None
 
 
 EVENTS = {
-    "unit": tak.unit(
+    "unit": tak.make_unit_event(
         ADA, tak.Sighting(CotPoint(46.5, 8.1), NOW, NOW, tak.GPS, "by radio"), NOW, PROGRAM
     ),
-    "chat": tak.chat(GeoChat(ADA, BRAVO, "m-1", "all\nwell </event> ]]>"), NOW),
-    "to all": tak.chat(GeoChat(ADA, tak.ALL, "m-2", "“täglich” 🚁"), NOW),
-    "delivered": tak.receipt(tak.ChatReceipt(ADA, BRAVO.uid, "m-3", False), BRAVO, NOW),
-    "read": tak.receipt(tak.ChatReceipt(ADA, BRAVO.uid, "m-3", True), BRAVO, NOW),
-    "alert": tak.alert(ADA, CotPoint(46.5, 8.1), NOW),
-    "cancel": tak.alert(ADA, CotPoint(46.5, 8.1), NOW, cancels=True),
-    "removal": tak.removal("FA-1234-w1", ADA, NOW),
-    "marker": tak.marker(
+    "chat": tak.make_chat(GeoChat(ADA, BRAVO, "m-1", "all\nwell </event> ]]>"), NOW),
+    "to all": tak.make_chat(GeoChat(ADA, tak.ALL, "m-2", "“täglich” 🚁"), NOW),
+    "delivered": tak.make_receipt(tak.ChatReceipt(ADA, BRAVO.uid, "m-3", False), BRAVO, NOW),
+    "read": tak.make_receipt(tak.ChatReceipt(ADA, BRAVO.uid, "m-3", True), BRAVO, NOW),
+    "alert": tak.make_alert(ADA, CotPoint(46.5, 8.1), NOW),
+    "cancel": tak.make_alert(ADA, CotPoint(46.5, 8.1), NOW, cancels=True),
+    "removal": tak.make_removal("FA-1234-w1", ADA, NOW),
+    "marker": tak.make_marker(
         "FA-1234-w1", ADA, tak.PlacedMarker("hut", "dry", CotPoint(-46.5, -8.1), NOW, ()), NOW
     ),
-    "ping": tak.ping("FA-1234", NOW),
+    "ping": tak.make_ping("FA-1234", NOW),
 }
 
 
@@ -97,7 +97,7 @@ EVENTS = {
 def test_what_is_written_is_read_again_by_any_xml(event: CotEvent) -> None:
     written = encode(event)
     assert decode(written) == event
-    assert type_of(written) == event.type
+    assert find_type(written) == event.type
     # A server splits at this text, and has problems with data after it.
     assert written.count(b"</event>") == 1
     assert written.endswith(b"</event>")
@@ -112,7 +112,7 @@ def test_what_is_written_is_read_again_by_any_xml(event: CotEvent) -> None:
 
 @given(st.text(), st.lists(st.integers(1, 400), max_size=8))
 def test_any_words_come_whole_however_the_bytes_arrive(text: str, cuts: list[int]) -> None:
-    event = tak.chat(GeoChat(ADA, BRAVO, "m", text), NOW)
+    event = tak.make_chat(GeoChat(ADA, BRAVO, "m", text), NOW)
     stream = encode(event) * 3
     splitter, events, at = EventSplitter(), [], 0
     for size in (*cuts, len(stream)):
@@ -127,13 +127,13 @@ def test_any_words_come_whole_however_the_bytes_arrive(text: str, cuts: list[int
 def test_who_is_who_in_the_detail() -> None:
     assert tak.read_unit(EVENTS["unit"]) == ADA
     assert tak.read_unit(EVENTS["marker"]) is None
-    assert tak.marker_author(EVENTS["marker"]) == ADA
+    assert tak.read_marker_author(EVENTS["marker"]) == ADA
     assert all(tak.is_of(each, "FA-") for each in EVENTS.values())
     # A person who cancels another's alert uses that alert's uid.
     cancel = replace(EVENTS["cancel"], detail=())
     assert tak.is_of(cancel, "FA-")
-    assert not tak.flowed_through(cancel, "FA-")
-    assert tak.flowed_through(EVENTS["cancel"], "FA-")
+    assert not tak.is_passed_through(cancel, "FA-")
+    assert tak.is_passed_through(EVENTS["cancel"], "FA-")
     # A message to one person goes to no other: a server reads both elements.
     assert EVENTS["chat"].find("marti") is not None
     assert EVENTS["to all"].find("marti") is None

@@ -47,7 +47,7 @@ def phone(number: int) -> TakUnit:
 
 def here(who: TakUnit) -> bytes:
     seen = Sighting(CotPoint(46.5, 8.1), NOW, NOW, tak.GPS, "")
-    return foreign(tak.unit(who, seen, NOW, PROGRAM))
+    return foreign(tak.make_unit_event(who, seen, NOW, PROGRAM))
 
 
 def foreign(event: CotEvent) -> bytes:
@@ -57,7 +57,7 @@ def foreign(event: CotEvent) -> bytes:
 
 
 def chat(who: TakUnit, to: TakUnit = ADA, number: int = 1) -> bytes:
-    return foreign(tak.chat(GeoChat(who, to, f"m-{number}", "word"), NOW))
+    return foreign(tak.make_chat(GeoChat(who, to, f"m-{number}", "word"), NOW))
 
 
 def admit(door: TakDoor, raw: bytes, now: float = 0.0, kind: str = tak.CHAT) -> CotEvent | None:
@@ -106,20 +106,20 @@ def test_who_writes_too_much_is_not_taken(door: TakDoor, counts: Counter[Became]
     assert admit(door, chat(phone(1)), 3_600.0) is not None
 
 
-MARKER = tak.marker("x", phone(1), PlacedMarker("hut", "", CotPoint(46.5, 8.1), NOW, ()), NOW)
+MARKER = tak.make_marker("x", phone(1), PlacedMarker("hut", "", CotPoint(46.5, 8.1), NOW, ()), NOW)
 LOST = chat(phone(1)).replace(b"</remarks>", b"")
 
 
 def tick(who: TakUnit) -> bytes:
-    return foreign(tak.receipt(ChatReceipt(who, ADA.uid, "m", True), ADA, NOW))
+    return foreign(tak.make_receipt(ChatReceipt(who, ADA.uid, "m", True), ADA, NOW))
 
 
 @pytest.mark.parametrize(
     ("kind", "raw", "became"),
     [
         (tak.CHAT, chat(OTHER), Became.OWN),
-        (tak.CHAT, encode(tak.chat(GeoChat(phone(1), ADA, "m", "x"), NOW)), None),
-        (tak.CHAT, encode(tak.chat(GeoChat(OTHER, ADA, "m", "x"), NOW)), Became.OWN),
+        (tak.CHAT, encode(tak.make_chat(GeoChat(phone(1), ADA, "m", "x"), NOW)), None),
+        (tak.CHAT, encode(tak.make_chat(GeoChat(OTHER, ADA, "m", "x"), NOW)), Became.OWN),
         (tak.CHAT, chat(phone(1), tak.ALL), Became.OTHER),
         (tak.CHAT, chat(phone(1), TakUnit(f"{ADA.uid}1", "Adam")), Became.OTHER),
         (tak.CHAT, LOST, Became.UNREADABLE),
@@ -133,9 +133,9 @@ def tick(who: TakUnit) -> bytes:
             tick(OTHER),
             Became.OWN,
         ),
-        (tak.ALERT, foreign(tak.alert(ADA, CotPoint(1, 1), NOW)), Became.OTHER),
-        (tak.CANCEL, foreign(tak.alert(ADA, CotPoint(1, 1), NOW, cancels=True)), None),
-        (tak.CANCEL, encode(tak.alert(ADA, CotPoint(1, 1), NOW, cancels=True)), Became.OWN),
+        (tak.ALERT, foreign(tak.make_alert(ADA, CotPoint(1, 1), NOW)), Became.OTHER),
+        (tak.CANCEL, foreign(tak.make_alert(ADA, CotPoint(1, 1), NOW, cancels=True)), None),
+        (tak.CANCEL, encode(tak.make_alert(ADA, CotPoint(1, 1), NOW, cancels=True)), Became.OWN),
         (tak.MARKER, foreign(MARKER), Became.OTHER),
         ("t-x-takp-v", b"<event type='t-x-takp-v'></event>", Became.OTHER),
         ("u-d-f", foreign(MARKER), Became.OTHER),

@@ -82,15 +82,15 @@ def room() -> Room:
 
 def here(who: TakUnit) -> CotEvent:
     seen = Sighting(SPOT, NOW, NOW + timedelta(minutes=5), tak.GPS, "")
-    return tak.unit(who, seen, NOW, {"os": "34"})
+    return tak.make_unit_event(who, seen, NOW, {"os": "34"})
 
 
 def chat(sender: TakUnit, to: TakUnit, number: int = 1) -> CotEvent:
-    return tak.chat(GeoChat(sender, to, f"m-{number}", "word"), NOW)
+    return tak.make_chat(GeoChat(sender, to, f"m-{number}", "word"), NOW)
 
 
 def marker(by: TakUnit, uid: str = "spot", *dests: CotElement) -> CotEvent:
-    made = tak.marker(uid, by, PlacedMarker("hut", "", SPOT, NOW, ()), NOW)
+    made = tak.make_marker(uid, by, PlacedMarker("hut", "", SPOT, NOW, ()), NOW)
     return replace(made, detail=(*made.detail, CotElement("marti", children=dests)))
 
 
@@ -100,7 +100,7 @@ def dest(**named: str) -> CotElement:
 
 def alert_for(who: TakUnit) -> CotEvent:
     """Return Ben's alert as a phone sends it to one contact only."""
-    made = tak.alert(BEN, SPOT, NOW)
+    made = tak.make_alert(BEN, SPOT, NOW)
     to = CotElement("marti", children=(dest(callsign=who.callsign),))
     return replace(made, detail=(*made.detail, to))
 
@@ -115,7 +115,7 @@ def group(sender: TakUnit, *others: TakUnit) -> CotEvent:
     return replace(said, detail=(named, *said.detail[1:]))
 
 
-RECEIPT = tak.receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
+RECEIPT = tak.make_receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ RECEIPT = tak.receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
         (marker(BEN, "spot", dest(uid=DOT.uid)), {DOT.uid: ["b-m-p-s-m"]}),
         (marker(BEN, "spot", dest(callsign="nobody")), {}),
         # The hub hears an alert by the users' sessions.
-        (tak.alert(BEN, SPOT, NOW), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID, DOT)}),
+        (tak.make_alert(BEN, SPOT, NOW), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID, DOT)}),
         # Whomever it names: Cid's phone gets it, and the users bring it to the desk.
         (alert_for(CID), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID)}),
         (alert_for(ADA), {ADA.uid: ["b-a-o-tbl"]}),
-        (tak.alert(ADA, SPOT, NOW, cancels=True), {ADA.uid: ["b-a-o-can"]}),
+        (tak.make_alert(ADA, SPOT, NOW, cancels=True), {ADA.uid: ["b-a-o-can"]}),
         # In another phone's name.
         (chat(CID, DOT), {}),
         (chat(ADA, DOT), {}),
@@ -145,10 +145,10 @@ RECEIPT = tak.receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
         (here(CID), {}),
         (here(ADA), {}),
         (here(TakUnit(BEN.uid, "Cid")), {}),
-        (tak.alert(ADA, SPOT, NOW), {}),
-        (tak.alert(CID, SPOT, NOW), {}),
-        (tak.removal(CID.uid, BEN, NOW), {}),
-        (tak.removal(f"{ADA.uid}-last", BEN, NOW), {}),
+        (tak.make_alert(ADA, SPOT, NOW), {}),
+        (tak.make_alert(CID, SPOT, NOW), {}),
+        (tak.make_removal(CID.uid, BEN, NOW), {}),
+        (tak.make_removal(f"{ADA.uid}-last", BEN, NOW), {}),
         (marker(BEN, f"{ADA.uid}-last"), {}),
     ],
 )
@@ -161,7 +161,7 @@ def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
     for event in (here(BEN), here(BEN), marker(BEN, "gone"), marker(BEN), chat(BEN, tak.ALL)):
         room.say(BEN, event)
     room.say(BEN, chat(BEN, CID, 2))
-    room.say(CID, tak.removal("gone", CID, NOW))
+    room.say(CID, tak.make_removal("gone", CID, NOW))
     guest = room.enter(eve, 5, 1.0)
     assert room.heard[eve.uid] == ["a-f-G-U-C", "b-m-p-s-m", "b-t-f"]
     # Received events are not repeated, and outdated events are not sent at all.
@@ -182,10 +182,10 @@ OF_CID = f"{CID.uid}{tak.ALERT_SUFFIX}"
     "event",
     [
         here(CID),
-        tak.alert(CID, SPOT, NOW),
-        tak.alert(CID, SPOT, NOW, cancels=True),
-        tak.removal(CID.uid, BEN, NOW),
-        tak.removal(OF_CID, BEN, NOW),
+        tak.make_alert(CID, SPOT, NOW),
+        tak.make_alert(CID, SPOT, NOW, cancels=True),
+        tak.make_removal(CID.uid, BEN, NOW),
+        tak.make_removal(OF_CID, BEN, NOW),
         marker(BEN, CID.uid),
         marker(BEN, OF_CID),
     ],
@@ -198,7 +198,7 @@ def test_a_phone_that_is_away_is_changed_by_none_of_anothers(
         room = Room()
         for member, unit in (1, ADA), (2, BEN):
             room.enter(unit, member)
-        room.exchange.know([("serial of his", CID.uid, 3)])
+        room.exchange.remember_phones([("serial of his", CID.uid, 3)])
     assert room.say(BEN, event) == {}
     assert room.counts[Became.REFUSED] == 1
 
@@ -206,7 +206,7 @@ def test_a_phone_that_is_away_is_changed_by_none_of_anothers(
 def test_a_second_phone_of_the_same_user_may_and_so_may_who_has_it_now(room: Room) -> None:
     room.exchange.leave(room.guests[CID.uid])
     room.enter(TakUnit("ANDROID-tablet", "Cid 2"), 3)
-    assert room.say(TakUnit("ANDROID-tablet", ""), tak.removal(CID.uid, CID, NOW))
+    assert room.say(TakUnit("ANDROID-tablet", ""), tak.make_removal(CID.uid, CID, NOW))
     room.enter(CID, 4)
     assert room.say(CID, here(CID))
 
@@ -222,8 +222,8 @@ def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
         (TakUnit("FA-2-1", "x"), "is one of the hub's"),
         (TakUnit("x" * 101, "x"), "100 characters"),
     ):
-        assert why in room.exchange.may_be(guest, unit)
-    assert not room.exchange.may_be(guest, TakUnit("ANDROID-Ben-2", "Lead"))
+        assert why in room.exchange.find_objection(guest, unit)
+    assert not room.exchange.find_objection(guest, TakUnit("ANDROID-Ben-2", "Lead"))
 
 
 def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> None:

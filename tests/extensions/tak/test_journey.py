@@ -208,7 +208,7 @@ def test_a_911_of_a_phone_at_the_server_reaches_desk_and_kit(
     there = Mountain(tmp_path, stack)
     kit = there.kit()
     bravo = there.phone("ANDROID-1", "BRAVO")
-    alert = tak.alert(TakUnit("ANDROID-1", "BRAVO"), CotPoint(46.5, 8.1), datetime.now(UTC))
+    alert = tak.make_alert(TakUnit("ANDROID-1", "BRAVO"), CotPoint(46.5, 8.1), datetime.now(UTC))
     raw = cot.encode(alert).decode().partition("?>")[2]
     bravo.command(raw=raw.replace("_flow-tags_", "_sent-by_"))
     until(lambda: there.rows("SELECT kind, state FROM sos") == [("sos", "open")])

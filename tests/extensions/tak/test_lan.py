@@ -20,7 +20,7 @@ import trio
 
 from fieldagent.agent.journal import incident
 from fieldagent.agent.outbound.day_budget import DayBudget
-from fieldagent.agent.outbound.incident_status import heard_json
+from fieldagent.agent.outbound.incident_status import list_heard_incidents
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import CotEvent, CotPoint
 from fieldagent.extensions.tak.cot import encode as encode_event
@@ -28,7 +28,7 @@ from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.extensions.tak.lan import service
 from fieldagent.extensions.tak.lan.distress import OPEN_MAX
 from fieldagent.extensions.tak.lan.door import LanDoor
-from fieldagent.extensions.tak.lan.outward import own_unit
+from fieldagent.extensions.tak.lan.outward import make_own_unit
 from fieldagent.extensions.tak.lan.service import TakLan
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
 from fieldagent.package.package import Message, Waypoint
@@ -295,18 +295,18 @@ async def test_what_came_as_the_network_broke_off_is_said_once_it_is_back(
         lan = TakLan(
             settings, k.journal, cast(LanDoor, None), lambda: {"incident": None, "heard": []}
         )
-        monkeypatch.setattr(lan, "_say", say)
+        monkeypatch.setattr(lan, "_send_events", say)
         await k.hear(encode([Entry(7, Message("storm at five"), int(START))]), tagged=True)
         with pytest.raises(OSError, match="unreachable"):
-            await lan._tell(cast(trio.socket.SocketType, None))
+            await lan._send_regularly(cast(trio.socket.SocketType, None))
         up[0] = True
         with trio.move_on_after(30):
-            await lan._tell(cast(trio.socket.SocketType, None))
+            await lan._send_regularly(cast(trio.socket.SocketType, None))
         assert [each.type for each in said].count("b-t-f") == 1
 
 
 def alert(uid: str = "ANDROID-1", *, cancels: bool = False) -> bytes:
-    event = tak.alert(TakUnit(uid, "BRAVO"), CotPoint(46.5, 8.1), NOW, cancels=cancels)
+    event = tak.make_alert(TakUnit(uid, "BRAVO"), CotPoint(46.5, 8.1), NOW, cancels=cancels)
     return encode_event(event).replace(b"_flow-tags_", b"x")
 
 
@@ -318,20 +318,20 @@ async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> No
         door = LanDoor(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
         assert (await door.take(alert())).became == "taken"
         assert (await door.take(alert())).became == "repeated"
-        (own,) = heard_json(k.journal)
+        (own,) = list_heard_incidents(k.journal)
         assert (own["state"], own["name"]) == ("open", "BRAVO")
         assert own["text"] == "SOS from BRAVO (TAK phone), at 46.50000 8.10000"
         assert incident.open_one(k.journal) is None, "it is not the kit's own"
         # A uid proves nobody: the cancel is words, and ends nothing.
         assert (await door.take(alert(cancels=True))).became == "taken"
-        (own,) = heard_json(k.journal)
+        (own,) = list_heard_incidents(k.journal)
         assert own["state"] == "open"
         # An alert without a time that can be read, and in another's place, rings too.
         odd = alert("ANDROID-2").replace(b'time="2026', b'time="soon').replace(b"46.5", b"north")
         assert (await door.take(odd)).became == "taken"
         for number in range(3, 60):
             await door.take(alert(f"ANDROID-{number}"))
-        assert len(incident.all_open(k.journal)) == OPEN_MAX + 1
+        assert len(incident.list_all_open(k.journal)) == OPEN_MAX + 1
 
 
 @pytest.mark.parametrize(
@@ -353,9 +353,9 @@ async def test_a_chat_that_reads_like_an_sos_is_asked_about(
         settings = TakLanSettings(LO, name="kit", allow=frozenset(["BRAVO"]), credits_per_day=9)
         door = LanDoor(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
         room = TakUnit(tak.EVERYBODY, tak.EVERYBODY)
-        whom = room if to == "all" else own_unit("kit")
+        whom = room if to == "all" else make_own_unit("kit")
         chat = GeoChat(TakUnit("ANDROID-1", "BRAVO"), whom, "m-1", text)
-        raw = encode_event(tak.chat(chat, NOW)).replace(b"_flow-tags_", b"x")
+        raw = encode_event(tak.make_chat(chat, NOW)).replace(b"_flow-tags_", b"x")
         outcome = await door.take(raw)
         assert outcome.why.startswith(asked)
         assert ("?" in outcome.why) is bool(asked)
@@ -373,9 +373,9 @@ async def test_what_fits_no_datagram_takes_no_network_away(tmp_path: Path) -> No
         point = Waypoint(46.5, 8.0, "Hut", notes=70_000 * "x")
         await k.hear(encode([Entry(7, point, int(START))]), tagged=True)
         await k.hear(encode([Entry(8, Message("storm at five"), int(START))]), tagged=True)
-        with Phone("ANDROID-1", "BRAVO") as phone, service._sender(LO) as speaking:
+        with Phone("ANDROID-1", "BRAVO") as phone, service._open_sender(LO) as speaking:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(lan._tell, speaking)
+                nursery.start_soon(lan._send_regularly, speaking)
                 nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
                 while not phone.of("b-t-f", "storm at five"):
                     await trio.sleep(0.05)

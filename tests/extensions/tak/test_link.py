@@ -12,12 +12,12 @@ from trio.testing import memory_stream_pair
 
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge.link import StreamSession
-from fieldagent.extensions.tak.cot import EventSplitter, decode, encode, type_of
+from fieldagent.extensions.tak.cot import EventSplitter, decode, encode, find_type
 from fieldagent.hub.bridge.connecting import Lost
 
 UID = "FA-1-7"
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
-MARKER = encode(tak.ping("FA-1-8", NOW)).replace(b"t-x-c-t", b"a-f-G-U-C")
+MARKER = encode(tak.make_ping("FA-1-8", NOW)).replace(b"t-x-c-t", b"a-f-G-U-C")
 
 Answer = Callable[[bytes], list[bytes]]
 
@@ -28,7 +28,7 @@ def echo(raw: bytes) -> list[bytes]:
 
 
 def pong(raw: bytes) -> list[bytes]:
-    return [encode(tak.pong(NOW))] if type_of(raw) == tak.PING else []
+    return [encode(tak.make_pong(NOW))] if find_type(raw) == tak.PING else []
 
 
 def marker(_: bytes) -> list[bytes]:
@@ -39,7 +39,7 @@ async def serve(end: trio.abc.Stream, answer: Answer, heard: list[str]) -> None:
     splitter = EventSplitter()
     while data := await end.receive_some(65_536):
         for raw in splitter.receive_data(bytes(data)):
-            heard.append(type_of(raw))
+            heard.append(find_type(raw))
             for each in answer(raw):
                 await end.send_all(each)
 
@@ -62,7 +62,7 @@ async def test_an_event_is_accepted_once_its_ping_is_answered_or_comes_back(
     answer: Answer, clock: Any
 ) -> None:
     async def use(session: StreamSession) -> None:
-        await session.say([decode(MARKER)])
+        await session.send_events([decode(MARKER)])
         await trio.sleep(120)
 
     heard = await at_server(answer, use)

@@ -55,7 +55,7 @@ def read(*events: CotEvent) -> list[dict[str, Any]]:
 @needs_node_cot
 def test_a_unit_is_where_it_was_and_since_when() -> None:
     program = {"device": "kit", "platform": "fieldagent", "os": "hub", "version": "1"}
-    (result,) = read(tak.unit(ADA, SEEN, NOW, program))
+    (result,) = read(tak.make_unit_event(ADA, SEEN, NOW, program))
     feature = result["feature"]
     assert feature["id"] == ADA.uid and feature["geometry"]["coordinates"][:2] == [7.25, 46.5]
     properties = feature["properties"]
@@ -73,8 +73,8 @@ def test_a_unit_is_where_it_was_and_since_when() -> None:
 @needs_node_cot
 def test_a_message_and_its_ticks_name_who_speaks_to_whom() -> None:
     said_back = [ChatReceipt(OLGA, ADA.uid, "m-1", read=each) for each in (False, True)]
-    ticks = [tak.receipt(each, ADA, NOW) for each in said_back]
-    message, *read_back = read(tak.chat(SAID, NOW), *ticks)
+    ticks = [tak.make_receipt(each, ADA, NOW) for each in said_back]
+    message, *read_back = read(tak.make_chat(SAID, NOW), *ticks)
     chat = message["feature"]["properties"]["chat"]
     assert (chat["messageId"], chat["senderCallsign"], chat["chatroom"]) == ("m-1", "Ada", "Olga")
     assert message["feature"]["properties"]["remarks"] == SAID.text
@@ -86,10 +86,10 @@ def test_a_message_and_its_ticks_name_who_speaks_to_whom() -> None:
 def test_an_alert_its_end_and_a_marker_are_what_they_say() -> None:
     placed = PlacedMarker("Hut", "door is open", HUT, NOW, ())
     events = read(
-        tak.alert(ADA, HUT, NOW),
-        tak.alert(ADA, HUT, NOW, cancels=True),
-        tak.marker("fieldagent-hub-m", ADA, placed, NOW),
-        tak.removal("fieldagent-hub-m", ADA, NOW),
+        tak.make_alert(ADA, HUT, NOW),
+        tak.make_alert(ADA, HUT, NOW, cancels=True),
+        tak.make_marker("fieldagent-hub-m", ADA, placed, NOW),
+        tak.make_removal("fieldagent-hub-m", ADA, NOW),
     )
     kinds = [each["raw"]["event"]["_attributes"]["type"] for each in events]
     assert kinds == [tak.ALERT, tak.CANCEL, tak.MARKER, tak.REMOVAL]

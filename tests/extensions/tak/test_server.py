@@ -101,7 +101,7 @@ def break_off(there: Valley, certificate: Path) -> None:
     context.load_cert_chain(certificate)
     plain = socket.create_connection(("127.0.0.1", there.port), PATIENCE)
     with context.wrap_socket(plain) as secured:
-        secured.sendall(cot.encode(tak.ping("x", datetime.now(UTC))) + b"<event half")
+        secured.sendall(cot.encode(tak.make_ping("x", datetime.now(UTC))) + b"<event half")
         assert is_answered(secured)
         secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -112,7 +112,7 @@ def is_let_in(there: Valley, chain: list[Path]) -> bool:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     for file in chain:
         context.load_cert_chain(file)
-    ping = cot.encode(tak.ping("x", datetime.now(UTC)))
+    ping = cot.encode(tak.make_ping("x", datetime.now(UTC)))
     try:
         with (
             socket.create_connection((there.address, there.port), PATIENCE) as plain,
@@ -262,7 +262,7 @@ def test_a_phones_911_reaches_the_desk_of_a_workspace_without_kits(
     def rings() -> bool:
         """Say it again, as a phone does every few seconds. It has not sent its position before."""
         now = datetime.now(UTC)
-        alert = tak.alert(TakUnit("ANDROID-Ben", "Ben"), CotPoint(46.5, 8.1), now)
+        alert = tak.make_alert(TakUnit("ANDROID-Ben", "Ben"), CotPoint(46.5, 8.1), now)
         secured.sendall(cot.encode(alert))
         return bool(there.rows("SELECT 1 FROM sos WHERE state = 'open'"))
 

@@ -179,7 +179,7 @@ async def test_words_go_to_the_kit_in_its_thread(store: Store, text: str, arrive
         assert content == arrives
         names = await alps.rows("SELECT name, type FROM member WHERE id = ?", number)
         assert names == [("Bergwacht", "Integration")]
-        shown = await store.read(lambda db: sos_desk.shown(db, named(db)))
+        shown = await store.read(lambda db: sos_desk.describe_sos(db, named(db)))
         assert arrives in str(shown["thread"])
 
 
@@ -196,7 +196,7 @@ async def test_words_that_are_too_long_for_a_satellite_say_by_how_much(store: St
         assert await answer(alps, f"{code} {'x' * over}") == "not sent"
         assert await told(alps) == [f"Nothing sent: too long by 43 bytes of {over}. Write less."]
         assert said(await collect(alps.mailbox(1))) == []
-        shown = await store.read(lambda db: sos_desk.timeline(db, 1))
+        shown = await store.read(lambda db: sos_desk.list_timeline(db, 1))
         assert any("it was not sent to the kit: xxx" in each["detail"] for each in shown)
 
 
@@ -300,7 +300,7 @@ async def test_a_contact_is_told_again_until_somebody_answers(store: Store) -> N
         await told(alps)
         alps.now += 600
         assert await told(alps) == []
-        shown = await store.read(lambda db: sos_desk.timeline(db, 1))
+        shown = await store.read(lambda db: sos_desk.list_timeline(db, 1))
         handed = [each["detail"] for each in shown if each["event"] == "notified"]
         assert handed[1].endswith("(try 2 of 3)")
 
@@ -315,7 +315,9 @@ async def test_a_contact_is_told_of_what_it_is_for(store: Store, about: str, rin
         )
         await alps.sends(1, HELP)
         assert (len(await told(alps)) == 1) == rings
-        events = [each["event"] for each in await store.read(lambda db: sos_desk.timeline(db, 1))]
+        events = [
+            each["event"] for each in await store.read(lambda db: sos_desk.list_timeline(db, 1))
+        ]
         assert ("nobody reached" in events) != rings
 
 

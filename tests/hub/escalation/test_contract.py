@@ -110,7 +110,9 @@ def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str
         administer_from_shell(database, *added)
     else:
         with closing(open_store(database)) as store:
-            store.once(lambda db: contacts.subscribe(db, 1, 2, "Duty", service.address, now=0.0))
+            store.run_once(
+                lambda db: contacts.subscribe(db, 1, 2, "Duty", service.address, now=0.0)
+            )
     (listed,) = administer(database, "contact", "list")
     assert (listed["kind"], listed["name"], listed["reason"]) == (kind.name, "Duty", "")
     assert SECRET not in listed["address"]

@@ -67,7 +67,7 @@ class DirectIpGateway:
         self.own = {**settings_of(self.kind), "directip-gateway": ("127.0.0.1", there.port)}
 
     def taken(self) -> list[bytes]:
-        first = self._there.queue.first()
+        first = self._there.queue.get_first()
         return [] if first is None else [first]
 
     def refuse(self, code: Any) -> None:
@@ -134,7 +134,7 @@ class Shelf:
     async def learn(self, imei: str, kind: str, address: str) -> None:
         self.known[imei] = (kind, address)
 
-    async def imei_of(self, address: str) -> str | None:
+    async def find_imei(self, address: str) -> str | None:
         return next((imei for imei, known in self.known.items() if known[1] == address), None)
 
     async def has(self, id_: str) -> bool:
@@ -143,13 +143,13 @@ class Shelf:
     async def note(self, id_: str) -> None:
         self.ids.add(id_)
 
-    async def fetched(self) -> float | None:
+    async def read_fetched(self) -> float | None:
         return self.until
 
     async def note_fetched(self, until: float) -> None:
         self.until = until
 
-    async def under_way(self) -> list[HandedOver]:
+    async def list_under_way(self) -> list[HandedOver]:
         return [HandedOver(id_, state) for id_, state in self.handed.items()]
 
     async def note_state(self, id_: str, state: str, *, ended: bool) -> None:

@@ -17,7 +17,7 @@ import pytest
 from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import FarModem, Operator, OperatorHost
-from fieldagent.hub.operator.registry import operator_places, operators
+from fieldagent.hub.operator.registry import get_operator_places, get_operators
 from fieldagent.hub.settings import parse
 from fieldagent.package.package import Message
 from fieldagent.store.group import StoreUnavailable
@@ -42,7 +42,7 @@ from tests.wire.test_rockblock import NOW
 MT = b"to the kit"
 THERE = FarModem("imt", "t" * 32)
 """The hub's knowledge of the modem."""
-NAMES = [*operator_places(), "folder"]
+NAMES = [*get_operator_places(), "folder"]
 """Includes the example of docs/how-to/add-an-operator.md."""
 
 
@@ -156,7 +156,7 @@ async def test_a_ring_is_done_or_refused(make: MakeGateway, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_settings_it_does_nothing(name: str) -> None:
-    kind = {**operators(), "folder": example()}[name]
+    kind = {**get_operators(), "folder": example()}[name]
     own = settings_of(kind)
     assert kind.caller(own) is None
     assert kind.routes(own, Desk().lent()) == []
@@ -166,7 +166,7 @@ def test_without_settings_it_does_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_describes_itself(name: str) -> None:
-    kind = {**operators(), "folder": example()}[name]
+    kind = {**get_operators(), "folder": example()}[name]
     assert kind.name == name
     assert kind.means
     assert kind.keys and all(key.name.startswith(f"{name}-") for key in kind.keys)
@@ -265,5 +265,5 @@ def test_a_third_party_extension_brings_an_operator_with_its_own_setting(
     monkeypatch.setattr("fieldagent.extensions._THIRD_PARTY", {})
     text = "extensions=own_courier:EXTENSION\ncourier-path=/srv/courier\n"
     settings = parse(text, Path("hub.properties"))
-    assert "courier" in operators(settings.operators)
+    assert "courier" in get_operators(settings.operators)
     assert settings.operator_own["courier-path"] == Path("/srv/courier")

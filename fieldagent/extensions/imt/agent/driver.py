@@ -41,14 +41,14 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.line_speed import LineSpeed
-from fieldagent.agent.channels.reopening import keep_open, no_healing
+from fieldagent.agent.channels.reopening import forbid_healing, keep_open
 from fieldagent.agent.channels.satellite_pace import LinkRest
 from fieldagent.agent.channels.satellite_waits import (
-    first_of,
-    next_look,
+    compute_next_look,
     note_absent,
     obey,
-    until_rested,
+    wait_for_first,
+    wait_until_rested,
 )
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.extensions.imt import messages
@@ -113,7 +113,7 @@ async def run(
     *,
     speed: LineSpeed,
     topic: str = messages.RAW,
-    heal: Callable[[], Awaitable[bool]] = no_healing,
+    heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Serve one modem forever, also while it is absent, unplugged, or without power, SIM or
@@ -129,23 +129,23 @@ async def run(
                 nursery.start_soon(obey, link, pace.rest, modem.wake)
                 await driver.work()
 
-    def tell(error: BaseException) -> None:
+    def report(error: BaseException) -> None:
         if isinstance(error, ImtSilent):
             speed.note_silent()
         note_absent(link, error)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_mail, reception, pace.mail)
-        await keep_open(work, LOST, tell, progress, link, heal)
+        await keep_open(work, LOST, report, progress, link, heal)
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
     """Store received messages on disk, including those that are here when the agent stops."""
     while True:
-        await mail.first()
+        await mail.wait_for_first()
         with trio.CancelScope(shield=True):
             while mail:
-                message = await mail.first()
+                message = await mail.wait_for_first()
                 size = len(message.body)
                 unreadable = Unreadable(size, message.guard) if message.damage else None
                 await reception.receive(message.body, damage=message.damage, unreadable=unreadable)
@@ -171,21 +171,21 @@ class ImtDriver:
             self.progress()
             self._show()
             if not self._can_send():
-                await self._wait(next_look(), self.modem.news.wait)
+                await self._wait(compute_next_look(), self.modem.news.wait)
                 await self.modem.look()
-            elif (intent := self.outbox.unsettled()) is not None:
+            elif (intent := self.outbox.get_unsettled()) is not None:
                 await self._resolve(intent)
             else:
-                await self._until_due()
+                await self._wait_until_due()
                 await self._send_next()
 
     def _can_send(self) -> bool:
-        return not self.modem.facts.trouble() and self.modem.facts.topic is not None
+        return not self.modem.facts.describe_trouble() and self.modem.facts.topic is not None
 
     def _show(self) -> None:
-        ends = partial(self.pace.rest.ends, self.modem.facts.service)
+        ends = partial(self.pace.rest.compute_end, self.modem.facts.service)
         self.link.next_look, self.link.next_urgent = ends(), ends(urgent=True)
-        if trouble := self.modem.facts.trouble():
+        if trouble := self.modem.facts.describe_trouble():
             self.link.state, self.link.reason = LinkState.FAULT, trouble
             return
         if self.modem.facts.topic is None:
@@ -197,42 +197,44 @@ class ImtDriver:
             return
         away = self.modem.facts.service is False
         self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
-        held = self.outbox.held_back()
+        held = self.outbox.describe_hold()
         if held and held != self.link.reason:
             log.warning("%s", held)
         self.link.reason = held
 
     # Waiting for the next task.
 
-    async def _until_due(self) -> None:
-        while not await self._wait(next_look(), self._due, self._urgent_due):
+    async def _wait_until_due(self) -> None:
+        while not await self._wait(
+            compute_next_look(), self._wait_for_package, self._wait_for_urgent
+        ):
             await self.modem.look()
             self._show()
             if not self._can_send():
                 return
 
     async def _wait(self, seconds: float, *events: Callable[[], Awaitable[None]]) -> bool:
-        return await first_of(seconds, self.progress, *events)
+        return await wait_for_first(seconds, self.progress, *events)
 
-    async def _due(self) -> None:
-        await self.outbox.ready()
-        await self._rested(urgent=False)
+    async def _wait_for_package(self) -> None:
+        await self.outbox.wait_until_ready()
+        await self._wait_until_rested(urgent=False)
 
-    async def _urgent_due(self) -> None:
-        await self.outbox.ready(urgent=True)
-        await self._rested(urgent=True)
+    async def _wait_for_urgent(self) -> None:
+        await self.outbox.wait_until_ready(urgent=True)
+        await self._wait_until_rested(urgent=True)
 
-    async def _rested(self, *, urgent: bool) -> None:
-        await until_rested(
+    async def _wait_until_rested(self, *, urgent: bool) -> None:
+        await wait_until_rested(
             self.pace.rest,
             lambda: self.modem.facts.service,
             lambda: self.modem.news.wait(),
             urgent=urgent,
         )
 
-    async def _urgent_waits(self) -> bool:
+    async def _is_urgent_waiting(self) -> bool:
         with trio.CancelScope(deadline=trio.current_time()) as at_once:
-            await self.outbox.ready(urgent=True)
+            await self.outbox.wait_until_ready(urgent=True)
         return not at_once.cancelled_caught
 
     # One message.
@@ -281,31 +283,31 @@ class ImtDriver:
             return refused
         assert outgoing.key is not None
         await self.outbox.intend(
-            transmission, modem=self.modem.facts.imei, at_modem=outgoing.key.packed()
+            transmission, modem=self.modem.facts.imei, at_modem=outgoing.key.pack()
         )
         urgent = transmission.urgent
         await self._wait(SEGMENTS_MAX_S, partial(self.modem.is_given, outgoing))
         if outgoing.message.last_given:
-            await self._until_ended(outgoing.key, urgent=urgent)
+            await self._wait_until_ended(outgoing.key, urgent=urgent)
         if outgoing.status is not None:
-            return messages.mo_final(outgoing.status)
-        sos = not urgent and await self._urgent_waits()
+            return messages.find_mo_status(outgoing.status)
+        sos = not urgent and await self._is_urgent_waiting()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
         status = await self._give_up(outgoing.key)
         # The link is not the reason, so no pause follows.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
-    async def _until_ended(self, key: messages.MessageKey, *, urgent: bool) -> None:
+    async def _wait_until_ended(self, key: messages.MessageKey, *, urgent: bool) -> None:
         """Wait until the modem reports the end of the message, or the time limit is over. Also
         return if the modem has lost the message, or if an SOS waits. Raises ImtReset, ImtSilent.
         """
         events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_ended, key)]
         if not urgent:
-            events.append(partial(self.outbox.ready, urgent=True))
+            events.append(partial(self.outbox.wait_until_ready, urgent=True))
         ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX_S)
         idle = 0
         while idle < IDLE_LOOKS and (left := ends - trio.current_time()) > 0:
-            if await self._wait(min(next_look(), left), *events):
+            if await self._wait(min(compute_next_look(), left), *events):
                 return
             await self.modem.look()
             idle = idle + 1 if self.modem.facts.active is False else 0
@@ -315,16 +317,18 @@ class ImtDriver:
         if key not in self.modem.ended and await self.modem.cancel(key):
             await self._wait(CANCEL_MAX_S, partial(self.modem.has_ended, key))
         if key in self.modem.ended:
-            return messages.mo_final(self.modem.ended[key])
+            return messages.find_mo_status(self.modem.ended[key])
         return MoStatus(SessionVerdict.DOUBTFUL, NOBODY_KNOWS)
 
     async def _settle(self, transmission: Transmission, status: MoStatus) -> None:
         log.info("a message of %d bytes: %s", len(transmission.body), status.means)
         if status.verdict is SessionVerdict.SENT:
             self.modem.facts.service = True
-            self.pace.rest.succeeded()
+            self.pace.rest.end_after_success()
         elif status is not WENT_FIRST:
-            self.pace.rest.failed(status, trio.current_time(), self.pace.random.random())
+            self.pace.rest.start_after_failure(
+                status, trio.current_time(), self.pace.random.random()
+            )
         if status.verdict is SessionVerdict.FAULT:
             self.link.state, self.link.reason = LinkState.FAULT, status.means
             log.error("the satellite modem refuses to send: %s", status.means)
@@ -338,13 +342,13 @@ class ImtDriver:
         for that.
         """
         transmission = intent.transmission
-        if (status := await self._fate(intent)) is not None:
+        if (status := await self._find_final_status(intent)) is not None:
             await self._settle(transmission, status)
             return
         events: list[Callable[[], Awaitable[None]]]
-        events = [partial(self._rested, urgent=transmission.urgent)]
+        events = [partial(self._wait_until_rested, urgent=transmission.urgent)]
         if not transmission.urgent:
-            events.append(self._urgent_due)
+            events.append(self._wait_for_urgent)
         await self._wait(inf, *events)
         log.warning(
             "unknown whether a message of %d bytes was sent by modem %s: sending again; a"
@@ -353,18 +357,18 @@ class ImtDriver:
             intent.modem,
         )
         await self.outbox.note_copy(transmission)
-        if not transmission.urgent and await self._urgent_waits():
+        if not transmission.urgent and await self._is_urgent_waiting():
             log.info("an SOS is sent before the repeat of a message that may have left")
             await self.outbox.settle(transmission, Outcome.NOT_SENT, reason=WENT_FIRST.means)
             return
         await self.pace.mail.is_empty()
         await self._transmit(transmission, again=True)
 
-    async def _fate(self, intent: Intent) -> MoStatus | None:
+    async def _find_final_status(self, intent: Intent) -> MoStatus | None:
         """Return the final status of the modem's message; None if the modem no longer knows it, or
         if the status leaves it in doubt.
         """
-        key = messages.unpacked(intent.at_modem)
+        key = messages.unpack(intent.at_modem)
         if key is None or intent.modem != self.modem.facts.imei or self.modem.facts.rebooted:
             return None
         status = await self._give_up(key)

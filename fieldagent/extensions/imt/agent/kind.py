@@ -32,7 +32,7 @@ CHECK_TIMEOUT_S = 60.0
 """Seconds in which the modem must answer all queries of `fieldagent check`."""
 
 
-def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
+def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
     """Return the task that serves the modem of this seat, and restarts after failures."""
     return partial(
         imt_driver.run,
@@ -60,9 +60,9 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
             async with open_modem(
                 port, await speed.look(port), ChannelLink(), mail, topic
             ) as modem:
-                words = speed.in_words()
+                words = speed.describe_unusual_speed()
                 notes = [Finding(True, f"{port}: it {words}")] if words else []
-                return [*_report(port, modem), *notes, *_lost_mail(port, mail)]
+                return [*_report(port, modem), *notes, *_find_lost_mail(port, mail)]
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_TIMEOUT_S:g} s")]
 
     findings: list[Finding] = []
@@ -75,7 +75,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
 
 def _report(port: str, modem: ImtModem) -> list[Finding]:
     findings = [Finding(True, f"{port}: modem {modem.facts.imei} answers")]
-    if trouble := modem.facts.trouble():
+    if trouble := modem.facts.describe_trouble():
         findings.append(Finding(False, f"{port}: {trouble}"))
     bars = modem.link.signal or 0
     hint = "" if modem.facts.service else "; under the open sky it should see more"
@@ -91,7 +91,7 @@ def _report(port: str, modem: ImtModem) -> list[Finding]:
     return findings
 
 
-def _lost_mail(port: str, mail: Mailbag) -> list[Finding]:
+def _find_lost_mail(port: str, mail: Mailbag) -> list[Finding]:
     if not mail:
         return []
     what = (
@@ -104,7 +104,7 @@ def _lost_mail(port: str, mail: Mailbag) -> list[Finding]:
 MODEM = SatelliteModem(
     "imt",
     "Iridium Certus 9704, as on the RockBLOCK 9704",
-    driver,
+    make_driver,
     check,
     keys=(
         Key("imt-topic", read_text, "RAW", "name or number of the topic for imt messages (RAW)"),

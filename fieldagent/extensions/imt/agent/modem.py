@@ -68,7 +68,7 @@ class Mailbag:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def first(self) -> messages.MtMessage:
+    async def wait_for_first(self) -> messages.MtMessage:
         """Wait for a message and return the first; it stays until `take`."""
         while not self._waiting:
             await self._changed.wait()
@@ -97,7 +97,7 @@ class ModemFacts:
     """True if it sends or receives a message, or is about to; None if it does not report it."""
     reports_activity: bool = False
 
-    def trouble(self) -> str:
+    def describe_trouble(self) -> str:
         """Return the reason, for people, why the modem cannot send; empty if it can."""
         if self.sim is not None and not self.sim.present:
             return "the modem finds no SIM: insert the SIM, or activate it in the account"
@@ -160,7 +160,7 @@ class ImtModem:
             data = await self.port.read()
             self._heard = trio.current_time()
             self.lines.receive_data(data)
-            while (line := self.lines.next_line()) is not None:
+            while (line := self.lines.read_next_line()) is not None:
                 await self._take(line)
 
     async def _take(self, line: jspr.JsprLine) -> None:
@@ -169,7 +169,7 @@ class ImtModem:
                 await self._take_event(messages.read_event(line))
             elif line.target == "messageOriginateSegment":
                 if line.code != jspr.DONE:
-                    log.info("the modem did not take a segment: %s", line.in_words())
+                    log.info("the modem did not take a segment: %s", line.describe_refusal())
             else:
                 self._note_key(line)
                 self._answers[0].send_nowait(line)
@@ -224,7 +224,7 @@ class ImtModem:
         if outgoing.key not in (None, wanted.key) or wanted.key in self.given_up:
             log.info("the modem asks for message %d, which was given up", wanted.key.id)
             return
-        await self._write(outgoing.message.segment(wanted))
+        await self._write(outgoing.message.make_segment(wanted))
         self.wake()
 
     def _note_key(self, line: jspr.JsprLine) -> None:
@@ -293,13 +293,13 @@ class ImtModem:
 
     async def start(self) -> None:
         """Set the modem up as far as necessary. Raises ImtSilent, PortLost."""
-        await self._until_quiet()
+        await self._wait_until_quiet()
         version = await self._wake_up()
-        newest = messages.newest_version(version)
+        newest = messages.find_newest_version(version)
         active = version.body.get("active_version")
         self.facts.rebooted = active is None
         if active != newest:
-            await self._must(jspr.put("apiVersion", active_version=newest))
+            await self._require(jspr.put("apiVersion", active_version=newest))
         hardware = await self.ask(jspr.get("hwInfo"))
         self.facts.imei = str(hardware.body.get("imei", ""))
         self.link.facts["imei"] = self.facts.imei
@@ -312,7 +312,7 @@ class ImtModem:
         self._starts = False
         await self.look()
 
-    async def _until_quiet(self) -> None:
+    async def _wait_until_quiet(self) -> None:
         """Wait for silence: lines until then are answers to another program, or belong to the
         modem's start.
         """
@@ -335,23 +335,23 @@ class ImtModem:
                 continue
             if line.code == jspr.DONE:
                 return line
-            why = ImtSilent(f"the modem does not report its API: {line.in_words()}")
+            why = ImtSilent(f"the modem does not report its API: {line.describe_refusal()}")
         raise why
 
-    async def _must(self, request: bytes) -> None:
+    async def _require(self, request: bytes) -> None:
         line = await self.ask(request)
         if line.code not in (jspr.DONE, jspr.ALREADY):
-            raise ImtSilent(f"the modem refuses {line.target}: {line.in_words()}")
+            raise ImtSilent(f"the modem refuses {line.target}: {line.describe_refusal()}")
 
     async def _connect_sim(self) -> None:
         line = await self.ask(jspr.get("simConfig"))
         if line.body.get("interface") in (None, "none"):
-            await self._must(jspr.put("simConfig", interface="internal"))
+            await self._require(jspr.put("simConfig", interface="internal"))
         line = await self.ask(jspr.get("simStatus"))
         status = messages.read_event(line) if line.code == jspr.DONE else None
         if isinstance(status, messages.SimStatus):
             self.facts.sim = status
-        await self._within(lambda: self.facts.sim is not None and self.facts.sim.connected)
+        await self._limit_time(lambda: self.facts.sim is not None and self.facts.sim.connected)
         if self.facts.sim is not None and self.facts.sim.iccid:
             self.link.facts["sim"] = self.facts.sim.iccid
 
@@ -364,15 +364,15 @@ class ImtModem:
             return
         if self.facts.state is not None and self.facts.state.state != messages.INACTIVE:
             # From a test state the modem can only become active by way of inactive.
-            await self._must(jspr.put("operationalState", state=messages.INACTIVE))
-        await self._must(jspr.put("operationalState", state=messages.ACTIVE))
-        await self._within(self._is_active)
+            await self._require(jspr.put("operationalState", state=messages.INACTIVE))
+        await self._require(jspr.put("operationalState", state=messages.ACTIVE))
+        await self._limit_time(self._is_active)
         await trio.sleep(SETTLES_S)
 
     def _is_active(self) -> bool:
         return self.facts.state is not None and self.facts.state.state == messages.ACTIVE
 
-    async def _within(self, holds: Callable[[], bool]) -> None:
+    async def _limit_time(self, holds: Callable[[], bool]) -> None:
         with waits.move_on_after(STATE_MAX_S):
             while not holds():
                 await self.news.wait()
@@ -388,7 +388,7 @@ class ImtModem:
             if line.code == jspr.DONE:
                 await self._take_event(messages.read_event(line))
         line = await self.ask(jspr.get("messageProvisioning"))
-        self.facts.topic = messages.topic_called(messages.provisioned(line), self.topic_name)
+        self.facts.topic = messages.find_topic(messages.list_provisioned(line), self.topic_name)
         if self.facts.topic is not None:
             self.link.facts["topic"] = f"{self.facts.topic.name} ({self.facts.topic.id})"
 
@@ -409,10 +409,10 @@ class ImtModem:
             again=False,
         )
         if line.code != jspr.DONE:
-            return messages.mo_refused(line.in_words())
+            return messages.find_refusal_status(line.describe_refusal())
         answer = str(line.body.get("message_response"))
         if answer != messages.ACCEPTED:
-            return messages.mo_refused(answer)
+            return messages.find_refusal_status(answer)
         if outgoing.key is None:
             raise ImtSilent("the modem has accepted a message and does not name it")
         return None

@@ -20,17 +20,17 @@ NAME = "imt"
 TARGET = "apiVersion"
 
 
-def _answers_jspr(said: bytes) -> bool:
+def _can_answer_jspr(said: bytes) -> bool:
     lines = jspr.LineReader()
     lines.receive_data(said)
-    return lines.next_line() is not None
+    return lines.read_next_line() is not None
 
 
 PROBE = Probe(
     NAME,
     (messages.BAUD, 115_200, 460_800, 921_600),
     b"\r" + jspr.get(TARGET),
-    _answers_jspr,
+    _can_answer_jspr,
 )
 """The sources name only one baud rate of a 9704; the others are the usual ones around it."""
 
@@ -38,24 +38,29 @@ PROBE = Probe(
 def _answer(said: bytes) -> jspr.JsprLine | None:
     lines = jspr.LineReader()
     lines.receive_data(said)
-    while (line := lines.next_line()) is not None:
+    while (line := lines.read_next_line()) is not None:
         if line.target == TARGET and line.code == jspr.DONE:
             return line
     return None
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the JSPR versions of the modem, and report the newest. Raises PortLost."""
     answer = await answer_to(line, jspr.get(TARGET), _answer)
     newest = ""
     if answer is not None:
         with suppress(RemoteProtocolError):
-            newest = ".".join(map(str, messages.newest_version(answer).values()))
+            newest = ".".join(map(str, messages.find_newest_version(answer).values()))
     spoken = f", JSPR {newest}" if newest else ""
     what = f"satellite modem of IMT, such as a 9704{spoken}"
     return DeviceReport(what, facts={"jspr": newest or None})
 
 
 RECOGNITION = Recognition(
-    NAME, 8, messages.BAUD, lambda: jspr.get(TARGET), lambda said: _answer(said) is not None, tell
+    NAME,
+    8,
+    messages.BAUD,
+    lambda: jspr.get(TARGET),
+    lambda said: _answer(said) is not None,
+    read_report,
 )

@@ -19,9 +19,9 @@ def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
         places = [at for at, each in enumerate(records) if each.way == way]
         whole = b"".join(records[at].data for at in places)
         # The type of a line is unknown if its beginning is no longer in the trace.
-        whole = re.sub(rb"\A(?!GET |PUT |[2-5][0-9]{2} )[^\r]*", _dotted, whole)
-        shown = bytearray(re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _base64_zeroed, whole))
-        for end in _ends_of_garbled(whole) if way == CAME else ():
+        whole = re.sub(rb"\A(?!GET |PUT |[2-5][0-9]{2} )[^\r]*", _mask_text, whole)
+        shown = bytearray(re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _mask_base64, whole))
+        for end in _find_ends_of_garbled(whole) if way == CAME else ():
             padding = whole[end : end + 2].count(b"=")
             shown[end - 1] = b"BEQ"[padding]
         whole = bytes(shown)
@@ -33,7 +33,7 @@ def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     return copies
 
 
-def _ends_of_garbled(whole: bytes) -> list[int]:
+def _find_ends_of_garbled(whole: bytes) -> list[int]:
     """Return the end of the base64, without its padding, of each message with a wrong CRC."""
     positions, assembly = [], messages.MtAssembly()
     ends: dict[messages.MessageKey, tuple[int, int]] = {}
@@ -46,7 +46,7 @@ def _ends_of_garbled(whole: bytes) -> list[int]:
         text = raw[head.start() :]
         lines = jspr.LineReader()
         lines.receive_data(text + b"\r")
-        line = lines.next_line()
+        line = lines.read_next_line()
         try:
             event = None if line is None else messages.read_event(line)
         except RemoteProtocolError:
@@ -65,9 +65,9 @@ def _ends_of_garbled(whole: bytes) -> list[int]:
     return positions
 
 
-def _dotted(match: re.Match[bytes]) -> bytes:
+def _mask_text(match: re.Match[bytes]) -> bytes:
     return b"." * len(match[0])
 
 
-def _base64_zeroed(match: re.Match[bytes]) -> bytes:
+def _mask_base64(match: re.Match[bytes]) -> bytes:
     return match[1] + b"A" * len(match[2])

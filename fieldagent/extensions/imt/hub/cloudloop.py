@@ -41,8 +41,8 @@ from fieldagent.hub.operator.failures import (
     FIXED_CAUSE_RETRY_S,
     Failure,
     Scope,
-    no_answer,
-    unreachable,
+    make_no_answer,
+    make_unreachable,
 )
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
@@ -174,59 +174,59 @@ class Cloudloop:
         kind = modem.kind or lingo.SBD
         try:
             # The previous call may have been accepted without an answer.
-            if modem.tries and (known := await self._taken(modem, body)):
+            if modem.tries and (known := await self._find_taken(modem, body)):
                 return Verdict(Outcome.SENT, id=known)
-            name, members = lingo.mt_request(modem.address, kind, body, self._topic, priority)
+            name, members = lingo.make_mt_request(modem.address, kind, body, self._topic, priority)
             answer = await self.call(name, **members)
         except _Refused as refusal:
-            return Verdict(Outcome.NOT_SENT, refusal.failure())
+            return Verdict(Outcome.NOT_SENT, refusal.make_failure())
         except NotReached as failure:
-            return Verdict(Outcome.NOT_SENT, unreachable(f"Cloudloop: {failure.reason}"))
+            return Verdict(Outcome.NOT_SENT, make_unreachable(f"Cloudloop: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
-            return Verdict(Outcome.DOUBTFUL, no_answer(f"Cloudloop: {failure}"))
+            return Verdict(Outcome.DOUBTFUL, make_no_answer(f"Cloudloop: {failure}"))
         id_ = answer.get("id") if isinstance(answer, dict) else None
         return Verdict(Outcome.SENT, id=str(id_ or ""))
 
-    async def _taken(self, modem: FarModem, body: bytes) -> str:
+    async def _find_taken(self, modem: FarModem, body: bytes) -> str:
         """Return their id of a message with these bytes since its first call; empty if there is
         none.
         """
-        for record in await self.records(modem.since - 60.0, inf):
+        for record in await self.list_records(modem.since - 60.0, inf):
             same = record.size == len(body) and record.start == body[: len(record.start)]
             if record.outgoing and record.thing == modem.address and same and record.start:
                 return record.id
         return ""
 
-    async def records(self, since: float, until: float) -> list[lingo.Record]:
+    async def list_records(self, since: float, until: float) -> list[lingo.Record]:
         """Return their history between two Unix times, oldest first. A period that is too large for
         one answer is split in halves.
         """
-        upto = {} if until == inf else {"to": lingo.moment(until)}
+        upto = {} if until == inf else {"to": lingo.format_moment(until)}
         try:
             answer = await self.call(
-                "GetMessageRecords", **{"from": lingo.moment(max(0.0, since)), **upto}
+                "GetMessageRecords", **{"from": lingo.format_moment(max(0.0, since)), **upto}
             )
         except _TooLong:
             until = time.time() + MARGIN_S if until == inf else until
             middle = (since + until) // 2
             if not since < middle < until:
                 raise
-            return await self.records(since, middle) + await self.records(middle, until)
+            return await self.list_records(since, middle) + await self.list_records(middle, until)
         return lingo.read_records(answer)
 
-    async def state_of(self, id_: str) -> str:
+    async def fetch_state(self, id_: str) -> str:
         """Return the delivery state of an MT message according to Cloudloop."""
         answer = await self.call("GetMtDeliveryStatus", message=id_)
         return str(answer.get("status") or "") if isinstance(answer, dict) else ""
 
-    async def balance(self, now: float) -> dict[str, float]:
+    async def fetch_balance(self, now: float) -> dict[str, float]:
         """Return the amount left this month of each shared plan, in the plan's own unit."""
-        year, month = lingo.moment(now).split("-")[:2]
+        year, month = lingo.format_moment(now).split("-")[:2]
         answer = await self.call("GetPoolSummary", group="Sbd", year=year, month=str(int(month)))
         return lingo.read_balance(answer)
 
     async def ring(self, imei: str) -> Verdict:
-        return Verdict(Outcome.REFUSED, unreachable("only Cloudloop itself can ring"))
+        return Verdict(Outcome.REFUSED, make_unreachable("only Cloudloop itself can ring"))
 
 
 class _TooLong(RequestFailed):
@@ -238,7 +238,7 @@ class _Refused(Exception):
         super().__init__(words)
         self.status = status
 
-    def failure(self) -> Failure:
+    def make_failure(self) -> Failure:
         """Return the failure with its cause and scope."""
         known = CLOUDLOOP.get(self.status)
         words = str(self)[: lingo.SHOWN]
@@ -310,10 +310,12 @@ class _Fetch:
         """Fetch periodically, until cancelled. Failures are logged, and tried again."""
         async with trio.open_nursery() as nursery:
             if self._balance_below:
-                nursery.start_soon(self._again, self._weigh, BALANCE_INTERVAL_S, "balance")
-            await self._again(self._look, self._every, "history")
+                nursery.start_soon(self._fetch_again, self._weigh, BALANCE_INTERVAL_S, "balance")
+            await self._fetch_again(self._look, self._every, "history")
 
-    async def _again(self, act: Callable[[], Awaitable[None]], every: float, what: str) -> None:
+    async def _fetch_again(
+        self, act: Callable[[], Awaitable[None]], every: float, what: str
+    ) -> None:
         last_trouble = ""
         while True:
             try:
@@ -331,22 +333,22 @@ class _Fetch:
 
     async def _look(self) -> None:
         await self._catch_up()
-        await self._follow()
+        await self._update_states()
 
     async def _weigh(self) -> None:
-        left = await self._api.balance(self._host.clock())
+        left = await self._api.fetch_balance(self._host.clock())
         await self._book.note_balance(left, below=self._balance_below)
 
     async def _catch_up(self) -> None:
         now = self._host.clock()
-        known = await self._book.fetched()
+        known = await self._book.read_fetched()
         # If a clock was ahead once, fetching must not stop until that time.
         since = (
             now - MARGIN_S if known is None else max(min(known, now) - MARGIN_S, now - LONGEST_S)
         )
         while since < now:
             until = min(now, since + SLICE_S)
-            for record in await self._api.records(since, until):
+            for record in await self._api.list_records(since, until):
                 if not record.outgoing:
                     await self._take(record)
             await self._book.note_fetched(until)
@@ -356,7 +358,7 @@ class _Fetch:
         """Process a record, which contains only the thing and the first bytes of a long message."""
         if await self._book.has(record.id):
             return
-        imei = await self._book.imei_of(record.thing)
+        imei = await self._book.find_imei(record.thing)
         fault = ""
         if imei is None:
             fault = f"Cloudloop's history names the thing {record.thing}, which no device has"
@@ -372,16 +374,16 @@ class _Fetch:
             await self._host.count_session(imei, record.id, record.size)
         await self._book.note(record.id)
 
-    async def _follow(self) -> None:
+    async def _update_states(self) -> None:
         """Update the states of messages that were handed over. A message that they refuse to report
         on does not block the next ones.
         """
         refused: _Refused | None = None
-        for each in await self._book.under_way():
+        for each in await self._book.list_under_way():
             try:
-                state = await self._api.state_of(each.id)
+                state = await self._api.fetch_state(each.id)
             except _Refused as refusal:
-                if refusal.failure().scope in (Scope.ACCOUNT, Scope.GATEWAY):
+                if refusal.make_failure().scope in (Scope.ACCOUNT, Scope.GATEWAY):
                     raise
                 refused = refusal
                 continue
@@ -395,7 +397,7 @@ class _Fetch:
 # Description of the operator.
 
 
-def _secrets(value: str) -> tuple[str, ...]:
+def _get_secrets(value: str) -> tuple[str, ...]:
     secrets = tuple(value.split())
     fits = all(re.fullmatch(rf"[A-Za-z0-9_-]{{{SECRET_LEAST},128}}", each) for each in secrets)
     if not 1 <= len(secrets) <= 2 or not fits:
@@ -406,13 +408,13 @@ def _secrets(value: str) -> tuple[str, ...]:
     return secrets
 
 
-def _api(own: Own) -> Cloudloop | None:
+def _make_api(own: Own) -> Cloudloop | None:
     if own["cloudloop-token"] is None:
         return None
     return Cloudloop(own["cloudloop-address"], own["cloudloop-token"], own["cloudloop-topic"])
 
 
-def _routes(own: Own, host: OperatorHost) -> list[Route]:
+def _make_routes(own: Own, host: OperatorHost) -> list[Route]:
     if not own["cloudloop-secret"]:
         return []
     door = _Webhook(own["cloudloop-secret"], own["cloudloop-topic"], host)
@@ -420,7 +422,7 @@ def _routes(own: Own, host: OperatorHost) -> list[Route]:
 
 
 def _listen(own: Own) -> MoListener | None:
-    api = _api(own)
+    api = _make_api(own)
     poll = own["cloudloop-poll"]
     if api is None:
         return None
@@ -439,7 +441,7 @@ KIND = OperatorKind(
     keys=(
         Key(
             "cloudloop-secret",
-            _secrets,
+            _get_secrets,
             (),
             "secret end of the URL to which Cloudloop posts Lingo JSON,"
             " https://…/operator/cloudloop/SECRET; two, with a space, to rotate",
@@ -467,9 +469,9 @@ KIND = OperatorKind(
         Key("cloudloop-topic", read_text, "RAW", "IMT topic of the kits' messages (RAW)"),
         Key("cloudloop-address", read_url, "https://api.cloudloop.com", "URL of the Data API"),
     ),
-    caller=_api,
+    caller=_make_api,
     failures=CLOUDLOOP,
     examples={"cloudloop-token": "/etc/fieldagent/cloudloop.token", "cloudloop-poll": "60"},
-    routes=_routes,
+    routes=_make_routes,
     listen=_listen,
 )

@@ -47,10 +47,10 @@ def read_lingo(document: object) -> Lingo:
     """
     if not isinstance(document, dict):
         raise RemoteProtocolError("the body must be a JSON object (Lingo)")
-    identity = _object(document, "identity")
-    hardware = _object(identity, "hardware")
+    identity = _read_object(document, "identity")
+    hardware = _read_object(identity, "hardware")
     kind = IMT if "imt" in document else SBD if "sbd" in document else ""
-    network = _object(document, kind) if kind else {}
+    network = _read_object(document, kind) if kind else {}
     imei = str(hardware.get("imei") or network.get("imei") or "")
     if not re.fullmatch(r"[0-9]{15}", imei):
         raise RemoteProtocolError(
@@ -60,24 +60,24 @@ def read_lingo(document: object) -> Lingo:
         raise RemoteProtocolError("the message is of neither an SBD nor an IMT modem")
     body = from_base64(document.get("message") or "")
     return Lingo(
-        _name(document.get("id")),
+        _read_name(document.get("id")),
         imei,
-        _name(identity.get("thingId")),
+        _read_name(identity.get("thingId")),
         kind,
         body,
-        _name(network.get("topic")).removeprefix("IMT_TOPIC_"),
-        _location(network),
-        _fault(network, body),
+        _read_name(network.get("topic")).removeprefix("IMT_TOPIC_"),
+        _read_location(network),
+        _describe_fault(network, body),
     )
 
 
-def _name(value: object) -> str:
+def _read_name(value: object) -> str:
     """Return an id of Cloudloop as text that any database can store."""
     name = str(value or "")[:SHOWN].replace("\0", "?")
     return name.encode("utf-8", "replace").decode()
 
 
-def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _read_object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 
@@ -94,8 +94,8 @@ def from_base64(text: object) -> bytes:
         raise RemoteProtocolError("message is not base64") from None
 
 
-def _location(network: Mapping[str, Any]) -> tuple[float, float, int] | None:
-    location = _object(network, "location")
+def _read_location(network: Mapping[str, Any]) -> tuple[float, float, int] | None:
+    location = _read_object(network, "location")
     numbers = [location.get(name) for name in ("latitude", "longitude", "cep")]
     if not all(type(each) in (int, float) for each in numbers):
         return None
@@ -108,7 +108,7 @@ def _location(network: Mapping[str, Any]) -> tuple[float, float, int] | None:
     return latitude, longitude, round(radius)
 
 
-def _fault(network: Mapping[str, Any], body: bytes) -> str:
+def _describe_fault(network: Mapping[str, Any], body: bytes) -> str:
     if network.get("crcError") is True:
         return "the CRC is wrong, as the network reports"
     size = network.get("size")
@@ -158,8 +158,8 @@ def _record(each: Mapping[str, Any]) -> Record:
     moment = datetime.fromisoformat(each["at"])
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Record(
-        _name(each["id"]),
-        _name(each["thing"]),
+        _read_name(each["id"]),
+        _read_name(each["thing"]),
         str(each.get("type", "")).lower(),
         each.get("direction") == "MT",
         moment.timestamp(),
@@ -186,12 +186,12 @@ def read_balance(document: object) -> dict[str, float]:
     return balances
 
 
-def moment(unix: float) -> str:
+def format_moment(unix: float) -> str:
     """Return a Unix time in the form of the API: UTC, in seconds."""
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def mt_request(
+def make_mt_request(
     thing: str, kind: str, body: bytes, topic: str, urgent: bool
 ) -> tuple[str, dict[str, str]]:
     """Return the call of the Data API that sends an MT message, and the members of its body except

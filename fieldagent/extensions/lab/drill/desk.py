@@ -41,7 +41,7 @@ class DrillDesk:
         self.written: dict[int, dict[str, float]] = defaultdict(dict)
         """Time at which each text was written (trio's clock), by kit and text."""
 
-    def sit_down(self, db: Db, workspace: int, now: float) -> None:
+    def add_dispatchers(self, db: Db, workspace: int, now: float) -> None:
         """Add the dispatchers to the hub as users with the role `dispatcher`. `now` is
         Unix time.
         """
@@ -51,7 +51,7 @@ class DrillDesk:
             directory.set_role(db, workspace, member, "dispatcher", now=now)
             self._members.append(member)
 
-    def _awake(self) -> list[int]:
+    def _list_awake(self) -> list[int]:
         """Return the indexes in the plan of the dispatchers at the desk."""
         hour = self._clock() % DAY / HOUR
         return [
@@ -68,7 +68,7 @@ class DrillDesk:
         try:
             while True:
                 await trio.sleep(CHECK_INTERVAL_S)
-                if awake := self._awake():
+                if awake := self._list_awake():
                     await store.commit(partial(self._look, awake[0]))
         finally:
             self._store = None
@@ -103,7 +103,7 @@ class DrillDesk:
         while (at := trio.current_time() + self._random.expovariate(1 / every)) < until:
             await trio.sleep_until(at)
             to = self._random.randrange(kits) + 1
-            if self._store is not None and place in self._awake():
+            if self._store is not None and place in self._list_awake():
                 now, written = self._clock(), self.written[to]
                 text = f"from the desk to {to}: {len(written) + 1}"
                 written[text] = trio.current_time()

@@ -98,11 +98,11 @@ def find(world: World) -> Findings:
         for kit in kits:
             with closing(_open(kit.home / "journal.sqlite3")) as journal:
                 _check(kit, journal, hub)
-                calls += _calls(kit, journal, hub)
-                sent += _sent(world, kit, journal, hub)
-                written += _written(kit, journal, world.desk.written[kit.number])
+                calls += _find_calls(kit, journal, hub)
+                sent += _find_sent(world, kit, journal, hub)
+                written += _find_written(kit, journal, world.desk.written[kit.number])
                 if Channel.SATELLITE in kit.plan.bearers:
-                    bills.append(_bill(world, kit, journal))
+                    bills.append(_make_bill(world, kit, journal))
     has_radio = [kit for kit in world.kits if Channel.RADIO in kit.plan.bearers]
     return Findings(
         sorted(calls, key=lambda call: call.raised),
@@ -118,7 +118,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
 
-def _since(moment: Any) -> float | None:
+def _find_start(moment: Any) -> float | None:
     return None if moment is None else float(moment) - START
 
 
@@ -140,34 +140,44 @@ def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> No
     delivered = {number for (number,) in said}
     for number in kit.record.posted:
         if number not in there:
-            raise _broken(kit, journal, number, "was accepted and is lost")
+            raise _make_broken_promise(kit, journal, number, "was accepted and is lost")
         if number in delivered and not at_hub[number]:
-            raise _broken(kit, journal, number, "is Delivered, but the hub does not have it")
+            raise _make_broken_promise(
+                kit, journal, number, "is Delivered, but the hub does not have it"
+            )
         if at_hub[number] > 1:
-            raise _broken(kit, journal, number, f"is at the hub {at_hub[number]} times")
+            raise _make_broken_promise(
+                kit, journal, number, f"is at the hub {at_hub[number]} times"
+            )
     strange = at_hub.keys() - there.keys()
     if strange:
-        raise _broken(kit, journal, min(strange), "is at the hub, but no one posted it")
+        raise _make_broken_promise(
+            kit, journal, min(strange), "is at the hub, but no one posted it"
+        )
 
 
-def _broken(kit: Kit, journal: sqlite3.Connection, number: int, what: str) -> BrokenPromise:
+def _make_broken_promise(
+    kit: Kit, journal: sqlite3.Connection, number: int, what: str
+) -> BrokenPromise:
     story = journal.execute(
         "SELECT at, channel, event, detail FROM story WHERE sequence = ? ORDER BY number",
         (number,),
     )
     lines = [(at - START, f"{channel}: {event} {detail}") for at, channel, event, detail in story]
     lines += [(at, text) for at, text in kit.record.log if str(number) in text or "power" in text]
-    trace = "\n".join(f"  {clock(at)}  {text}" for at, text in sorted(lines))
+    trace = "\n".join(f"  {format_clock(at)}  {text}" for at, text in sorted(lines))
     return BrokenPromise(f"{kit.plan.name}: message {number} {what}\n{trace}")
 
 
-def clock(at: float) -> str:
+def format_clock(at: float) -> str:
     """Return a time of the drill as day and time: `day 2 14:05`."""
     minutes = int(at // 60)
     return f"day {minutes // 1440 + 1} {minutes // 60 % 24:02}:{minutes % 60:02}"
 
 
-def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> list[CallForHelp]:
+def _find_calls(
+    kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection
+) -> list[CallForHelp]:
     known: dict[int, float] = {}
     for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
         for event in json.loads(body)["payloads"][0]["events"]:
@@ -183,19 +193,21 @@ def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> li
         ).fetchone()
         at_hub, seen = row or (None, None)
         if number in known and (seen is None or known[number] < seen):
-            raise _broken(kit, journal, number, "is shown as seen, but no one at the desk has it")
+            raise _make_broken_promise(
+                kit, journal, number, "is shown as seen, but no one at the desk has it"
+            )
         call = CallForHelp(
             kit.plan.name,
             raised - START,
-            _since(at_hub),
-            _since(seen),
-            _since(known.get(number)),
+            _find_start(at_hub),
+            _find_start(seen),
+            _find_start(known.get(number)),
         )
         calls.append(call)
     return calls
 
 
-def _sent(
+def _find_sent(
     world: World, kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection
 ) -> list[SentByKit]:
     at_hub = dict(
@@ -209,13 +221,13 @@ def _sent(
     for number, posted in kit.record.posted.items():
         if posted.sos:
             continue
-        came = _since(at_hub.get(number))
+        came = _find_start(at_hub.get(number))
         position = number in positions
         replaced = position and came is None and number < newest
         why = ""
         if not replaced and (came is None or came - posted.at > world.plan.late):
             end = world.seconds if came is None else came
-            why = _why(world, kit, journal, number, (posted.at, end))
+            why = _explain(world, kit, journal, number, (posted.at, end))
         items.append(SentByKit(kit.plan.name, number, posted.at, came, position, replaced, why))
     return items
 
@@ -224,7 +236,7 @@ def _is_position(posted: Posted) -> bool:
     return "location" in posted.body
 
 
-def _why(
+def _explain(
     world: World,
     kit: Kit,
     journal: sqlite3.Connection,
@@ -248,7 +260,7 @@ def _why(
         for name, condition in kit.conditions.items()
         if name == "power" or needs[name] in kit.plan.bearers
     ]
-    away = {each.what: each.seconds(begin, end) for each in (*conditions, world.away)}
+    away = {each.what: each.compute_outage(begin, end) for each in (*conditions, world.away)}
     what, seconds = max(away.items(), key=lambda pair: pair[1])
     if seconds > OFTEN * (end - begin):
         return what
@@ -262,17 +274,19 @@ def _why(
     return "waited for its turn"
 
 
-def _written(
+def _find_written(
     kit: Kit, journal: sqlite3.Connection, posted: dict[str, float]
 ) -> list[WrittenByDesk]:
     came: dict[str, float] = {}
     for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
         for event in json.loads(body)["payloads"][0]["events"]:
             came.setdefault(event.get("content", ""), received)
-    return [WrittenByDesk(kit.plan.name, at, _since(came.get(text))) for text, at in posted.items()]
+    return [
+        WrittenByDesk(kit.plan.name, at, _find_start(came.get(text))) for text, at in posted.items()
+    ]
 
 
-def _bill(world: World, kit: Kit, journal: sqlite3.Connection) -> Bill:
+def _make_bill(world: World, kit: Kit, journal: sqlite3.Connection) -> Bill:
     ((own, doubtful),) = journal.execute(
         "SELECT coalesce(sum(credits), 0), coalesce(sum(doubtful), 0) FROM spent"
         " WHERE channel = 'Satellite'"

@@ -72,7 +72,7 @@ class KitRecord:
     faults: list[str] = field(default_factory=list)
     """Faults of the agent's parts. Each one is a bug of the program."""
 
-    def tell(self, what: str) -> None:
+    def add_line(self, what: str) -> None:
         """Add a line to the log, with trio's current time."""
         self.log.append((trio.current_time(), what))
 
@@ -131,11 +131,11 @@ class Kit:
     async def keep_sky(self) -> NoReturn:
         """Remove and restore the modem's satellite network as planned. Never returns."""
 
-        def tell(away: bool) -> None:
+        def log(away: bool) -> None:
             self.port.modem.set_service(not away)
             self.port.poke()
 
-        await self.conditions["sky"].keep(tell)
+        await self.conditions["sky"].keep(log)
 
     async def keep_network(self) -> NoReturn:
         """Cut the link to the hub each time the network goes away. Never returns."""
@@ -144,13 +144,13 @@ class Kit:
     async def keep_power(self) -> NoReturn:
         """Cut and restore the power of kit and modem as planned. Never returns."""
 
-        def tell(away: bool) -> None:
+        def log(away: bool) -> None:
             if away:
                 self.cut_link()
-                self.port.modem.brown_out()
+                self.port.modem.start_brown_out()
                 self._power.cancel()
 
-        await self.conditions["power"].keep(tell)
+        await self.conditions["power"].keep(log)
 
     def cut_link(self) -> None:
         """Cut the link to the hub at both ends, if there is one."""
@@ -161,9 +161,9 @@ class Kit:
 
     def read_settings(self) -> Settings:
         """Read the kit's settings. Raises InvalidSettings."""
-        return parse("\n".join(self._settings()), self.home / "agent.properties")
+        return parse("\n".join(self._list_settings()), self.home / "agent.properties")
 
-    def _settings(self) -> Iterator[str]:
+    def _list_settings(self) -> Iterator[str]:
         plan, home = self.plan, self.home
         yield f"state-directory={home}"
         if "keep-ended-days" not in plan.settings:
@@ -193,12 +193,12 @@ class Kit:
         settings, first = self.read_settings(), True
         while True:
             if not self.is_away("power"):
-                await self._one_life(settings, first=first)
+                await self._run_one_life(settings, first=first)
                 first = False
             await trio.sleep(STARTING_S)
 
-    async def _one_life(self, settings: Settings, *, first: bool) -> None:
-        self.record.tell("the kit starts")
+    async def _run_one_life(self, settings: Settings, *, first: bool) -> None:
+        self.record.add_line("the kit starts")
         journal = SteadyJournal(self.home / "journal.sqlite3", self.read_clocks)
         try:
             async with trio.open_nursery() as last:
@@ -206,12 +206,12 @@ class Kit:
                 if first:
                     await journal.commit(partial(_begin_at, FIRST_NUMBER + 10_000 * self.number))
                 with trio.CancelScope() as self._power:
-                    await self._run(shipped.assembled(settings, journal, lambda line: None))
+                    await self._run(shipped.assemble_agent(settings, journal, lambda line: None))
                 last.cancel_scope.cancel()
         finally:
             self.agent = None
             journal.close()
-            self.record.tell("the kit has no power")
+            self.record.add_line("the kit has no power")
 
     async def _run(self, agent: shipped.Agent) -> None:
         keep = agent.supervisor.keep
@@ -228,7 +228,7 @@ class Kit:
             try:
                 await trio.sleep_forever()
             finally:
-                self.record.faults += faults_of(agent.supervisor)
+                self.record.faults += list_faults(agent.supervisor)
 
     # The users.
 
@@ -236,14 +236,16 @@ class Kit:
         """Write, send positions and raise SOS, until the time `until` of trio's clock."""
         async with trio.open_nursery() as nursery:
             if self.plan.messages_per_day:
-                nursery.start_soon(self._by_chance, self._write, self._writing_every(), until)
+                nursery.start_soon(
+                    self._act_by_chance, self._write, self._compute_writing_interval(), until
+                )
             if self.plan.sos_per_week:
                 every = 7 * DAY / self.plan.sos_per_week
-                nursery.start_soon(self._by_chance, self._call_for_help, every, until)
+                nursery.start_soon(self._act_by_chance, self._call_for_help, every, until)
             if self.plan.position_every:
                 nursery.start_soon(self._send_positions, until)
 
-    def _writing_every(self) -> float:
+    def _compute_writing_interval(self) -> float:
         """Return the mean seconds between two attempts to write. Attempts during sleep are
         skipped.
         """
@@ -253,7 +255,7 @@ class Kit:
     def _is_awake(self, hour: float) -> bool:
         return any(hours.has(hour) for hours in self.plan.awake)
 
-    async def _by_chance(self, act: Callable[[], Any], every: float, until: float) -> None:
+    async def _act_by_chance(self, act: Callable[[], Any], every: float, until: float) -> None:
         while (at := trio.current_time() + self.random.expovariate(1 / every)) < until:
             await trio.sleep_until(at)
             await act()
@@ -291,10 +293,10 @@ class Kit:
         # recorded as posted.
         standing = await self.agent.parts.intake.accept(read_package(body))
         self.record.posted[standing.sequence] = Posted(at, body, "priority" in body)
-        self.record.tell(f"posted {standing.sequence}: {json.dumps(body)[:100]}")
+        self.record.add_line(f"posted {standing.sequence}: {json.dumps(body)[:100]}")
 
 
-def faults_of(supervisor: Supervisor) -> list[str]:
+def list_faults(supervisor: Supervisor) -> list[str]:
     """Return one line for each part that failed, with its error."""
     return [f"{each.part}: {each.error}" for each in supervisor.get_faults() if each.times]
 

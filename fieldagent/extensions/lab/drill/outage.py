@@ -34,12 +34,12 @@ class OutageCondition:
         """Run the plan of outages until cancelled. `tell` is called with True at each start of an
         outage, and with False at each end.
         """
-        lost, until = False, self._next(lost=True)
+        lost, until = False, self._compute_next(lost=True)
         while True:
             now = trio.current_time()
             if until <= now:
                 lost = not lost
-                until = now + self._next(lost=not lost)
+                until = now + self._compute_next(lost=not lost)
             hour = now % DAY / HOUR
             away = lost or any(hours.has(hour) for hours in self.plan.hours)
             if away != self.away:
@@ -49,14 +49,14 @@ class OutageCondition:
             whole = (now // HOUR + 1) * HOUR if self.plan.hours else until
             await waits.sleep(min(until, whole) - trio.current_time())
 
-    def _next(self, *, lost: bool) -> float:
+    def _compute_next(self, *, lost: bool) -> float:
         """Return the seconds until the next random outage, or until its end."""
         share, mean = self.plan.lost, self.plan.lasting
         if not share:
             return 1e12
         return self.random.expovariate(1 / (mean * (1 - share) / share if lost else mean))
 
-    def seconds(self, begin: float, end: float) -> float:
+    def compute_outage(self, begin: float, end: float) -> float:
         """Return the seconds of outage between two times."""
         total, since = 0.0, None
         for at, away in [*self.log, (end, False)]:

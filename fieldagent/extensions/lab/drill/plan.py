@@ -127,7 +127,7 @@ def load_toml(text: str) -> dict[str, Any]:
         raise BadPlan(f"it is not TOML: {error}") from None
 
 
-def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
+def change_values(values: dict[str, Any], change: str) -> dict[str, Any]:
     """Return the values with `KEY=VALUE` set. KEY is a path such as `kits.credits-per-day`. VALUE
     is a TOML value, or else a text. Raises BadPlan.
     """
@@ -144,17 +144,17 @@ def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
     below = values.get(first, {})
     if not isinstance(below, dict):
         raise BadPlan(f"{path}: {first} is not a table; `kits` contains the settings of all kits")
-    return {**values, first: changed(below, f"{rest}={text}")}
+    return {**values, first: change_values(below, f"{rest}={text}")}
 
 
 def read_plan(values: Mapping[str, Any]) -> DrillPlan:
     """Return the plan that the values of a file describe. Raises BadPlan."""
     table = _PlanTable("", values)
-    common = table.table("kits")
+    common = table.read_table("kits")
     common.read_all(_KIT)
     kits: list[KitPlan] = []
-    for number, each in enumerate(table.tables("kit"), 1):
-        kits += _kits(_PlanTable(f"kit {number}: ", {**common.values, **each}))
+    for number, each in enumerate(table.read_tables("kit"), 1):
+        kits += _read_kits(_PlanTable(f"kit {number}: ", {**common.values, **each}))
     if not kits:
         raise BadPlan("kit: a drill needs at least one: [[kit]] with a name and bearers")
     if len(kits) > KITS_MOST:
@@ -163,8 +163,10 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
     if len({*names}) < len(names):
         raise BadPlan("kit: give each kit another name")
     dispatchers = [
-        DispatcherPlan(**_with(_PlanTable(f"dispatcher {number}: ", each), _DISPATCHER, "name"))
-        for number, each in enumerate(table.tables("dispatcher"), 1)
+        DispatcherPlan(
+            **_read_values(_PlanTable(f"dispatcher {number}: ", each), _DISPATCHER, "name")
+        )
+        for number, each in enumerate(table.read_tables("dispatcher"), 1)
     ]
     members = table.read_all(_DRILL, beside=("kits", "kit", "dispatcher"))
     air = AirPlan() if "air" not in members else members.pop("air")
@@ -177,15 +179,15 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
     )
 
 
-def _kits(table: _PlanTable) -> list[KitPlan]:
-    members = _with(table, _KIT, "name", "bearers")
+def _read_kits(table: _PlanTable) -> list[KitPlan]:
+    members = _read_values(table, _KIT, "name", "bearers")
     count = members.pop("count", 1)
     if count == 1:
         return [KitPlan(**members)]
     return [KitPlan(**{**members, "name": f"{members['name']}-{n}"}) for n in range(1, count + 1)]
 
 
-def _with(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
+def _read_values(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
     """Return the values of the given keys. Raises BadPlan also if a needed key is missing."""
     members = table.read_all(keys)
     for name in needed:
@@ -199,13 +201,13 @@ class _PlanTable:
         self.where = where
         self.values = values
 
-    def table(self, key: str) -> _PlanTable:
+    def read_table(self, key: str) -> _PlanTable:
         value = self.values.get(key, {})
         if not isinstance(value, dict):
             raise BadPlan(f"{self.where}{key} must be a table: [{key}]")
         return _PlanTable(f"{self.where}{key}.", value)
 
-    def tables(self, key: str) -> list[dict[str, Any]]:
+    def read_tables(self, key: str) -> list[dict[str, Any]]:
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             raise BadPlan(f"{self.where}{key} must be a list of tables: [[{key}]]")
@@ -240,13 +242,13 @@ class _Key:
     attribute: str = ""
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > 4_000:
         raise ValueError
     return value
 
 
-def _between(low: float, high: float, unit: str = "") -> _Key:
+def _make_number_reader(low: float, high: float, unit: str = "") -> _Key:
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError
@@ -257,7 +259,7 @@ def _between(low: float, high: float, unit: str = "") -> _Key:
     return _Key(read, f"a number{unit} from {low:g} to {high:g}")
 
 
-def _whole(low: int, high: int) -> _Key:
+def _make_integer_reader(low: int, high: int) -> _Key:
     def read(value: Any) -> int:
         if type(value) is not int or not low <= value <= high:
             raise ValueError
@@ -266,49 +268,49 @@ def _whole(low: int, high: int) -> _Key:
     return _Key(read, f"a whole number from {low} to {high}")
 
 
-def _span(value: Any) -> float:
+def _read_span(value: Any) -> float:
     seconds = read_span(value)
     if not seconds:
         raise ValueError
     return float(seconds)
 
 
-def _spells(attribute: str = "") -> _Key:
-    return _Key(_span, "a time such as 30s, 5m or 2h", attribute)
+def _make_spells_reader(attribute: str = "") -> _Key:
+    return _Key(_read_span, "a time such as 30s, 5m or 2h", attribute)
 
 
-def _hours(value: Any) -> tuple[PlanHours, ...]:
+def _read_hours(value: Any) -> tuple[PlanHours, ...]:
     if not isinstance(value, list):
         raise ValueError
     return tuple(PlanHours(each) for each in value)
 
 
-def _name(value: Any) -> str:
+def _read_name(value: Any) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError
     return str(value)
 
 
-def _bearers(value: Any) -> tuple[Channel, ...]:
+def _read_bearers(value: Any) -> tuple[Channel, ...]:
     channels = tuple(Channel(each.capitalize()) for each in value)
     if not channels or isinstance(value, str):
         raise ValueError
     return channels
 
 
-def _outages(value: Any) -> Outages:
+def _read_outages(value: Any) -> Outages:
     if not isinstance(value, dict):
         raise ValueError
     return Outages(**_PlanTable("", value).read_all(_OUTAGES))
 
 
-def _settings(value: Any) -> dict[str, str]:
+def _read_settings(value: Any) -> dict[str, str]:
     if not all(isinstance(each, str | int) for each in value.values()):
         raise ValueError
     return {str(name): str(each) for name, each in value.items()}
 
 
-def _pairs(value: Any) -> tuple[tuple[str, str, float], ...]:
+def _read_pairs(value: Any) -> tuple[tuple[str, str, float], ...]:
     pairs = []
     for each in value:
         one, other, *loss = each.split()
@@ -318,7 +320,7 @@ def _pairs(value: Any) -> tuple[tuple[str, str, float], ...]:
     return tuple(pairs)
 
 
-def _air(value: Any) -> AirPlan:
+def _read_air(value: Any) -> AirPlan:
     if not isinstance(value, dict):
         raise ValueError
     return AirPlan(**_PlanTable("", value).read_all(_AIR))
@@ -326,49 +328,49 @@ def _air(value: Any) -> AirPlan:
 
 _AN_OUTAGE = 'a table such as { hours = ["22-6"], lost = 0.2, lasting = "20m" }'
 _SOME_HOURS = 'a list of hours such as ["22-6", "12-13"]'
-_SHARE = _between(0, 0.95)
+_SHARE = _make_number_reader(0, 0.95)
 
 _OUTAGES = {
-    "hours": _Key(_hours, _SOME_HOURS),
+    "hours": _Key(_read_hours, _SOME_HOURS),
     "lost": _SHARE,
-    "lasting": _spells(),
+    "lasting": _make_spells_reader(),
 }
 _KIT = {
-    "name": _Key(_name, "a name of a to z, 0 to 9 and -, 24 characters at most"),
-    "count": _whole(1, KITS_MOST),
-    "bearers": _Key(_bearers, 'a list of "satellite", "cellular" and "radio"'),
-    "credits-per-day": _whole(1, 100_000),
-    "sos-reserve": _whole(0, 100_000),
-    "messages-per-day": _between(0, 1000),
-    "message-length": _whole(1, 1000),
-    "position-every": _spells(),
-    "by": _spells(),
-    "sos-per-week": _between(0, 1000),
-    "awake": _Key(_hours, _SOME_HOURS),
-    **{name: _Key(_outages, _AN_OUTAGE) for name in ("sky", "network", "earshot", "power")},
-    "settings": _Key(_settings, 'a table of settings such as { fan-out = "cheapest" }'),
+    "name": _Key(_read_name, "a name of a to z, 0 to 9 and -, 24 characters at most"),
+    "count": _make_integer_reader(1, KITS_MOST),
+    "bearers": _Key(_read_bearers, 'a list of "satellite", "cellular" and "radio"'),
+    "credits-per-day": _make_integer_reader(1, 100_000),
+    "sos-reserve": _make_integer_reader(0, 100_000),
+    "messages-per-day": _make_number_reader(0, 1000),
+    "message-length": _make_integer_reader(1, 1000),
+    "position-every": _make_spells_reader(),
+    "by": _make_spells_reader(),
+    "sos-per-week": _make_number_reader(0, 1000),
+    "awake": _Key(_read_hours, _SOME_HOURS),
+    **{name: _Key(_read_outages, _AN_OUTAGE) for name in ("sky", "network", "earshot", "power")},
+    "settings": _Key(_read_settings, 'a table of settings such as { fan-out = "cheapest" }'),
 }
 _DISPATCHER = {
-    "name": _Key(_text, "a name"),
-    "shift": _Key(_hours, _SOME_HOURS),
-    "answers-in": _spells(),
-    "messages-per-day": _between(0, 100),
+    "name": _Key(_read_text, "a name"),
+    "shift": _Key(_read_hours, _SOME_HOURS),
+    "answers-in": _make_spells_reader(),
+    "messages-per-day": _make_number_reader(0, 100),
 }
 _AIR = {
-    "bit-rate": _between(100, 1_000_000, " of bits a second"),
+    "bit-rate": _make_number_reader(100, 1_000_000, " of bits a second"),
     "loss": _SHARE,
-    "fades": _Key(_outages, 'a table such as { lost = 0.1, lasting = "1m" }'),
+    "fades": _Key(_read_outages, 'a table such as { lost = 0.1, lasting = "1m" }'),
     "pairs": _Key(
-        _pairs,
+        _read_pairs,
         'a list of radio links with losses, such as ["ada ben", "ben cleo 0.3"]',
     ),
 }
 _DRILL = {
-    "name": _Key(_text, "a text"),
-    "text": _Key(_text, "a text of 4000 characters at most"),
-    "days": _between(0.02, 60, " of days"),
-    "late": _spells(),
-    "session": _spells(),
-    "hub": _Key(_outages, _AN_OUTAGE),
-    "air": _Key(_air, "a table: [air]"),
+    "name": _Key(_read_text, "a text"),
+    "text": _Key(_read_text, "a text of 4000 characters at most"),
+    "days": _make_number_reader(0.02, 60, " of days"),
+    "late": _make_spells_reader(),
+    "session": _make_spells_reader(),
+    "hub": _Key(_read_outages, _AN_OUTAGE),
+    "air": _Key(_read_air, "a table: [air]"),
 }

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from fieldagent import __version__
-from fieldagent.extensions.lab.drill.findings import CallForHelp, Findings, clock
+from fieldagent.extensions.lab.drill.findings import CallForHelp, Findings, format_clock
 from fieldagent.extensions.lab.drill.plan import DrillPlan
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import format_count
@@ -45,7 +45,7 @@ class Run(NamedTuple):
     findings: Findings
 
 
-def span(seconds: float | None) -> str:
+def format_span(seconds: float | None) -> str:
     """Return a duration as text: `20 s`, `5 min`, `3 h 05 min`."""
     if seconds is None:
         return "never"
@@ -57,12 +57,12 @@ def span(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def typical(times: Sequence[float]) -> str:
+def format_typical(times: Sequence[float]) -> str:
     """Return the median and the maximum of the durations as text; `–` if there are none."""
-    return f"{span(median(times))} / {span(max(times))}" if times else "–"
+    return f"{format_span(median(times))} / {format_span(max(times))}" if times else "–"
 
 
-def percentile(values: Sequence[float], share: int) -> float:
+def compute_percentile(values: Sequence[float], share: int) -> float:
     """Return the smallest value that at least `share` per cent of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
@@ -71,11 +71,13 @@ def percentile(values: Sequence[float], share: int) -> float:
 # The figures that are compared.
 
 
-def _took(calls: Sequence[CallForHelp], of: Callable[[CallForHelp], float | None]) -> list[float]:
+def _list_durations(
+    calls: Sequence[CallForHelp], of: Callable[[CallForHelp], float | None]
+) -> list[float]:
     return [moment - call.raised for call in calls if (moment := of(call)) is not None]
 
 
-def figures(run: Run) -> dict[str, str]:
+def make_figures(run: Run) -> dict[str, str]:
     """Return the short figures of a run as text, by label."""
     findings = run.findings
     calls, own = findings.calls, [each for each in findings.sent if not each.replaced]
@@ -84,24 +86,27 @@ def figures(run: Run) -> dict[str, str]:
     late = [each for each in own if each.why and each.at_hub is not None]
     lost = [each for each in own if each.at_hub is None]
     down = [each.on_kit - each.at for each in findings.written if each.on_kit is not None]
-    at_hub, known = _took(calls, lambda c: c.at_hub), _took(calls, lambda c: c.known)
+    at_hub, known = (
+        _list_durations(calls, lambda c: c.at_hub),
+        _list_durations(calls, lambda c: c.known),
+    )
     entries = {
         "SOS raised": str(len(calls)),
         "SOS at the hub": f"{len(at_hub)} of {len(calls)}",
-        "– median / worst time": typical(at_hub),
+        "– median / worst time": format_typical(at_hub),
         "SOS answered (a person at the desk has it, and the kit knows)": (
             f"{len(known)} of {len(calls)}"
         ),
-        "– median / worst time ": typical(known),
+        "– median / worst time ": format_typical(known),
         "Messages at the hub": f"{len(times)} of {len(messages)}",
-        "– median / worst time  ": typical(times),
-        f"Messages and positions later than {span(run.plan.late)}": str(len(late)),
+        "– median / worst time  ": format_typical(times),
+        f"Messages and positions later than {format_span(run.plan.late)}": str(len(late)),
         "Messages and positions that are not at the hub": str(len(lost)),
         "Positions that a newer one replaced": str(len(findings.sent) - len(own)),
         "Messages from the desk, on the disk of their kit": (
             f"{len(down)} of {len(findings.written)}"
         ),
-        "– median / worst time   ": typical(down),
+        "– median / worst time   ": format_typical(down),
     }
     entries = {name: value for name, value in entries.items() if value not in ("–", "0 of 0")}
     if findings.bills:
@@ -110,11 +115,11 @@ def figures(run: Run) -> dict[str, str]:
             sum(bill.for_sos for bill in findings.bills)
         )
     if findings.air:
-        entries["Air-time in all"] = span(sum(findings.air.values()))
+        entries["Air-time in all"] = format_span(sum(findings.air.values()))
     return entries
 
 
-def markdown(source: str, runs: Sequence[Run]) -> str:
+def write_markdown(source: str, runs: Sequence[Run]) -> str:
     """Return the report. `source` is the name of the plan's file. The first run is the unchanged
     plan.
     """
@@ -126,14 +131,14 @@ def markdown(source: str, runs: Sequence[Run]) -> str:
         f"fieldagent {__version__}, `{source}`, seed {first.seed}:"
         f" {format_count(len(plan.kits), 'kit')}, {plan.days:g} days.\n",
         "## In short\n",
-        _compared(runs),
+        _write_comparison(runs),
     ]
     for run in runs:
-        parts += [f"# With {run.label}\n" if len(runs) > 1 else "", *_one(run)]
+        parts += [f"# With {run.label}\n" if len(runs) > 1 else "", *_write_run(run)]
     return "\n".join(part for part in parts if part)
 
 
-def page(reports: Sequence[str]) -> str:
+def write_page(reports: Sequence[str]) -> str:
     """Return one page with all reports, and the limits of any drill."""
     if len(reports) == 1:
         return f"{reports[0]}\n{UNKNOWN}"
@@ -141,49 +146,49 @@ def page(reports: Sequence[str]) -> str:
     return "\n".join(["# Drills\n", *lower, UNKNOWN])
 
 
-def _compared(runs: Sequence[Run]) -> str:
-    columns = [figures(run) for run in runs]
+def _write_comparison(runs: Sequence[Run]) -> str:
+    columns = [make_figures(run) for run in runs]
     names = [*dict.fromkeys(name for column in columns for name in column)]
     rows = [[name.strip(), *(column.get(name, "–") for column in columns)] for name in names]
     heads = ["" if len(runs) == 1 else run.label for run in runs]
-    return _table(["", *heads], rows)
+    return _write_table(["", *heads], rows)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _write_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def _one(run: Run) -> list[str]:
+def _write_run(run: Run) -> list[str]:
     findings = run.findings
     return [
-        *_calls(findings),
-        *_why(findings),
-        *_credits(findings),
-        *_air(run),
-        *_unposted(findings),
+        *_write_calls(findings),
+        *_write_explanations(findings),
+        *_write_credits(findings),
+        *_write_air(run),
+        *_write_unposted(findings),
     ]
 
 
-def _calls(findings: Findings) -> list[str]:
+def _write_calls(findings: Findings) -> list[str]:
     if not findings.calls:
         return []
     rows = [
         [
-            clock(call.raised),
+            format_clock(call.raised),
             call.kit,
             *(
-                span(None if moment is None else moment - call.raised)
+                format_span(None if moment is None else moment - call.raised)
                 for moment in (call.at_hub, call.seen, call.known)
             ),
         ]
         for call in findings.calls
     ]
     heads = ("raised", "kit", "at the hub after", "acknowledged after", "the kit knows after")
-    return ["## Each SOS\n", _table(heads, rows)]
+    return ["## Each SOS\n", _write_table(heads, rows)]
 
 
-def _why(findings: Findings) -> list[str]:
+def _write_explanations(findings: Findings) -> list[str]:
     reasons = Counter(
         (each.kit, each.why, each.at_hub is None) for each in findings.sent if each.why
     )
@@ -193,10 +198,10 @@ def _why(findings: Findings) -> list[str]:
         [kit, why, str(count), "not at the hub" if lost else "late"]
         for (kit, why, lost), count in sorted(reasons.items())
     ]
-    return ["## Late or lost, and why\n", _table(("kit", "why", "how many", ""), rows), WHY]
+    return ["## Late or lost, and why\n", _write_table(("kit", "why", "how many", ""), rows), WHY]
 
 
-def _credits(findings: Findings) -> list[str]:
+def _write_credits(findings: Findings) -> list[str]:
     if not findings.bills:
         return []
     days = len(findings.bills[0].days)
@@ -205,7 +210,7 @@ def _credits(findings: Findings) -> list[str]:
         for bill in findings.bills
     ]
     heads = ["kit", *(f"day {day + 1}" for day in range(days)), "all", "SOS", "the kit's count"]
-    return ["## Credits by kit and day\n", _table(heads, rows)]
+    return ["## Credits by kit and day\n", _write_table(heads, rows)]
 
 
 def _count(bill: Any) -> str:
@@ -213,17 +218,18 @@ def _count(bill: Any) -> str:
     return f"{bill.own_count}{doubt}"
 
 
-def _air(run: Run) -> list[str]:
+def _write_air(run: Run) -> list[str]:
     if not run.findings.air:
         return []
     seconds = run.plan.days * 86_400
     rows = [
-        [kit, span(used), f"{100 * used / seconds:.3f} %"] for kit, used in run.findings.air.items()
+        [kit, format_span(used), f"{100 * used / seconds:.3f} %"]
+        for kit, used in run.findings.air.items()
     ]
-    return ["## Air-time\n", _table(("kit", "on the air", "of the time"), rows)]
+    return ["## Air-time\n", _write_table(("kit", "on the air", "of the time"), rows)]
 
 
-def _unposted(findings: Findings) -> list[str]:
+def _write_unposted(findings: Findings) -> list[str]:
     rows = [
         f"- {kit}: {format_count(count, 'message')} that could not be written, because the kit"
         " had no"
@@ -250,7 +256,7 @@ def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
         days = [spent for bill in bills for spent in bill.days[:whole]]
         calls = sum(call.kit == kit for run in own for call in run.findings.calls)
         name = f"{kit}, {label}" if several else kit
-        budgets[name] = {f"{share}": percentile(days, share) for share in SHARES}
+        budgets[name] = {f"{share}": compute_percentile(days, share) for share in SHARES}
         budgets[name]["days"] = len(days)
         if calls:
             budgets[name]["sos"] = round(sum(bill.for_sos for bill in bills) / calls, 1)
@@ -274,14 +280,14 @@ def budget_text(source: str, runs: Sequence[Run]) -> str:
     worst = "" if days >= 100 else " With fewer than 100 days, 99 % is the most expensive day."
     return (
         f"# Credits a day: {source}\n\n"
-        + _table(heads, rows)
+        + _write_table(heads, rows)
         + "\nBy the simulated operator's bill, which each kit's own count agrees with: messages"
         " both ways and looks into the mailbox, within the plan's `credits-per-day`. Each SOS is"
         f" what the kit's messages with something of it took, repeats too.{worst}\n"
     )
 
 
-def as_json(source: str, runs: Sequence[Run]) -> dict[str, Any]:
+def encode_runs(source: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Return the figures and all single calls, messages and bills of the runs, as a JSON
     document.
     """
@@ -292,7 +298,7 @@ def as_json(source: str, runs: Sequence[Run]) -> dict[str, Any]:
             {
                 "label": run.label,
                 "seed": run.seed,
-                "figures": {name.strip(" –"): value for name, value in _named(run).items()},
+                "figures": {name.strip(" –"): value for name, value in _label_figures(run).items()},
                 "sos": [call._asdict() for call in run.findings.calls],
                 "messages": [each._asdict() for each in run.findings.sent],
                 "fromDesk": [each._asdict() for each in run.findings.written],
@@ -305,10 +311,10 @@ def as_json(source: str, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _named(run: Run) -> dict[str, str]:
+def _label_figures(run: Run) -> dict[str, str]:
     """Return the figures, each median prefixed with the label that it belongs to."""
     named, before = {}, ""
-    for name, value in figures(run).items():
+    for name, value in make_figures(run).items():
         if name.startswith("–"):
             name = f"{before}: {name}"
         else:

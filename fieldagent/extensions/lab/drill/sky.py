@@ -38,32 +38,32 @@ class OperatorBill:
     _paid: bool = False
     """True if the current session carried an MO message."""
 
-    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         """Add an MO message to the bill, and keep it for the hub."""
         self.sessions += 1
         self._paid = True
-        self.bill[_day()] += compute_credits(len(body))
+        self.bill[_compute_day()] += compute_credits(len(body))
         if any(entry.sos for entry in decode(body).entries):
-            self.for_sos[_day()] += compute_credits(len(body))
+            self.for_sos[_compute_day()] += compute_credits(len(body))
         self.brought.append((f"{imei}-{self.sessions}", body))
         self.news.set()
 
-    def next_mobile_terminated(self) -> bytes | None:
+    def get_mobile_terminated(self) -> bytes | None:
         """Return the first waiting MT message, or None. A session without any message costs one
         credit.
         """
-        body = self.queue.first()
+        body = self.queue.get_first()
         if body is None and not self._paid:
-            self.bill[_day()] += 1
+            self.bill[_compute_day()] += 1
         self._paid = False
         return body
 
-    def taken(self) -> None:
+    def remove_mobile_terminated(self) -> None:
         """Add the first waiting MT message to the bill, and remove it."""
-        self.bill[_day()] += compute_credits(len(self.queue.first() or b""))
+        self.bill[_compute_day()] += compute_credits(len(self.queue.get_first() or b""))
         self.queue.take()
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         return len(self.queue)
 
     async def bring(self, host: OperatorHost) -> None:
@@ -109,5 +109,5 @@ class Sky:
             port.poke()
 
 
-def _day() -> int:
+def _compute_day() -> int:
     return int(trio.current_time() // DAY)

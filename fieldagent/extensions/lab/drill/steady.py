@@ -52,7 +52,7 @@ class SteadyStore(SqliteStore):
         return self._group.failed
 
 
-async def at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> Any:
+async def run_at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> Any:
     """Call the function in this thread. The end of a separate thread would depend on the
     machine.
     """
@@ -61,7 +61,7 @@ async def at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> 
 
 
 @contextmanager
-def lent(places: Sequence[tuple[object, str, object]]) -> Iterator[None]:
+def replace_for_a_while(places: Sequence[tuple[object, str, object]]) -> Iterator[None]:
     """Replace the value of each name in its module or class for the duration of the context."""
     before = [(place, name, getattr(place, name)) for place, name, _ in places]
     try:

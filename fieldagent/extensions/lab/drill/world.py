@@ -26,12 +26,17 @@ from fieldagent.agent.outbound import radio_piggyback
 from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
 from fieldagent.extensions.lab.drill.desk import DrillDesk
-from fieldagent.extensions.lab.drill.kit import Kit, faults_of
+from fieldagent.extensions.lab.drill.kit import Kit, list_faults
 from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
 from fieldagent.extensions.lab.drill.outage import DAY, START, OutageCondition
 from fieldagent.extensions.lab.drill.plan import DrillPlan
 from fieldagent.extensions.lab.drill.sky import OperatorBill, Sky
-from fieldagent.extensions.lab.drill.steady import SteadyStore, at_once, lent, seed_trio
+from fieldagent.extensions.lab.drill.steady import (
+    SteadyStore,
+    replace_for_a_while,
+    run_at_once,
+    seed_trio,
+)
 from fieldagent.extensions.lab.simulator import nodes as simulated_nodes
 from fieldagent.extensions.lab.simulator import pty_port
 from fieldagent.extensions.lab.simulator.air import Fades, Impairments, SharedAir
@@ -68,7 +73,7 @@ class MeasuredAir(SharedAir):
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
         """Transmit a packet and add its airtime to its station's seconds."""
-        self.seconds[station] += self.airtime(packet)  # type: ignore[assignment]
+        self.seconds[station] += self.compute_air_time(packet)  # type: ignore[assignment]
         return super().transmit(now, station, packet)
 
 
@@ -88,10 +93,10 @@ class World:
         self._tell = tell
         self.sky = Sky()
         self.lines = SimulatedLines()
-        self.away = OutageCondition("the hub was away", plan.hub, self._chance())
-        self.desk = DrillDesk(plan.dispatchers, self.time, self._chance())
-        self.kits = [self._kit(number, each) for number, each in enumerate(plan.kits, 1)]
-        self.air = self._air()
+        self.away = OutageCondition("the hub was away", plan.hub, self._make_chance())
+        self.desk = DrillDesk(plan.dispatchers, self.read_time, self._make_chance())
+        self.kits = [self._make_kit(number, each) for number, each in enumerate(plan.kits, 1)]
+        self.air = self._make_air()
         self.hub: shipped_hub.Hub | None = None
         self.hub_nursery: trio.Nursery | None = None
         self.faults: list[str] = []
@@ -106,45 +111,45 @@ class World:
         """Return the path of the hub's database."""
         return str(self.home / "hub.sqlite3")
 
-    def _chance(self) -> Random:
+    def _make_chance(self) -> Random:
         return Random(self.random.getrandbits(32))
 
-    def _kit(self, number: int, plan: Any) -> Kit:
+    def _make_kit(self, number: int, plan: Any) -> Kit:
         home = self.home / plan.name
         home.mkdir()
         account = OperatorBill(f"3002340100{number:05}")
-        kit = Kit(number, plan, home, self._chance(), account, self.plan.session)
+        kit = Kit(number, plan, home, self._make_chance(), account, self.plan.session)
         self.sky.accounts[account.imei] = account
         self.sky.ports[account.imei] = kit.port.modem, kit.port
         return kit
 
-    def _air(self) -> MeasuredAir:
+    def _make_air(self) -> MeasuredAir:
         plan, number = self.plan.air, {kit.plan.name: kit.number for kit in self.kits}
         losses = {}
         for one, other, loss in plan.pairs:
             losses[number[one], number[other]] = losses[number[other], number[one]] = loss
         air = MeasuredAir(
-            self._chance(),
+            self._make_chance(),
             Impairments(loss=plan.loss),
             bitrate=plan.bit_rate,
             losses=losses if plan.pairs else None,
         )
         air.seconds = Counter()
         if plan.fades.lost:
-            air.fades = Fades(plan.fades.lost, plan.fades.lasting, self._chance())
+            air.fades = Fades(plan.fades.lost, plan.fades.lasting, self._make_chance())
         return air
 
     # Replacements for clocks and random numbers of the agent and the hub.
 
-    def time(self) -> float:
+    def read_time(self) -> float:
         """Return the simulated Unix time; replaces `time.time`."""
         return START + trio.current_time()
 
     def Random(self) -> Random:  # noqa: N802
         """Return a new seeded random generator; replaces `random.Random`."""
-        return self._chance()
+        return self._make_chance()
 
-    def lending(self) -> list[tuple[object, str, object]]:
+    def list_replacements(self) -> list[tuple[object, str, object]]:
         """Return the replacements for the agent and the hub: lines, links, clock, random numbers,
         and calls without a thread.
         """
@@ -158,13 +163,13 @@ class World:
             *chance,
             (shipped, "time", self),
             (shipped_hub, "time", self),
-            (trio.to_thread, "run_sync", at_once),
+            (trio.to_thread, "run_sync", run_at_once),
             (sbd_modem, "open_serial", self.lines.open_serial),
             (node, "open_serial", self.lines.open_serial),
             (pty_port, "open_pty", self.lines.open_pty),
             (simulated_nodes, "open_pty", self.lines.open_pty),
             (cellular, "open_stream", self._open_stream),
-            (cellular, "open_web_socket", _the_same),
+            (cellular, "open_web_socket", _return_same),
             # Both ends of a line are in memory, so its speed does not matter.
             (pty_port, "is_understood", lambda line, baud: True),
         ]
@@ -181,21 +186,21 @@ class World:
         return kit.wire.ends[0]
 
     async def _hold_link(self, hub: shipped_hub.Hub, kit: Kit, wire: Wire) -> None:
-        async def device_of(token: str) -> Device:
-            return await hub.store.read(lambda db: directory.device_of_token(db, token))
+        async def find_device(token: str) -> Device:
+            return await hub.store.read(lambda db: directory.find_device_of_token(db, token))
 
-        def mailbox(device: Device, version: str) -> IpMailbox:
+        def make_mailbox(device: Device, version: str) -> IpMailbox:
             return IpMailbox(
                 hub.store,
                 device,
                 hub.mobile_originated,
-                clock=self.time,
+                clock=self.read_time,
                 version=version,
                 feeds=hub.feeds,
             )
 
-        links = Links(device_of, mailbox, hub.connected)
-        device = await device_of(kit.token)
+        links = Links(find_device, make_mailbox, hub.hold_link)
+        device = await find_device(kit.token)
         await links.serve(device, kit.token, "", wire.ends[1])  # type: ignore[arg-type]
 
     # The hub.
@@ -204,9 +209,9 @@ class World:
         while True:
             while self.away.away:
                 await trio.sleep(60)
-            await self._one_life_of_hub()
+            await self._run_one_life_of_hub()
 
-    async def _one_life_of_hub(self) -> None:
+    async def _run_one_life_of_hub(self) -> None:
         store = SteadyStore(self.database)
         settings = hub_settings.parse("", self.home / "hub.properties", self.database, {})
         hub = shipped_hub.Hub(settings, store)
@@ -217,10 +222,14 @@ class World:
                 for name in HUB_PARTS:
                     part = partial(shipped_hub.PARTS[name], hub)
                     nursery.start_soon(hub.supervisor.keep, name, part)
-                calls = partial(operator_calls.run, store, {"directip": self.sky}, clock=self.time)
+                calls = partial(
+                    operator_calls.run, store, {"directip": self.sky}, clock=self.read_time
+                )
                 nursery.start_soon(hub.supervisor.keep, "operator calls", calls)
                 for kit in self.kits:
-                    nursery.start_soon(kit.account.bring, hub.lent("the drill", "directip"))
+                    nursery.start_soon(
+                        kit.account.bring, hub.make_operator_host("the drill", "directip")
+                    )
                 nursery.start_soon(self.desk.attend, store)
                 while not self.away.away:
                     await trio.sleep(60)
@@ -229,7 +238,7 @@ class World:
                 self.hub = self.hub_nursery = None
                 nursery.cancel_scope.cancel()
         finally:
-            self.faults += faults_of(hub.supervisor)
+            self.faults += list_faults(hub.supervisor)
             store.close()
 
     def _settle_in(self, db: Db) -> None:
@@ -245,7 +254,7 @@ class World:
             )
             device, kit.token = directory.add_device(db, workspace, member, new, now=START)
             assert (member, device) == (kit.number, kit.number)
-        self.desk.sit_down(db, workspace, START)
+        self.desk.add_dispatchers(db, workspace, START)
 
     # Time.
 
@@ -277,7 +286,7 @@ class World:
         nursery.start_soon(self.away.keep, lambda away: None)
         radios = [kit for kit in self.kits if Channel.RADIO in kit.plan.bearers]
         if radios:
-            await nursery.start(self._nodes(radios).run)
+            await nursery.start(self._make_nodes(radios).run)
         for kit in self.kits:
             if Channel.SATELLITE in kit.plan.bearers:
                 await nursery.start(kit.port.run)
@@ -288,7 +297,7 @@ class World:
             nursery.start_soon(kit.keep)
         nursery.start_soon(self._keep_hub)
 
-    def _nodes(self, kits: list[Kit]) -> Nodes:
+    def _make_nodes(self, kits: list[Kit]) -> Nodes:
         nodes = Nodes(self.air, [kit.home / "node" for kit in kits], lambda line: None)
         for socket, kit in zip(nodes.sockets, kits, strict=True):
             socket.node.number = kit.number
@@ -296,10 +305,10 @@ class World:
         return nodes
 
     async def _keep_earshot(self, kit: Kit) -> NoReturn:
-        def tell(away: bool) -> None:
+        def log(away: bool) -> None:
             (self.air.away.add if away else self.air.away.discard)(kit.number)
 
-        await kit.conditions["earshot"].keep(tell)
+        await kit.conditions["earshot"].keep(log)
 
     async def _show(self) -> NoReturn:
         while True:
@@ -309,19 +318,19 @@ class World:
             self._tell(f"day {int(day) + 1}, {int(rest // 3600):02}:00  {posted} posted")
 
 
-async def _the_same(hub: HubAddress, stream: Any) -> Any:
+async def _return_same(hub: HubAddress, stream: Any) -> Any:
     await trio.lowlevel.checkpoint()
     return stream
 
 
-def drill(plan: DrillPlan, seed: int, home: Path, tell: Callable[[str], None]) -> World:
+def run_drill(plan: DrillPlan, seed: int, home: Path, tell: Callable[[str], None]) -> World:
     """Run a plan in an empty folder. `tell` gets lines about the progress. The same seed gives the
     same run.
     """
     quiet, level = logging.getLogger("fieldagent"), logging.getLogger("fieldagent").level
     seed_trio(seed)
     world = World(plan, seed, home, tell)
-    with lent(world.lending()):
+    with replace_for_a_while(world.list_replacements()):
         quiet.setLevel(logging.CRITICAL)
         try:
             clock = trio.testing.MockClock(autojump_threshold=0)

@@ -102,7 +102,7 @@ class Fades:
     random: Random
     _until: dict[tuple[int, int], tuple[float, bool]] = field(default_factory=dict)
 
-    def fade(self, one: int, other: int, now: float) -> bool:
+    def is_faded(self, one: int, other: int, now: float) -> bool:
         """Return True if the two stations lose all packets at `now`, in both directions. `now` must
         not decrease.
         """
@@ -141,7 +141,7 @@ class SharedAir:
     _arrivals: list[_Arrival] = field(default_factory=list)
     _order: int = 0
 
-    def airtime(self, packet: bytes) -> float:
+    def compute_air_time(self, packet: bytes) -> float:
         """Return the airtime of a packet in seconds, including the preamble."""
         return self.preamble + len(packet) * 8 / self.bitrate
 
@@ -161,7 +161,7 @@ class SharedAir:
             else:
                 self.losses[way] = loss
 
-    def busy_until(self, now: float, listener: int) -> float:
+    def find_busy_end(self, now: float, listener: int) -> float:
         """Return the end time of the transmissions that a radio notices; `now` if the channel is
         free.
         """
@@ -175,16 +175,16 @@ class SharedAir:
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
         """Transmit a packet and return its end time."""
-        flight = _Flight(now, now + self.airtime(packet), station, packet)
+        flight = _Flight(now, now + self.compute_air_time(packet), station, packet)
         self.flights.append(flight)
         return flight.ends
 
-    def next_change(self) -> float:
+    def find_next_change(self) -> float:
         """Return the time of the next end or arrival of a packet; `inf` if there is none."""
         ends = min((flight.ends for flight in self.flights), default=inf)
         return min(ends, self._arrivals[0].at if self._arrivals else inf)
 
-    def arrived(self, now: float) -> list[tuple[int, bytes]]:
+    def take_arrived(self, now: float) -> list[tuple[int, bytes]]:
         """Return the packets that have arrived by now, each with its listener."""
         for flight in sorted(self.flights, key=lambda each: each.ends):
             if flight.ends <= now:
@@ -219,17 +219,17 @@ class SharedAir:
     def _carry(self, flight: _Flight, station: int) -> None:
         copies = 1 + (self.random.random() < self.impairments.duplicates)
         for _ in range(copies):
-            packet = self._disturbed(flight.packet)
+            packet = self._disturb(flight.packet)
             way = (flight.station, station)
             kept = (1 - self.impairments.loss) * (1 - (self.losses or {}).get(way, 0.0))
-            if self.fades is not None and self.fades.fade(*way, flight.ends):
+            if self.fades is not None and self.fades.is_faded(*way, flight.ends):
                 continue
             if packet is not None and self.random.random() < kept:
                 self._order += 1
                 at = flight.ends + self.random.random() * self.impairments.delay
                 heappush(self._arrivals, _Arrival(at, self._order, station, packet))
 
-    def _disturbed(self, packet: bytes) -> bytes | None:
+    def _disturb(self, packet: bytes) -> bytes | None:
         bits = len(packet) * 8
         if not self.impairments.bit_errors:
             return packet

@@ -82,72 +82,72 @@ def carry_out(
 HELP = "help                        this list"
 
 
-def _queued(bench: Home, parts: int) -> str:
+def _describe_queued(bench: Home, parts: int) -> str:
     bench.ring()
     return f"queued in {format_count(parts, 'MT message')}; the modem rings"
 
 
 def _send(bench: Home, item: Item, *, sos: bool = False) -> str:
     try:
-        return _queued(bench, bench.home.send(item, sos=sos))
+        return _describe_queued(bench, bench.home.send(item, sos=sos))
     except LocalProtocolError as error:
         raise BadCommand(f"nothing was sent: {error}; send less") from None
 
 
-def _mt(bench: Home, rest: str) -> str:
+def _queue_mt(bench: Home, rest: str) -> str:
     if not rest:
         raise BadCommand("the text is missing: mt TEXT")
     return _send(bench, Message(rest))
 
 
-def _mt_sos(bench: Home, rest: str) -> str:
+def _queue_mt_sos(bench: Home, rest: str) -> str:
     if not rest:
         raise BadCommand("the text is missing: mt-sos TEXT")
     return _send(bench, Message(rest), sos=True)
 
 
-def _mt_location(bench: Home, rest: str) -> str:
-    latitude, longitude = _position(rest.split())
+def _queue_mt_location(bench: Home, rest: str) -> str:
+    latitude, longitude = _read_position(rest.split())
     return _send(bench, Location(latitude, longitude, datetime.now(UTC)))
 
 
-def _mt_waypoint(bench: Home, rest: str) -> str:
+def _queue_mt_waypoint(bench: Home, rest: str) -> str:
     words = rest.split(maxsplit=2)
     if len(words) != 3:
         raise BadCommand("mt-waypoint LATITUDE LONGITUDE NAME")
-    latitude, longitude = _position(words[:2])
+    latitude, longitude = _read_position(words[:2])
     return _send(bench, Waypoint(latitude, longitude, words[2], datetime.now(UTC)))
 
 
-def _mt_data(bench: Home, rest: str) -> str:
-    return _send(bench, Data(_bytes(rest, "mt-data")))
+def _queue_mt_data(bench: Home, rest: str) -> str:
+    return _send(bench, Data(_read_bytes(rest, "mt-data")))
 
 
-def _bytes(rest: str, command: str) -> bytes:
+def _read_bytes(rest: str, command: str) -> bytes:
     try:
         return Path(rest[1:]).read_bytes() if rest[:1] == "@" else bytes.fromhex(rest)
     except (OSError, ValueError) as error:
         raise BadCommand(f"{command} HEX, or {command} @FILE: {error}") from None
 
 
-def _mt_again(bench: Home, rest: str) -> str:
+def _send_mt_again(bench: Home, rest: str) -> str:
     if not bench.queue.repeat_last():
         raise BadCommand("no waiting message to send twice")
     return "a copy of the last one waits too"
 
 
-def _mt_lose(bench: Home, rest: str) -> str:
+def _lose_mt(bench: Home, rest: str) -> str:
     if not bench.queue.lose_first():
         raise BadCommand("no waiting message to lose")
     return "the first waiting message is lost"
 
 
-def _mt_raw(bench: Home, rest: str) -> str:
-    bench.queue.put(_bytes(rest, "mt-raw"))
-    return _queued(bench, 1)
+def _queue_mt_raw(bench: Home, rest: str) -> str:
+    bench.queue.put(_read_bytes(rest, "mt-raw"))
+    return _describe_queued(bench, 1)
 
 
-def _position(words: list[str]) -> tuple[float, float]:
+def _read_position(words: list[str]) -> tuple[float, float]:
     try:
         latitude, longitude = (float(word) for word in words)
     except ValueError:
@@ -166,7 +166,7 @@ def number_in(text: str, low: int, high: int, what: str) -> int:
     return int(text)
 
 
-def _status(bench: Bench, rest: str) -> str:
+def _set_status(bench: Bench, rest: str) -> str:
     words = rest.split()
     delivered, unmoved = "delivered" in words, "unmoved" in words
     numbers = [word for word in words if word not in ("delivered", "unmoved")] or [""]
@@ -180,12 +180,12 @@ def _status(bench: Bench, rest: str) -> str:
     return f"{sessions} with {number}: {find_mo_status(number).means}"
 
 
-def _signal(bench: Bench, rest: str) -> str:
+def _set_signal(bench: Bench, rest: str) -> str:
     bench.modem.set_signal(number_in(rest, 0, 5, "signal"))
     return f"signal {rest} of 5"
 
 
-def _service(bench: Bench, rest: str) -> str:
+def _set_service(bench: Bench, rest: str) -> str:
     available = bool(number_in(rest, 0, 1, "service"))
     bench.modem.set_service(available)
     return "the network is there" if available else "no network"
@@ -206,8 +206,8 @@ def _plug(bench: Bench, rest: str) -> str:
     return "plugged in"
 
 
-def _brown_out(bench: Bench, rest: str) -> str:
-    bench.modem.brown_out()
+def _start_brown_out(bench: Bench, rest: str) -> str:
+    bench.modem.start_brown_out()
     return "the modem lost power for a moment"
 
 
@@ -216,7 +216,7 @@ def _lose_reply(bench: Bench, rest: str) -> str:
     return "the next session's reply will be lost"
 
 
-def _wrong_sum(bench: Bench, rest: str) -> str:
+def _set_wrong_sum(bench: Bench, rest: str) -> str:
     bench.modem.faults.wrong_sums += 1
     return "the next message will be read with a wrong sum"
 
@@ -226,7 +226,7 @@ def _lose_fragment(bench: Bench, rest: str) -> str:
     return "the next fragment will be lost behind the gateway"
 
 
-def _baud(bench: Bench, rest: str) -> str:
+def _set_baud(bench: Bench, rest: str) -> str:
     bench.port.baud = number_in(rest, 1200, 921_600, "baud")
     return f"the modem talks at {rest} baud"
 
@@ -236,12 +236,12 @@ def _hang(bench: Bench, rest: str) -> str:
     return "the modem answers nothing" if on else "the modem answers again"
 
 
-def _echo(bench: Bench, rest: str) -> str:
+def _set_echo(bench: Bench, rest: str) -> str:
     bench.modem.faults.stubborn_echo = on = switch_in(rest)
     return "the modem echoes all commands" if on else "echo as ATE sets it"
 
 
-def _spacing(bench: Bench, rest: str) -> str:
+def _set_spacing(bench: Bench, rest: str) -> str:
     bench.modem.faults.odd_spacing = on = switch_in(rest)
     return "odd spacing" if on else "usual spacing"
 
@@ -253,49 +253,49 @@ def switch_in(text: str) -> bool:
     return text == "on"
 
 
-def _latency(bench: Bench, rest: str) -> str:
+def _set_latency(bench: Bench, rest: str) -> str:
     bench.port.latency = float(number_in(rest, 0, 600, "latency in seconds"))
     return f"a session takes {rest} s"
 
 
-def _hub(bench: Bench) -> HubSide:
+def _get_hub(bench: Bench) -> HubSide:
     if bench.hub is None:
         raise BadCommand("no hub is behind this gateway: start the simulator with --hub")
     return bench.hub
 
 
-def _hub_status(bench: Bench, rest: str) -> str:
+def _set_hub_status(bench: Bench, rest: str) -> str:
     words = ("0", *map(str, range(-12, 51)))
     if rest not in words:
         raise BadCommand(f"a result is a number from -12 to 50, not {rest!r}")
-    _hub(bench).faults.status = int(rest)
+    _get_hub(bench).faults.status = int(rest)
     return f"the next MT request is answered with {rest}"
 
 
-def _hub_silent(bench: Bench, rest: str) -> str:
-    _hub(bench).faults.silent += 1
+def _set_hub_silent(bench: Bench, rest: str) -> str:
+    _get_hub(bench).faults.silent += 1
     return "the next MT request is accepted and not answered"
 
 
-def _hub_cut(bench: Bench, rest: str) -> str:
-    _hub(bench).faults.cut += 1
+def _cut_hub(bench: Bench, rest: str) -> str:
+    _get_hub(bench).faults.cut += 1
     return "the next MT request is accepted and its connection is closed"
 
 
-def _hub_late(bench: Bench, rest: str) -> str:
-    _hub(bench).faults.late = float(number_in(rest, 0, 600, "seconds"))
+def _set_hub_late(bench: Bench, rest: str) -> str:
+    _get_hub(bench).faults.late = float(number_in(rest, 0, 600, "seconds"))
     return f"MT requests are answered after {rest} s"
 
 
 WRITING: Mapping[str, tuple[str, Callable[[Home, str], str]]] = {
-    "mt": ("mt TEXT                     send a message to the kit", _mt),
-    "mt-location": ("mt-location LAT LON         send a position", _mt_location),
-    "mt-sos": ("mt-sos TEXT                 send a message that is an SOS", _mt_sos),
-    "mt-waypoint": ("mt-waypoint LAT LON NAME    send a point of interest", _mt_waypoint),
-    "mt-data": ("mt-data HEX | @FILE         send raw bytes", _mt_data),
-    "mt-raw": ("mt-raw HEX | @FILE          send an MT message of any bytes at all", _mt_raw),
-    "mt-again": ("mt-again                    queue the last MT message once more", _mt_again),
-    "mt-lose": ("mt-lose                     lose the MT message that waits first", _mt_lose),
+    "mt": ("mt TEXT                     send a message to the kit", _queue_mt),
+    "mt-location": ("mt-location LAT LON         send a position", _queue_mt_location),
+    "mt-sos": ("mt-sos TEXT                 send a message that is an SOS", _queue_mt_sos),
+    "mt-waypoint": ("mt-waypoint LAT LON NAME    send a point of interest", _queue_mt_waypoint),
+    "mt-data": ("mt-data HEX | @FILE         send raw bytes", _queue_mt_data),
+    "mt-raw": ("mt-raw HEX | @FILE          send an MT message of any bytes at all", _queue_mt_raw),
+    "mt-again": ("mt-again                    queue the last MT message once more", _send_mt_again),
+    "mt-lose": ("mt-lose                     lose the MT message that waits first", _lose_mt),
 }
 """Name of each command that sends a message to the kit, with its help line and its function."""
 COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
@@ -303,28 +303,31 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "status": (
         "status N [TIMES] [delivered] the next sessions end with MO status N; with `delivered` the"
         " gateway has the message all the same; with `unmoved` the modem's number stays",
-        _status,
+        _set_status,
     ),
-    "signal": ("signal 0..5                 set the bars", _signal),
-    "service": ("service 0|1                 network in sight or not", _service),
+    "signal": ("signal 0..5                 set the bars", _set_signal),
+    "service": ("service 0|1                 network in sight or not", _set_service),
     "ring": ("ring                        ring without a message", _ring),
     "unplug": ("unplug                      take the modem away", _unplug),
     "plug": ("plug                        put it back", _plug),
-    "brownout": ("brownout                    reset the modem, also in a session", _brown_out),
+    "brownout": (
+        "brownout                    reset the modem, also in a session",
+        _start_brown_out,
+    ),
     "lose-reply": (
         "lose-reply                  the next result of a session is lost",
         _lose_reply,
     ),
     "lose-fragment": ("lose-fragment               lose the next fragment", _lose_fragment),
-    "wrong-sum": ("wrong-sum                   garble the next message read", _wrong_sum),
-    "baud": ("baud N                      talk at this speed, and no other", _baud),
+    "wrong-sum": ("wrong-sum                   garble the next message read", _set_wrong_sum),
+    "baud": ("baud N                      talk at this speed, and no other", _set_baud),
     "hang": ("hang on|off                 answer nothing", _hang),
-    "echo": ("echo on|off                 echo commands whatever ATE0 says", _echo),
-    "spacing": ("spacing on|off              odd spacing in +SBDIX", _spacing),
-    "latency": ("latency SECONDS             seconds that a session takes", _latency),
-    "hub-status": ("hub-status N                answer the hub's next MT with N", _hub_status),
-    "hub-silent": ("hub-silent                  do not answer the hub's next MT", _hub_silent),
-    "hub-cut": ("hub-cut                     cut the connection of the hub's next MT", _hub_cut),
-    "hub-late": ("hub-late SECONDS            delay the answer to the hub", _hub_late),
+    "echo": ("echo on|off                 echo commands whatever ATE0 says", _set_echo),
+    "spacing": ("spacing on|off              odd spacing in +SBDIX", _set_spacing),
+    "latency": ("latency SECONDS             seconds that a session takes", _set_latency),
+    "hub-status": ("hub-status N                answer the hub's next MT with N", _set_hub_status),
+    "hub-silent": ("hub-silent                  do not answer the hub's next MT", _set_hub_silent),
+    "hub-cut": ("hub-cut                     cut the connection of the hub's next MT", _cut_hub),
+    "hub-late": ("hub-late SECONDS            delay the answer to the hub", _set_hub_late),
 }
 """Name of each command, with its help line and its function."""

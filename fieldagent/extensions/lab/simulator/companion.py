@@ -81,7 +81,7 @@ class ContactBook(dict[bytes, CompanionContact]):
         self[contact.key] = contact
         return True
 
-    def called(self, prefix: bytes) -> CompanionContact | None:
+    def find_contact(self, prefix: bytes) -> CompanionContact | None:
         """Return a contact whose key begins with `prefix`, or None."""
         return next((each for key, each in self.items() if prefix and key.startswith(prefix)), None)
 
@@ -135,7 +135,7 @@ class SimulatedCompanion(LoraBoard):
     def tick(self, now: float) -> None:
         self._mouth.tick(now)
 
-    def time(self, now: float) -> int:
+    def read_time(self, now: float) -> int:
         """Return the time of its clock, as Unix time."""
         if self._clock_at is None:
             self._clock_at = now
@@ -146,17 +146,17 @@ class SimulatedCompanion(LoraBoard):
             try:
                 self._obey(content[0], content[1:], now)
             except RemoteProtocolError:
-                self._done(CompanionError.ILLEGAL)
+                self._answer_done(CompanionError.ILLEGAL)
 
-    def _say(self, kind: int, body: bytes = b"") -> None:
+    def _send_to_host(self, kind: int, body: bytes = b"") -> None:
         self._said += wire.make_frame(bytes([kind]) + body, wire.FROM_RADIO)
 
-    def _done(self, error: CompanionError | None = None) -> None:
+    def _answer_done(self, error: CompanionError | None = None) -> None:
         """Answer OK, or an error."""
         if error is None:
-            self._say(CompanionSaid.OK)
+            self._send_to_host(CompanionSaid.OK)
         else:
-            self._say(CompanionSaid.ERROR, bytes([error]))
+            self._send_to_host(CompanionSaid.ERROR, bytes([error]))
 
     def _obey(self, command: int, body: bytes, now: float) -> None:
         """Run one command of the host. Raises RemoteProtocolError."""
@@ -167,19 +167,19 @@ class SimulatedCompanion(LoraBoard):
         elif command == CompanionCommand.ASK_TELEMETRY:
             self._ask_telemetry(body[3:], now)
         elif command == CompanionCommand.SEND_ADVERT:
-            self._mouth.take([self._advert(now)], now)
-            self._done()
+            self._mouth.take([self._make_advert(now)], now)
+            self._answer_done()
         elif command == CompanionCommand.NEXT_MESSAGE:
             if self._stored:
                 self._said += wire.make_frame(
                     wire.write_text(self._stored.popleft()), wire.FROM_RADIO
                 )
             else:
-                self._say(CompanionSaid.NO_MESSAGE)
-        elif not (self._tell(command, body, now) or self._set(command, body, now)):
-            self._done(CompanionError.UNSUPPORTED)
+                self._send_to_host(CompanionSaid.NO_MESSAGE)
+        elif not (self._answer_query(command, body, now) or self._set(command, body, now)):
+            self._answer_done(CompanionError.UNSUPPORTED)
 
-    def _tell(self, command: int, body: bytes, now: float) -> bool:
+    def _answer_query(self, command: int, body: bytes, now: float) -> bool:
         """Answer a query. Returns False if the command is not a query."""
         if command == CompanionCommand.APP_START:
             known = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
@@ -194,22 +194,24 @@ class SimulatedCompanion(LoraBoard):
         elif command == CompanionCommand.GET_CONTACT:
             contact = self.contacts.get(body[: wire.KEY_BYTES])
             if contact is None:
-                self._done(CompanionError.NOT_FOUND)
+                self._answer_done(CompanionError.NOT_FOUND)
             else:
-                self._say(CompanionSaid.CONTACT, wire.write_contact(contact))
+                self._send_to_host(CompanionSaid.CONTACT, wire.write_contact(contact))
         elif command == CompanionCommand.GET_TIME:
             self._said += wire.make_frame(
-                wire.write_number(CompanionSaid.TIME, self.time(now)), wire.FROM_RADIO
+                wire.write_number(CompanionSaid.TIME, self.read_time(now)), wire.FROM_RADIO
             )
         elif command == CompanionCommand.GET_BATTERY:
-            self._say(CompanionSaid.BATTERY, struct.pack("<HII", round(VOLTS * 1000), 40, 1000))
+            self._send_to_host(
+                CompanionSaid.BATTERY, struct.pack("<HII", round(VOLTS * 1000), 40, 1000)
+            )
         elif command == CompanionCommand.GET_CHANNEL:
             index = body[0] if body else CHANNELS_MAX
             if index >= CHANNELS_MAX:
-                self._done(CompanionError.NOT_FOUND)
+                self._answer_done(CompanionError.NOT_FOUND)
             else:
                 channel = self.channels.get(index, CompanionChannel(index, "", bytes(16)))
-                self._say(CompanionSaid.CHANNEL, wire.write_channel(channel))
+                self._send_to_host(CompanionSaid.CHANNEL, wire.write_channel(channel))
         else:
             return False
         return True
@@ -219,7 +221,7 @@ class SimulatedCompanion(LoraBoard):
             wire.write_number(CompanionSaid.CONTACTS_BEGIN, len(self.contacts)), wire.FROM_RADIO
         )
         for each in self.contacts.values():
-            self._say(CompanionSaid.CONTACT, wire.write_contact(each))
+            self._send_to_host(CompanionSaid.CONTACT, wire.write_contact(each))
         latest = max((each.changed for each in self.contacts.values()), default=0)
         self._said += wire.make_frame(
             wire.write_number(CompanionSaid.CONTACTS_END, latest), wire.FROM_RADIO
@@ -235,31 +237,31 @@ class SimulatedCompanion(LoraBoard):
             wanted = wire.read_number(body)
             # The clock never goes backwards, because other radios would take its messages for
             # duplicates.
-            backwards = wanted < self.time(now)
+            backwards = wanted < self.read_time(now)
             if not backwards:
                 self._clock, self._clock_at = wanted, now
-            self._done(CompanionError.ILLEGAL if backwards else None)
+            self._answer_done(CompanionError.ILLEGAL if backwards else None)
         elif command == CompanionCommand.SET_NAME:
             self.name = body[:NAME_MAX].decode("utf-8", "ignore")
-            self._done()
+            self._answer_done()
         elif command == CompanionCommand.SET_POSITION:
             self.position = wire.read_position(body)
-            self._done()
+            self._answer_done()
         elif command == CompanionCommand.SET_CHANNEL:
             channel = wire.read_channel(bytes([CompanionSaid.CHANNEL]) + body)
             self.channels[channel.place] = channel
-            self._done()
+            self._answer_done()
         elif command == CompanionCommand.PUT_CONTACT:
             contact = wire.read_bare_contact(body)
-            added = self.contacts.add(contact._replace(changed=self.time(now)))
-            self._done(None if added else CompanionError.TABLE_FULL)
+            added = self.contacts.add(contact._replace(changed=self.read_time(now)))
+            self._answer_done(None if added else CompanionError.TABLE_FULL)
         elif command == CompanionCommand.REMOVE_CONTACT:
             self.contacts.pop(key, None)
-            self._done(missing)
+            self._answer_done(missing)
         elif command == CompanionCommand.RESET_PATH:
             if missing is None:
                 self.contacts[key] = self.contacts[key]._replace(path_length=-1)
-            self._done(missing)
+            self._answer_done(missing)
         else:
             return False
         return True
@@ -267,15 +269,15 @@ class SimulatedCompanion(LoraBoard):
     def _send_text(self, body: bytes, now: float) -> None:
         """Send a text to a contact. Raises RemoteProtocolError."""
         to, text, time, attempt = wire.read_send_text(body)
-        contact = self.contacts.called(to)
+        contact = self.contacts.find_contact(to)
         if contact is None:
-            self._done(CompanionError.NOT_FOUND)
+            self._answer_done(CompanionError.NOT_FOUND)
             return
         if len(text.encode()) > TEXT_MAX:
-            self._done(CompanionError.ILLEGAL)
+            self._answer_done(CompanionError.ILLEGAL)
             return
         plain = MIXER.pack(time, attempt) + text.encode()
-        ack = _ack_of(plain, self.key)
+        ack = _compute_ack(plain, self.key)
         sent = self._send_to(contact, _Kind.TEXT, plain, now)
         if sent is not None:
             self._awaited[ack] = _AwaitedAck(contact.key, now)
@@ -284,9 +286,9 @@ class SimulatedCompanion(LoraBoard):
     def _ask_telemetry(self, key: bytes, now: float) -> None:
         contact = self.contacts.get(key)
         if contact is None:
-            self._done(CompanionError.NOT_FOUND)
+            self._answer_done(CompanionError.NOT_FOUND)
             return
-        plain = MIXER.pack(self.time(now), TELEMETRY)
+        plain = MIXER.pack(self.read_time(now), TELEMETRY)
         sent = self._send_to(contact, _Kind.REQUEST, plain, now)
         if sent is not None:
             self._said += wire.make_frame(wire.write_sent(sent), wire.FROM_RADIO)
@@ -297,12 +299,12 @@ class SimulatedCompanion(LoraBoard):
         """Transmit an encrypted packet for one contact. Returns None, after an error to the host,
         if the queue is full.
         """
-        covered = _covered(_shared_key(self.key, contact.key), plain)
+        covered = _encrypt(_derive_shared_key(self.key, contact.key), plain)
         floods = contact.path_length < 0
         head = bytes([kind << 2 | (FLOOD if floods else BY_PATH), 0])
         packet = head + contact.key[:1] + self.key[:1] + covered
         if not self._mouth.take([packet], now):
-            self._done(CompanionError.TABLE_FULL)
+            self._answer_done(CompanionError.TABLE_FULL)
             return None
         wait = 2.0 + 4 * compute_air_time(LORA, len(packet))
         return CompanionSent(floods, bytes(4), wait)
@@ -312,19 +314,19 @@ class SimulatedCompanion(LoraBoard):
         index, text, time = wire.read_send_channel_text(body)
         channel = self.channels.get(index)
         if channel is None or not any(channel.key):
-            self._done(CompanionError.NOT_FOUND)
+            self._answer_done(CompanionError.NOT_FOUND)
             return
         plain = MIXER.pack(time, 0) + f"{self.name}: {text}".encode()
         packet = bytes([_Kind.GROUP_TEXT << 2 | FLOOD, 0, _hash_of(channel)])
-        taken = self._mouth.take([packet + _covered(channel.key, plain)], now)
-        self._done(None if taken else CompanionError.TABLE_FULL)
+        taken = self._mouth.take([packet + _encrypt(channel.key, plain)], now)
+        self._answer_done(None if taken else CompanionError.TABLE_FULL)
 
-    def _advert(self, now: float) -> bytes:
+    def _make_advert(self, now: float) -> bytes:
         flags = ContactType.CHAT | HAS_NAME | (HAS_PLACE if any(self.position) else 0)
         place = struct.pack("<ii", *self.position) if any(self.position) else b""
         tail = place + self.name.encode()
-        signature = _signature(self.key, self.time(now), tail)
-        head = ADVERT.pack(self.key, self.time(now), signature, flags)
+        signature = _compute_signature(self.key, self.read_time(now), tail)
+        head = ADVERT.pack(self.key, self.read_time(now), signature, flags)
         return bytes([_Kind.ADVERT << 2 | FLOOD, 0]) + head + tail
 
     def hear(self, packet: bytes, now: float) -> None:
@@ -351,12 +353,12 @@ class SimulatedCompanion(LoraBoard):
         for each in self.contacts.values():
             if each.key[:1] != payload[1:2]:
                 continue
-            plain = _uncovered(_shared_key(self.key, each.key), payload[2:])
+            plain = _decrypt(_derive_shared_key(self.key, each.key), payload[2:])
             if plain is None or len(plain) < MIXER.size:
                 continue
             time, flags = MIXER.unpack_from(plain)
             if kind == _Kind.TEXT:
-                ack = bytes([_Kind.ACK << 2 | FLOOD, 0]) + _ack_of(plain, each.key)
+                ack = bytes([_Kind.ACK << 2 | FLOOD, 0]) + _compute_ack(plain, each.key)
                 self._mouth.take([ack], now)
                 hops = None if by_path else 0
                 text = plain[MIXER.size :].decode("utf-8", "replace")
@@ -376,7 +378,7 @@ class SimulatedCompanion(LoraBoard):
         for channel in self.channels.values():
             if _hash_of(channel) != payload[0]:
                 continue
-            plain = _uncovered(channel.key, payload[1:])
+            plain = _decrypt(channel.key, payload[1:])
             if plain is not None and len(plain) >= MIXER.size:
                 time, _ = MIXER.unpack_from(plain)
                 text = plain[MIXER.size :].decode("utf-8", "replace")
@@ -385,7 +387,7 @@ class SimulatedCompanion(LoraBoard):
 
     def _keep(self, message: CompanionText) -> None:
         self._stored.append(message)
-        self._say(CompanionSaid.MESSAGE_WAITS)
+        self._send_to_host(CompanionSaid.MESSAGE_WAITS)
 
     def _hear_ack(self, payload: bytes, now: float) -> None:
         awaited = self._awaited.pop(payload[:4], None)
@@ -395,14 +397,14 @@ class SimulatedCompanion(LoraBoard):
             # The packet arrived directly, so the path back is direct, too.
             self.contacts[awaited.to] = self.contacts[awaited.to]._replace(path_length=0)
         took = round((now - awaited.since) * 1000)
-        self._say(CompanionSaid.ACK, payload[:4] + struct.pack("<I", took))
+        self._send_to_host(CompanionSaid.ACK, payload[:4] + struct.pack("<I", took))
 
     def _hear_advert(self, payload: bytes, now: float) -> None:
         if len(payload) < ADVERT.size:
             return
         key, advertised, signature, flags = ADVERT.unpack_from(payload)
         tail = payload[ADVERT.size :]
-        if signature != _signature(key, advertised, tail):
+        if signature != _compute_signature(key, advertised, tail):
             return
         place = (0, 0)
         if flags & HAS_PLACE and len(tail) >= 8:
@@ -413,17 +415,17 @@ class SimulatedCompanion(LoraBoard):
             advertised=advertised,
             latitude=place[0],
             longitude=place[1],
-            changed=self.time(now),
+            changed=self.read_time(now),
         )
         if key not in self.contacts and self.adds_by_hand:
-            self._say(CompanionSaid.NEW_ADVERT, wire.write_contact(contact))
+            self._send_to_host(CompanionSaid.NEW_ADVERT, wire.write_contact(contact))
         elif self.contacts.add(contact):
-            self._say(CompanionSaid.ADVERT, key)
+            self._send_to_host(CompanionSaid.ADVERT, key)
         else:
-            self._say(CompanionSaid.CONTACTS_FULL)
+            self._send_to_host(CompanionSaid.CONTACTS_FULL)
 
 
-def acquaint(radios: list[SimulatedCompanion], crowd: int = 0) -> None:
+def introduce_all(radios: list[SimulatedCompanion], crowd: int = 0) -> None:
     """Make the radios known to each other, as if each had heard the others' adverts. Add `crowd`
     more contacts as far as there is space.
     """
@@ -438,15 +440,15 @@ def acquaint(radios: list[SimulatedCompanion], crowd: int = 0) -> None:
             )
 
 
-def _shared_key(one: bytes, other: bytes) -> bytes:
+def _derive_shared_key(one: bytes, other: bytes) -> bytes:
     return sha256(b"shared " + min(one, other) + max(one, other)).digest()
 
 
-def _signature(key: bytes, time: int, tail: bytes) -> bytes:
+def _compute_signature(key: bytes, time: int, tail: bytes) -> bytes:
     return sha256(b"signed " + key + struct.pack("<I", time) + tail).digest() * 2
 
 
-def _ack_of(plain: bytes, sender: bytes) -> bytes:
+def _compute_ack(plain: bytes, sender: bytes) -> bytes:
     return sha256(plain + sender).digest()[:4]
 
 
@@ -454,21 +456,21 @@ def _hash_of(channel: CompanionChannel) -> int:
     return sha256(channel.key).digest()[0]
 
 
-def _stream(key: bytes, size: int) -> bytes:
+def _make_key_stream(key: bytes, size: int) -> bytes:
     blocks = range(-(-size // 32))
     return b"".join(sha256(key + struct.pack("<I", block)).digest() for block in blocks)[:size]
 
 
-def _covered(key: bytes, plain: bytes) -> bytes:
+def _encrypt(key: bytes, plain: bytes) -> bytes:
     """Return the encrypted bytes after a 2-byte check, by which the receiver recognizes the right
     key.
     """
-    covered = bytes(a ^ b for a, b in zip(plain, _stream(key, len(plain)), strict=True))
+    covered = bytes(a ^ b for a, b in zip(plain, _make_key_stream(key, len(plain)), strict=True))
     return sha256(key + covered).digest()[:2] + covered
 
 
-def _uncovered(key: bytes, data: bytes) -> bytes | None:
+def _decrypt(key: bytes, data: bytes) -> bytes | None:
     covered = data[2:]
     if sha256(key + covered).digest()[:2] != data[:2]:
         return None
-    return bytes(a ^ b for a, b in zip(covered, _stream(key, len(covered)), strict=True))
+    return bytes(a ^ b for a, b in zip(covered, _make_key_stream(key, len(covered)), strict=True))

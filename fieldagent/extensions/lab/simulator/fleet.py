@@ -138,7 +138,7 @@ class EmulatedKit(Silence):
     async def take_note(self, body: bytes) -> None:
         self._figures.take(len(body), ["Note"])
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         """Return the number of positions that are due but not sent."""
         last = min(trio.current_time(), self._fleet.until)
         return max(0, ceil((last - self._due) / self._fleet.plan.every))
@@ -178,14 +178,14 @@ class Fleet:
         """Stop making new positions."""
         self.until = trio.current_time()
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until the hub has confirmed all positions of the living kits."""
-        while any(kit.unconfirmed or kit.waiting() for kit in self.living):
+        while any(kit.unconfirmed or kit.count_waiting() for kit in self.living):
             await trio.sleep(LOOK)
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         """Return the number of positions of the living kits that are due but not sent."""
-        return sum(kit.waiting() for kit in self.living)
+        return sum(kit.count_waiting() for kit in self.living)
 
     async def _keep(self, place: int, token: str, context: ssl.SSLContext | None) -> None:
         """Run one kit until the hub refuses it for good."""
@@ -207,10 +207,10 @@ class Fleet:
                 if isinstance(trouble, TokenRefused):
                     break
             else:
-                self.figures.lost[_in_words(ended)] += 1
+                self.figures.lost[_describe_error(ended)] += 1
                 if ended.code in FOR_GOOD:
                     break
-                if pace.comes_soon(ended):
+                if pace.is_back_soon(ended):
                     pace.wish = SOON
             await waits.sleep(self._random.uniform(*SHARE) * pace.count_try())
         kit.give_up()
@@ -257,7 +257,7 @@ class Fleet:
                 await trio.aclose_forcefully(stream)
 
 
-def _in_words(ended: LinkEnd) -> str:
+def _describe_error(ended: LinkEnd) -> str:
     if ended.code == Close.REPLACED:
         return "another calls with the same token: a real kit, or a second fleet"
     if ended.code == Close.POLICY:

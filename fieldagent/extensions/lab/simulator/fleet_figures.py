@@ -82,7 +82,7 @@ class FleetCost:
     """Bytes before the first link."""
 
 
-def percentile(ordered: array[float], share: float) -> float | None:
+def compute_percentile(ordered: array[float], share: float) -> float | None:
     """Return the smallest value that at least this share of the values does not exceed; None if
     there are no values.
     """
@@ -114,9 +114,9 @@ def report(figures: FleetFigures, kits: int, waiting: int, cost: FleetCost) -> d
             "notSent": waiting,
         },
         "confirmedAfter": {
-            "median": _rounded(percentile(ordered, 0.5)),
-            "p95": _rounded(percentile(ordered, 0.95)),
-            "worst": _rounded(percentile(ordered, 1.0)),
+            "median": _round(compute_percentile(ordered, 0.5)),
+            "p95": _round(compute_percentile(ordered, 0.95)),
+            "worst": _round(compute_percentile(ordered, 1.0)),
         },
         "cameDown": {
             "messages": figures.messages,
@@ -131,17 +131,17 @@ def report(figures: FleetFigures, kits: int, waiting: int, cost: FleetCost) -> d
     }
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def as_expected(figures: dict[str, Any]) -> bool:
+def is_as_expected(figures: dict[str, Any]) -> bool:
     """Return True if each kit has its link at the end, and each position is confirmed."""
     links, items = figures["links"], figures["items"]
     return links["open"] == figures["kits"] and not items["unconfirmed"] and not items["notSent"]
 
 
-def lines(figures: dict[str, Any]) -> list[str]:
+def format_lines(figures: dict[str, Any]) -> list[str]:
     """Return the figures as lines for people."""
     links, items, tool = figures["links"], figures["items"], figures["tool"]
     after, came = figures["confirmedAfter"], figures["cameDown"]

@@ -36,18 +36,18 @@ class SimulatedGateway:
         self.sessions = 0
         """Number of sessions with an MO message."""
 
-    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         self.sessions += 1
         cost = format_count(self._tariff.compute_units(len(body)), self._tariff.unit)
         priced = f", {cost}" if self._tariff.unit != "byte" else ""
         self._say(f"MO {momsn} from {imei}: {format_count(len(body), 'byte')}{priced}")
         self._behind.take(imei, momsn, body)
 
-    def next_mobile_terminated(self) -> bytes | None:
-        return self._queue.first()
+    def get_mobile_terminated(self) -> bytes | None:
+        return self._queue.get_first()
 
-    def taken(self) -> None:
+    def remove_mobile_terminated(self) -> None:
         self._queue.take()
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         return len(self._queue)

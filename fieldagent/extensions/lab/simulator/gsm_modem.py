@@ -179,7 +179,7 @@ class SimulatedGsmModem:
         del self._input[: end + 1]
         if ending == ESCAPE:
             self._expected = None
-            self._say("OK")
+            self._send_to_host("OK")
         elif self.faults.stuck:
             self.faults.stuck -= 1
         else:
@@ -187,7 +187,7 @@ class SimulatedGsmModem:
             self._send(text, expected)
         return True
 
-    def _say(self, *lines: str) -> None:
+    def _send_to_host(self, *lines: str) -> None:
         for line in lines:
             self._output += f"\r\n{line}\r\n".encode("ascii")
 
@@ -196,33 +196,35 @@ class SimulatedGsmModem:
     def _obey(self, command: str) -> None:
         if command in ("ATE0", "ATE1"):
             self._echo = command == "ATE1"
-            self._say("OK")
+            self._send_to_host("OK")
         elif command == "AT+CPIN?":
-            self._say(f"+CPIN: {self._wants() or 'READY'}", "OK")
+            self._send_to_host(f"+CPIN: {self._find_prompt() or 'READY'}", "OK")
         elif match := _PIN.fullmatch(command):
             self._unlock(match[1])
-        elif self._wants() and command.startswith(("AT+CMG", "AT+CPMS", "AT+CNMI")):
-            self._say("+CMS ERROR: 311")  # the SIM wants its PIN
+        elif self._find_prompt() and command.startswith(("AT+CMG", "AT+CPMS", "AT+CNMI")):
+            self._send_to_host("+CMS ERROR: 311")  # the SIM wants its PIN
         elif command == "AT+CREG?":
-            self._say(f"+CREG: 0,{1 if self.network else 2}", "OK")
+            self._send_to_host(f"+CREG: 0,{1 if self.network else 2}", "OK")
         elif command in _PLAIN:
-            self._say(*_PLAIN[command], "OK")
+            self._send_to_host(*_PLAIN[command], "OK")
         elif command == "AT+CPMS?":
-            self._say(f"+CPMS: {', '.join([self._filled()] * 3)}", "OK")
+            self._send_to_host(f"+CPMS: {', '.join([self._fill_in()] * 3)}", "OK")
         elif command == "AT+CNMI?":
-            self._say(f"+CNMI: {','.join(map(str, self._notify))}", "OK")
+            self._send_to_host(f"+CNMI: {','.join(map(str, self._notify))}", "OK")
         elif command == "AT+CNMI=?":
             offered = ",".join(f"({','.join(each)})" for each in self.offered)
-            self._say(f"+CNMI: {offered}", "OK")
+            self._send_to_host(f"+CNMI: {offered}", "OK")
         elif match := _NOTIFY.fullmatch(command):
             self._set_notify(match[1].split(","))
         elif command == "AT+CSMS?":
-            self._say(f"+CSMS: {int(self._acknowledges)},1,1,1", "OK")
+            self._send_to_host(f"+CSMS: {int(self._acknowledges)},1,1,1", "OK")
         elif match := _SERVICE.fullmatch(command):
             self._acknowledges = match[1] == "1"
-            self._say("+CSMS: 1,1,1", "OK")
+            self._send_to_host("+CSMS: 1,1,1", "OK")
         elif _ACKNOWLEDGE.fullmatch(command):
-            self._say("OK" if self._unacknowledged else "+CMS ERROR: 340")  # none is expected
+            self._send_to_host(
+                "OK" if self._unacknowledged else "+CMS ERROR: 340"
+            )  # none is expected
             self._unacknowledged = None
         elif match := _SET.fullmatch(command):
             self._set(match[1], match[2])
@@ -234,74 +236,74 @@ class SimulatedGsmModem:
         elif match := _READ.fullmatch(command):
             self._read(match[1], int(match[2]), match[3] or "0")
         else:
-            self._say("ERROR")
+            self._send_to_host("ERROR")
 
-    def _wants(self) -> str:
+    def _find_prompt(self) -> str:
         if not self.pin or self._unlocked:
             return ""
         return "SIM PUK" if self.wrong_pins >= PUK_AFTER else "SIM PIN"
 
     def _unlock(self, pin: str) -> None:
-        if self._wants() == "SIM PIN" and pin == self.pin:
+        if self._find_prompt() == "SIM PIN" and pin == self.pin:
             self._unlocked, self.wrong_pins = True, 0
-            self._say("OK")
+            self._send_to_host("OK")
         else:
             self.wrong_pins += 1
-            self._say("+CME ERROR: 16")  # incorrect password
+            self._send_to_host("+CME ERROR: 16")  # incorrect password
 
-    def _filled(self) -> str:
+    def _fill_in(self) -> str:
         return f'"ME",{len(self.store)},{CAPACITY}'
 
     def _set(self, name: str, value: str) -> None:
         if name == "CMGF" and value != "0":
-            self._say("+CMS ERROR: 302")  # like some real modems, it has no text mode
+            self._send_to_host("+CMS ERROR: 302")  # like some real modems, it has no text mode
             return
         if name == "CPMS" and '"SM"' in value:
-            self._say("+CMS ERROR: 302")  # it has only one message store
+            self._send_to_host("+CMS ERROR: 302")  # it has only one message store
             return
         if name == "CPMS":
             counts = f"{len(self.store)},{CAPACITY}"
-            self._say(f"+CPMS: {','.join([counts] * 3)}")
-        self._say("OK")
+            self._send_to_host(f"+CPMS: {','.join([counts] * 3)}")
+        self._send_to_host("OK")
 
     def _set_notify(self, values: list[str]) -> None:
         """Set the parameters of +CNMI; a missing one stays as it is."""
         if any(value not in self.offered[at] for at, value in enumerate(values)):
-            self._say("ERROR")
+            self._send_to_host("ERROR")
             return
         for at, value in enumerate(values):
             self._notify[at] = int(value or self._notify[at])
-        self._say("OK")
+        self._send_to_host("OK")
         if self._notify[MODE]:
             held, self._held = self._held, []
             for lines in held if self._notify[-1] == 0 else ():
-                self._output += _unsolicited(*lines)
+                self._output += _encode_unsolicited(*lines)
 
     def _list(self, which: int) -> None:
         for place, each in sorted(self.store.items()):
             if which == 4 or which == int(each.read):
-                self._say(f"+CMGL: {place},{int(each.read)},,{len(each.pdu) - 1}")
+                self._send_to_host(f"+CMGL: {place},{int(each.read)},,{len(each.pdu) - 1}")
                 noise = self.faults.garble_listed > 0
                 self.faults.garble_listed -= noise
                 shown = each.pdu.hex().upper().encode()
                 self._output += (b"?" + shown[1:-9] if noise else shown) + b"\r\n"
                 each.read = True
-        self._say("OK")
+        self._send_to_host("OK")
 
     def _read(self, verb: str, place: int, flag: str) -> None:
         if verb == "D" and flag == "4":
             self.store.clear()
         elif place not in self.store:
-            self._say("+CMS ERROR: 321")  # invalid memory index
+            self._send_to_host("+CMS ERROR: 321")  # invalid memory index
             return
         elif verb == "D":
             del self.store[place]
         else:
             each = self.store[place]
-            self._say(f"+CMGR: {int(each.read)},,{len(each.pdu) - 1}")
+            self._send_to_host(f"+CMGR: {int(each.read)},,{len(each.pdu) - 1}")
             self._output += each.pdu.hex().upper().encode() + b"\r\n"
             each.read = True
-        self._say("OK")
+        self._send_to_host("OK")
 
     # Sending and receiving.
 
@@ -312,14 +314,14 @@ class SimulatedGsmModem:
                 raise ValueError(f"it should have {expected} octets")
             message = sms_pdu.decode(pdu, sent=True)
         except (ValueError, RemoteProtocolError):
-            self._say("+CMS ERROR: 304")  # invalid PDU mode parameter
+            self._send_to_host("+CMS ERROR: 304")  # invalid PDU mode parameter
             return
         assert isinstance(message, Submit), "it was asked for nothing else"
         if not self.network:
-            self._say("+CMS ERROR: 331")
+            self._send_to_host("+CMS ERROR: 331")
             return
         if self.faults.refuse:
-            self._say(f"+CMS ERROR: {self.faults.refuse.pop(0)}")
+            self._send_to_host(f"+CMS ERROR: {self.faults.refuse.pop(0)}")
             return
         self.sent_to.append(message.number)
         self._submitted(message)
@@ -327,7 +329,9 @@ class SimulatedGsmModem:
         if message.report and self.reports:
             now, status = self._clock(), 0x46 if self.faults.undelivered else 0
             self.faults.undelivered = max(0, self.faults.undelivered - 1)
-            self.come(StatusReport(self._reference, message.number, now, now, status))
+            self.receive_from_network(
+                StatusReport(self._reference, message.number, now, now, status)
+            )
 
     def _answer_sent(self) -> None:
         if self.faults.lose_reply:
@@ -336,14 +340,16 @@ class SimulatedGsmModem:
             self.faults.garble_reply -= 1
             self._output += b"\r\n+CM\xffS: \x00\r\nO"
         else:
-            self._say(f"+CMGS: {self._reference}", "OK")
+            self._send_to_host(f"+CMGS: {self._reference}", "OK")
 
     def receive_text(self, number: str, content: str | bytes) -> int:
         """Receive an SMS, in as many parts as needed, and return the number of parts that were
         stored or passed on. Raises LocalProtocolError if `number` is invalid.
         """
         parts = sms_pdu.split(content, self._reference)
-        return sum(self.come(Deliver(number, each, self._clock())) for each in parts)
+        return sum(
+            self.receive_from_network(Deliver(number, each, self._clock())) for each in parts
+        )
 
     def report(self, reference: int, status: int) -> bool:
         """Receive a status report for the sent SMS number `reference`, from 1. The network may do
@@ -351,16 +357,18 @@ class SimulatedGsmModem:
         there is no such SMS.
         """
         number, now = self.sent_to[reference - 1], self._clock()
-        return self.come(StatusReport(reference % 256, number, now, now, status))
+        return self.receive_from_network(StatusReport(reference % 256, number, now, now, status))
 
     def receive_part(self, number: str, part: Part, text: str) -> bool:
         """Receive one part of an SMS. Returns False if the SIM is full. Raises LocalProtocolError
         if `number` is invalid.
         """
         body = sms_alphabet.encode_septets(text)
-        return self.come(Deliver(number, Content(Coding.GSM7, body, part), self._clock()))
+        return self.receive_from_network(
+            Deliver(number, Content(Coding.GSM7, body, part), self._clock())
+        )
 
-    def come(self, message: Deliver | StatusReport) -> bool:
+    def receive_from_network(self, message: Deliver | StatusReport) -> bool:
         """Receive a message from the network: pass it on or store it, as +CNMI requires. Returns
         False, without a notification, if the SIM is full: the network keeps the message.
         """
@@ -369,7 +377,7 @@ class SimulatedGsmModem:
             # passes on no more.
             again, self._unacknowledged = self._unacknowledged, None
             self._notify[MT] = self._notify[DS] = 0
-            self.come(again)
+            self.receive_from_network(again)
         pdu, is_sms = sms_pdu.encode(message), isinstance(message, Deliver)
         if not self.faults.deaf and self._is_passed_on(is_sms=is_sms):
             if self._acknowledges:
@@ -396,7 +404,7 @@ class SimulatedGsmModem:
         if self._notify[MODE] == 0:
             self._held.append(lines)
         elif not self.faults.deaf:
-            self._output += _unsolicited(*lines)
+            self._output += _encode_unsolicited(*lines)
 
     def fill(self) -> None:
         """Fill the SIM."""
@@ -404,11 +412,11 @@ class SimulatedGsmModem:
             pass
 
 
-def _unsolicited(*lines: str) -> bytes:
+def _encode_unsolicited(*lines: str) -> bytes:
     return ("\r\n" + "\r\n".join(lines) + "\r\n").encode("ascii")
 
 
-def shown(message: Submit) -> str:
+def format_sent(message: Submit) -> str:
     """Return a sent message as one line of text."""
     content = message.content
     part = "" if content.part is None else f" (part {content.part.number} of {content.part.total})"

@@ -39,7 +39,7 @@ def obey(bench: ImtBench, line: str) -> str:
     return said
 
 
-def _final(bench: ImtBench, rest: str) -> str:
+def _set_final(bench: ImtBench, rest: str) -> str:
     words = rest.split()
     if not words or words[0] not in FINALS:
         raise BadCommand(f"a status is one of {', '.join(FINALS)}")
@@ -55,12 +55,12 @@ def _refuse(bench: ImtBench, rest: str) -> str:
     return f"the next message is refused with {rest}"
 
 
-def _signal(bench: ImtBench, rest: str) -> str:
+def _set_signal(bench: ImtBench, rest: str) -> str:
     bench.modem.set_sky(visible=True, bars=number_in(rest, 0, 5, "signal"))
     return f"signal {rest} of 5"
 
 
-def _service(bench: ImtBench, rest: str) -> str:
+def _set_service(bench: ImtBench, rest: str) -> str:
     visible = bool(number_in(rest, 0, 1, "service"))
     bench.modem.set_sky(visible=visible, bars=bench.modem.bars)
     return "the network is there" if visible else "no network"
@@ -78,7 +78,7 @@ def _plug(bench: ImtBench, rest: str) -> str:
     return "plugged in"
 
 
-def _brown_out(bench: ImtBench, rest: str) -> str:
+def _start_brown_out(bench: ImtBench, rest: str) -> str:
     bench.modem.reset()
     return "the modem lost power for a moment"
 
@@ -110,27 +110,27 @@ def _lose_answer(bench: ImtBench, rest: str) -> str:
     return "the answer to the next message is lost, and the message goes"
 
 
-def _noise(bench: ImtBench, rest: str) -> str:
+def _set_noise(bench: ImtBench, rest: str) -> str:
     bench.modem.faults.malformed += 1
     return "the next request is answered with 405"
 
 
-def _wrong_crc(bench: ImtBench, rest: str) -> str:
+def _set_wrong_crc(bench: ImtBench, rest: str) -> str:
     bench.modem.faults.wrong_crcs += 1
     return "the next message to the kit has a wrong CRC"
 
 
-def _topics(bench: ImtBench, rest: str) -> str:
+def _set_topics(bench: ImtBench, rest: str) -> str:
     bench.modem.faults.no_topics = not switch_in(rest)
     return f"topics {rest}"
 
 
-def _sim(bench: ImtBench, rest: str) -> str:
+def _set_sim(bench: ImtBench, rest: str) -> str:
     bench.modem.faults.no_sim = not switch_in(rest)
     return f"SIM {rest}; it is seen at the modem's next start"
 
 
-def _baud(bench: ImtBench, rest: str) -> str:
+def _set_baud(bench: ImtBench, rest: str) -> str:
     bench.port.baud = number_in(rest, 1200, 921_600, "baud")
     return f"the modem talks at {rest} baud"
 
@@ -140,7 +140,7 @@ def _hang(bench: ImtBench, rest: str) -> str:
     return "the modem answers nothing" if on else "the modem answers again"
 
 
-def _latency(bench: ImtBench, rest: str) -> str:
+def _set_latency(bench: ImtBench, rest: str) -> str:
     bench.port.latency = float(number_in(rest, 0, 3600, "latency in seconds"))
     return f"a message takes {rest} s"
 
@@ -150,28 +150,31 @@ COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
     "final": (
         "final WORD [delivered]      the next message ends with this status; with `delivered` the"
         " network has it all the same",
-        _final,
+        _set_final,
     ),
     "refuse": ("refuse WORD                 the modem does not take the next message", _refuse),
-    "signal": ("signal 0..5                 set the bars", _signal),
-    "service": ("service 0|1                 network in sight or not", _service),
+    "signal": ("signal 0..5                 set the bars", _set_signal),
+    "service": ("service 0|1                 network in sight or not", _set_service),
     "unplug": (
         "unplug [alone]              take the modem away; alone: its port, and not its power",
         _unplug,
     ),
     "plug": ("plug                        put it back", _plug),
-    "brownout": ("brownout                    reset the modem, also with a message", _brown_out),
+    "brownout": (
+        "brownout                    reset the modem, also with a message",
+        _start_brown_out,
+    ),
     "reset-after": ("reset-after N               reset it after N segments", _reset_after),
     "reset-at": ("reset-at STEP               reset it at offered, accepted or told", _reset_at),
     "pause-after": ("pause-after N               ask for N segments only", _pause_after),
     "lose-status": ("lose-status                 lose the next message's status", _lose_status),
     "lose-answer": ("lose-answer                 lose the next message's answer", _lose_answer),
-    "noise": ("noise                       garble the next request", _noise),
-    "wrong-crc": ("wrong-crc                   garble the next message to the kit", _wrong_crc),
-    "topics": ("topics on|off               off: the SIM is new and knows none", _topics),
-    "sim": ("sim on|off                  take the SIM out", _sim),
-    "baud": ("baud N                      talk at this speed, and no other", _baud),
+    "noise": ("noise                       garble the next request", _set_noise),
+    "wrong-crc": ("wrong-crc                   garble the next message to the kit", _set_wrong_crc),
+    "topics": ("topics on|off               off: the SIM is new and knows none", _set_topics),
+    "sim": ("sim on|off                  take the SIM out", _set_sim),
+    "baud": ("baud N                      talk at this speed, and no other", _set_baud),
     "hang": ("hang on|off                 answer nothing", _hang),
-    "latency": ("latency SECONDS             seconds that a message takes", _latency),
+    "latency": ("latency SECONDS             seconds that a message takes", _set_latency),
 }
 """Name of each command, with its help line and its function."""

@@ -42,13 +42,14 @@ _REQUEST = re.compile(r"(GET|PUT) ([A-Za-z]{1,29}) (\{.*\})")
 class ImtGateway(Protocol):
     """The operator's gateway, as the modem reaches it."""
 
-    def mobile_originated(self, imei: str, number: int, body: bytes) -> None:
+    def receive_mobile_originated(self, imei: str, number: int, body: bytes) -> None:
         """Receive an MO message."""
 
-    def next_mobile_terminated(self) -> bytes | None:
-        """Return the first waiting MT message, which stays until `taken`; None if there is none."""
+    def get_mobile_terminated(self) -> bytes | None:
+        """Return the first waiting MT message, which stays until `remove_mobile_terminated`; None
+        if there is none."""
 
-    def taken(self) -> None:
+    def remove_mobile_terminated(self) -> None:
         """Remove the first waiting message."""
 
 
@@ -130,10 +131,10 @@ class SimulatedImtModem:
         """Number of messages that have left since its creation."""
         self._gateway = gateway
         self._output = bytearray()
-        self._boot()
+        self._start_up()
         self._output.clear()
 
-    def _boot(self) -> None:
+    def _start_up(self) -> None:
         self.boots += 1
         self.version: tuple[int, int, int] | None = None
         self.interface, self.state = "none", "inactive"
@@ -142,7 +143,7 @@ class SimulatedImtModem:
         self._mo: _Mo | None = None
         version = {"major": 1, "minor": 5, "patch": 5, "build_info": "simulated"}
         self._output += b"\0\0\0\x11"
-        self._tell(
+        self._send_report(
             "bootInfo",
             {"image_type": "production", "boot_source": "primary", "version": version},
         )
@@ -166,94 +167,94 @@ class SimulatedImtModem:
         self._output.clear()
         return b"" if self.faults.deaf else data
 
-    def _say(self, code: int, target: str, body: Mapping[str, object]) -> None:
+    def _send_to_host(self, code: int, target: str, body: Mapping[str, object]) -> None:
         text = json.dumps(body, separators=(",", ":"))
         self._output += f"{code} {target} {text}\r".encode("ascii")
 
-    def _tell(self, target: str, body: Mapping[str, object]) -> None:
-        self._say(299, target, body)
+    def _send_report(self, target: str, body: Mapping[str, object]) -> None:
+        self._send_to_host(299, target, body)
 
     def _obey(self, line: str) -> None:
         match = _REQUEST.fullmatch(line)
         if self.faults.malformed or match is None:
             self.faults.malformed = max(0, self.faults.malformed - 1)
-            self._say(405, "MALFORMED", {})
+            self._send_to_host(405, "MALFORMED", {})
             return
         verb, target, text = match.groups()
         if re.search(r",(?! )", re.sub(r'"data": ?"[^"]*"', "", text)):
             # Real modems refuse JSON without any spaces, too.
-            self._say(407, target, {})
+            self._send_to_host(407, target, {})
             return
         try:
             body = json.loads(text)
         except ValueError:
-            self._say(407, target, {})
+            self._send_to_host(407, target, {})
             return
         if self.faults.interleave and self.state == "active":
             self.faults.interleave -= 1
             self.bring_mail()
         if self.version is None and target != "apiVersion":
-            self._say(400, target, {})
+            self._send_to_host(400, target, {})
             return
         if target == "messageActivityStatus" and self.faults.no_activity:
-            self._say(404, target, {})
+            self._send_to_host(404, target, {})
         elif verb == "GET" and target in _TOLD:
-            self._say(200, target, _TOLD[target](self))
+            self._send_to_host(200, target, _TOLD[target](self))
         elif verb == "PUT" and target in _SET:
             try:
                 _SET[target](self, body)
             except (KeyError, TypeError, ValueError):
                 # A member is missing, or has another type.
-                self._say(407, target, {})
+                self._send_to_host(407, target, {})
         else:
-            self._say(404, target, {})
+            self._send_to_host(404, target, {})
 
     # State of the modem.
 
     def _set_version(self, body: Mapping[str, Any]) -> None:
         wanted = body["active_version"]
         self.version = (wanted["major"], wanted["minor"], wanted["patch"])
-        self._say(200, "apiVersion", _told_version(self))
+        self._send_to_host(200, "apiVersion", _make_version_report(self))
 
     def _set_sim(self, body: Mapping[str, Any]) -> None:
         self.interface = body["interface"]
-        self._say(200, "simConfig", {"interface": self.interface})
-        self._tell("simStatus", _told_sim(self))
+        self._send_to_host(200, "simConfig", {"interface": self.interface})
+        self._send_report("simStatus", _make_sim_report(self))
 
     def _set_state(self, body: Mapping[str, Any]) -> None:
         if self.interface == "none":
-            self._say(410, "operationalState", {})
+            self._send_to_host(410, "operationalState", {})
             return
         self.state = body["state"]
-        self._say(200, "operationalState", {"state": self.state, "reason": 0})
-        self._tell("operationalState", {"state": self.state, "reason": 0})
+        self._send_to_host(200, "operationalState", {"state": self.state, "reason": 0})
+        self._send_report("operationalState", {"state": self.state, "reason": 0})
         if self.state == "active":
-            self._tell("constellationState", _told_sky(self))
+            self._send_report("constellationState", _make_sky_report(self))
             self.bring_mail()
 
     def _set_activity(self, body: Mapping[str, Any]) -> None:
         self.since_boot.tells_activity = body["enabled"] is True
-        self._say(200, "messageActivityStatus", _told_activity(self))
+        self._send_to_host(200, "messageActivityStatus", _make_activity_report(self))
 
-    def _tell_activity(self) -> None:
+    def _send_activity(self) -> None:
         if self.since_boot.tells_activity:
-            self._tell("messageActivityStatus", _told_activity(self))
+            self._send_report("messageActivityStatus", _make_activity_report(self))
 
     # Messages from the host.
 
     def _originate(self, body: Mapping[str, Any]) -> None:
         topic, size = body["topic_id"], body["message_length"]
         if self.state != "active" or topic not in {id_ for id_, _ in TOPICS}:
-            self._say(418, "messageOriginate", {})
+            self._send_to_host(418, "messageOriginate", {})
             return
-        if self._loses_power("offered"):
+        if self._is_power_lost("offered"):
             return
         members = {"topic_id": topic, "request_reference": body["request_reference"]}
         refusal = self.faults.refusals.popleft() if self.faults.refusals else None
         if self._mo is not None:
             refusal = "message_discarded_on_overflow"
         if refusal is not None:
-            self._say(200, "messageOriginate", {**members, "message_response": refusal})
+            self._send_to_host(200, "messageOriginate", {**members, "message_response": refusal})
             return
         self._mo = _Mo(topic, self.since_boot.next_mo, size)
         self.since_boot.next_mo = (self.since_boot.next_mo + 1) % 256
@@ -261,24 +262,24 @@ class SimulatedImtModem:
         if self.faults.lose_answers:
             self.faults.lose_answers -= 1
         else:
-            self._say(200, "messageOriginate", named)
-        if not self._loses_power("accepted"):
-            self._tell_activity()
-            self._want(self._mo)
+            self._send_to_host(200, "messageOriginate", named)
+        if not self._is_power_lost("accepted"):
+            self._send_activity()
+            self._request_segment(self._mo)
 
-    def _want(self, mo: _Mo) -> None:
+    def _request_segment(self, mo: _Mo) -> None:
         if self.faults.pause_after == mo.segments:
             self.faults.pause_after = None
             return
         length = min(MO_SEGMENT, mo.size - len(mo.body))
         self.since_boot.wanted = (mo.id, len(mo.body))
         wanted = {"segment_length": length, "segment_start": len(mo.body)}
-        self._tell("messageOriginateSegment", {**_named(mo), **wanted})
+        self._send_report("messageOriginateSegment", {**_make_key_members(mo), **wanted})
 
     def _take_segment(self, body: Mapping[str, Any]) -> None:
         mo = self._mo
         if mo is None or body["message_id"] != mo.id or body["segment_start"] != len(mo.body):
-            self._say(406, "messageOriginateSegment", {})
+            self._send_to_host(406, "messageOriginateSegment", {})
             return
         self.since_boot.wanted = None
         data = base64.b64decode(body["data"])
@@ -287,13 +288,13 @@ class SimulatedImtModem:
             return
         mo.body += data
         mo.segments += 1
-        self._say(200, "messageOriginateSegment", _named(mo))
+        self._send_to_host(200, "messageOriginateSegment", _make_key_members(mo))
         if self.faults.reset_after == mo.segments:
             self.faults.reset_after = None
             self.reset()
         elif len(mo.body) < mo.size:
-            self._want(mo)
-        elif _crc(bytes(mo.body[:-2])) != bytes(mo.body[-2:]):
+            self._request_segment(mo)
+        elif _compute_crc(bytes(mo.body[:-2])) != bytes(mo.body[-2:]):
             self._end(mo, "message_dropped_local_crc_error")
         else:
             mo.whole = True
@@ -301,11 +302,11 @@ class SimulatedImtModem:
     def _cancel(self, body: Mapping[str, Any]) -> None:
         mo = self._mo
         if mo is None or body["message_id"] != mo.id:
-            self._say(406, "messageOriginateStatus", {})
+            self._send_to_host(406, "messageOriginateStatus", {})
         elif body.get("action") != "cancel":
-            self._say(413, "messageOriginateStatus", {})
+            self._send_to_host(413, "messageOriginateStatus", {})
         else:
-            self._say(200, "messageOriginateStatus", _named(mo))
+            self._send_to_host(200, "messageOriginateStatus", _make_key_members(mo))
             if mo.whole and self.visible:
                 mo.cancelled = True  # It is too late: the modem reports the result.
             else:
@@ -316,8 +317,10 @@ class SimulatedImtModem:
         if self.faults.lose_finals:
             self.faults.lose_finals -= 1
         else:
-            self._tell("messageOriginateStatus", {**_named(mo), "final_mo_status": word})
-        self._tell_activity()
+            self._send_report(
+                "messageOriginateStatus", {**_make_key_members(mo), "final_mo_status": word}
+            )
+        self._send_activity()
 
     # Events.
 
@@ -341,8 +344,8 @@ class SimulatedImtModem:
             word, arrives = self.faults.finals.popleft()
         if arrives:
             self.number += 1
-            self._gateway.mobile_originated(self.imei, self.number, bytes(mo.body[:-2]))
-        if self._loses_power("told"):
+            self._gateway.receive_mobile_originated(self.imei, self.number, bytes(mo.body[:-2]))
+        if self._is_power_lost("told"):
             return
         self._end(mo, word)
         self.bring_mail()
@@ -353,75 +356,77 @@ class SimulatedImtModem:
         """
         if self.state != "active" or not self.visible:
             return
-        while (body := self._gateway.next_mobile_terminated()) is not None:
-            self._gateway.taken()
+        while (body := self._gateway.get_mobile_terminated()) is not None:
+            self._gateway.remove_mobile_terminated()
             self._push(body)
 
     def _push(self, body: bytes) -> None:
-        guard = _crc(body)
+        guard = _compute_crc(body)
         if self.faults.wrong_crcs:
             self.faults.wrong_crcs -= 1
             guard = bytes([guard[0] ^ 1, guard[1]])
         whole = body + guard
         named = {"topic_id": TOPICS[0][0], "message_id": self.since_boot.next_mt}
         self.since_boot.next_mt = (self.since_boot.next_mt + 1) % 256
-        self._tell("messageTerminate", {**named, "message_length_max": len(whole)})
+        self._send_report("messageTerminate", {**named, "message_length_max": len(whole)})
         for start in range(0, len(whole), MT_SEGMENT):
             piece = whole[start : start + MT_SEGMENT]
             segment = {"segment_length": len(piece), "segment_start": start}
             data = {"data": base64.b64encode(piece).decode("ascii")}
-            self._tell("messageTerminateSegment", {**named, **segment, **data})
-        self._tell("messageTerminateStatus", {**named, "final_mt_status": "complete"})
+            self._send_report("messageTerminateSegment", {**named, **segment, **data})
+        self._send_report("messageTerminateStatus", {**named, "final_mt_status": "complete"})
 
     def set_sky(self, *, visible: bool, bars: int) -> None:
         """Change the visibility of the network and the signal bars."""
         self.visible, self.bars = visible, bars
         if self.state == "active":
-            self._tell("constellationState", _told_sky(self))
+            self._send_report("constellationState", _make_sky_report(self))
         self.bring_mail()
 
     def reset(self) -> None:
         """Simulate a short power failure: all volatile state and the current message are lost."""
         self._output.clear()
-        self._boot()
+        self._start_up()
 
-    def _loses_power(self, step: str) -> bool:
+    def _is_power_lost(self, step: str) -> bool:
         if self.faults.reset_at != step:
             return False
         self.faults.reset_at = ""
         # Bytes that were written before the reset have already left the modem.
         said = bytes(self._output)
-        self._boot()
+        self._start_up()
         self._output[:0] = said
         return True
 
 
-def _told_version(modem: SimulatedImtModem) -> dict[str, object]:
-    answer: dict[str, object] = {"supported_versions": [_version(each) for each in VERSIONS]}
+def _make_version_report(modem: SimulatedImtModem) -> dict[str, object]:
+    answer: dict[str, object] = {
+        "supported_versions": [_make_version_members(each) for each in VERSIONS]
+    }
     if modem.version is not None:
-        answer["active_version"] = _version(modem.version)
+        answer["active_version"] = _make_version_members(modem.version)
     return answer
 
 
-def _told_hardware(modem: SimulatedImtModem) -> dict[str, object]:
+def _make_hardware_report(modem: SimulatedImtModem) -> dict[str, object]:
     answer = {"hw_version": "0x0601", "serial_number": "1a07ty", "imei": modem.imei}
     return {**answer, "board_temp": 19}
 
 
-def _told_sim(modem: SimulatedImtModem) -> dict[str, object]:
+def _make_sim_report(modem: SimulatedImtModem) -> dict[str, object]:
     there = modem.interface != "none" and not modem.faults.no_sim
     number = "8988169771000000001" if there else ""
     return {"card_present": there, "sim_connected": there, "iccid": number}
 
 
-def _told_sky(modem: SimulatedImtModem) -> dict[str, object]:
+def _make_sky_report(modem: SimulatedImtModem) -> dict[str, object]:
     if not modem.visible:
         return {"constellation_visible": False}
     level = {"signal_bars": modem.bars, "signal_level": -115 + modem.bars}
     return {"constellation_visible": True, **level}
 
 
-def _told_topics(modem: SimulatedImtModem) -> dict[str, object]:
+def _make_topics_report(modem: SimulatedImtModem) -> dict[str, object]:
     limits = {"priority": "High", "discard_time_seconds": 604_800, "max_queue_depth": 99}
     known = () if modem.faults.no_topics else TOPICS
     return {
@@ -429,19 +434,19 @@ def _told_topics(modem: SimulatedImtModem) -> dict[str, object]:
     }
 
 
-def _told_activity(modem: SimulatedImtModem) -> dict[str, object]:
+def _make_activity_report(modem: SimulatedImtModem) -> dict[str, object]:
     return {"enabled": modem.since_boot.tells_activity, "active": modem._mo is not None}
 
 
 _TOLD: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {
-    "apiVersion": _told_version,
-    "hwInfo": _told_hardware,
+    "apiVersion": _make_version_report,
+    "hwInfo": _make_hardware_report,
     "simConfig": lambda modem: {"interface": modem.interface},
-    "simStatus": _told_sim,
+    "simStatus": _make_sim_report,
     "operationalState": lambda modem: {"state": modem.state, "reason": 0},
-    "constellationState": _told_sky,
-    "messageProvisioning": _told_topics,
-    "messageActivityStatus": _told_activity,
+    "constellationState": _make_sky_report,
+    "messageProvisioning": _make_topics_report,
+    "messageActivityStatus": _make_activity_report,
 }
 """Answers to GET requests."""
 _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
@@ -456,14 +461,14 @@ _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
 """Actions of PUT requests."""
 
 
-def _crc(body: bytes) -> bytes:
+def _compute_crc(body: bytes) -> bytes:
     """Return the CRC-16/XMODEM of a message."""
     return binascii.crc_hqx(body, 0).to_bytes(2)
 
 
-def _named(mo: _Mo) -> dict[str, object]:
+def _make_key_members(mo: _Mo) -> dict[str, object]:
     return {"topic_id": mo.topic, "message_id": mo.id}
 
 
-def _version(numbers: tuple[int, int, int]) -> dict[str, object]:
+def _make_version_members(numbers: tuple[int, int, int]) -> dict[str, object]:
     return dict(zip(("major", "minor", "patch"), numbers, strict=True))

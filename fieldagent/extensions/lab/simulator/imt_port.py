@@ -54,7 +54,7 @@ class ImtPort:
         """Serve the port forever. `task_status` is started when the port is there."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._carry)
-            nursery.start_soon(self._mind_segments)
+            nursery.start_soon(self._guard_segments)
             while True:
                 await self._plugged.wait()
                 with trio.CancelScope() as self._unplugged:
@@ -83,7 +83,7 @@ class ImtPort:
                 await line.send_all(data if is_understood(line, self.baud) else NOISE_BYTES)
             await self._poked.wait()
 
-    async def _mind_segments(self) -> None:
+    async def _guard_segments(self) -> None:
         """A killed host sends no more segments."""
         while True:
             while (wanted := self.modem.since_boot.wanted) is None:

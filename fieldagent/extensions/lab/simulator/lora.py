@@ -108,11 +108,11 @@ class LoraTransmitter:
         if not self._queue:
             self._begin_at = inf
             return
-        free = now + 1.0 if self.busy else self.air.busy_until(now, self.number)
+        free = now + 1.0 if self.busy else self.air.find_busy_end(now, self.number)
         self._begin_at = free + self.random.random() * SLOT * (free > now)
 
     def _begin(self, now: float) -> list[bool]:
-        if self.busy or self.air.busy_until(now, self.number) > now:
+        if self.busy or self.air.find_busy_end(now, self.number) > now:
             given_up = now - self._queue[0][0] >= GIVE_UP_S
             if given_up:
                 self._queue.pop(0)

@@ -55,18 +55,18 @@ class SimulatedMeshcore(LoraBoard):
         # A board that transmits hears nothing.
         if not self._mouth.is_transmitting:
             self._said += kiss.encode(packet)
-            self._say(MeshcoreSaid.SIGNAL, struct.pack("<bb", SNR * 4, RSSI))
+            self._send_to_host(MeshcoreSaid.SIGNAL, struct.pack("<bb", SNR * 4, RSSI))
 
     def tick(self, now: float) -> None:
         for sent in self._mouth.tick(now):
-            self._say(MeshcoreSaid.TX_DONE, bytes([sent]))
+            self._send_to_host(MeshcoreSaid.TX_DONE, bytes([sent]))
 
     def _take(self, packet: bytes, now: float) -> None:
         fits = 0 < len(packet) <= wire.PACKET_BYTES
         if fits and not self._mouth.take([packet], now):
-            self._say(MeshcoreSaid.ERROR, bytes([wire.BUSY]))
+            self._send_to_host(MeshcoreSaid.ERROR, bytes([wire.BUSY]))
 
-    def _say(self, code: int, content: bytes = b"") -> None:
+    def _send_to_host(self, code: int, content: bytes = b"") -> None:
         self._said += kiss.encode(bytes([code]) + content, kiss.SET_HARDWARE)
 
     def _obey(self, command: int, content: bytes) -> None:
@@ -76,25 +76,25 @@ class SimulatedMeshcore(LoraBoard):
                 settings is not None and 5 <= settings.spreading <= 12 and 5 <= settings.coding <= 8
             )
             if settings is None or not fits:
-                self._say(MeshcoreSaid.ERROR, bytes([1 if settings is None else 2]))
+                self._send_to_host(MeshcoreSaid.ERROR, bytes([1 if settings is None else 2]))
                 return
             self.lora = self.air.radios[self.number] = settings
-            self._say(MeshcoreSaid.OK)
+            self._send_to_host(MeshcoreSaid.OK)
         elif command == MeshcoreCommand.SET_POWER:
             self.power = content[0] if content else self.power
-            self._say(MeshcoreSaid.OK)
+            self._send_to_host(MeshcoreSaid.OK)
         elif command == MeshcoreCommand.REBOOT:
             self.reboot()
         elif (answer := self._answer(command, content)) is not None:
-            self._say(command | wire.ANSWER, answer)
+            self._send_to_host(command | wire.ANSWER, answer)
         else:
-            self._say(MeshcoreSaid.ERROR, b"\5")
+            self._send_to_host(MeshcoreSaid.ERROR, b"\5")
 
     def _answer(self, command: int, content: bytes) -> bytes | None:
         known = {
             MeshcoreCommand.GET_RADIO: wire.write_settings(self.lora),
             MeshcoreCommand.GET_POWER: bytes([self.power]),
-            MeshcoreCommand.AIR_TIME: struct.pack("<I", self._milliseconds(content)),
+            MeshcoreCommand.AIR_TIME: struct.pack("<I", self._convert_to_milliseconds(content)),
             MeshcoreCommand.VERSION: b"\1",
             MeshcoreCommand.BATTERY: struct.pack("<H", self.millivolts),
             MeshcoreCommand.NAME: b"Simulated",
@@ -103,5 +103,5 @@ class SimulatedMeshcore(LoraBoard):
         }
         return known.get(MeshcoreCommand(command)) if command in set(MeshcoreCommand) else None
 
-    def _milliseconds(self, content: bytes) -> int:
+    def _convert_to_milliseconds(self, content: bytes) -> int:
         return round(1000 * compute_air_time(self.lora, content[0])) if content else 0

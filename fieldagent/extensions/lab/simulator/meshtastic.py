@@ -95,7 +95,7 @@ class _OnAir(NamedTuple):
     def want_ack(self) -> bool:
         return bool(self.flags & 8)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         return HEADER.pack(*self[:5], 0, 0) + self.content
 
 
@@ -117,18 +117,18 @@ class Keyring:
         self.nodes: dict[int, NodeInfo] = {}
         """Nodes that it has heard, by number."""
 
-    def settings(self, index: int) -> MeshChannel:
+    def get_settings(self, index: int) -> MeshChannel:
         """Return the channel with that index; a channel that is OFF if it is not set."""
         if index >= len(self.channels):
             return MeshChannel(index, ChannelSettings(), Role.OFF)
         role = Role.SECONDARY if index else Role.PRIMARY
         return MeshChannel(index, self.channels[index], role)
 
-    def refusal(self, packet: MeshPacket, data: MeshData) -> int:
+    def find_refusal(self, packet: MeshPacket, data: MeshData) -> int:
         """Return the error code if a packet cannot be sent, else 0."""
         if packet.channel >= len(self.channels):
             return RoutingError.NO_CHANNEL
-        by_key = self._goes_by_key(packet.to, data.port)
+        by_key = self._is_by_key(packet.to, data.port)
         most = wire.DIRECT_BYTES if by_key else wire.CHANNEL_BYTES
         if len(data.payload) > most:
             return RoutingError.TOO_LARGE
@@ -137,26 +137,26 @@ class Keyring:
             return RoutingError.PKI_SEND_FAIL_PUBLIC_KEY
         return 0
 
-    def _goes_by_key(self, to: int, port: int) -> bool:
+    def _is_by_key(self, to: int, port: int) -> bool:
         known = self.nodes.get(to)
         has_key = known is not None and known.user is not None and bool(known.user.public_key)
         return to != BROADCAST and has_key and port not in NEVER_BY_KEY
 
-    def covered(self, to: int, number: int, channel: int, data: MeshData) -> tuple[bytes, int]:
+    def encrypt(self, to: int, number: int, channel: int, data: MeshData) -> tuple[bytes, int]:
         """Return the encrypted content, and the hash by which the receiver finds the key."""
         plain = wire.DATA.encode(data)
-        if self._goes_by_key(to, data.port):
-            key = _shared_key(self.node, to)
+        if self._is_by_key(to, data.port):
+            key = _derive_shared_key(self.node, to)
             return _cover(key, self.node, number, plain) + bytes(KEY_BYTES), 0
         settings = self.channels[channel]
         key = wire.expand_key(settings.key)
         return _cover(key, self.node, number, plain), _hash_of(settings)
 
-    def uncovered(self, heard: _OnAir) -> tuple[int | None, MeshData] | None:
+    def decrypt(self, heard: _OnAir) -> tuple[int | None, MeshData] | None:
         """Return the channel index and the decrypted content; None if no key fits. The index is
         None if the packet was encrypted with our public key.
         """
-        for index, key in self._keys(heard):
+        for index, key in self._list_keys(heard):
             content = heard.content[:-KEY_BYTES] if index is None else heard.content
             plain = _cover(key, heard.source, heard.id, content)
             try:
@@ -167,9 +167,9 @@ class Keyring:
                 return index, data
         return None
 
-    def _keys(self, heard: _OnAir) -> Iterator[tuple[int | None, bytes]]:
+    def _list_keys(self, heard: _OnAir) -> Iterator[tuple[int | None, bytes]]:
         if not heard.channel and heard.to == self.node:
-            yield None, _shared_key(heard.source, self.node)
+            yield None, _derive_shared_key(heard.source, self.node)
         for index, settings in enumerate(self.channels):
             if _hash_of(settings) == heard.channel:
                 yield index, wire.expand_key(settings.key)
@@ -195,12 +195,12 @@ class HostSide:
         """Send the stored packets to the host, which is now connected and knows the radio."""
         self.attended = True
         while self._stored:
-            self.say(FromRadio(packet=self._stored.popleft()))
+            self.put_message(FromRadio(packet=self._stored.popleft()))
 
     def give(self, packet: MeshPacket) -> None:
         """Send a packet to the host, or store it until a host is connected."""
         if self.attended:
-            self.say(FromRadio(packet=packet))
+            self.put_message(FromRadio(packet=packet))
             return
         has_text = packet.decoded is not None and packet.decoded.port == Port.TEXT
         if len(self._stored) >= STORED:
@@ -209,7 +209,7 @@ class HostSide:
             self._stored.popleft()
         self._stored.append(packet)
 
-    def say(self, message: FromRadio) -> None:
+    def put_message(self, message: FromRadio) -> None:
         """Add a message to the host's output, with the next number."""
         self._counted += 1
         self.said += wire.from_radio(message._replace(number=self._counted))
@@ -234,7 +234,7 @@ class SimulatedMeshtastic(LoraBoard):
             f"Node {number}",
             f"N{number}",
             43,
-            _public_key(self.node),
+            _derive_public_key(self.node),
         )
         self.ack_wait = ACK_WAIT_S
         self.reboot()
@@ -254,7 +254,7 @@ class SimulatedMeshtastic(LoraBoard):
 
     def start(self, now: float) -> None:
         self.host.said += b"INFO  | ??:??:?? 1 [Main] booting\r\n"
-        self.host.say(FromRadio(rebooted=True))
+        self.host.put_message(FromRadio(rebooted=True))
 
     def _tune(self) -> None:
         self.air.radios.pop(self.number, None)
@@ -289,7 +289,7 @@ class SimulatedMeshtastic(LoraBoard):
             elif request.heartbeat is not None:
                 self._queue_status(Queued.OK, 0)
                 if request.heartbeat.nonce == 1:
-                    self._say_who(BROADCAST, now)
+                    self._send_own_facts(BROADCAST, now)
             elif request.disconnect:
                 self.leave_host()
             elif request.packet is not None:
@@ -298,21 +298,21 @@ class SimulatedMeshtastic(LoraBoard):
     def _introduce(self, nonce: int) -> None:
         """Send everything that a host asks for first, in the firmware's order."""
         self.host.attended = False
-        self.host.say(FromRadio(my_info=MyInfo(self.node)))
+        self.host.put_message(FromRadio(my_info=MyInfo(self.node)))
         own = NodeInfo(self.node, self.user, metrics=self.metrics)
-        self.host.say(FromRadio(node_info=own))
+        self.host.put_message(FromRadio(node_info=own))
         if nonce != wire.NODES_ALONE:
-            self.host.say(FromRadio(metadata=Metadata(FIRMWARE, self.user.hw_model)))
+            self.host.put_message(FromRadio(metadata=Metadata(FIRMWARE, self.user.hw_model)))
             for index in range(8):
-                self.host.say(FromRadio(channel=self.keyring.settings(index)))
+                self.host.put_message(FromRadio(channel=self.keyring.get_settings(index)))
             lora = LoraConfig(
                 True, self.preset, region=self.region, hop_limit=self.hop_limit, transmits=True
             )
-            self.host.say(FromRadio(config=Config(lora)))
+            self.host.put_message(FromRadio(config=Config(lora)))
         if nonce != wire.EVERYTHING_BUT_NODES:
             for each in self.keyring.nodes.values():
-                self.host.say(FromRadio(node_info=each))
-        self.host.say(FromRadio(config_complete=nonce))
+                self.host.put_message(FromRadio(node_info=each))
+        self.host.put_message(FromRadio(config_complete=nonce))
         self.host.begin()
 
     def _take(self, packet: MeshPacket, now: float) -> None:
@@ -323,7 +323,7 @@ class SimulatedMeshtastic(LoraBoard):
             return
         self._recent.append(number)
         data = packet.decoded
-        result = int(RoutingError.BAD_REQUEST) if data is None else self._refusal(packet, data)
+        result = int(RoutingError.BAD_REQUEST) if data is None else self._find_refusal(packet, data)
         if data is None or result:
             self._queue_status(result, number)
             if result in (RoutingError.TOO_LARGE, RoutingError.PKI_SEND_FAIL_PUBLIC_KEY):
@@ -331,7 +331,7 @@ class SimulatedMeshtastic(LoraBoard):
             return
         if self._take_turn_early(data.port, now):
             if data.port == Port.TEXT:
-                self.host.say(FromRadio(notification=Notification(30, "one text per 2 s")))
+                self.host.put_message(FromRadio(notification=Notification(30, "one text per 2 s")))
                 self._queue_status(RoutingError.RATE_LIMIT_EXCEEDED, number)
             else:
                 # Dropped without a report, as if it waited.
@@ -343,13 +343,13 @@ class SimulatedMeshtastic(LoraBoard):
         want_ack = packet.want_ack and packet.to != BROADCAST
         hops = min(packet.hop_limit, 7)
         flags = hops | want_ack << 3 | hops << 5
-        content, channel = self.keyring.covered(packet.to, number, packet.channel, data)
+        content, channel = self.keyring.encrypt(packet.to, number, packet.channel, data)
         sent = _OnAir(packet.to, self.node, number, flags, channel, content)
-        taken = self._mouth.take([sent.encoded()], now)
+        taken = self._mouth.take([sent.encode()], now)
         self._queue_status(Queued.OK if taken else Queued.FULL, number)
         if taken and packet.want_ack:
-            again = self._again_at(len(sent.encoded()), now)
-            self._unacknowledged[number] = _Unacknowledged(sent.encoded(), packet.to, 1, again)
+            again = self._compute_retry_time(len(sent.encode()), now)
+            self._unacknowledged[number] = _Unacknowledged(sent.encode(), packet.to, 1, again)
 
     def _take_turn_early(self, port: int, now: float) -> bool:
         limit = LIMITS.get(Port(port)) if port in Port.__members__.values() else None
@@ -360,15 +360,15 @@ class SimulatedMeshtastic(LoraBoard):
             self._given[port] = now
         return early
 
-    def _refusal(self, packet: MeshPacket, data: MeshData) -> int:
+    def _find_refusal(self, packet: MeshPacket, data: MeshData) -> int:
         """Return the error code if a packet cannot be sent, else 0."""
-        return self.keyring.refusal(packet, data) if self.region else Queued.OFF
+        return self.keyring.find_refusal(packet, data) if self.region else Queued.OFF
 
     def data_to_send(self) -> bytes:
         said, self.host.said = bytes(self.host.said), bytearray()
         return said
 
-    def _again_at(self, size: int, now: float) -> float:
+    def _compute_retry_time(self, size: int, now: float) -> float:
         return now + 2 * compute_air_time(wire.PRESETS[self.preset], size) + self.ack_wait
 
     def tick(self, now: float) -> None:
@@ -389,7 +389,7 @@ class SimulatedMeshtastic(LoraBoard):
             else:
                 self._mouth.take([waits.packet], now)
                 self._unacknowledged[number] = waits._replace(
-                    tries=waits.tries + 1, again_at=self._again_at(len(waits.packet), now)
+                    tries=waits.tries + 1, again_at=self._compute_retry_time(len(waits.packet), now)
                 )
         # A host that was notified of a full queue waits until it gets a new report.
         if self.host.free == 0 and self._mouth.waiting < QUEUE:
@@ -414,7 +414,7 @@ class SimulatedMeshtastic(LoraBoard):
             self._deliver(heard, now)
             if heard.hops_left:
                 due = now + self.random.uniform(*CONTENTION)
-                self._repeats[source, number] = due, heard._replace(flags=flags - 1).encoded()
+                self._repeats[source, number] = due, heard._replace(flags=flags - 1).encode()
         else:
             # Another radio repeats it, which is enough.
             self._repeats.pop((source, number), None)
@@ -429,7 +429,7 @@ class SimulatedMeshtastic(LoraBoard):
             self._answer_host(number, RoutingError.NONE)
 
     def _hear_ours(self, heard: _OnAir, now: float, *, again: bool) -> None:
-        read = self.keyring.uncovered(heard)
+        read = self.keyring.decrypt(heard)
         if heard.want_ack:
             error = RoutingError.NO_CHANNEL if read is None else RoutingError.NONE
             self._acknowledge(heard, error, now)
@@ -443,15 +443,15 @@ class SimulatedMeshtastic(LoraBoard):
 
     def _send_own(self, to: int, data: MeshData, now: float) -> None:
         number = self.random.getrandbits(32) or 1
-        content, channel = self.keyring.covered(to, number, 0, data)
+        content, channel = self.keyring.encrypt(to, number, 0, data)
         flags = self.hop_limit | self.hop_limit << 5
-        self._mouth.take([_OnAir(to, self.node, number, flags, channel, content).encoded()], now)
+        self._mouth.take([_OnAir(to, self.node, number, flags, channel, content).encode()], now)
 
-    def _say_who(self, to: int, now: float) -> None:
+    def _send_own_facts(self, to: int, now: float) -> None:
         self._send_own(to, MeshData(Port.NODE_INFO, wire.USER.encode(self.user)), now)
 
     def _deliver(self, heard: _OnAir, now: float) -> None:
-        read = self.keyring.uncovered(heard)
+        read = self.keyring.decrypt(heard)
         if read is None:
             return
         index, data = read
@@ -467,7 +467,7 @@ class SimulatedMeshtastic(LoraBoard):
             hop_limit=heard.hops_left,
             hop_start=heard.flags >> 5,
             want_ack=heard.want_ack,
-            public_key=_public_key(heard.source) if by_key else b"",
+            public_key=_derive_public_key(heard.source) if by_key else b"",
             pki_encrypted=by_key,
             transport=1,
         )
@@ -484,7 +484,7 @@ class SimulatedMeshtastic(LoraBoard):
             if data.port == Port.NODE_INFO:
                 known = known._replace(user=wire.USER.decode(data.payload))
                 if data.want_response and packet.to == self.node:
-                    self._say_who(packet.source, now)
+                    self._send_own_facts(packet.source, now)
             elif data.port == Port.POSITION:
                 known = known._replace(position=wire.POSITION.decode(data.payload))
         except RemoteProtocolError:
@@ -501,10 +501,10 @@ class SimulatedMeshtastic(LoraBoard):
     def _queue_status(self, result: int, number: int) -> None:
         self.host.free = QUEUE - self._mouth.waiting
         status = QueueStatus(result, self.host.free, QUEUE, number)
-        self.host.say(FromRadio(queue_status=status))
+        self.host.put_message(FromRadio(queue_status=status))
 
 
-def acquaint(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
+def introduce_all(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
     """Make the radios known to each other, as if each had heard the others. Add `crowd`
     more nodes.
     """
@@ -516,16 +516,20 @@ def acquaint(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
         for number in range(0xC0DE_0000, 0xC0DE_0000 + crowd):
             name = f"Passer-by {number & 0xFFFF}"
             user = User(
-                wire.format_node_id(number), name, f"{number & 0xFFF:03x}", 9, _public_key(number)
+                wire.format_node_id(number),
+                name,
+                f"{number & 0xFFF:03x}",
+                9,
+                _derive_public_key(number),
             )
             one.keyring.nodes[number] = NodeInfo(number, user, snr=-7.5, hops_away=2)
 
 
-def _public_key(node: int) -> bytes:
+def _derive_public_key(node: int) -> bytes:
     return sha256(b"public %d" % node).digest()
 
 
-def _shared_key(one: int, other: int) -> bytes:
+def _derive_shared_key(one: int, other: int) -> bytes:
     return sha256(b"shared %d %d" % (min(one, other), max(one, other))).digest()
 
 

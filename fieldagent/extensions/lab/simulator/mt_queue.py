@@ -22,7 +22,7 @@ class MtQueue:
         else:
             self._bodies.append(body)
 
-    def first(self) -> bytes | None:
+    def get_first(self) -> bytes | None:
         """Return the first message, which stays until `take`; None if the queue is empty."""
         return self._bodies[0] if self._bodies else None
 

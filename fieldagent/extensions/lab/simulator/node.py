@@ -73,9 +73,9 @@ class SimulatedNode:
         """Set the battery charge in per cent, and report it at once if a host is connected."""
         self.battery = percent
         if self.link.peer is not None:
-            self._tell()
+            self._send_report()
 
-    def _tell(self) -> None:
+    def _send_report(self) -> None:
         self.link.send_unnumbered(node.NodeStatus(signal=4, battery=self.battery, charging=False))
 
     def leave_host(self) -> None:
@@ -95,8 +95,8 @@ class SimulatedNode:
             if isinstance(event, node.Send):
                 self._take(event, now)
             elif isinstance(event, node.NodeOpened):
-                self._tell()
-        self._say(now)
+                self._send_report()
+        self._send_to_host(now)
 
     def data_to_send(self) -> bytes:
         return self.link.data_to_send()
@@ -104,7 +104,7 @@ class SimulatedNode:
     def hear(self, packet: bytes, now: float) -> None:
         if self._on_air is None:
             self._unsaid.append(node.Heard(packet, rssi=-80, snr=6))
-            self._say(now)
+            self._send_to_host(now)
 
     def tick(self, now: float) -> None:
         """End a finished transmission, and begin the one that is due."""
@@ -119,7 +119,7 @@ class SimulatedNode:
             self._plan(now)
         if self._begin_at <= now:
             self._begin(now)
-        self._say(now)
+        self._send_to_host(now)
 
     def _take(self, send: node.Send, now: float) -> None:
         urgent = [queued for queued in self._queue if queued.send.urgent]
@@ -132,11 +132,11 @@ class SimulatedNode:
         if not self._queue:
             self._begin_at = inf
             return
-        free = now + 1.0 if self.busy else self.air.busy_until(now, self.number)
+        free = now + 1.0 if self.busy else self.air.find_busy_end(now, self.number)
         self._begin_at = free + self.random.random() * BACKOFF * (free > now)
 
     def _begin(self, now: float) -> None:
-        if self.busy or self.air.busy_until(now, self.number) > now:
+        if self.busy or self.air.find_busy_end(now, self.number) > now:
             if now - self._queue[0].since >= GIVE_UP_S:
                 send = self._queue.pop(0).send
                 self._unsaid.append(node.Result(send.number, False, "the channel is busy"))
@@ -146,6 +146,6 @@ class SimulatedNode:
         self._on_air = (self.air.transmit(now, self.number, send.packet), send)
         self._begin_at = inf
 
-    def _say(self, now: float) -> None:
+    def _send_to_host(self, now: float) -> None:
         while self._unsaid and self.link.free:
             self.link.send(self._unsaid.pop(0), now)

@@ -109,7 +109,7 @@ class Nodes:
             for socket in self.sockets:
                 socket.plugged.set()
                 await nursery.start(self._keep, socket)
-            nursery.start_soon(self._let_time_pass)
+            nursery.start_soon(self._run_clock)
             task_status.started()
             await trio.sleep_forever()
         raise AssertionError("runs until cancelled")
@@ -204,10 +204,10 @@ class Nodes:
         socket.poke()
         self._changed.set()
 
-    async def _let_time_pass(self) -> NoReturn:
+    async def _run_clock(self) -> NoReturn:
         while True:
             self._changed = trio.Event()
-            due = min(self.air.next_change(), *(s.node.deadline for s in self.sockets))
+            due = min(self.air.find_next_change(), *(s.node.deadline for s in self.sockets))
             with trio.move_on_at(due):
                 await self._changed.wait()
             now = trio.current_time()
@@ -219,7 +219,7 @@ class Nodes:
                 if len(self.air.flights) > before:
                     size = len(self.air.flights[-1].packet)
                     self._say(f"node {socket.node.number} transmits {size} bytes")
-            for number, packet in self.air.arrived(now):
+            for number, packet in self.air.take_arrived(now):
                 socket = self.sockets[number - 1]
                 if socket.plugged.is_set():
                     self._say(f"node {number} hears {len(packet)} bytes")

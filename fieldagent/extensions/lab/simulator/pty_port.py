@@ -34,7 +34,7 @@ async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
     """Open a serial line and yield our end. The other end has the path `name` while the line is
     open.
     """
-    with _pty(name) as ours:
+    with _open_pty(name) as ours:
         async with trio.lowlevel.FdStream(ours) as line:
             yield line
 
@@ -44,13 +44,13 @@ class NoLine(Exception):
 
 
 @contextmanager
-def _pty(name: Path) -> Iterator[int]:
+def _open_pty(name: Path) -> Iterator[int]:
     """Open a pty with a symbolic link `name` to it. Raises NoLine."""
     ours, theirs = os.openpty()
     line = os.ttyname(theirs)
     try:
         tty.setraw(theirs)
-        _name(line, name)
+        _make_link(line, name)
         yield ours
     finally:
         # Do not remove the line of another simulator that has taken the name meanwhile.
@@ -59,7 +59,7 @@ def _pty(name: Path) -> Iterator[int]:
         os.close(theirs)
 
 
-def _name(line: str, name: Path) -> None:
+def _make_link(line: str, name: Path) -> None:
     """Make the symbolic link. Raises NoLine."""
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ class PtyPort:
                 await self._serve(task_status)
             # Only the first start is reported, not the later ones.
             task_status = trio.TASK_STATUS_IGNORED
-            self.modem.brown_out()
+            self.modem.start_brown_out()
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         async with open_pty(self.link) as line, trio.open_nursery() as nursery:
@@ -134,7 +134,7 @@ class PtyPort:
                 with trio.move_on_after(PAYLOAD_MAX_S) as limit:
                     await self._hear(line)
                 if limit.cancelled_caught:
-                    self.modem.payload_timeout()
+                    self.modem.end_payload_wait()
             else:
                 await self._hear(line)
             self.poke()
@@ -154,11 +154,11 @@ class PtyPort:
     async def _hold_sessions(self) -> None:
         while True:
             while not self.modem.session:
-                await self._session_begins()
+                await self._wait_for_session()
             await waits.sleep(self.latency)
             self.modem.finish_session()
             self.poke()
 
-    async def _session_begins(self) -> None:
+    async def _wait_for_session(self) -> None:
         await self._poked.wait()
         await trio.lowlevel.checkpoint()

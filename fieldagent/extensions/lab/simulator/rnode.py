@@ -50,7 +50,7 @@ class SimulatedRnode(LoraBoard):
         """Start time and airtime in seconds of each packet."""
 
     def start(self, now: float) -> None:
-        self._say(RnodeCommand.RESET, b"\xf8")
+        self._send_to_host(RnodeCommand.RESET, b"\xf8")
 
     def receive_data(self, data: bytes, now: float) -> None:
         for command, content in self._deframer.receive_data(data):
@@ -74,14 +74,14 @@ class SimulatedRnode(LoraBoard):
             number, first = self._half
             self._half = None
             content = first + content if number == head else content
-        self._say(RnodeCommand.RSSI, bytes([RSSI + 157]))
-        self._say(RnodeCommand.SNR, bytes([SNR * 4]))
-        self._say(RnodeCommand.DATA, content)
+        self._send_to_host(RnodeCommand.RSSI, bytes([RSSI + 157]))
+        self._send_to_host(RnodeCommand.SNR, bytes([SNR * 4]))
+        self._send_to_host(RnodeCommand.DATA, content)
 
     def tick(self, now: float) -> None:
         for sent in self._mouth.tick(now):
             if sent:
-                self._say(RnodeCommand.READY, b"\1")
+                self._send_to_host(RnodeCommand.READY, b"\1")
             else:
                 self._fail(RnodeError.TRANSMIT_FAILED)
 
@@ -97,12 +97,12 @@ class SimulatedRnode(LoraBoard):
         pieces = [bytes([head]) + each for each in (packet[:cut], packet[cut:]) if each]
         lora = self.air.radios[self.number]
         takes = sum(compute_air_time(lora, len(piece)) for piece in pieces)
-        if not self._may(takes, now) or not self._mouth.take(pieces, now):
+        if not self._is_allowed(takes, now) or not self._mouth.take(pieces, now):
             self._fail(RnodeError.QUEUE_FULL)
         else:
             self._sent.append((now, takes))
 
-    def _may(self, seconds: float, now: float) -> bool:
+    def _is_allowed(self, seconds: float, now: float) -> bool:
         share = int.from_bytes(self._set.get(RnodeCommand.SHARE_OF_HOUR, b""), "big")
         self._sent = [each for each in self._sent if each[0] > now - HOUR]
         spent = sum(took for _, took in self._sent)
@@ -111,26 +111,26 @@ class SimulatedRnode(LoraBoard):
     def _obey(self, command: int, content: bytes) -> None:
         # The board does not answer unknown commands: a driver needs a timeout for them.
         if command == RnodeCommand.DETECT and content == wire.DETECT:
-            self._say(command, wire.DETECTED)
+            self._send_to_host(command, wire.DETECTED)
         elif command == RnodeCommand.STATE:
             if content != wire.ASK:
                 self._turn(on=content == wire.ON)
-            self._say(command, wire.ON if self.number in self.air.radios else wire.OFF)
+            self._send_to_host(command, wire.ON if self.number in self.air.radios else wire.OFF)
         elif command in (ASKED_PLATFORM, ASKED_MCU):
-            self._say(command, PLATFORM if command == ASKED_PLATFORM else MCU)
+            self._send_to_host(command, PLATFORM if command == ASKED_PLATFORM else MCU)
         elif command == RnodeCommand.VERSION:
-            self._say(command, VERSION)
+            self._send_to_host(command, VERSION)
         elif command == RnodeCommand.LEAVE:
             self._turn(on=False)
         elif command == RnodeCommand.READ_MEMORY:
             memory = bytearray(b"\xff" * MEMORY)
             memory[wire.INFO_LOCK] = wire.SET if self.provisioned else 0xFF
-            self._say(command, bytes(memory))
+            self._send_to_host(command, bytes(memory))
         elif (command, content) in wire.QUESTIONS:
-            self._say(command, self._set.get(command, bytes(SETTINGS[command])))
+            self._send_to_host(command, self._set.get(command, bytes(SETTINGS[command])))
         elif command in SETTINGS and len(content) == SETTINGS[command]:
             self._set[command] = content
-            self._say(command, content)
+            self._send_to_host(command, content)
             if self.number in self.air.radios:
                 self._turn(on=True)
 
@@ -147,9 +147,9 @@ class SimulatedRnode(LoraBoard):
             self._fail(RnodeError.RADIO_INIT)
 
     def _fail(self, error: RnodeError) -> None:
-        self._say(RnodeCommand.ERROR, bytes([error]))
+        self._send_to_host(RnodeCommand.ERROR, bytes([error]))
 
-    def _say(self, command: int, content: bytes) -> None:
+    def _send_to_host(self, command: int, content: bytes) -> None:
         self._said += wire.make_command_frame(command, content)
 
 

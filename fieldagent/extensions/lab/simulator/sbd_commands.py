@@ -52,14 +52,14 @@ def answer(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> A
     return AtAnswer(("ERROR",))
 
 
-def indications(state: ModemState) -> tuple[str, ...]:
+def list_indications(state: ModemState) -> tuple[str, ...]:
     """Return the unsolicited lines that +CIER enables."""
     if not state.volatile.indications:
         return ()
     return (f"+CIEV:0,{state.signal}", f"+CIEV:1,{int(state.service)}")
 
 
-def _ok(asked: AtCommand) -> AtAnswer:
+def _answer_ok(asked: AtCommand) -> AtAnswer:
     return AtAnswer()
 
 
@@ -78,7 +78,7 @@ def _set_line(asked: AtCommand) -> AtAnswer:
     return AtAnswer()
 
 
-def _tell_time(asked: AtCommand) -> AtAnswer:
+def _answer_time(asked: AtCommand) -> AtAnswer:
     state = asked.state
     if state.clock is None or not state.service:
         return AtAnswer(("-MSSTM: no network service", "OK"))
@@ -86,33 +86,33 @@ def _tell_time(asked: AtCommand) -> AtAnswer:
     return AtAnswer((f"-MSSTM: {ticks % 2**32:08x}", "OK"))
 
 
-def _tell_imei(asked: AtCommand) -> AtAnswer:
+def _answer_imei(asked: AtCommand) -> AtAnswer:
     return AtAnswer((asked.state.imei, "OK"))
 
 
-def _tell_model(asked: AtCommand) -> AtAnswer:
+def _answer_model(asked: AtCommand) -> AtAnswer:
     return AtAnswer(("IRIDIUM 9600 Family SBD Transceiver", "OK"))
 
 
-def _tell_revision(asked: AtCommand) -> AtAnswer:
+def _answer_revision(asked: AtCommand) -> AtAnswer:
     return AtAnswer(("Call Processor Version: TA16005", "OK"))
 
 
 def _set_indications(asked: AtCommand) -> AtAnswer:
     asked.state.volatile.indications = asked.match[1] == "1"
-    return AtAnswer(("OK", *indications(asked.state)))
+    return AtAnswer(("OK", *list_indications(asked.state)))
 
 
-def _tell_indications(asked: AtCommand) -> AtAnswer:
+def _answer_indications(asked: AtCommand) -> AtAnswer:
     flag = int(asked.state.volatile.indications)
     return AtAnswer((f"+CIER:{flag},{flag},{flag},0,0", "OK"))
 
 
-def _tell_signal(asked: AtCommand) -> AtAnswer:
+def _answer_signal(asked: AtCommand) -> AtAnswer:
     return AtAnswer((f"+CSQ:{asked.state.signal}", "OK"))
 
 
-def _tell_lock(asked: AtCommand) -> AtAnswer:
+def _answer_lock(asked: AtCommand) -> AtAnswer:
     return AtAnswer(("+CULK:0", "OK"))
 
 
@@ -121,7 +121,7 @@ def _set_ring_indications(asked: AtCommand) -> AtAnswer:
     return AtAnswer()
 
 
-def _tell_ring_indications(asked: AtCommand) -> AtAnswer:
+def _answer_ring_indications(asked: AtCommand) -> AtAnswer:
     return AtAnswer((f"+SBDMTA:{int(asked.state.volatile.ring_indications)}", "OK"))
 
 
@@ -130,11 +130,11 @@ def _set_registration(asked: AtCommand) -> AtAnswer:
     return AtAnswer()
 
 
-def _tell_registration(asked: AtCommand) -> AtAnswer:
+def _answer_registration(asked: AtCommand) -> AtAnswer:
     return AtAnswer((f"+SBDAREG:{int(asked.state.volatile.registration)}", "OK"))
 
 
-def _tell_traffic(asked: AtCommand) -> AtAnswer:
+def _answer_traffic(asked: AtCommand) -> AtAnswer:
     return AtAnswer((f"+SBDLOE:0,{asked.faults.traffic}", "OK"))
 
 
@@ -170,7 +170,7 @@ def _read(asked: AtCommand) -> AtAnswer:
     return AtAnswer(before=len(body).to_bytes(2) + body + guard)
 
 
-def _status(asked: AtCommand) -> AtAnswer:
+def _answer_status(asked: AtCommand) -> AtAnswer:
     state, volatile = asked.state, asked.state.volatile
     # MTMSN of the session that delivered the message. The state contains the next one.
     mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
@@ -199,25 +199,25 @@ def _begin_session(asked: AtCommand) -> AtAnswer:
 
 _LINE_SETTING = r"([EVQ]|&D|&K)([0-4])"
 _COMMANDS: tuple[tuple[str, Callable[[AtCommand], AtAnswer]], ...] = (
-    (r"", _ok),
+    (r"", _answer_ok),
     (rf"(?:{_LINE_SETTING})+", _set_line),
-    (r"-MSSTM", _tell_time),
-    (r"\+CGSN|\+GSN|I4", _tell_imei),
-    (r"\+CGMM|\+GMM", _tell_model),
-    (r"\+CGMR|\+GMR", _tell_revision),
+    (r"-MSSTM", _answer_time),
+    (r"\+CGSN|\+GSN|I4", _answer_imei),
+    (r"\+CGMM|\+GMM", _answer_model),
+    (r"\+CGMR|\+GMR", _answer_revision),
     (r"\+CIER=([01]).*", _set_indications),
-    (r"\+CIER\?", _tell_indications),
-    (r"\+CSQF?", _tell_signal),
-    (r"\+CULK\?", _tell_lock),
+    (r"\+CIER\?", _answer_indications),
+    (r"\+CSQF?", _answer_signal),
+    (r"\+CULK\?", _answer_lock),
     (r"\+SBDMTA=([01])", _set_ring_indications),
-    (r"\+SBDMTA\?", _tell_ring_indications),
+    (r"\+SBDMTA\?", _answer_ring_indications),
     (r"\+SBDAREG=([01])", _set_registration),
-    (r"\+SBDAREG\?", _tell_registration),
-    (r"\+SBDLOE", _tell_traffic),
+    (r"\+SBDAREG\?", _answer_registration),
+    (r"\+SBDLOE", _answer_traffic),
     (r"\+SBDST=([0-9]{1,3})", _set_session_timeout),
     (r"\+SBDWB=([0-9]{1,4})", _begin_write),
     (r"\+SBDRB", _read),
-    (r"\+SBDS(X?)", _status),
+    (r"\+SBDS(X?)", _answer_status),
     (r"\+SBDD([012])", _clear),
     (r"\+SBDIX(A?)", _begin_session),
 )

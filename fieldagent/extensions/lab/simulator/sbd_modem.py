@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from fieldagent.extensions.lab.simulator.sbd_commands import AtAnswer, answer, indications, store
+from fieldagent.extensions.lab.simulator.sbd_commands import (
+    AtAnswer,
+    answer,
+    list_indications,
+    store,
+)
 from fieldagent.extensions.lab.simulator.sbd_session import Gateway, hold_session
 from fieldagent.extensions.lab.simulator.sbd_state import ModemFaults, ModemState
 
@@ -65,14 +70,14 @@ class SimulatedModem:
 
     @property
     def awaits_payload(self) -> bool:
-        """Return True if +SBDWB waits for bytes; `payload_timeout` ends that."""
+        """Return True if +SBDWB waits for bytes; `end_payload_wait` ends that."""
         return self._expected > 0
 
-    def payload_timeout(self) -> None:
+    def end_payload_wait(self) -> None:
         """End a +SBDWB that got too few bytes within 60 s."""
         self._expected = 0
         self._input.clear()
-        self._say(["1"])
+        self._send_to_host(["1"])
 
     def _take_payload(self) -> bool:
         """Store the payload. Returns False if it is not complete."""
@@ -97,20 +102,20 @@ class SimulatedModem:
         if self.state.volatile.echo or self.faults.stubborn_echo:
             self._output += line + b"\r"
         if command := line.decode("ascii", "replace").strip().upper():
-            self._do(answer(command, self.state, self.faults, self._gateway.waiting()))
+            self._do(answer(command, self.state, self.faults, self._gateway.count_waiting()))
         return True
 
     def _do(self, answered: AtAnswer) -> None:
         self._output += answered.before
-        self._say(answered.lines)
+        self._send_to_host(answered.lines)
         self._expected = answered.payload
         if answered.session:
             if self.faults.reset_before_session:
                 self.faults.reset_before_session -= 1
-                self.brown_out()
+                self.start_brown_out()
             self.session = True
 
-    def _say(self, lines: Iterable[str]) -> None:
+    def _send_to_host(self, lines: Iterable[str]) -> None:
         volatile = self.state.volatile
         for line in lines:
             if line not in _RESULTS or (volatile.verbose and not volatile.quiet):
@@ -126,13 +131,13 @@ class SimulatedModem:
         """
         if self.session:
             self.session = False
-            self._say(hold_session(self.state, self.faults, self._gateway))
+            self._send_to_host(hold_session(self.state, self.faults, self._gateway))
 
     def ring(self) -> None:
         """Set the ring flag, and send SBDRING if the host has enabled it with +SBDMTA."""
         self.state.ring_flag = True
         if self.state.volatile.ring_indications and not self.faults.deaf:
-            self._say(["SBDRING"])
+            self._send_to_host(["SBDRING"])
 
     def set_signal(self, bars: int) -> None:
         """Set the signal, 0 to 5 bars, and report it if the host has enabled that with +CIER."""
@@ -148,9 +153,9 @@ class SimulatedModem:
 
     def _indicate(self) -> None:
         if not self.faults.deaf:
-            self._say(indications(self.state))
+            self._send_to_host(list_indications(self.state))
 
-    def brown_out(self) -> None:
+    def start_brown_out(self) -> None:
         """Simulate a short power failure: a session and all volatile state are lost."""
         self.state.volatile = replace(self.state.stored)
         self.session = False

@@ -11,16 +11,17 @@ from fieldagent.wire import sbd
 class Gateway(Protocol):
     """The operator's gateway and the systems behind it."""
 
-    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         """Receive an MO message from a session."""
 
-    def next_mobile_terminated(self) -> bytes | None:
-        """Return the first waiting MT message, which stays until `taken`; None if there is none."""
+    def get_mobile_terminated(self) -> bytes | None:
+        """Return the first waiting MT message, which stays until `remove_mobile_terminated`; None
+        if there is none."""
 
-    def taken(self) -> None:
+    def remove_mobile_terminated(self) -> None:
         """Remove the first waiting message, because the modem has it."""
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         """Return the number of waiting MT messages."""
 
 
@@ -30,10 +31,10 @@ def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tu
     """
     # A new session discards an unread MT message (reference, +SBDD).
     state.volatile.mt_buffer, state.volatile.mt_flag = b"", False
-    planned = faults.statuses.popleft() if faults.statuses else _by_coverage(state)
+    planned = faults.statuses.popleft() if faults.statuses else _choose_by_coverage(state)
     shown = [planned.mo_status, state.momsn, 2, -1, 0, 0]
     if planned.delivered and state.volatile.mo_flag:
-        gateway.mobile_originated(state.imei, state.momsn, state.volatile.mo_buffer)
+        gateway.receive_mobile_originated(state.imei, state.momsn, state.volatile.mo_buffer)
         state.volatile.mo_flag = not faults.clears_what_it_sent
     if planned.counted:
         state.momsn = (state.momsn + 1) % sbd.MOMSN_MODULUS
@@ -48,17 +49,17 @@ def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tu
     return f"+SBDIX{':' if faults.odd_spacing else ': '}{comma.join(map(str, shown))}", "OK"
 
 
-def _by_coverage(state: ModemState) -> NextStatus:
+def _choose_by_coverage(state: ModemState) -> NextStatus:
     reached = state.service and state.signal > 0
     return NextStatus(0 if reached else 32, delivered=reached, counted=reached)
 
 
 def _take_mail(state: ModemState, gateway: Gateway) -> list[int]:
     """Return MT status, MTMSN, length and number of waiting messages, as in +SBDIX."""
-    body = gateway.next_mobile_terminated()
+    body = gateway.get_mobile_terminated()
     if body is None:
         return [0, -1, 0, 0]
-    gateway.taken()
+    gateway.remove_mobile_terminated()
     state.volatile.mt_buffer, state.volatile.mt_flag = body, True
     number, state.mtmsn = state.mtmsn, (state.mtmsn + 1) % sbd.MOMSN_MODULUS
-    return [1, number, len(body), gateway.waiting()]
+    return [1, number, len(body), gateway.count_waiting()]

@@ -16,26 +16,26 @@ from fieldagent.extensions.mqtt.packets import Will
 from fieldagent.extensions.mqtt.session import BrokerLost, MqttClient, MqttSession
 
 
-def client_id(settings: MqttSettings) -> str:
+def make_client_id(settings: MqttSettings) -> str:
     """Return the client id of this kit at the broker."""
     return f"fieldagent-{settings.name}"
 
 
 @asynccontextmanager
-async def connected(
+async def open_session(
     settings: MqttSettings, will: Will | None = None, *, suffix: str = ""
 ) -> AsyncIterator[MqttSession]:
     """Connect to the broker. `suffix` distinguishes this session's client id from the agent's own.
     Raises BrokerLost.
     """
     client = MqttClient(
-        f"{client_id(settings)}{suffix}",
+        f"{make_client_id(settings)}{suffix}",
         "this kit",
         "mqtt-password",
         settings.user,
         settings.password,
     )
-    async with session.connected(partial(_open, settings), client, will) as connection:
+    async with session.open_session(partial(_open, settings), client, will) as connection:
         yield connection
 
 

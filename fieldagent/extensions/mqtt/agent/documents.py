@@ -22,7 +22,7 @@ EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "incident")
 LINKED = ("ready", "busy")
 
 
-def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dict[str, Any]:
+def make_state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dict[str, Any]:
     """Return the state document of the kit. `status` is the answer to `GET /api/status`; `left` is
     the number of credits that MQTT may still spend today.
     """
@@ -46,7 +46,7 @@ def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dic
     return document
 
 
-def position(place: Location) -> dict[str, Any]:
+def make_position(place: Location) -> dict[str, Any]:
     """Return a place with the names of a Home Assistant tracker's attributes. Its accuracy is
     unknown.
     """
@@ -62,11 +62,11 @@ def position(place: Location) -> dict[str, Any]:
     return attributes
 
 
-def inbound(body: str) -> bytes:
+def encode_inbound(body: str) -> bytes:
     """Return the JSON that a hook receives, with an `event_type` in front, which Home Assistant
     uses.
     """
-    event = _event(body)
+    event = _make_event_entity(body)
     kind = str(event["type"]).lower()
     if "incident" in event:
         kind = "incident"
@@ -77,32 +77,32 @@ def inbound(body: str) -> bytes:
 
 def date(body: str) -> str:
     """Return the time of an inbound item in ISO 8601. `body` is the JSON that a hook receives."""
-    return str(_event(body)["timestamp"])
+    return str(_make_event_entity(body)["timestamp"])
 
 
-def _event(body: str) -> dict[str, Any]:
+def _make_event_entity(body: str) -> dict[str, Any]:
     (payload,) = json.loads(body)["payloads"]
     (event,) = payload["events"]
     return dict(event)
 
 
-def discovery(topics: MqttTopics, name: str, channels: Mapping[str, bool]) -> dict[str, Any]:
+def make_discovery(topics: MqttTopics, name: str, channels: Mapping[str, bool]) -> dict[str, Any]:
     """Return the discovery message from which Home Assistant (2024.11 or later) creates this kit as
     a device. `channels` maps each channel in lower case to True if it is configured.
     """
     parts: dict[str, dict[str, Any]] = {
-        "sos": shown.flag("SOS open", "sos", "safety"),
+        "sos": shown.make_flag("SOS open", "sos", "safety"),
         "waiting": shown.number("Packages to send", "waiting"),
-        "last_inbound": shown.moment("Last message", "lastInbound"),
+        "last_inbound": shown.make_timestamp("Last message", "lastInbound"),
         "mqtt_credits_left": shown.number("Credits left by MQTT", "mqttCreditsLeft"),
-        "position": shown.tracker(topics.position),
-        "inbound": shown.event(topics.inbound, EVENT_TYPES),
+        "position": shown.make_tracker(topics.position),
+        "inbound": shown.make_event_entity(topics.inbound, EVENT_TYPES),
         "send": shown.notify(f"{topics.send}/{CONSUMER}"),
     }
     absent: dict[str, dict[str, Any]] = {}
     for channel, configured in channels.items():
         (parts if configured else absent).update(_of_channel(channel))
-    return shown.announcement(
+    return shown.make_announcement(
         *(topics.device, name, parts), state=topics.state, online=topics.online, absent=absent
     )
 
@@ -112,7 +112,7 @@ def _of_channel(channel: str) -> dict[str, dict[str, Any]]:
         "platform": "binary_sensor",
         "name": f"{channel.capitalize()} link",
         "device_class": "connectivity",
-        "value_template": shown.choice(channel, f"value_json.get('{channel}') in {LINKED!r}"),
+        "value_template": shown.make_choice(channel, f"value_json.get('{channel}') in {LINKED!r}"),
     }
     if channel != "satellite":
         return {channel: linked}

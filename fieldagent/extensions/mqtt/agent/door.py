@@ -18,14 +18,14 @@ from typing import Any
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage
-from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
+from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, find_affordable
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.standing import Standing
-from fieldagent.agent.refusals import told_as_problems, unread_member
+from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
-from fieldagent.extensions.mqtt.commands import HourlyGate, document_in, take_key
+from fieldagent.extensions.mqtt.commands import HourlyGate, read_document, take_key
 from fieldagent.http.problem import Problem
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Channel, Package
@@ -61,8 +61,8 @@ class Door:
         """Return the answer for the sender, once the command's result is on disk."""
         key = None
         try:
-            with told_as_problems():
-                document = document_in(body)
+            with convert_refusals():
+                document = read_document(body)
                 unread: list[Fault] = []
                 key = _take_key(document, unread)
                 package = read_package(document, ITEMS, unread)
@@ -78,7 +78,7 @@ class Door:
             "id": standing.id,
             "status": standing.status,
             "channels": encode_deliveries(standing.deliveries),
-            **unread_member(unread),
+            **describe_unread_member(unread),
         }
         return answer | ({"withheld": withheld} if withheld else {})
 
@@ -90,18 +90,20 @@ class Door:
         """
         self._refuse_what_is_not_theirs(sender, package)
         name = f"{MARK}{sender} {key or secrets.token_hex(8)}"
-        earlier = outbound.by_idempotency_key(self._journal, name)
+        earlier = outbound.find_by_idempotency_key(self._journal, name)
         if earlier is not None:
             # The cost, and with it the channels, was decided at the first arrival.
             with suppress(DamagedPackage):
-                if (known := outbound.package(self._journal, earlier.sequence)) is not None:
+                if (
+                    known := outbound.read_kept_package(self._journal, earlier.sequence)
+                ) is not None:
                     package = replace(package, channels=known.package.channels)
             return await self._intake.accept(package, name), {}
         if package.sos:
             return await self._intake.accept(package, name), {}
         await self.budget.give_back()
-        plan = self._affordable(sender, package)
-        async with self.budget.paying(plan.price):
+        plan = self._find_affordable(sender, package)
+        async with self.budget.book(plan.price):
             standing = await self._intake.accept(plan.package, name)
         await self.budget.promise(standing.sequence, plan)
         return standing, plan.withheld
@@ -123,18 +125,18 @@ class Door:
             if value is not None and not listed:
                 raise Problem(403, f"nothing was queued: {who}, and cannot set `{member}`")
 
-    def _affordable(self, sender: str, package: Package) -> Affordable:
+    def _find_affordable(self, sender: str, package: Package) -> Affordable:
         """Return the affordable channels. Raises Problem if there are none."""
         listed = sender in self._settings.senders
         limits = SpendingLimits(
             "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
-            self.budget.left() or 0,
+            self.budget.compute_remaining() or 0,
             self._settings.credits_per_day,
             "mqtt-credits-per-day lets MQTT cost",
             self._bearer_bytes,
         )
         now = self._journal.clock.date(self._journal.clock.now())
-        plan = affordable(package, self._outboxes, now, limits)
+        plan = find_affordable(package, self._outboxes, now, limits)
         if not plan.goes:
             raise Problem(403, f"nothing was queued: {plan.why}")
         return plan

@@ -9,7 +9,7 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.http.openmetrics import Family, Sample
 
 
-def families(mqtt: Mapping[str, Any]) -> Iterator[Family]:
+def list_families(mqtt: Mapping[str, Any]) -> Iterator[Family]:
     """Yield the metrics of `mqtt`, the broker's member of `GET /api/status`."""
     linked = Sample(mqtt["state"] == LinkState.READY.value)
     yield Family("mqtt_linked", "gauge", "1 if the broker is connected, else 0.", [linked])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.extensions.mqtt.agent.connecting import connected
+from fieldagent.extensions.mqtt.agent.connecting import open_session
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
 from fieldagent.extensions.mqtt.session import BrokerLost
 from fieldagent.system.finding import Finding
@@ -20,7 +20,7 @@ async def probe(settings: MqttSettings) -> str:
     state.
     """
     try:
-        async with connected(settings, suffix=f"-{secrets.token_hex(3)}") as session:
+        async with open_session(settings, suffix=f"-{secrets.token_hex(3)}") as session:
             await session.leave()
     except BrokerLost as lost:
         return lost.reason

@@ -18,12 +18,12 @@ from fieldagent.agent.journal import changes, inbound, outbound, places
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage
 from fieldagent.agent.outbound.day_budget import DayBudget
-from fieldagent.agent.outbound.reach import reached
-from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
+from fieldagent.agent.outbound.reach import list_reached
+from fieldagent.agent.outbound.standing import UnknownPackage, get_standing
 from fieldagent.extensions.mqtt.agent import documents
 from fieldagent.extensions.mqtt.agent.door import MARK
 from fieldagent.extensions.mqtt.agent.topics import MqttTopics
-from fieldagent.extensions.mqtt.discovery import compact
+from fieldagent.extensions.mqtt.discovery import encode_compact
 from fieldagent.extensions.mqtt.session import MqttSession
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Location
@@ -43,7 +43,7 @@ class Reporter:
         self._topics = topics
         self._name = name
         self._budget = budget
-        self._place = changes.oldest(journal)
+        self._place = changes.get_oldest(journal)
         self._announce = trio.Event()
         self._moved = trio.Event()
 
@@ -57,9 +57,9 @@ class Reporter:
         async with trio.open_nursery() as nursery:
             if self._topics.config:
                 nursery.start_soon(self._keep_announced, session, status)
-            nursery.start_soon(self._tell_state, session, status)
-            nursery.start_soon(self._tell_position, session)
-            nursery.start_soon(self._tell_packages, session)
+            nursery.start_soon(self._publish_state, session, status)
+            nursery.start_soon(self._publish_position, session)
+            nursery.start_soon(self._publish_packages, session)
 
     async def _keep_announced(
         self, session: MqttSession, status: Callable[[], Mapping[str, Any]]
@@ -68,17 +68,19 @@ class Reporter:
             again = self._announce
             links = status()["channels"].items()
             channels = {name.lower(): bool(link["configured"]) for name, link in links}
-            discovery = documents.discovery(self._topics, self._name, channels)
-            await session.publish(self._topics.config, compact(discovery), retain=True)
+            discovery = documents.make_discovery(self._topics, self._name, channels)
+            await session.publish(self._topics.config, encode_compact(discovery), retain=True)
             await again.wait()
 
-    async def _tell_state(
+    async def _publish_state(
         self, session: MqttSession, status: Callable[[], Mapping[str, Any]]
     ) -> NoReturn:
         published = b""
         while True:
-            left = self._budget.left() or 0
-            document = compact(documents.state(status(), self._last_inbound(), left))
+            left = self._budget.compute_remaining() or 0
+            document = encode_compact(
+                documents.make_state(status(), self._find_last_inbound(), left)
+            )
             if document != published:
                 await session.publish(self._topics.state, document, retain=True)
                 published = document
@@ -86,58 +88,63 @@ class Reporter:
             with trio.move_on_after(LOOK_EVERY):
                 await self._journal.wait_for_commit()
 
-    def _last_inbound(self) -> str | None:
+    def _find_last_inbound(self) -> str | None:
         """Return the date of the newest item, as in its body. The kit's own date of its arrival
         moves when the clock is set, so an automation would see a new item.
         """
-        listed = inbound.listing(self._journal, 1)
+        listed = inbound.list_payloads(self._journal, 1)
         return documents.date(listed[0]["body"]) if listed else None
 
-    async def _tell_position(self, session: MqttSession) -> NoReturn:
+    async def _publish_position(self, session: MqttSession) -> NoReturn:
         published = b""
         while True:
             moved = self._moved
-            own, _ = await places.newest(self._journal, POSITIONS_LOOKED_AT)
+            own, _ = await places.list_newest(self._journal, POSITIONS_LOOKED_AT)
             positions = [
                 replace(each.place, timestamp=each.moment)
                 for each in own
                 if isinstance(each.place, Location)
             ]
-            if positions and (now := compact(documents.position(positions[0]))) != published:
+            if (
+                positions
+                and (now := encode_compact(documents.make_position(positions[0]))) != published
+            ):
                 await session.publish(self._topics.position, now, retain=True)
                 published = now
             await trio.sleep(LOOK_APART)
             await moved.wait()
 
-    async def _tell_packages(self, session: MqttSession) -> NoReturn:
+    async def _publish_packages(self, session: MqttSession) -> NoReturn:
         while True:
             if not changes.is_known(self._journal, self._place):
-                self._place = changes.oldest(self._journal)
-            news, place = changes.since(self._journal, self._place, ("package",))
+                self._place = changes.get_oldest(self._journal)
+            news, place = changes.list_since(self._journal, self._place, ("package",))
             for change in news:
-                await self._tell_package(session, change.subject)
+                await self._publish_package(session, change.subject)
             self._place = place
-            if place == changes.newest(self._journal):
+            if place == changes.get_newest(self._journal):
                 await self._journal.wait_for_commit()
             else:
                 await trio.lowlevel.checkpoint()
 
-    async def _tell_package(self, session: MqttSession, sequence: int) -> None:
+    async def _publish_package(self, session: MqttSession, sequence: int) -> None:
         with suppress(DamagedPackage, UnknownPackage):
-            accepted = outbound.package(self._journal, sequence)
+            accepted = outbound.read_kept_package(self._journal, sequence)
             if accepted is None or accepted.origin:
                 return
             if isinstance(accepted.package.item, Location):
                 self._moved.set()
                 self._moved = trio.Event()
             if (accepted.idempotency_key or "").startswith(MARK):
-                standing = self._standing(accepted)
-                await session.publish(self._topics.package(accepted.id), compact(standing))
+                standing = self._describe_standing(accepted)
+                await session.publish(
+                    self._topics.get_package_topic(accepted.id), encode_compact(standing)
+                )
 
-    def _standing(self, accepted: Accepted) -> dict[str, Any]:
-        standing = standing_of(self._journal, accepted.sequence)
-        known = outbound.by_sequence(self._journal, accepted.sequence)
-        steps = [] if known is None else reached(self._journal, known)
+    def _describe_standing(self, accepted: Accepted) -> dict[str, Any]:
+        standing = get_standing(self._journal, accepted.sequence)
+        known = outbound.find_by_sequence(self._journal, accepted.sequence)
+        steps = [] if known is None else list_reached(self._journal, known)
         return {
             "id": standing.id,
             "status": standing.status,

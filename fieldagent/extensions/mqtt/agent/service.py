@@ -22,11 +22,11 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.extensions.mqtt.agent import documents
-from fieldagent.extensions.mqtt.agent.connecting import client_id, connected
+from fieldagent.extensions.mqtt.agent.connecting import make_client_id, open_session
 from fieldagent.extensions.mqtt.agent.door import Door
 from fieldagent.extensions.mqtt.agent.reporter import Reporter
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
-from fieldagent.extensions.mqtt.agent.topics import topics_of
+from fieldagent.extensions.mqtt.agent.topics import make_topics
 from fieldagent.extensions.mqtt.commands import Commands, MqttCommand
 from fieldagent.extensions.mqtt.packets import Published, Will
 from fieldagent.extensions.mqtt.session import (
@@ -59,7 +59,7 @@ class Publisher:
         if self.session is None:
             return HandoverResult(HandoverOutcome.FAILED, "the broker is away")
         try:
-            await self.session.publish(self._topic, documents.inbound(delivery.body))
+            await self.session.publish(self._topic, documents.encode_inbound(delivery.body))
         except BrokerLost as lost:
             return HandoverResult(HandoverOutcome.FAILED, lost.reason)
         return HandoverResult(HandoverOutcome.HANDED)
@@ -67,9 +67,9 @@ class Publisher:
 
 def plan(settings: MqttSettings, base: PartBase) -> PartPlan:
     """Return the part that connects to the broker in the settings."""
-    publisher = Publisher(topics_of(*settings.place).inbound)
+    publisher = Publisher(make_topics(*settings.place).inbound)
 
-    def service(host: PartHost) -> MqttService:
+    def make_service(host: PartHost) -> MqttService:
         budget = DayBudget(host.journal, HOOK, settings.credits_per_day)
         door = Door(
             settings,
@@ -81,11 +81,11 @@ def plan(settings: MqttSettings, base: PartBase) -> PartPlan:
         )
         return MqttService(settings, host.journal, host.inbox, publisher, door)
 
-    return PartPlan(service, [publisher.hook])
+    return PartPlan(make_service, [publisher.hook])
 
 
 class MqttService(PartService):
-    """Connection to the broker. Call `run` under a supervisor; `status` is for the API."""
+    """Connection to the broker. Call `run` under a supervisor; `get_status` is for the API."""
 
     def __init__(
         self,
@@ -100,16 +100,16 @@ class MqttService(PartService):
         self._inbox = inbox
         self._publisher = publisher
         self._door = door
-        self._topics = topics_of(*settings.place)
+        self._topics = make_topics(*settings.place)
         self._reporter = Reporter(journal, self._topics, settings.name, door.budget)
-        self._commands = Commands(door.gate, self._carry_out, self._topics.result)
-        self._short = ShortSessions(client_id(settings))
+        self._commands = Commands(door.gate, self._carry_out, self._topics.get_result_topic)
+        self._short = ShortSessions(make_client_id(settings))
         self._told = ""
         self.link = ChannelLink()
 
     async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
-        """Connect to the broker, reconnect when it is lost, and serve the session. `status` returns
-        the answer to `GET /api/status`. Raises the journal's errors.
+        """Connect to the broker, reconnect when it is lost, and serve the session. `get_status`
+        returns the answer to `GET /api/status`. Raises the journal's errors.
         """
         tries = 0
         while True:
@@ -117,7 +117,7 @@ class MqttService(PartService):
             try:
                 await self._work(status, note_fault)
             except* BrokerLost as lost:
-                self._tell_lost(get_first_error(lost), trio.current_time() - began)
+                self._log_lost(get_first_error(lost), trio.current_time() - began)
             finally:
                 self._publisher.session = None
             if trio.current_time() - began >= STABLE_AFTER_S:
@@ -125,7 +125,7 @@ class MqttService(PartService):
             await waits.sleep(wait_before(tries))
             tries += 1
 
-    def _tell_lost(self, error: BaseException, lasted: float) -> None:
+    def _log_lost(self, error: BaseException, lasted: float) -> None:
         assert isinstance(error, BrokerLost)
         lost = self._short.judge(error, lasted)
         if self._told != lost.reason:
@@ -133,7 +133,7 @@ class MqttService(PartService):
         self._told = self.link.reason = lost.reason
         self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
 
-    def _tell_ready(self) -> None:
+    def _log_ready(self) -> None:
         """Show that the session works, unless the last sessions were short: then this one will
         probably end soon too.
         """
@@ -145,17 +145,17 @@ class MqttService(PartService):
     async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
         """Serve one session until it is lost. Raises BrokerLost."""
         will = Will(self._topics.online, b"offline")
-        async with connected(self._settings, will) as session:
+        async with open_session(self._settings, will) as session:
             self._commands.begin()
             async with trio.open_nursery() as nursery:
                 # Receive from the start, because the broker sends stored messages at once.
                 nursery.start_soon(session.run, partial(self._take, session))
                 nursery.start_soon(self._commands.run, session)
                 await session.publish(self._topics.online, b"online", retain=True)
-                await session.subscribe(self._topics.filters())
+                await session.subscribe(self._topics.list_filters())
                 self._publisher.session = session
-                self._tell_ready()
-                nursery.start_soon(self._short.note_lasting, self._tell_ready)
+                self._log_ready()
+                nursery.start_soon(self._short.note_lasting, self._log_ready)
                 hook = self._publisher.hook
                 nursery.start_soon(run_hook, hook, self._journal, self._inbox, note_fault)
                 nursery.start_soon(self._reporter.run, session, status)
@@ -164,7 +164,7 @@ class MqttService(PartService):
         """Admit a message before any use of it."""
         if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
             self._reporter.announce()
-        sender = self._topics.sender(came.topic)
+        sender = self._topics.find_sender(came.topic)
         if sender is not None and self._commands.admit(MqttCommand(sender, came)):
             return
         if came.number is not None:
@@ -173,7 +173,7 @@ class MqttService(PartService):
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
         return await self._door.take(command.sender, command.came.payload)
 
-    def status(self) -> dict[str, Any]:
+    def get_status(self) -> dict[str, Any]:
         """Return the state of the connection, and the counts of commands."""
         waiting = self._journal.read(
             "SELECT count(*) FROM handover WHERE hook = ? AND state = 'waiting'", HOOK
@@ -183,6 +183,6 @@ class MqttService(PartService):
             "reason": self.link.reason,
             "commands": dict(self._door.gate.counts),
             "inboundWaiting": waiting[0][0],
-            "creditsToday": self._door.budget.spent(),
+            "creditsToday": self._door.budget.compute_spent(),
             "creditsPerDay": self._settings.credits_per_day,
         }

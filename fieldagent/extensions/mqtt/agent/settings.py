@@ -9,12 +9,12 @@ from fieldagent.extensions.mqtt.shared_settings import (
     CA_FILE,
     DISCOVERY,
     PREFIX,
-    broker_address,
-    host_of,
+    find_host,
+    find_port,
     is_secure,
-    one_level,
-    port_of,
-    senders,
+    read_broker_address,
+    read_one_level,
+    read_senders,
 )
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, make_choice_reader, make_integer_reader, read_text
@@ -44,12 +44,12 @@ class MqttSettings(NamedTuple):
     @property
     def host(self) -> str:
         """Return the host of the broker; empty if none is set."""
-        return host_of(self.address or "")
+        return find_host(self.address or "")
 
     @property
     def port(self) -> int:
         """Return the TCP port of the broker."""
-        return port_of(self.address or "")
+        return find_port(self.address or "")
 
     @property
     def secure(self) -> bool:
@@ -60,7 +60,7 @@ class MqttSettings(NamedTuple):
 KEYS = (
     Key(
         "mqtt-address",
-        broker_address,
+        read_broker_address,
         None,
         "MQTT broker that gets messages and state from this kit and through which other"
         " programs send, such as mqtt://127.0.0.1 or mqtts://host:8883 (docs/how-to/mqtt.md)",
@@ -68,12 +68,14 @@ KEYS = (
     Key("mqtt-user", read_text, None, "user name of this kit at the broker"),
     Key("mqtt-password", read_text, None, "password of this kit at the broker"),
     CA_FILE,
-    Key("mqtt-name", one_level, "kit", "name of this kit in topics, unique at the broker (kit)"),
+    Key(
+        "mqtt-name", read_one_level, "kit", "name of this kit in topics, unique at the broker (kit)"
+    ),
     PREFIX,
     DISCOVERY,
     Key(
         "mqtt-senders",
-        senders,
+        read_senders,
         frozenset[str](),
         "senders that may use paid channels and name people, and raise an SOS if mqtt-sos is"
         " on: the name after send/ in the topic, which the broker's access rules must protect"
@@ -118,7 +120,7 @@ PART = KitPart(
     takes_inbound=True,
     plan="fieldagent.extensions.mqtt.agent.service:plan",
     check="fieldagent.extensions.mqtt.agent.probe:check",
-    metrics="fieldagent.extensions.mqtt.agent.metrics:families",
+    metrics="fieldagent.extensions.mqtt.agent.metrics:list_families",
     examples=EXAMPLES,
     needs=NEEDS,
     not_from_afar={

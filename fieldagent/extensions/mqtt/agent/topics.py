@@ -29,19 +29,19 @@ class MqttTopics(NamedTuple):
     birth: str
     """Topic of Home Assistant's birth message; empty, as `config`, without discovery."""
 
-    def package(self, id_: int) -> str:
+    def get_package_topic(self, id_: int) -> str:
         """Return the topic for a Package's state."""
         return f"{self.base}/package/{id_}"
 
-    def result(self, sender: str) -> str:
+    def get_result_topic(self, sender: str) -> str:
         """Return the topic for answers to a sender; without a name, the common topic."""
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
-    def filters(self) -> list[str]:
+    def list_filters(self) -> list[str]:
         """Return the topic filters to subscribe to."""
         return [self.send, f"{self.send}/+", *([self.birth] if self.birth else [])]
 
-    def sender(self, topic: str) -> str | None:
+    def find_sender(self, topic: str) -> str | None:
         """Return the sender that the topic names, empty if it names none; None if it is not a
         command topic.
         """
@@ -51,7 +51,7 @@ class MqttTopics(NamedTuple):
         return sender if head == self.send else None
 
 
-def topics_of(prefix: str, name: str, discovery: str) -> MqttTopics:
+def make_topics(prefix: str, name: str, discovery: str) -> MqttTopics:
     """Return the topics of the kit `name` below `prefix`. With an empty `discovery`, Home Assistant
     is not notified.
     """

@@ -65,17 +65,17 @@ def is_shared(item: KitItem, shares: Collection[str]) -> bool:
     return _SHARE_OF.get(item.kind) in shares and (not item.private or "private" in shares)
 
 
-def event_type(item: KitItem) -> str:
+def get_event_type(item: KitItem) -> str:
     """Return the Home Assistant event type that an item fires."""
     return "sos" if item.sos else "alarm" if item.alarm else item.kind
 
 
-def clock(moment: float | None) -> str | None:
+def format_clock(moment: float | None) -> str | None:
     """Return a Unix time in ISO 8601."""
     return None if moment is None else write_timestamp(datetime.fromtimestamp(moment, UTC))
 
 
-def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> dict[str, Any]:
+def make_kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> dict[str, Any]:
     """Return the published state of a kit. `device` is a kit as in `GET /api/devices`; `incidents`
     are its open ones.
     """
@@ -83,7 +83,7 @@ def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> d
     state: dict[str, Any] = {
         "name": device["name"],
         "user": device["user"]["name"],
-        "lastHeard": clock(device["lastContact"]),
+        "lastHeard": format_clock(device["lastContact"]),
         "over": device["over"],
         "linked": device["linked"],
         "silent": any(each.kind == "overdue" for each in incidents),
@@ -93,7 +93,7 @@ def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> d
         "waiting": device["waiting"],
     }
     if (check_in := device["checkIn"]) is not None:
-        state["checkInDue"] = clock(check_in["due"])
+        state["checkInDue"] = format_clock(check_in["due"])
     if (budget := device["credits"]) is not None:
         state["creditsToday"] = budget["spent"]
         state["creditsLeft"] = max(0, budget["perDay"] - budget["spent"])
@@ -103,7 +103,7 @@ def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> d
 _MOTION = {"altitude": "altitude", "speed": "speedOverGround", "course": "courseOverGround"}
 
 
-def position(device: Mapping[str, Any]) -> dict[str, Any] | None:
+def make_position(device: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a kit's position with Home Assistant's names for the attributes of a tracker. None if
     there is no position. The accuracy is unknown.
     """
@@ -114,11 +114,11 @@ def position(device: Mapping[str, Any]) -> dict[str, Any] | None:
         "latitude": place["latitude"],
         "longitude": place["longitude"],
         **known,
-        "timestamp": clock(place["at"]),
+        "timestamp": format_clock(place["at"]),
     }
 
 
-def hub_state(kits: int, incidents: Sequence[OpenIncident], left: int) -> dict[str, Any]:
+def make_hub_state(kits: int, incidents: Sequence[OpenIncident], left: int) -> dict[str, Any]:
     """Return the published state of the hub. `left`: credits that MQTT may still cost today."""
     unanswered = sum(each.state == "open" for each in incidents)
     return {
@@ -135,12 +135,12 @@ _OF_INCIDENT = (
 )
 
 
-def incident(
+def make_incident(
     document: Mapping[str, Any], event: Mapping[str, Any] | None, repeat: int
 ) -> dict[str, Any]:
     """Return the published state of an incident. `document` is an incident as in `GET /api/sos`.
-    `event` is its last event. It is None if the incident is published again because it is
-    unanswered, for the `repeat`th time.
+    `event` is its last event. It is None if the incident is published again because it
+    is unanswered, for the `repeat`th time.
     """
     own = {name: document[name] for name in _OF_INCIDENT}
     return {"event_type": "incident", **own, "event": event, "repeat": repeat}
@@ -156,33 +156,35 @@ def of_hub(topics: HubTopics, name: str) -> dict[str, Any]:
         "unanswered": shown.number("Incidents without an answer", "unanswered"),
         "mqtt_credits_left": shown.number("Credits left by MQTT", "mqttCreditsLeft"),
     }
-    return shown.announcement(topics.device, name, parts, state=topics.state, online=topics.online)
+    return shown.make_announcement(
+        topics.device, name, parts, state=topics.state, online=topics.online
+    )
 
 
 def of_kit(topics: HubTopics, device: Mapping[str, Any]) -> dict[str, Any]:
     """Return the discovery message for a kit. `device` is a kit as in `GET /api/devices`."""
     kit = int(device["id"])
     parts: dict[str, dict[str, Any]] = {
-        "sos": shown.flag("SOS open", "sos", "safety"),
-        "silent": shown.flag("Overdue", "silent", "problem"),
-        "linked": shown.flag("Link", "linked", "connectivity"),
-        "last_heard": shown.moment("Last heard", "lastHeard"),
-        "over": shown.word("Heard over", "over"),
+        "sos": shown.make_flag("SOS open", "sos", "safety"),
+        "silent": shown.make_flag("Overdue", "silent", "problem"),
+        "linked": shown.make_flag("Link", "linked", "connectivity"),
+        "last_heard": shown.make_timestamp("Last heard", "lastHeard"),
+        "over": shown.make_text_sensor("Heard over", "over"),
         "waiting": shown.number("Waits for the kit", "waiting"),
-        "position": shown.tracker(topics.kit(kit, "position")),
-        "item": shown.event(topics.kit(kit, "item"), EVENT_TYPES),
-        "send": shown.notify(f"{topics.kit(kit, 'send')}/{CONSUMER}"),
+        "position": shown.make_tracker(topics.get_kit_topic(kit, "position")),
+        "item": shown.make_event_entity(topics.get_kit_topic(kit, "item"), EVENT_TYPES),
+        "send": shown.notify(f"{topics.get_kit_topic(kit, 'send')}/{CONSUMER}"),
     }
     budget = {
         "credits_today": shown.number("Credits today", "creditsToday"),
         "credits_left": shown.number("Credits left", "creditsLeft"),
     }
     has_limit = device["credits"] is not None
-    return shown.announcement(
-        topics.device_of(kit),
+    return shown.make_announcement(
+        topics.get_device_id(kit),
         str(device["name"]),
         parts | (budget if has_limit else {}),
-        state=topics.kit(kit, "state"),
+        state=topics.get_kit_topic(kit, "state"),
         online=topics.online,
         version=device["version"],
         via=topics.device,

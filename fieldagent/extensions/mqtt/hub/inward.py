@@ -24,20 +24,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fieldagent.extensions.mqtt.commands import document_in, take_key
+from fieldagent.extensions.mqtt.commands import read_document, take_key
 from fieldagent.extensions.mqtt.hub import records
 from fieldagent.extensions.mqtt.hub.records import StoredCommand
 from fieldagent.extensions.mqtt.hub.topics import CommandAddress, HubTopics
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.people import members_of
+from fieldagent.hub.access.people import find_carriers
 from fieldagent.hub.access.push import Push, read_push
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.api.push_api import posting_of
+from fieldagent.hub.api.push_api import make_posting
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.contract import Became
-from fieldagent.hub.field.satellite_sizes import FarKits, far_kits, hold_back
+from fieldagent.hub.field.satellite_sizes import FarKits, find_far_kits, hold_back
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -109,45 +109,47 @@ def carry_out(
     """Carry out a command in the database. `came` identifies a command without a key."""
     key = None
     try:
-        document = document_in(body)
+        document = read_document(body)
         key = take_key(document)
         name = address.sender if address.sender in inbox.rules.senders else ""
         if _take_dry_run(document):
-            member = records.member_of(db, inbox.workspace, name, now)
-            posting, _ = _posting(db, inbox, address, document, member, now)
-            cost = _told_cost(db, posting, _allowance(db, inbox, address, now), now)
+            member = records.find_member(db, inbox.workspace, name, now)
+            posting, _ = _make_posting(db, inbox, address, document, member, now)
+            cost = _describe_cost(db, posting, _make_allowance(db, inbox, address, now), now)
             answer = {"accepted": False, "dryRun": True, "key": key, **cost}
             return BrokerOutcome(Became.ASKED, answer)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
         # The outcome of a failed commit is unknown, so check if the command was stored.
-        known = records.known_command(db, address.sender, key or came.own_key)
+        known = records.find_known_command(db, address.sender, key or came.own_key)
         if known is None and key is None and came.again:
-            known = records.brought_before(db, address.sender, came.prefix, digest, now)
+            known = records.find_earlier_outcome(db, address.sender, came.prefix, digest, now)
         if known is not None:
             if known.digest != digest:
                 raise Problem(422, KEY_REUSED)
             return BrokerOutcome(Became.REPEATED, known.outcome)
-        member = records.member_of(db, inbox.workspace, name, now)
+        member = records.find_member(db, inbox.workspace, name, now)
         if "acknowledge" in document:
             answer, spent = _acknowledge(db, inbox, address, document, member, now), 0
         else:
-            posting, far = _posting(db, inbox, address, document, member, now)
-            answer, spent = _send(db, inbox, posting, far, _allowance(db, inbox, address, now), now)
+            posting, far = _make_posting(db, inbox, address, document, member, now)
+            answer, spent = _send(
+                db, inbox, posting, far, _make_allowance(db, inbox, address, now), now
+            )
         answer = {"accepted": True, "key": key, **answer}
         command = StoredCommand(digest, answer)
         records.note_command(db, address.sender, key or came.own_key, command, spent, now)
         return BrokerOutcome(Became.TAKEN, answer)
     except NotJson as error:
-        return _refused(Became.UNREADABLE, key, Problem(400, str(error)))
+        return _make_refused(Became.UNREADABLE, key, Problem(400, str(error)))
     except InvalidPackage as error:
         faults = [(fault.detail, fault.pointer) for fault in error.faults]
         text = f"nothing was queued: {format_count(len(faults), 'fault')}"
-        return _refused(Became.REFUSED, key, Problem(422, text, errors=faults))
+        return _make_refused(Became.REFUSED, key, Problem(422, text, errors=faults))
     except Problem as problem:
-        return _refused(Became.REFUSED, key, problem)
+        return _make_refused(Became.REFUSED, key, problem)
 
 
-def _refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome:
+def _make_refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome:
     body = json.loads(problem.make_response().body)
     return BrokerOutcome(became, {"accepted": False, "key": key, "problem": body})
 
@@ -158,13 +160,13 @@ def _send(
     """Return the answer to the sender, and the possible cost in credits."""
     paid = spending.enter_within(db, posting, allowance, now)
     hold_back(db, paid.entered.item, far)
-    topic = inbox.topics.reached(None, paid.entered.request_id)
-    records.follow(db, paid.entered.item, topic, now)
-    answer = {"id": paid.entered.request_id, "credits": paid.credits, **_withheld(paid.why)}
+    topic = inbox.topics.get_stages_topic(None, paid.entered.request_id)
+    records.follow_item(db, paid.entered.item, topic, now)
+    answer = {"id": paid.entered.request_id, "credits": paid.credits, **_make_withheld(paid.why)}
     return answer, paid.credits
 
 
-def _withheld(why: str) -> dict[str, str]:
+def _make_withheld(why: str) -> dict[str, str]:
     return {"withheld": f"it {why}"} if why else {}
 
 
@@ -178,18 +180,18 @@ def _take_dry_run(document: dict[str, Any]) -> bool:
     return asks
 
 
-def _told_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -> dict[str, Any]:
+def _describe_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -> dict[str, Any]:
     """Return the current cost of sending it."""
-    quote = spending.quoted(db, posting, allowance, now)
+    quote = spending.make_quote(db, posting, allowance, now)
     return {
         "credits": quote.credits,
         "creditsLeft": max(0, allowance.left),
         "kits": [each._asdict() for each in quote.kits],
-        **_withheld(quote.why),
+        **_make_withheld(quote.why),
     }
 
 
-def _posting(
+def _make_posting(
     db: Db,
     inbox: CommandInbox,
     address: CommandAddress,
@@ -201,26 +203,26 @@ def _posting(
     InvalidPackage or Problem.
     """
     push = _push(db, inbox, address, document, member)
-    members = members_of(db, [push])
+    members = find_carriers(db, [push])
     if (push.workspace, push.target or member) not in members:
         raise Problem(403, f"nothing was queued: no user here has the number {push.target}")
     life = inbox.rules.time_to_live
-    posting = posting_of(db, push, members, now, life)
+    posting = make_posting(db, push, members, now, life)
     if isinstance(posting, Problem):
         raise posting
     if address.kit is not None:
         posting = replace(posting, device=address.kit)
-    far = far_kits(db, posting, now)
-    if why := far.refusal():
+    far = find_far_kits(db, posting, now)
+    if why := far.find_refusal():
         raise Problem(422, f"nothing was queued: {why}")
     return posting, far
 
 
-def _allowance(db: Db, inbox: CommandInbox, address: CommandAddress, now: float) -> Allowance:
+def _make_allowance(db: Db, inbox: CommandInbox, address: CommandAddress, now: float) -> Allowance:
     rules, sender = inbox.rules, address.sender or "a sender without a name"
     return Allowance(
         address.sender in rules.senders,
-        rules.credits_per_day - records.spent_today(db, now),
+        rules.credits_per_day - records.compute_spent_today(db, now),
         NOT_ALLOWED.format(sender=sender),
         SPENT,
     )
@@ -241,7 +243,7 @@ def _push(
         raise InvalidPackage(faults)
     said = {**document, "sourceUserId": str(member), "workspaceId": str(inbox.workspace)}
     if address.kit is not None:
-        user = records.user_of(db, inbox.workspace, address.kit)
+        user = records.find_user(db, inbox.workspace, address.kit)
         if user is None:
             raise Problem(404, f"nothing was queued: no kit here has the number {address.kit}")
         said["targetUserId"] = str(user)

@@ -9,12 +9,12 @@ from fieldagent.extensions.mqtt.shared_settings import (
     CA_FILE,
     DISCOVERY,
     PREFIX,
-    broker_address,
-    host_of,
+    find_host,
+    find_port,
     is_secure,
-    one_level,
-    port_of,
-    senders,
+    read_broker_address,
+    read_one_level,
+    read_senders,
 )
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
 from fieldagent.system.properties import (
@@ -32,7 +32,7 @@ SHARES = ("positions", "incidents", "messages", "waypoints", "data", "private")
 KEYS = (
     Key(
         "mqtt-address",
-        broker_address,
+        read_broker_address,
         None,
         "MQTT broker that gets news of the kits and through which other programs send to them,"
         " such as mqtts://host:8883, or mqtt://127.0.0.1 without TLS (docs/how-to/mqtt.md)",
@@ -46,7 +46,9 @@ KEYS = (
         "file with the password at the broker in its first line",
     ),
     CA_FILE,
-    Key("mqtt-name", one_level, "hub", "name of this hub in topics, unique at the broker (hub)"),
+    Key(
+        "mqtt-name", read_one_level, "hub", "name of this hub in topics, unique at the broker (hub)"
+    ),
     PREFIX,
     DISCOVERY,
     Key(
@@ -59,7 +61,7 @@ KEYS = (
     ),
     Key(
         "mqtt-senders",
-        senders,
+        read_senders,
         frozenset[str](),
         "senders that may use paid channels, satellite and SMS: the name after send/ in the"
         " topic, which the broker's access rules must protect (none)",
@@ -94,26 +96,26 @@ EXAMPLES = {
 }
 
 
-def _faults(own: Own) -> list[str]:
+def _find_faults(own: Own) -> list[str]:
     faults = []
     if own["mqtt-address"] is None:
         faults += [
-            _needs(name, "mqtt-address")
+            _find_missing_setting(name, "mqtt-address")
             for name in ("mqtt-workspace", "mqtt-user", "mqtt-ca-file")
             if own[name] is not None
         ]
     elif own["mqtt-workspace"] is None:
-        faults.append(_needs("mqtt-address", "mqtt-workspace"))
+        faults.append(_find_missing_setting("mqtt-address", "mqtt-workspace"))
     if own["mqtt-password-file"] is not None and own["mqtt-user"] is None:
-        faults.append(_needs("mqtt-password-file", "mqtt-user"))
+        faults.append(_find_missing_setting("mqtt-password-file", "mqtt-user"))
     if own["mqtt-credits-per-day"] and not own["mqtt-senders"]:
-        faults.append(_needs("mqtt-credits-per-day", "mqtt-senders"))
+        faults.append(_find_missing_setting("mqtt-credits-per-day", "mqtt-senders"))
     if own["mqtt-acknowledge"] == "on" and not own["mqtt-senders"]:
-        faults.append(_needs("mqtt-acknowledge", "mqtt-senders"))
+        faults.append(_find_missing_setting("mqtt-acknowledge", "mqtt-senders"))
     return faults
 
 
-def _needs(name: str, other: str) -> str:
+def _find_missing_setting(name: str, other: str) -> str:
     return f"{name} needs {other}: set that too, or remove {name}"
 
 
@@ -127,8 +129,8 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     from fieldagent.extensions.mqtt.hub.inward import HubMqttRules
 
     broker = service.HubBroker(
-        host_of(address),
-        port_of(address),
+        find_host(address),
+        find_port(address),
         is_secure(address),
         own["mqtt-name"],
         own["mqtt-prefix"],
@@ -154,5 +156,5 @@ KIND = BridgeKind(
     keys=KEYS,
     work=_work,
     examples=EXAMPLES,
-    faults=_faults,
+    faults=_find_faults,
 )

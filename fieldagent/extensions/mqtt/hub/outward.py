@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from fieldagent.extensions.mqtt.discovery import compact
+from fieldagent.extensions.mqtt.discovery import encode_compact
 from fieldagent.extensions.mqtt.hub import documents, records
 from fieldagent.extensions.mqtt.hub.documents import KitItem, OpenIncident
 from fieldagent.extensions.mqtt.hub.inward import CommandInbox
@@ -25,7 +25,7 @@ from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
 from fieldagent.hub.store.contract import ANYTHING, Db
-from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.system import waits
 
 REST_S = 1.0
@@ -70,15 +70,15 @@ class HubReporter:
         self._took_back = False
         announced = self._announce
         while True:
-            written, more, again = self._host.store.heard(ANYTHING), False, TURN_MAX_S
+            written, more, again = self._host.store.get_event(ANYTHING), False, TURN_MAX_S
             if announced is not self._announce:
                 announced = self._announce
                 self._retained.clear()
-            with told_once():
-                again = await self._tell_incidents(session)
-                await self._tell_kits(session)
-                more = await self._tell_items(session, trio.current_time() + REST_S)
-                await self._tell_ways(session)
+            with log_once():
+                again = await self._publish_incidents(session)
+                await self._publish_kits(session)
+                more = await self._publish_items(session, trio.current_time() + REST_S)
+                await self._publish_routes(session)
                 await self._forget()
             if more:
                 continue
@@ -88,37 +88,37 @@ class HubReporter:
 
     # Incidents.
 
-    async def _tell_incidents(self, session: MqttSession) -> float:
+    async def _publish_incidents(self, session: MqttSession) -> float:
         """Publish events of incidents. Return the seconds until an incident is due again."""
         if "incidents" not in self._inbox.rules.shares:
             return TURN_MAX_S
         try:
-            await self._tell_happened(session)
+            await self._publish_incident_events(session)
         except BaseException:
             self._happened = None
             raise
-        return await self._tell_again(session)
+        return await self._repeat_incidents(session)
 
-    async def _tell_happened(self, session: MqttSession) -> None:
+    async def _publish_incident_events(self, session: MqttSession) -> None:
         store, workspace = self._host.store, self._inbox.workspace
-        follower = self._happened or self._follower(await store.read(records.happened))
+        follower = self._happened or self._make_follower(await store.read(records.read_last_event))
         events = await store.read(
-            lambda db: records.happened_since(db, workspace, follower.place, follower.capacity)
+            lambda db: records.list_events_since(db, workspace, follower.place, follower.capacity)
         )
         self._happened = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.fresh([(each.number, each.at) for each in events], now)
+        fresh = follower.take_fresh([(each.number, each.at) for each in events], now)
         for each in events:
             if each.number in fresh:
-                topic = self._topics.kit(each.kit, "incident")
-                await session.publish(topic, compact(each.document))
+                topic = self._topics.get_kit_topic(each.kit, "incident")
+                await session.publish(topic, encode_compact(each.document))
                 if each.sos not in self._alarms:
                     self._alarms[each.sos] = alarm = Alarm()
                     alarm.note(now)
         if follower.place > before:
             await persist(store, partial(records.keep_happened, up_to=follower.place))
 
-    async def _tell_again(self, session: MqttSession) -> float:
+    async def _repeat_incidents(self, session: MqttSession) -> float:
         store, workspace = self._host.store, self._inbox.workspace
         incidents = await store.read(partial(records.open_incidents, workspace=workspace))
         unanswered = {each.id: each for each in incidents if each.state == "open"}
@@ -127,21 +127,23 @@ class HubReporter:
             if alarm.due > self._host.clock():
                 continue
             document = await store.read(
-                partial(records.told_of, workspace=workspace, id_=id_, repeat=alarm.times)
+                partial(
+                    records.find_repeated_incident, workspace=workspace, id_=id_, repeat=alarm.times
+                )
             )
             if document is not None:
-                topic = self._topics.kit(unanswered[id_].kit, "incident")
-                await session.publish(topic, compact(document))
+                topic = self._topics.get_kit_topic(unanswered[id_].kit, "incident")
+                await session.publish(topic, encode_compact(document))
             alarm.note(self._host.clock())
         soonest = min((alarm.due for alarm in self._alarms.values()), default=float("inf"))
         return min(TURN_MAX_S, soonest - self._host.clock())
 
     # Items.
 
-    async def _tell_items(self, session: MqttSession, until: float) -> bool:
+    async def _publish_items(self, session: MqttSession, until: float) -> bool:
         """Publish new items until a time. Return True if there may be more."""
         try:
-            while await self._tell_fresh(session):
+            while await self._publish_fresh_items(session):
                 if trio.current_time() >= until:
                     return True
             return False
@@ -149,64 +151,68 @@ class HubReporter:
             self._items = None
             raise
 
-    async def _tell_fresh(self, session: MqttSession) -> bool:
+    async def _publish_fresh_items(self, session: MqttSession) -> bool:
         store, workspace = self._host.store, self._inbox.workspace
         follower = self._items
         if follower is None:
-            place = await store.read(partial(tenure.place, name=records.NAME))
-            follower = self._follower(place)
+            place = await store.read(partial(tenure.read_place, name=records.NAME))
+            follower = self._make_follower(place)
         rows = await store.read(
-            lambda db: records.fresh_items(db, workspace, follower.place, follower.capacity)
+            lambda db: records.list_fresh_items(db, workspace, follower.place, follower.capacity)
         )
         self._items = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.fresh([(item.id, item.accepted) for item in rows], now)
+        fresh = follower.take_fresh([(item.id, item.accepted) for item in rows], now)
         new = [each for each in rows if each.id in fresh]
         items: list[tuple[KitItem, str]] = []
-        for item, document in await store.read(partial(records.with_documents, items=new)):
+        for item, document in await store.read(partial(records.add_documents, items=new)):
             if documents.is_shared(item, self._inbox.rules.shares):
-                body = {"event_type": documents.event_type(item), **document}
-                await session.publish(self._topics.kit(item.kit, "item"), compact(body))
-                items.append((item, self._topics.reached(item.kit, item.request_id)))
+                body = {"event_type": documents.get_event_type(item), **document}
+                await session.publish(
+                    self._topics.get_kit_topic(item.kit, "item"), encode_compact(body)
+                )
+                items.append((item, self._topics.get_stages_topic(item.kit, item.request_id)))
         # With several hub processes, the place is behind the published items.
         if items or follower.place > before:
             note = partial(records.note_told, items=items, up_to=follower.place, now=now)
             await persist(store, note)
         return follower.has_more and bool(fresh)
 
-    def _follower(self, place: int) -> Follower:
+    def _make_follower(self, place: int) -> Follower:
         return Follower(place, UNSETTLED_S if self._host.store.shared else 0.0)
 
-    async def _tell_ways(self, session: MqttSession) -> None:
+    async def _publish_routes(self, session: MqttSession) -> None:
         store, now = self._host.store, self._host.clock()
-        for way in await store.read(partial(records.news_of_ways, now=now)):
+        for way in await store.read(partial(records.list_route_news, now=now)):
             document = {"id": way.request_id, "reached": way.steps}
-            await session.publish(way.topic, compact(document))
+            await session.publish(way.topic, encode_compact(document))
             await persist(store, partial(records.note_way, way=way))
 
     # Retained documents.
 
-    async def _tell_kits(self, session: MqttSession) -> None:
+    async def _publish_kits(self, session: MqttSession) -> None:
         now = self._host.clock()
         devices, incidents, spent = await self._host.store.read(partial(self._look, now=now))
         in_use = [each for each in devices if not each["disabled"]]
         wanted: dict[str, bytes] = {}
         left = max(0, self._inbox.rules.credits_per_day - spent)
-        wanted[self._topics.state] = compact(documents.hub_state(len(in_use), incidents, left))
+        wanted[self._topics.state] = encode_compact(
+            documents.make_hub_state(len(in_use), incidents, left)
+        )
         if self._topics.discovery:
-            config = self._topics.config(self._topics.device)
-            wanted[config] = compact(documents.of_hub(self._topics, self._name))
+            config = self._topics.get_config_topic(self._topics.device)
+            wanted[config] = encode_compact(documents.of_hub(self._topics, self._name))
         for device in in_use:
             wanted |= self._of_kit(device, [i for i in incidents if i.kit == device["id"]])
         # Remove the documents of a disabled kit, also those of an earlier session.
         gone = [topic for topic in self._retained if topic not in wanted]
         if not self._took_back:
-            deleted = partial(records.deleted_kits, workspace=self._inbox.workspace)
+            deleted = partial(records.list_deleted_kits, workspace=self._inbox.workspace)
             for kit in await self._host.store.read(deleted):
-                gone += self._topics_of(kit)
+                gone += self._list_kit_topics(kit)
         for device in devices:
             if device["disabled"]:
-                gone += self._topics_of(int(device["id"]))
+                gone += self._list_kit_topics(int(device["id"]))
         wanted |= dict.fromkeys(gone, b"")
         for topic, payload in wanted.items():
             if self._retained.get(topic) != payload:
@@ -217,9 +223,9 @@ class HubReporter:
     def _look(self, db: Db, now: float) -> tuple[list[dict[str, Any]], list[OpenIncident], int]:
         workspace = self._inbox.workspace
         return (
-            records.kits(db, workspace, now),
+            records.list_kits(db, workspace, now),
             records.open_incidents(db, workspace),
-            records.spent_today(db, now),
+            records.compute_spent_today(db, now),
         )
 
     def _of_kit(
@@ -227,20 +233,24 @@ class HubReporter:
     ) -> dict[str, bytes]:
         topics, shares = self._topics, self._inbox.rules.shares
         kit = int(device["id"])
-        state = documents.kit_state(device, incidents if "incidents" in shares else ())
-        payloads = {topics.kit(kit, "state"): compact(state)}
-        place = documents.position(device) if "positions" in shares else None
+        state = documents.make_kit_state(device, incidents if "incidents" in shares else ())
+        payloads = {topics.get_kit_topic(kit, "state"): encode_compact(state)}
+        place = documents.make_position(device) if "positions" in shares else None
         if place is not None:
-            payloads[topics.kit(kit, "position")] = compact(place)
+            payloads[topics.get_kit_topic(kit, "position")] = encode_compact(place)
         if topics.discovery:
-            config = topics.config(topics.device_of(kit))
-            payloads[config] = compact(documents.of_kit(topics, device))
+            config = topics.get_config_topic(topics.get_device_id(kit))
+            payloads[config] = encode_compact(documents.of_kit(topics, device))
         return payloads
 
-    def _topics_of(self, kit: int) -> list[str]:
+    def _list_kit_topics(self, kit: int) -> list[str]:
         topics = self._topics
-        names = [topics.kit(kit, "state"), topics.kit(kit, "position")]
-        return [*names, topics.config(topics.device_of(kit))] if topics.discovery else names
+        names = [topics.get_kit_topic(kit, "state"), topics.get_kit_topic(kit, "position")]
+        return (
+            [*names, topics.get_config_topic(topics.get_device_id(kit))]
+            if topics.discovery
+            else names
+        )
 
     async def _forget(self) -> None:
         now = self._host.clock()

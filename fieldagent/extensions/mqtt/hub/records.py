@@ -15,7 +15,7 @@ from fieldagent.extensions.mqtt.hub.documents import KitItem, OpenIncident
 from fieldagent.hub.access import people
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading, sos_desk
-from fieldagent.hub.api.standing import reached
+from fieldagent.hub.api.standing import list_reached
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.records import alarm, sos
@@ -38,7 +38,7 @@ OPEN_MAX = 200
 # Outgoing.
 
 
-def happened(db: Db) -> int:
+def read_last_event(db: Db) -> int:
     """Return the id of the last incident event that was published."""
     ((number,),) = db.execute("SELECT happened FROM bridge WHERE name = ?", NAME)
     return int(number)
@@ -49,7 +49,7 @@ def keep_happened(db: Db, up_to: int) -> None:
     db.execute("UPDATE bridge SET happened = ? WHERE name = ? AND happened < ?", up_to, NAME, up_to)
 
 
-def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[KitItem]:
+def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[KitItem]:
     """Return the next items of kits."""
     rows = db.execute(
         "SELECT id, accepted, source_device, kind, sos, target IS NOT NULL OR team IS NOT NULL,"
@@ -66,10 +66,10 @@ def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[KitItem]
     ]
 
 
-def with_documents(db: Db, items: Sequence[KitItem]) -> list[tuple[KitItem, dict[str, Any]]]:
+def add_documents(db: Db, items: Sequence[KitItem]) -> list[tuple[KitItem, dict[str, Any]]]:
     """Return items, each with its document from `GET /api/items`."""
     bodies = {
-        each.number: each.as_json() for each in reading.items(db, [each.id for each in items])
+        each.number: each.encode() for each in reading.list_items(db, [each.id for each in items])
     }
     return [(each, bodies[each.id]) for each in items]
 
@@ -78,11 +78,11 @@ def note_told(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, now: flo
     """Record that the broker has these items with their topics, and all items up to `up_to`."""
     for item, topic in items:
         if item.has_way:
-            follow(db, item.id, topic, now)
+            follow_item(db, item.id, topic, now)
     tenure.keep_place(db, NAME, up_to)
 
 
-def follow(db: Db, item: int, topic: str, now: float) -> None:
+def follow_item(db: Db, item: int, topic: str, now: float) -> None:
     """Publish the delivery steps of an item from now on."""
     db.execute(
         "INSERT INTO mqtt_item (item, topic, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -101,7 +101,7 @@ class ItemWay(NamedTuple):
     """Number of these steps."""
 
 
-def news_of_ways(db: Db, now: float) -> list[ItemWay]:
+def list_route_news(db: Db, now: float) -> list[ItemWay]:
     """Return the items with unpublished delivery steps."""
     rows = db.execute(
         "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
@@ -115,7 +115,7 @@ def news_of_ways(db: Db, now: float) -> list[ItemWay]:
         for item, topic, request_id, sent_steps, stored in reversed(rows)
         if stored > sent_steps
     }
-    steps = reached(db, [*news])
+    steps = list_reached(db, [*news])
     return [
         ItemWay(item, topic, request_id, steps[item], stored)
         for item, (topic, request_id, stored) in news.items()
@@ -137,12 +137,12 @@ def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
     return [OpenIncident._make(row) for row in rows[::-1]]
 
 
-def told_of(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
+def find_repeated_incident(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
     """Return the repeated document of an incident; None if it has been answered."""
     incident = sos.named(db, workspace, id_)
     if incident is None or incident.state != "open":
         return None
-    return documents.incident(sos_desk.shown(db, incident), None, repeat)
+    return documents.make_incident(sos_desk.describe_sos(db, incident), None, repeat)
 
 
 class Happened(NamedTuple):
@@ -155,27 +155,27 @@ class Happened(NamedTuple):
     document: dict[str, Any]
 
 
-def happened_since(db: Db, workspace: int, after: int, limit: int) -> list[Happened]:
+def list_events_since(db: Db, workspace: int, after: int, limit: int) -> list[Happened]:
     """Return at most `limit` events of incidents after the event id `after`, in order."""
     events = []
     for number, at in sos.events_behind(db, workspace, after, limit):
         incident = sos.of_event(db, number)
         assert incident is not None, "its timeline has it"
-        document = documents.incident(
-            sos_desk.shown(db, incident), sos_desk.event_of(db, number), 0
+        document = documents.make_incident(
+            sos_desk.describe_sos(db, incident), sos_desk.encode_desk_event(db, number), 0
         )
         events.append(Happened(number, at, incident.id, incident.device, document))
     return events
 
 
-def kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
+def list_kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
     """Return the kits of a workspace as in `GET /api/devices`."""
     bridge = Caller(0, "MQTT", workspace, frozenset(), 0, people.INTEGRATION, "MQTT", "", False)
-    devices, _ = reading.devices(db, bridge, reading.END, KITS_MAX, now)
+    devices, _ = reading.list_devices(db, bridge, reading.END, KITS_MAX, now)
     return devices[::-1]
 
 
-def deleted_kits(db: Db, workspace: int) -> list[int]:
+def list_deleted_kits(db: Db, workspace: int) -> list[int]:
     """Return the ids of deleted kits of a workspace, the newest `KITS_MAX`."""
     rows = db.execute(
         "SELECT detail FROM audit WHERE workspace = ? AND action <> 'push'"
@@ -195,21 +195,21 @@ class StoredCommand(NamedTuple):
     outcome: dict[str, Any]
 
 
-def _stored(rows: Sequence[tuple[Any, ...]]) -> StoredCommand | None:
+def _read_stored(rows: Sequence[tuple[Any, ...]]) -> StoredCommand | None:
     for digest, outcome in rows:
         return StoredCommand(bytes(digest), json.loads(outcome))
     return None
 
 
-def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
+def find_known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
     """Return a sender's command with this key, with its outcome; None if there was none."""
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
     )
-    return _stored(rows)
+    return _read_stored(rows)
 
 
-def brought_before(
+def find_earlier_outcome(
     db: Db, sender: str, prefix: str, digest: bytes, now: float
 ) -> StoredCommand | None:
     """Return the outcome of the same command, if the broker delivered it within `BROUGHT_AGAIN_S`
@@ -221,7 +221,7 @@ def brought_before(
         " AND key LIKE ? ORDER BY at DESC LIMIT 1",
         *(sender, digest, now - BROUGHT_AGAIN_S, f"{prefix}%"),
     )
-    return _stored(rows)
+    return _read_stored(rows)
 
 
 def note_command(
@@ -237,7 +237,7 @@ def note_command(
     )
 
 
-def spent_today(db: Db, now: float) -> int:
+def compute_spent_today(db: Db, now: float) -> int:
     """Return the credits that MQTT commands may have cost this UTC day."""
     ((spent,),) = db.execute(
         "SELECT coalesce(sum(credits), 0) FROM mqtt_command WHERE at >= ?", now - now % DAY
@@ -245,7 +245,7 @@ def spent_today(db: Db, now: float) -> int:
     return int(spent)
 
 
-def member_of(db: Db, workspace: int, sender: str, now: float) -> int:
+def find_member(db: Db, workspace: int, sender: str, now: float) -> int:
     """Return the member under whose name kits see a sender. It has no sign-in, and is created at
     the sender's first command.
     """
@@ -258,7 +258,7 @@ def member_of(db: Db, workspace: int, sender: str, now: float) -> int:
     return int(rows[0][0]) if rows else texts_to_kits.add_voice(db, workspace, name, now)
 
 
-def user_of(db: Db, workspace: int, kit: int) -> int | None:
+def find_user(db: Db, workspace: int, kit: int) -> int | None:
     """Return the user of a kit in use; None if there is no such kit."""
     rows = db.execute(
         "SELECT member FROM device WHERE id = ? AND workspace = ? AND disabled IS NULL",

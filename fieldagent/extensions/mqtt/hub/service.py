@@ -22,7 +22,7 @@ from fieldagent.extensions.mqtt.hub.inward import (
     HubMqttRules,
 )
 from fieldagent.extensions.mqtt.hub.outward import HubReporter
-from fieldagent.extensions.mqtt.hub.topics import topics_of
+from fieldagent.extensions.mqtt.hub.topics import make_topics
 from fieldagent.extensions.mqtt.packets import Published, Will
 from fieldagent.extensions.mqtt.session import (
     STABLE_AFTER_S,
@@ -91,13 +91,13 @@ class _BrokerBridge:
     ) -> None:
         self._host = host
         self._broker = broker
-        self._topics = topics_of(broker.prefix, broker.name, broker.discovery)
+        self._topics = make_topics(broker.prefix, broker.name, broker.discovery)
         self._inbox = CommandInbox(workspace, rules, self._topics)
         self._reporter = HubReporter(host, self._inbox, broker.name)
         gate = HourlyGate(
             broker.commands_per_hour, host.clock, lambda why: host.note_events(BECAME[why])
         )
-        self._commands = Commands(gate, self._carry_out, self._topics.result)
+        self._commands = Commands(gate, self._carry_out, self._topics.get_result_topic)
         self._client_id = f"fieldagent-hub-{broker.name}"
         self._short = ShortSessions(self._client_id)
         self._trouble = ""
@@ -131,23 +131,23 @@ class _BrokerBridge:
             "this hub",
             "mqtt-password-file",
             broker.user,
-            await trio.to_thread.run_sync(_password, broker.password_file),
+            await trio.to_thread.run_sync(_read_password, broker.password_file),
         )
         will = Will(online, b"offline")
-        async with session.connected(partial(_open, broker), client, will) as there:
+        async with session.open_session(partial(_open, broker), client, will) as there:
             self._commands.begin()
             async with trio.open_nursery() as nursery:
                 # Receive from the start, because the broker sends waiting messages at once.
                 nursery.start_soon(there.run, partial(self._take, there))
                 nursery.start_soon(self._commands.run, there)
                 await there.publish(online, b"online", retain=True)
-                await there.subscribe(self._topics.filters())
+                await there.subscribe(self._topics.list_filters())
                 self._host.note_link(True)
-                self._tell_ready()
-                nursery.start_soon(self._short.note_lasting, self._tell_ready)
+                self._log_ready()
+                nursery.start_soon(self._short.note_lasting, self._log_ready)
                 nursery.start_soon(self._reporter.run, there)
 
-    def _tell_ready(self) -> None:
+    def _log_ready(self) -> None:
         """Log the session, unless the broker is likely to end it soon like those before."""
         if not self._short.often:
             self._trouble = ""
@@ -157,14 +157,14 @@ class _BrokerBridge:
         """Check a message before it is processed."""
         if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
             self._reporter.announce()
-        address = self._topics.address(came.topic)
+        address = self._topics.find_address(came.topic)
         if address is not None and self._commands.admit(MqttCommand(address.sender, came)):
             return
         if came.number is not None:
             await there.acknowledge(came.number)
 
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
-        address = self._topics.address(command.came.topic)
+        address = self._topics.find_address(command.came.topic)
         assert address is not None, "it was looked at before it was let in"
         came, now = command.came, self._host.clock()
         came_as = CameAs(came.number, came.again, secrets.token_hex(8))
@@ -181,7 +181,7 @@ class _BrokerBridge:
         return dict(outcome.answer)
 
 
-def _password(path: Path | None) -> str | None:
+def _read_password(path: Path | None) -> str | None:
     """Return the password. Raises BrokerLost."""
     try:
         return None if path is None else password_in(path)

@@ -51,35 +51,35 @@ class HubTopics(NamedTuple):
         """Return the topic on which Home Assistant announces its start; empty without discovery."""
         return f"{self.discovery}/status" if self.discovery else ""
 
-    def kit(self, kit: int, what: str) -> str:
+    def get_kit_topic(self, kit: int, what: str) -> str:
         """Return the topic for something of a kit, such as its position."""
         return f"{self.base}/kit/{kit}/{what}"
 
-    def device_of(self, kit: int) -> str:
+    def get_device_id(self, kit: int) -> str:
         """Return the id of a kit in Home Assistant."""
         return f"{self.device}-{kit}"
 
-    def config(self, device: str) -> str:
+    def get_config_topic(self, device: str) -> str:
         """Return the topic of a device's description for Home Assistant."""
         return f"{self.discovery}/device/{device}/config"
 
-    def result(self, sender: str) -> str:
+    def get_result_topic(self, sender: str) -> str:
         """Return the topic for results of a sender's commands; without a name, the topic for
         everyone.
         """
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
-    def reached(self, kit: int | None, request_id: str) -> str:
+    def get_stages_topic(self, kit: int | None, request_id: str) -> str:
         """Return the topic for an item's delivery steps."""
         base = self.base if kit is None else f"{self.base}/kit/{kit}"
         return f"{base}/reached/{request_id}"
 
-    def filters(self) -> list[str]:
+    def list_filters(self) -> list[str]:
         """Return the subscribed topic filters."""
         own = [f"{self.base}/{way}send{end}" for way in ("", "kit/+/") for end in ("", "/+")]
         return [*own, *([self.birth] if self.birth else [])]
 
-    def address(self, topic: str) -> CommandAddress | None:
+    def find_address(self, topic: str) -> CommandAddress | None:
         """Return the sender and the kit in a topic; None if it is not a topic of commands."""
         form = rf"{re.escape(self.base)}(?:/kit/([1-9][0-9]{{0,17}}))?/send(?:/([^/]+))?"
         if (match := re.fullmatch(form, topic, re.ASCII)) is None:
@@ -87,7 +87,7 @@ class HubTopics(NamedTuple):
         return CommandAddress(match[2] or "", None if match[1] is None else int(match[1]))
 
 
-def topics_of(prefix: str, name: str, discovery: str) -> HubTopics:
+def make_topics(prefix: str, name: str, discovery: str) -> HubTopics:
     """Return the topics of a hub with that name. An empty `discovery` disables Home Assistant's
     discovery.
     """

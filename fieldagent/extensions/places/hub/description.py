@@ -51,7 +51,7 @@ from fieldagent.hub.description.common import (
     PLACE,
     READER,
     STATE,
-    line,
+    describe_line,
 )
 from fieldagent.hub.description.devices import DAY_COST
 
@@ -229,7 +229,7 @@ CALLS = (
             409: "The route has ended, or the reason is missing",
         },
         DISPATCHER,
-        body=record({"why": line(500)}),
+        body=record({"why": describe_line(500)}),
     ),
     call(
         "GET /source/osmand/{secret}",

@@ -9,7 +9,7 @@ from typing import Any
 
 from fieldagent.extensions.places.hub import print_page
 from fieldagent.extensions.places.hub.kit_week import KitWeek
-from fieldagent.hub.api.sos_table import cell
+from fieldagent.hub.api.sos_table import make_cell
 from fieldagent.package import tracks
 from fieldagent.package.package import Location
 from fieldagent.package.writing import format_clock_time, write_timestamp
@@ -30,7 +30,7 @@ def table(report: KitWeek) -> bytes:
     rows = csv.DictWriter(text, COLUMNS)
     rows.writeheader()
     for row in _rows(report):
-        rows.writerow({name: cell(value) for name, value in row.items()})
+        rows.writerow({name: make_cell(value) for name, value in row.items()})
     return text.getvalue().encode("utf-8-sig", "replace")
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fieldagent.cli.hub.opened_store import Call, Result, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.extensions.places.hub import fences, shape
 from fieldagent.extensions.places.hub.fences import WhichKits
 from fieldagent.extensions.places.hub.shape import Shape, WrongShape
@@ -31,7 +31,7 @@ def add(arguments: argparse.Namespace) -> int:
         complain(escape_line(f"no fence was added: {wrong}"))
         return REFUSED
 
-    @transaction
+    @make_transaction
     def change(call: Call) -> Result:
         kits = WhichKits(arguments.kit, arguments.group)
         fence = fences.add(*call.here, arguments.name, drawn, arguments.tells, kits, call.now)
@@ -59,7 +59,7 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
         raise WrongShape(f"{path}: {wrong}") from None
 
 
-@transaction
+@make_transaction
 def listing(call: Call) -> Result:
     """List the fences. Only --json contains the shapes."""
     rows = fences.listing(*call.here)
@@ -91,7 +91,7 @@ def in_words(area: dict[str, Any]) -> str:
     return f"polygon of {sum(len(ring) - 1 for ring in area['polygon']['coordinates'])} points"
 
 
-@transaction
+@make_transaction
 def remove(call: Call) -> Result:
     """Remove a fence by its number; its past alarms stay. Refused if the workspace does not have
     it.

@@ -23,7 +23,7 @@ from fieldagent.hub.access.directory import (
     Refused,
     Row,
     check_name,
-    device_named,
+    find_device_named,
     insert_row,
 )
 from fieldagent.hub.part import KitPosition
@@ -31,7 +31,7 @@ from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import SosState
-from fieldagent.hub.store.contract import Db, insert, one_of
+from fieldagent.hub.store.contract import Db, insert, make_membership
 from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -87,7 +87,7 @@ def add(
         )
     if len(known) >= MAX:
         raise Refused(sentence("a workspace can have {max} fences at most: remove some", max=MAX))
-    devices = {device_named(db, workspace, each) for each in kits.devices}
+    devices = {find_device_named(db, workspace, each) for each in kits.devices}
     id_ = insert_row(
         db,
         "fence",
@@ -96,7 +96,7 @@ def add(
         shape=json.dumps(shape.as_json(drawn)),
         tells=tells,
         named=int(bool(devices)),
-        team=people.group_named(db, workspace, kits.group) if kits.group else None,
+        team=people.find_group(db, workspace, kits.group) if kits.group else None,
         created=now,
     )
     insert(db, "fence_kit", ("fence", "device"), [(id_, device) for device in sorted(devices)])
@@ -178,7 +178,7 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Judge positions, in the order of each kit's times, and raise the alarms. Rows are locked in
     the order of kits, so only one hub process judges a kit at a time.
     """
-    among, devices = one_of(db, sorted({each.device for each in positions}))
+    among, devices = make_membership(db, sorted({each.device for each in positions}))
     those: dict[int, list[Fence]] = {}
     for id_, device, name, drawn, tells in db.execute(
         f"{_FOR}{among} ORDER BY device.id, fence.id", *devices
@@ -189,7 +189,7 @@ def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
         return
     rows = [(each.id, device) for device, fences in those.items() for each in fences]
     insert(db, "fence_standing", ("fence", "device"), rows, conflict="DO NOTHING")
-    among, devices = one_of(db, sorted(those))
+    among, devices = make_membership(db, sorted(those))
     standings = {
         (fence, device): (FenceSide(None if inside is None else bool(inside), *times), alarm)
         for device, fence, inside, *times, alarm in db.execute(

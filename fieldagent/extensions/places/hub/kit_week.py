@@ -170,7 +170,7 @@ def _given(db: Db, workspace: int, device: int, week: Week, now: float) -> list[
     deliveries: list[GivenItem] = []
     before: int | None = END
     while before is not None and len(deliveries) < ITEMS_MAX:
-        some, before = reading.deliveries(db, everything, device, None, before, AT_ONCE, now)
+        some, before = reading.list_deliveries(db, everything, device, None, before, AT_ONCE, now)
         deliveries += [
             GivenItem(
                 "SOS" if each["sos"] else each["kind"] or "item",
@@ -196,7 +196,7 @@ def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str
     )
     incidents = [sos.named(db, workspace, id_) for (id_,) in rows]
     return [
-        {**sos_desk.shown(db, each), "timeline": sos_desk.timeline(db, each.id)}
+        {**sos_desk.describe_sos(db, each), "timeline": sos_desk.list_timeline(db, each.id)}
         for each in incidents
         if each is not None
     ]

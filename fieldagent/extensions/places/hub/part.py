@@ -11,7 +11,7 @@ from fieldagent.extensions.places.hub.tracker_door import TrackerDoor
 from fieldagent.http.routes import Route
 from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.part import Check, HubPart, KitPosition, PartHost
-from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.hub.store.contract import Db, make_membership
 
 
 def _routes(host: PartHost) -> list[Route]:
@@ -34,8 +34,8 @@ def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
     """Return True if a fence or a route may apply. One query, because most positions have
     neither.
     """
-    workspaces, those = one_of(db, sorted({each.workspace for each in positions}))
-    among, devices = one_of(db, sorted({each.device for each in positions}))
+    workspaces, those = make_membership(db, sorted({each.workspace for each in positions}))
+    among, devices = make_membership(db, sorted({each.device for each in positions}))
     return bool(
         db.execute(
             f"SELECT 1 FROM fence WHERE workspace {workspaces} UNION ALL"

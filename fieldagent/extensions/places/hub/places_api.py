@@ -22,11 +22,19 @@ from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.bodies import choice, identity, line, read_body, unknown, whole, wrong
+from fieldagent.hub.access.bodies import (
+    make_choice_reader,
+    make_integer_reader,
+    make_line_reader,
+    make_unknown,
+    make_wrong,
+    read_body,
+    read_id,
+)
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import done_before, remember, repeatable
-from fieldagent.hub.api.reading import END, device_known
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.api.reading import END, is_device_known
 from fieldagent.hub.part import PartHost
 from fieldagent.hub.records.sos import Who
 from fieldagent.hub.store.contract import Db
@@ -71,10 +79,10 @@ def _polygon(document: dict[str, Any]) -> Polygon:
     try:
         return shape.polygon(document)
     except WrongShape as error:
-        raise wrong(sentence("cannot be used: {error}", error=error), "polygon") from None
+        raise make_wrong(sentence("cannot be used: {error}", error=error), "polygon") from None
 
 
-_number = whole(1, END)
+_number = make_integer_reader(1, END)
 
 
 def _numbers(value: Any) -> list[str]:
@@ -86,12 +94,12 @@ def _numbers(value: Any) -> list[str]:
 
 
 NEW_FENCE = {
-    "name": Field(line(), "name", required=True),
+    "name": Field(make_line_reader(), "name", required=True),
     "circle": Field(_circle, "circle"),
     "polygon": Field(_document, "polygon"),
-    "tells": Field(choice(TELLS), "tells"),
+    "tells": Field(make_choice_reader(TELLS), "tells"),
     "devices": Field(_numbers, "devices"),
-    "group": Field(line(), "group"),
+    "group": Field(make_line_reader(), "group"),
 }
 
 
@@ -99,10 +107,10 @@ NEW_ROUTE = {
     "device": Field(_number, "device", required=True),
     "circle": Field(_circle, "circle", required=True),
     "due": Field(read_timestamp, "due", required=True),
-    "margin": Field(whole(0, 604_800), "margin"),
-    "name": Field(line(), "name"),
+    "margin": Field(make_integer_reader(0, 604_800), "margin"),
+    "name": Field(make_line_reader(), "name"),
 }
-ENDING = {"why": Field(line(500), "why", required=True)}
+ENDING = {"why": Field(make_line_reader(500), "why", required=True)}
 
 
 _load_drawing = partial(load_document, members_max=shape.POINTS_MAX + 1, parts_max=4_000)
@@ -160,7 +168,7 @@ class PlacesApi:
     async def remove_fence(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a fence, and answer 204. Raises Problem 404."""
         refuse_others(request, ())
-        fence = identity(id)
+        fence = read_id(id)
 
         def act(db: Db, now: float) -> bool:
             if not any(each["id"] == fence for each in fences.listing(db, caller.workspace)):
@@ -169,7 +177,7 @@ class PlacesApi:
             return True
 
         if not await self._commit(act):
-            raise unknown("fence", id)
+            raise make_unknown("fence", id)
         return Response(204)
 
     async def routes_listed(self, request: Request, caller: Caller) -> Response:
@@ -183,19 +191,21 @@ class PlacesApi:
         is its coordinates. Raises Problem 409 for a device of another workspace.
         """
         refuse_others(request, ())
-        body, asked = read_body(request, NEW_ROUTE), repeatable(request, caller)
+        body, asked = read_body(request, NEW_ROUTE), read_repeatable(request, caller)
         place: Circle = body["circle"]
         name = body.get("name", f"{place.latitude:g} {place.longitude:g}")
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            if done := done_before(db, asked):
+            if done := find_answer(db, asked):
                 listed = routes.listing(db, caller.workspace)
                 if not any(each["id"] == int(done) for each in listed):
-                    raise unknown("route", done)
+                    raise make_unknown("route", done)
                 return _of(listed, int(done))
             device = body["device"]
-            if not device_known(db, caller, device):
-                raise wrong(sentence("{device} is not in this workspace", device=device), "device")
+            if not is_device_known(db, caller, device):
+                raise make_wrong(
+                    sentence("{device} is not in this workspace", device=device), "device"
+                )
             margin = body.get("margin", MARGIN)
             plan = RoutePlan(device, name, place, body["due"].timestamp(), margin)
             route = routes.add(db, caller.workspace, plan, now, by=str(caller.member))
@@ -208,7 +218,7 @@ class PlacesApi:
         """End a route by the caller, with a reason."""
         refuse_others(request, ())
         body = read_body(request, ENDING)
-        route, who = identity(id), Who(caller.member, caller.name)
+        route, who = read_id(id), Who(caller.member, caller.name)
 
         def act(db: Db, now: float) -> dict[str, Any] | None:
             if not any(each["id"] == route for each in routes.listing(db, caller.workspace)):
@@ -217,7 +227,7 @@ class PlacesApi:
             return _of(routes.listing(db, caller.workspace), route)
 
         if (answer := await self._commit(act)) is None:
-            raise unknown("route", id)
+            raise make_unknown("route", id)
         return make_json_response(answer)
 
     async def _commit(self, act: Callable[[Db, float], T]) -> T:

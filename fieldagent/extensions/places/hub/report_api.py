@@ -12,7 +12,7 @@ from fieldagent.http.query import read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.administration.devices import device_of
+from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
@@ -39,7 +39,7 @@ class ReportsApi:
             raise Problem(400, sentence("?week= is invalid: {wrong}", wrong=wrong)) from None
 
         def look(db: Db) -> KitWeek:
-            device = device_of(db, caller, id)
+            device = find_device(db, caller, id)
             return kit_week.find(db, caller.workspace, device, week, self._prices, now)
 
         week_report = await self._acts.store.read(look)

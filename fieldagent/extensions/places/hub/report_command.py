@@ -8,13 +8,13 @@ import sys
 import time
 from functools import partial
 
-from fieldagent.cli.hub.opened_store import with_store
+from fieldagent.cli.hub.opened_store import run_with_store
 from fieldagent.extensions.places.hub import kit_week
 from fieldagent.extensions.places.hub.documents import FORMATS
 from fieldagent.extensions.places.hub.kit_week import KitWeek
 from fieldagent.extensions.places.hub.week import WrongWeek, read_week, week_of
 from fieldagent.hub.access import directory
-from fieldagent.hub.settings import HubSettings, price_of
+from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.log_lines import complain
@@ -31,11 +31,11 @@ def write(arguments: argparse.Namespace) -> int:
 
     def look(settings: HubSettings, store: Store) -> int:
         def find(db: Db) -> KitWeek:
-            workspace = directory.workspace_of(db, arguments.workspace)
-            device = directory.device_named(db, workspace, arguments.kit)
-            return kit_week.find(db, workspace, device, week, partial(price_of, settings), now)
+            workspace = directory.find_workspace(db, arguments.workspace)
+            device = directory.find_device_named(db, workspace, arguments.kit)
+            return kit_week.find(db, workspace, device, week, partial(find_price, settings), now)
 
-        report = store.once(find)
+        report = store.run_once(find)
         if arguments.json:
             print(json.dumps(kit_week.as_json(report)))
             return OK
@@ -43,4 +43,4 @@ def write(arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
         return OK
 
-    return with_store(arguments, look)
+    return run_with_store(arguments, look)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fieldagent.cli.hub.opened_store import Call, Result, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.extensions.places.hub import routes, shape
 from fieldagent.extensions.places.hub.fence_command import in_words
 from fieldagent.extensions.places.hub.routes import RoutePlan
@@ -21,13 +21,13 @@ DAY = 86_400.0
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
-@transaction
+@make_transaction
 def add(call: Call) -> Result:
     """Add a route for a kit, and print its number and both times. Refused if --to is not a
     circle.
     """
     asked = call.arguments
-    device = directory.device_named(*call.here, asked.kit)
+    device = directory.find_device_named(*call.here, asked.kit)
     try:
         place = shape.read_circle(asked.to)
     except WrongShape as wrong:
@@ -54,7 +54,7 @@ def due_of(text: str, now: float) -> float:
         ) from None
 
 
-@transaction
+@make_transaction
 def listing(call: Call) -> Result:
     """List the routes that have not ended, and the newest ended ones, the newest first."""
     rows = routes.listing(*call.here)
@@ -76,13 +76,13 @@ def _row(route: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@transaction
+@make_transaction
 def end(call: Call) -> Result:
     """End a route in the name of a user, with a reason. An alarm about it stays until a person
     closes it.
     """
     asked = call.arguments
-    member = directory.member_of(*call.here, asked.by)
+    member = directory.find_member(*call.here, asked.by)
     ((name,),) = call.db.execute("SELECT name FROM member WHERE id = ?", member)
     routes.end(*call.here, asked.id, Who(member, name), asked.why, call.now)
     return {"id": asked.id, "ended": True}

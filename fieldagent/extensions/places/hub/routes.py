@@ -27,7 +27,7 @@ from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Who
-from fieldagent.hub.store.contract import Db, earliest, one_of
+from fieldagent.hub.store.contract import Db, find_earliest, make_membership
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -153,7 +153,7 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """End the routes whose kits have arrived, according to positions in the order of each kit's
     times.
     """
-    among, devices = one_of(db, sorted({each.device for each in positions}))
+    among, devices = make_membership(db, sorted({each.device for each in positions}))
     for id_, device, name, drawn, alarm, created in db.execute(
         "SELECT id, device, name, shape, alarm, created FROM route WHERE ended IS NULL"
         f" AND device {among} ORDER BY id{db.for_update()}",
@@ -181,7 +181,7 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
 def next_due(db: Db) -> float:
     """Return the Unix time when `look` will find something."""
     sql = "SELECT min(due + margin) FROM route WHERE ended IS NULL AND alarm IS NULL"
-    return earliest(db, sql)
+    return find_earliest(db, sql)
 
 
 def look(db: Db, now: float) -> list[str]:

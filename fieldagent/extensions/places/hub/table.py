@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fieldagent.cli.hub.table import hub_table
+from fieldagent.cli.hub.table import make_hub_table
 
-COMMANDS = hub_table(
+COMMANDS = make_hub_table(
     """
 fence [Alarms]: manage fences: an alarm if a kit enters or leaves an area
 fence add -> fence_command:add: add a fence
@@ -45,7 +45,8 @@ tracker list -> tracker_command:listing @table: list trackers
 tracker source: manage addresses to which third-party trackers report
 tracker source add -> tracker_command:source_add: add an address; it is shown once
   name: name for people, such as the owner of the trackers
-tracker source list -> fieldagent.cli.hub.credentials:listing(what=source) @table: list sources
+tracker source list -> fieldagent.cli.hub.credentials:list_credentials(what=source) @table: list
+      sources
 tracker source revoke -> fieldagent.cli.hub.credentials:revoke(what=source): revoke a source
   id number: number in the list
 """,

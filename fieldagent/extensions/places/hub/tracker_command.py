@@ -5,23 +5,23 @@ from __future__ import annotations
 import argparse
 import time
 
-from fieldagent.cli.hub.opened_store import Call, Result, opened, show, transaction
+from fieldagent.cli.hub.opened_store import Call, Result, make_store_command, make_transaction, show
 from fieldagent.extensions.places.hub.tracker_door import KINDS, PATH
 from fieldagent.hub.access import credentials, directory
-from fieldagent.hub.access.directory import Row, named_rows
+from fieldagent.hub.access.directory import Row, make_named_rows
 from fieldagent.hub.field import trackers
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 
 
-@opened
+@make_store_command
 def source_add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Add an address for trackers and print it for each kind, only this time. Anyone who knows it
     can report.
     """
-    id_, secret = store.once(
+    id_, secret = store.run_once(
         lambda db: credentials.add_source(
-            db, directory.workspace_of(db, arguments.workspace), arguments.name, now=time.time()
+            db, directory.find_workspace(db, arguments.workspace), arguments.name, now=time.time()
         )
     )
     hub = settings.console_address or "https://YOUR-HUB"
@@ -29,7 +29,7 @@ def source_add(arguments: argparse.Namespace, settings: HubSettings, store: Stor
     return show(arguments, {"id": id_, **places}, secret_names=tuple(places))
 
 
-@transaction
+@make_transaction
 def add(call: Call) -> Result:
     """Add a tracker of a user, as a device that cannot receive, and print its number. Refused if
     the workspace already has its --id.
@@ -39,7 +39,7 @@ def add(call: Call) -> Result:
     return {"id": id_, "tracker": ident}
 
 
-@transaction
+@make_transaction
 def listing(call: Call) -> Result:
     """List the trackers of a workspace with the time of their last position."""
     return list_trackers(*call.here)
@@ -47,7 +47,7 @@ def listing(call: Call) -> Result:
 
 def list_trackers(db: Db, workspace: int) -> list[Row]:
     """Return all trackers of a workspace. Times are Unix seconds, or None without a position."""
-    return named_rows(
+    return make_named_rows(
         db,
         "SELECT device, device.name, member.name, ident, every, alarm, CASE WHEN at > 0 THEN at END"
         " FROM tracker JOIN device ON device.id = device JOIN member ON member.id = device.member"

@@ -13,7 +13,7 @@ from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import secret as secrets
-from fieldagent.hub.access.attempts import too_many
+from fieldagent.hub.access.attempts import make_too_many
 from fieldagent.hub.contract import Became
 from fieldagent.hub.field import trackers
 from fieldagent.hub.field.trackers import TrackerReport
@@ -102,7 +102,7 @@ class TrackerDoor:
         became = await self._store.commit(carry_out)
         if not isinstance(became, Became):
             self._note(kind.name, Became.LIMITED)
-            raise too_many("this address has been used too often", became)
+            raise make_too_many("this address has been used too often", became)
         self._note(kind.name, became)
         if became is Became.REFUSED:
             self._warn_of_unknown(kind, source, report)
@@ -135,7 +135,7 @@ def find_source(db: Db, presented: str) -> ReportAddress | None:
     rows = db.execute(
         "SELECT id, workspace FROM credential WHERE kind = 'source' AND lookup = ?"
         " AND revoked IS NULL",
-        secrets.lookup(presented),
+        secrets.hash_for_lookup(presented),
     )
     return ReportAddress(*rows[0]) if rows else None
 

@@ -62,7 +62,7 @@ _Group = dict[int, _Piece]
 """Known parts of one message, by part number."""
 
 
-def arrivals(stored: Sequence[Stored]) -> Found:
+def find_arrivals(stored: Sequence[Stored]) -> Found:
     """Return the complete messages, and those with missing parts."""
     whole: list[Arrival] = []
     groups: dict[tuple[str, int, int], list[_Group]] = {}
@@ -80,16 +80,16 @@ def arrivals(stored: Sequence[Stored]) -> Found:
         if any(_is_again(piece, group) for group in alike):
             whole.append(Arrival((place,), None))
             continue
-        group = _group_of(piece, alike)
+        group = _find_group(piece, alike)
         group[part.number] = piece
         if len(group) == part.total:
             alike.remove(group)
-            whole.append(_joined(group))
-    waiting = [_waiting(each) for alike in groups.values() for each in alike]
+            whole.append(_join_parts(group))
+    waiting = [_make_waiting(each) for alike in groups.values() for each in alike]
     return Found(whole, waiting, unreadable)
 
 
-def _apart(piece: _Piece, group: _Group) -> float:
+def _compute_distance(piece: _Piece, group: _Group) -> float:
     return min(abs(piece.message.at - each.message.at) for each in group.values())
 
 
@@ -101,24 +101,24 @@ def _is_again(piece: _Piece, group: _Group) -> bool:
     return abs(before.message.at - piece.message.at) <= PARTS_APART
 
 
-def _group_of(piece: _Piece, alike: list[_Group]) -> _Group:
+def _find_group(piece: _Piece, alike: list[_Group]) -> _Group:
     """Return the message to which the part belongs, the nearest in time; a new one if there is
     none.
     """
     fits = [
         each
         for each in alike
-        if piece.part.number not in each and _apart(piece, each) <= PARTS_APART
+        if piece.part.number not in each and _compute_distance(piece, each) <= PARTS_APART
     ]
     if fits:
         # If several fit, take the later in the store: a message that had a part twice was started
         # again.
-        return min(reversed(fits), key=lambda each: _apart(piece, each))
+        return min(reversed(fits), key=lambda each: _compute_distance(piece, each))
     alike.append({})
     return alike[-1]
 
 
-def _waiting(group: _Group) -> WaitingParts:
+def _make_waiting(group: _Group) -> WaitingParts:
     pieces = list(group.values())
     places = tuple(each.place for each in pieces)
     number, (reference, total, _) = pieces[0].message.number, pieces[0].part
@@ -131,7 +131,7 @@ def _waiting(group: _Group) -> WaitingParts:
     )
 
 
-def _joined(group: _Group) -> Arrival:
+def _join_parts(group: _Group) -> Arrival:
     ordered = [group[number] for number in sorted(group)]
     body = b"".join(each.message.content.body for each in ordered)
     first = ordered[0].message

@@ -6,10 +6,10 @@ from functools import partial
 from typing import NoReturn
 
 from fieldagent.agent.bearer import Bearer, BearerSeat
-from fieldagent.agent.channels.healing import Healing, steps_of
+from fieldagent.agent.channels.healing import Healing, get_steps
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.extensions.sms.agent import carrier
-from fieldagent.extensions.sms.agent.modem_kinds import way_of
+from fieldagent.extensions.sms.agent.modem_kinds import find_modem_kind
 from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
@@ -17,10 +17,10 @@ BOOKED_AS = "SMS"
 """The name under which the journal books the cost, beside the channels."""
 
 
-def bearer(settings: SmsSettings) -> Bearer:
+def make_bearer(settings: SmsSettings) -> Bearer:
     port, command = settings.port, settings.recovery_command
     assert port is not None
-    steps = steps_of(settings.heal, command, *way_of(port).heals)
+    steps = get_steps(settings.heal, command, *find_modem_kind(port).heals)
     healing = Healing("sms", port, steps, command)
     return Bearer(ENVELOPE_BYTES, healing, partial(_run, settings))
 

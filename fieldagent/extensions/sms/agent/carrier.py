@@ -33,10 +33,10 @@ from fieldagent.agent.channels.contract import (
     Reception,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
-from fieldagent.agent.channels.reopening import keep_open, no_healing
-from fieldagent.agent.channels.satellite_waits import first_of
+from fieldagent.agent.channels.reopening import forbid_healing, keep_open
+from fieldagent.agent.channels.satellite_waits import wait_for_first
 from fieldagent.extensions.sms.agent.contract import LOST, GsmRefuses, SmsModem
-from fieldagent.extensions.sms.agent.modem_kinds import way_of
+from fieldagent.extensions.sms.agent.modem_kinds import find_modem_kind
 from fieldagent.extensions.sms.agent.parts_kept import GivenUp, PartsKept
 from fieldagent.extensions.sms.agent.pin import PinMemory
 from fieldagent.extensions.sms.agent.settings import SmsSettings
@@ -74,10 +74,10 @@ DAY_OVER_S = 3_600.0
 class SmsBudget(Protocol):
     """Daily budget of SMS."""
 
-    def left(self, *, urgent: bool = False) -> int | None:
+    def compute_remaining(self, *, urgent: bool = False) -> int | None:
         """Return the number of SMS that may still be sent today; None without a limit."""
 
-    def spent(self) -> int:
+    def compute_spent(self) -> int:
         """Return the number of SMS sent today."""
 
     async def spend(self, count: int) -> None:
@@ -102,7 +102,7 @@ class SmsSeat:
     folder: Path
     link: ChannelLink
     """Condition of the modem itself."""
-    heal: Callable[[], Awaitable[bool]] = no_healing
+    heal: Callable[[], Awaitable[bool]] = forbid_healing
     progress: Callable[[], None] = lambda: None
 
 
@@ -114,7 +114,7 @@ async def run(seat: SmsSeat) -> NoReturn:
     assert port is not None
 
     async def work() -> None:
-        async with way_of(port).open(port, seat.settings, seat.link, pin) as modem:
+        async with find_modem_kind(port).open(port, seat.settings, seat.link, pin) as modem:
             await carrier.work(modem)
 
     async with trio.open_nursery() as nursery:
@@ -166,7 +166,7 @@ class SmsCarrier:
                 self._owed.clear()
                 for tag in list(self._under_way):
                     await self._release(tag, "the IP link is back: the item is sent over IP", 0.0)
-            await self._seat.turn.changed()
+            await self._seat.turn.wait_for_change()
 
     async def _take_over(self) -> None:
         """Take over the transmissions that the last link left unacknowledged, to be packed again
@@ -184,7 +184,7 @@ class SmsCarrier:
         if sending is not None:
             await self._outbox.release(sending.transmission, reason=reason, retry_after=retry_after)
 
-    def _may_from(self, *, urgent: bool) -> float:
+    def _compute_earliest(self, *, urgent: bool) -> float:
         """Return the time from which another SMS may be sent; inf if none may."""
         turn, modem = self._seat.turn, self._seat.link
         if turn.linked or modem.state is not LinkState.READY:
@@ -194,10 +194,10 @@ class SmsCarrier:
             return inf
         after = float(self._settings.after)
         begins = turn.since + (min(URGENT_AFTER, after) if urgent else after)
-        return max(begins, self._rest.ends(urgent=urgent))
+        return max(begins, self._rest.compute_end(urgent=urgent))
 
-    def _affords(self, *, urgent: bool) -> bool:
-        return self._seat.budget.left(urgent=urgent) != 0
+    def _is_affordable(self, *, urgent: bool) -> bool:
+        return self._seat.budget.compute_remaining(urgent=urgent) != 0
 
     # Work with one opened modem.
 
@@ -211,9 +211,9 @@ class SmsCarrier:
             now = trio.current_time()
             if modem.arrived or now >= self._next_look:
                 await self._look(modem)
-            elif now >= min(self._may_from(urgent=True), self._may_from(urgent=False)) and (
-                not self._ours
-            ):
+            elif now >= min(
+                self._compute_earliest(urgent=True), self._compute_earliest(urgent=False)
+            ) and (not self._ours):
                 await self._take_over()
             elif not await self._send_one(modem):
                 await self._wait(modem)
@@ -228,23 +228,23 @@ class SmsCarrier:
         now = trio.current_time()
         late = [tag for tag, each in self._under_way.items() if each.due <= now]
         if late:
-            await self._again(modem, late[0])
+            await self._handle_unanswered(modem, late[0])
             return True
         for urgent in (True, False):
-            if now >= self._may_from(urgent=urgent) and await self._is_ready(urgent=urgent):
+            if now >= self._compute_earliest(urgent=urgent) and await self._is_ready(urgent=urgent):
                 return await self._load(modem, urgent=urgent)
-        if self._owed and now >= self._rest.until and self._affords(urgent=False):
+        if self._owed and now >= self._rest.until and self._is_affordable(urgent=False):
             await self._acknowledge(modem)
             return True
         return False
 
     async def _is_ready(self, *, urgent: bool) -> bool:
         with trio.CancelScope(deadline=-inf) as at_once:
-            await self._outbox.ready(urgent=urgent)
+            await self._outbox.wait_until_ready(urgent=urgent)
         return not at_once.cancelled_caught
 
     async def _load(self, modem: SmsModem, *, urgent: bool) -> bool:
-        if not urgent and not self._affords(urgent=False):
+        if not urgent and not self._is_affordable(urgent=False):
             return False
         await self._outbox.fix_dates()
         # The link may have come back meanwhile; the queue would not get this transmission back
@@ -252,12 +252,15 @@ class SmsCarrier:
         transmission = self._outbox.load(ENVELOPE_BYTES) if self._ours else None
         if transmission is None:
             return False
-        if transmission.urgent and transmission.tries and not self._affords(urgent=True):
+        if transmission.urgent and transmission.tries and not self._is_affordable(urgent=True):
             await self._outbox.settle(
-                transmission, Outcome.NOT_SENT, reason=self._day_is_over(), retry_after=DAY_OVER_S
+                transmission,
+                Outcome.NOT_SENT,
+                reason=self._describe_spent_day(),
+                retry_after=DAY_OVER_S,
             )
             return True
-        owed = self._owed_beside(transmission.body)
+        owed = self._take_fitting_acks(transmission.body)
         frame = SmsFrame(self._name, transmission.body, owed)
         tag = frame.tag_by(self._key_up)
         self._under_way[tag] = SentFrame(transmission, frame.encode_text(self._key_up))
@@ -265,7 +268,7 @@ class SmsCarrier:
             self._owed = [each for each in self._owed if each not in owed]
         return True
 
-    def _owed_beside(self, envelope: bytes) -> tuple[bytes, ...]:
+    def _take_fitting_acks(self, envelope: bytes) -> tuple[bytes, ...]:
         """Return the acknowledgements that fit beside an envelope without another SMS."""
         for count in range(min(len(self._owed), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
             if sms_frame.fits_into_one_sms(self._owed[:count], envelope):
@@ -281,7 +284,7 @@ class SmsCarrier:
             # The link has come back and carries it, so cancel the booking.
             await self._seat.budget.spend(-1)
             return False
-        packages = self._outbox.packages_of(under_way.transmission)
+        packages = self._outbox.get_packages(under_way.transmission)
         sent = await modem.send(self._message(under_way.text))
         here = self._under_way.get(tag) is under_way  # The link may have come back meanwhile.
         if sent.outcome is Outcome.NOT_SENT:
@@ -292,7 +295,7 @@ class SmsCarrier:
             self._seat.link.reason = sent.reason
             if here and not under_way.copies:
                 del self._under_way[tag]
-                rest = self._rest.ends(urgent=under_way.urgent) - trio.current_time()
+                rest = self._rest.compute_end(urgent=under_way.urgent) - trio.current_time()
                 await self._outbox.settle(
                     under_way.transmission,
                     Outcome.NOT_SENT,
@@ -300,7 +303,7 @@ class SmsCarrier:
                     retry_after=max(0.0, rest),
                 )
             elif here:
-                under_way.due = self._rest.ends(urgent=under_way.urgent)
+                under_way.due = self._rest.compute_end(urgent=under_way.urgent)
             return False
         self._rest.end()
         under_way.copies += 1
@@ -325,7 +328,7 @@ class SmsCarrier:
             return within / 3
         return min(AGAIN_MAX, within * 2.0 ** (under_way.copies - 1))
 
-    async def _again(self, modem: SmsModem, tag: bytes) -> None:
+    async def _handle_unanswered(self, modem: SmsModem, tag: bytes) -> None:
         """Handle a frame that the hub has not answered in time: repeat it, or return it to the
         queue.
         """
@@ -334,10 +337,10 @@ class SmsCarrier:
             reason = f"no answer of the hub to {under_way.copies} SMS"
             rest = 0.0 if under_way.urgent else self._answer_within(under_way)
             await self._release(tag, reason, rest)
-        elif not self._affords(urgent=under_way.urgent):
-            await self._release(tag, self._day_is_over(), DAY_OVER_S)
-        elif trio.current_time() < self._rest.ends(urgent=under_way.urgent):
-            under_way.due = self._rest.ends(urgent=under_way.urgent)
+        elif not self._is_affordable(urgent=under_way.urgent):
+            await self._release(tag, self._describe_spent_day(), DAY_OVER_S)
+        elif trio.current_time() < self._rest.compute_end(urgent=under_way.urgent):
+            under_way.due = self._rest.compute_end(urgent=under_way.urgent)
         else:
             reason = "the hub has not answered the SMS in time: sending again"
             await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=reason)
@@ -361,19 +364,22 @@ class SmsCarrier:
         """Wait until something may be due."""
         now = trio.current_time()
         moments = [self._next_look]
-        events: list[Callable[[], Awaitable[None]]] = [modem.news.wait, self._seat.turn.changed]
+        events: list[Callable[[], Awaitable[None]]] = [
+            modem.news.wait,
+            self._seat.turn.wait_for_change,
+        ]
         if self._ours:
             moments += [each.due for each in self._under_way.values()]
         for urgent in (True, False):
-            begins = self._may_from(urgent=urgent)
+            begins = self._compute_earliest(urgent=urgent)
             if begins > now:
                 moments.append(begins)
-            elif urgent or self._affords(urgent=False):
-                events.append(partial(self._outbox.ready, urgent=urgent))
+            elif urgent or self._is_affordable(urgent=False):
+                events.append(partial(self._outbox.wait_until_ready, urgent=urgent))
         if self._ours and self._owed:
             moments.append(max(self._rest.until, now + 1.0))
         if not modem.arrived:
-            await first_of(max(0.0, min(moments) - now), self._seat.progress, *events)
+            await wait_for_first(max(0.0, min(moments) - now), self._seat.progress, *events)
 
     # Receiving.
 
@@ -381,7 +387,7 @@ class SmsCarrier:
         # A modem may not report that something arrived.
         every = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
-        contents = await modem.stored()
+        contents = await modem.read_store()
         for arrival in contents.whole:
             match arrival.message:
                 case Deliver() as message:
@@ -396,13 +402,13 @@ class SmsCarrier:
             await self._give_up(modem, given_up)
             del waiting[given_up.parts.name]
         for each in list(waiting.values()):
-            if not self._settings.may_send(each.number):
+            if not self._settings.can_come_from(each.number):
                 self._note_stranger(each.number)
                 await self._give_up(modem, GivenUp(each, ""))
                 del waiting[each.name]
         await modem.look()
         if modem.crowded and waiting:
-            await self._give_up(modem, self._parts.oldest(list(waiting.values())))
+            await self._give_up(modem, self._parts.find_oldest(list(waiting.values())))
             modem.arrived = True
 
     async def _read_again(self, modem: SmsModem, unreadable: Sequence[Stored]) -> None:
@@ -433,10 +439,10 @@ class SmsCarrier:
         log.warning("an SMS of %s is deleted: see sms-allow", number)
 
     async def _take(self, message: Deliver) -> None:
-        if not self._settings.may_send(message.number):
+        if not self._settings.can_come_from(message.number):
             self._note_stranger(message.number)
             return
-        text = _text_of(message.content)
+        text = _read_text(message.content)
         try:
             frame = sms_frame.read(text)
             if frame.name != self._name or not frame.is_tagged_by(self._key_down):
@@ -470,16 +476,16 @@ class SmsCarrier:
         link.note_signal(None)
         self._show()
 
-    def _day_is_over(self) -> str:
+    def _describe_spent_day(self) -> str:
         return f"the {self._settings.per_day} SMS of today are sent (sms-per-day)"
 
     def _show(self) -> None:
         link, facts = self._seat.link, self._seat.cellular.facts
         self._seat.cellular.note_signal(link.signal)
-        over = "" if self._affords(urgent=False) else self._day_is_over()
+        over = "" if self._is_affordable(urgent=False) else self._describe_spent_day()
         reason = over or link.reason
         facts["sms"] = f"{link.state.value}{': ' if reason else ''}{reason}"
-        facts["smsToday"] = self._seat.budget.spent()
+        facts["smsToday"] = self._seat.budget.compute_spent()
         facts["smsUnderWay"] = len(self._under_way)
         facts["smsStrangers"] = self._strangers
         for name in ("smsModem", "smsStore", "healing"):
@@ -492,6 +498,6 @@ class SmsCarrier:
             facts.pop("smsSignal", None)
 
 
-def _text_of(content: Content) -> str:
+def _read_text(content: Content) -> str:
     """Return the text of a message; empty if it contains binary data."""
     return "" if content.coding is Coding.DATA else content.text

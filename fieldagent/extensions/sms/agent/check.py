@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fieldagent.extensions.sms.agent.modem_kinds import way_of
+from fieldagent.extensions.sms.agent.modem_kinds import find_modem_kind
 from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.system.finding import Finding
 
@@ -15,6 +15,6 @@ def check(settings: SmsSettings, cellular: Mapping[str, Any] | None) -> Iterator
     port, state = settings.port, (cellular or {}).get("sms")
     assert port is not None
     if state is None:
-        yield way_of(port).check(port)
+        yield find_modem_kind(port).check(port)
     else:
         yield Finding(str(state).startswith("ready"), f"SMS by {port}: {state}")

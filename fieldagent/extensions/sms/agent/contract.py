@@ -49,7 +49,7 @@ class SmsModem(Protocol):
         meanwhile, `lost` contains the error.
         """
 
-    async def stored(self) -> Found:
+    async def read_store(self) -> Found:
         """Return the content of the store."""
 
     async def delete(self, place: int) -> None:

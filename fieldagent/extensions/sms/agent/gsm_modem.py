@@ -13,7 +13,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
 from fieldagent.extensions.sms import sms_modem
-from fieldagent.extensions.sms.agent.arrivals import Found, arrivals
+from fieldagent.extensions.sms.agent.arrivals import Found, find_arrivals
 from fieldagent.extensions.sms.agent.contract import GsmRefuses, GsmSilent
 from fieldagent.extensions.sms.agent.pin import PinMemory
 from fieldagent.extensions.sms.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent, Stored
@@ -85,7 +85,7 @@ class GsmModem:
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
         """Send the modem a command and return its reply. Raises GsmSilent, PortLost."""
         shown = command.partition("=")[0] if "CPIN" in command else command
-        event = await self._exchange(shown, self.conversation.command(command), seconds)
+        event = await self._exchange(shown, self.conversation.make_command(command), seconds)
         if not isinstance(event, GsmReply):
             raise GsmSilent(f"{shown} was answered by a prompt")
         return event
@@ -105,8 +105,8 @@ class GsmModem:
         try:
             prompted = await self._exchange("AT+CMGS", self.conversation.submit(message), REPLY_MAX)
             if isinstance(prompted, GsmReply):
-                return _refused_prompt(prompted)
-            pdu = self.conversation.pdu(message)
+                return _read_refused_prompt(prompted)
+            pdu = self.conversation.encode_pdu(message)
             written = True
             event = await self._hand_over(pdu)
         except (GsmSilent, PortLost) as error:
@@ -134,7 +134,7 @@ class GsmModem:
         await self.news.wait()
         limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
 
-    async def stored(self) -> Found:
+    async def read_store(self) -> Found:
         """Return the content of the store, and what the modem passed on without storing it.
         Raises GsmSilent, PortLost.
         """
@@ -142,7 +142,7 @@ class GsmModem:
         reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX_S)
         if not reply.ok:
             raise GsmSilent(f"the store cannot be listed (error {reply.error})")
-        return arrivals([*sms_modem.listed(reply), *self.passed_on.values()])
+        return find_arrivals([*sms_modem.read_listed(reply), *self.passed_on.values()])
 
     async def delete(self, place: int) -> None:
         if place < 0:
@@ -154,11 +154,11 @@ class GsmModem:
 
     async def look(self) -> None:
         """Record the network, the signal, and the fill level of the store."""
-        registered = sms_modem.registered(await self.ask(sms_modem.NETWORK))
-        self.link.note_signal(sms_modem.bars(await self.ask(sms_modem.SIGNAL)))
+        registered = sms_modem.is_registered(await self.ask(sms_modem.NETWORK))
+        self.link.note_signal(sms_modem.read_bars(await self.ask(sms_modem.SIGNAL)))
         self.link.state = LinkState.READY if registered else LinkState.NO_SERVICE
         self.link.reason = "" if registered else "the modem finds no network that accepts it"
-        filled = sms_modem.filled(await self.ask(sms_modem.STORE))
+        filled = sms_modem.read_used_places(await self.ask(sms_modem.STORE))
         if filled is None:
             return
         taken, places = filled
@@ -206,14 +206,14 @@ class GsmModem:
         """Unlock the SIM. Three wrong PINs lock it for good, so each value is tried once, and once
         more if its answer was lost.
         """
-        wants = self._locked(await self.ask(sms_modem.PIN))
+        wants = self._find_lock(await self.ask(sms_modem.PIN))
         if not wants:
             return
         if wants != "SIM PIN":
             raise GsmRefuses(f"{wants}: put the SIM into a telephone and fix this")
         if not pin.value:
             raise GsmRefuses("the SIM needs its PIN: set sms-pin")
-        if why := pin.hindrance():
+        if why := pin.describe_hindrance():
             raise GsmRefuses(why)
         pin.note_tried()
         reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX_S)
@@ -223,18 +223,18 @@ class GsmModem:
             pin.note_refused()
             raise GsmRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
         pin.note_taken()
-        if wants := self._locked(await self.ask(sms_modem.PIN)):
+        if wants := self._find_lock(await self.ask(sms_modem.PIN)):
             raise GsmRefuses(f"the SIM needs more than its PIN: {wants}")
 
     @staticmethod
-    def _locked(reply: GsmReply) -> str:
+    def _find_lock(reply: GsmReply) -> str:
         try:
-            return sms_modem.locked(reply)
+            return sms_modem.read_lock(reply)
         except RemoteProtocolError as error:
             raise GsmSilent(str(error)) from None
 
 
-def _refused_prompt(reply: GsmReply) -> Sent:
+def _read_refused_prompt(reply: GsmReply) -> Sent:
     """Return the result of a refused prompt: the message has not left, whatever the error is."""
     verdict = sms_modem.judge(reply)
     if verdict.outcome is Outcome.NOT_SENT:

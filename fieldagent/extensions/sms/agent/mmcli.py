@@ -66,14 +66,14 @@ class ManagedModem:
             return ended.output
         if modem_manager.is_not_allowed(ended.errors):
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
-        raise GsmSilent(f"mmcli reports: {modem_manager.complaint(ended.errors)}")
+        raise GsmSilent(f"mmcli reports: {modem_manager.read_complaint(ended.errors)}")
 
     async def send(self, message: Submit) -> Sent:
         try:
             made = await self.ask(*modem_manager.create(self.name, message))
             place = modem_manager.read_created(made)
         except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
-            self.lost = error if not isinstance(error, RemoteProtocolError) else _silent(error)
+            self.lost = error if not isinstance(error, RemoteProtocolError) else _make_silent(error)
             return Sent(Outcome.NOT_SENT, reason=str(error))
         try:
             ended = await _run(modem_manager.send(place, SEND_SECONDS), self.send_max)
@@ -81,13 +81,13 @@ class ManagedModem:
             self.lost = error
             return Sent(Outcome.DOUBTFUL, reason=str(error))
         if ended.status == 0:
-            sent = Sent(Outcome.SENT, await self._reference(place))
+            sent = Sent(Outcome.SENT, await self._find_reference(place))
         else:
             sent = modem_manager.judge(ended.errors)
         await self._forget(place)
         return sent
 
-    async def _reference(self, place: int) -> int | None:
+    async def _find_reference(self, place: int) -> int | None:
         """Return the reference of a sent message; None if it is unknown: then its status report is
         ignored.
         """
@@ -104,13 +104,13 @@ class ManagedModem:
         except (GsmSilent, GsmRefuses) as error:
             self.lost = error
 
-    async def stored(self) -> Found:
+    async def read_store(self) -> Found:
         self.arrived = False
         try:
             output = await self.ask(*modem_manager.list_sms(self.name))
             places = modem_manager.read_list(output)
         except RemoteProtocolError as error:
-            raise _silent(error) from None
+            raise _make_silent(error) from None
         self._told &= set(places)
         contents = Found([], [])
         for place in places:
@@ -126,10 +126,10 @@ class ManagedModem:
         ended = await _run(modem_manager.look(place), REPLY_TIMEOUT_S)
         try:
             if ended.status:
-                raise RemoteProtocolError(modem_manager.complaint(ended.errors))
+                raise RemoteProtocolError(modem_manager.read_complaint(ended.errors))
             return modem_manager.read_message(place, ended.output)
         except RemoteProtocolError as error:
-            self._tell_once(place, f"SMS {place} of ModemManager cannot be read: {error}")
+            self._log_once(place, f"SMS {place} of ModemManager cannot be read: {error}")
             return None
 
     async def delete(self, place: int) -> None:
@@ -137,21 +137,23 @@ class ManagedModem:
         if modem_manager.is_not_allowed(ended.errors):
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
         if ended.status:
-            reason = modem_manager.complaint(ended.errors)
-            self._tell_once(place, f"ModemManager did not delete SMS {place}: {reason}")
+            reason = modem_manager.read_complaint(ended.errors)
+            self._log_once(place, f"ModemManager did not delete SMS {place}: {reason}")
 
-    def _tell_once(self, place: int, text: str) -> None:
+    def _log_once(self, place: int, text: str) -> None:
         if place not in self._told:
             self._told.add(place)
             log.warning("%s", text)
 
     async def look(self) -> None:
         try:
-            modem = modem_manager.read_modem(await self.ask(*modem_manager.modem(self.name)))
+            modem = modem_manager.read_modem(
+                await self.ask(*modem_manager.make_modem_arguments(self.name))
+            )
         except RemoteProtocolError as error:
-            raise _silent(error) from None
+            raise _make_silent(error) from None
         if modem.state in ("locked", "failed", "disabled"):
-            raise GsmRefuses(_what_to_do(modem))
+            raise GsmRefuses(_describe_remedy(modem))
         if modem.imei:
             self.link.facts["smsModem"] = modem.imei
         self.link.note_signal(modem.bars)
@@ -173,7 +175,7 @@ def _sort(message: ManagedSms, contents: Found) -> None:
         contents.whole.append(Arrival((place,), content))
 
 
-def _what_to_do(modem: modem_manager.ManagedState) -> str:
+def _describe_remedy(modem: modem_manager.ManagedState) -> str:
     if modem.state == "locked":
         return (
             f"the modem is locked ({modem.wants or 'it gives no reason'}): give NetworkManager"
@@ -186,7 +188,7 @@ def _what_to_do(modem: modem_manager.ManagedState) -> str:
     return "ModemManager has the modem disabled: `mmcli -m any --enable` as root enables it"
 
 
-def _silent(error: RemoteProtocolError) -> GsmSilent:
+def _make_silent(error: RemoteProtocolError) -> GsmSilent:
     return GsmSilent(str(error))
 
 

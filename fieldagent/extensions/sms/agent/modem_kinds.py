@@ -61,6 +61,6 @@ WAYS = (
 """The first entry whose pattern fits is used; the last is the AT line of any device."""
 
 
-def way_of(port: str) -> SmsModemKind:
+def find_modem_kind(port: str) -> SmsModemKind:
     """Return the driver for that `sms-port`. Raises StopIteration if none fits."""
     return next(each for each in WAYS if each.form.fullmatch(port))

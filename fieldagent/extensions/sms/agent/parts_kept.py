@@ -36,13 +36,13 @@ class PartsKept:
         """Return the parts that have waited too long, as of a look at `now` (any monotonic
         clock).
         """
-        self._network_time = max(self._network_time, *_times(contents), -inf)
+        self._network_time = max(self._network_time, *_list_times(contents), -inf)
         self._since = {each.name: self._since.get(each.name, now) for each in contents.waiting}
         self._told &= self._since.keys()
         old = [each for each in contents.waiting if self._is_old(each, now)]
         return [self._give_up(each, "the others never arrived") for each in old]
 
-    def oldest(self, waiting: Sequence[WaitingParts]) -> GivenUp:
+    def find_oldest(self, waiting: Sequence[WaitingParts]) -> GivenUp:
         """Return the parts to give up first if the store is full, among those shown to `judge`."""
         first = min(waiting, key=lambda each: (self._since[each.name], each.at))
         return self._give_up(first, "and the modem's store is filled")
@@ -58,7 +58,7 @@ class PartsKept:
         return GivenUp(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {why}")
 
 
-def _times(contents: Found) -> Iterable[float]:
+def _list_times(contents: Found) -> Iterable[float]:
     """Yield the network's times that a look shows."""
     for each in contents.waiting:
         yield each.at

@@ -27,11 +27,11 @@ class PinMemory:
     """PIN of the settings; empty if none is set."""
     file: Path
 
-    def hindrance(self) -> str:
+    def describe_hindrance(self) -> str:
         """Return the reason, for people, why this PIN is not tried any more; empty if it may be
         tried.
         """
-        tries = self._tries()
+        tries = self._count_tries()
         if tries is None:
             return WRONG
         return UNKNOWN if tries >= UNKNOWN_MAX else ""
@@ -40,7 +40,7 @@ class PinMemory:
         """Count an attempt on disk before the SIM receives it, so that an attempt hidden by a power
         cut counts too. Raises OSError.
         """
-        put_file(self.file, b"%s %d" % (self._print(), (self._tries() or 0) + 1))
+        put_file(self.file, b"%s %d" % (self._print(), (self._count_tries() or 0) + 1))
 
     def note_refused(self) -> None:
         """Store that the SIM has refused the PIN. Raises OSError."""
@@ -51,7 +51,7 @@ class PinMemory:
         with suppress(OSError):
             self.file.unlink()
 
-    def _tries(self) -> int | None:
+    def _count_tries(self) -> int | None:
         """Return the number of attempts with an unknown result; None if the PIN was refused."""
         kept = b""
         with suppress(OSError):

@@ -25,21 +25,21 @@ def _is_answer(said: bytes) -> bool:
     return name is not None and model.IRIDIUM not in name.upper()
 
 
-def _sim(said: bytes) -> str | None:
+def _read_sim(said: bytes) -> str | None:
     match = _SIM.search(said)
     return None if match is None else match[match.lastindex or 0].decode("ascii", "replace")
 
 
-async def tell(line: DeviceLine) -> DeviceReport:
+async def read_report(line: DeviceLine) -> DeviceReport:
     """Query a modem's model and the state of its SIM. Raises PortLost."""
     name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
-    sim = await answer_to(line, f"{sms_modem.PIN}\r".encode(), _sim, SIM_MAX_S)
+    sim = await answer_to(line, f"{sms_modem.PIN}\r".encode(), _read_sim, SIM_MAX_S)
     return DeviceReport(
-        f"GSM modem, {name}", trouble=_trouble(sim), facts={"model": name, "sim": sim}
+        f"GSM modem, {name}", trouble=_find_trouble(sim), facts={"model": name, "sim": sim}
     )
 
 
-def _trouble(sim: str | None) -> tuple[str, ...]:
+def _find_trouble(sim: str | None) -> tuple[str, ...]:
     if sim in (None, "READY"):
         return ()
     if sim == "SIM PIN":
@@ -49,6 +49,6 @@ def _trouble(sim: str | None) -> tuple[str, ...]:
     return (f"its SIM cannot be used ({sim}): is a SIM inserted, and the right way round?",)
 
 
-def devices() -> list[Recognition]:
+def list_devices() -> list[Recognition]:
     """Return the recognition of a GSM modem."""
-    return [Recognition(NAME, 6, BAUD, lambda: model.QUESTION, _is_answer, tell)]
+    return [Recognition(NAME, 6, BAUD, lambda: model.QUESTION, _is_answer, read_report)]

@@ -31,16 +31,18 @@ class SmsSettings(NamedTuple):
 
     def is_hub(self, number: str) -> bool:
         """Return True if this is the hub's number, in any form that a network shows."""
-        return _ending(number) == _ending(self.hub_number)
+        return _get_ending(number) == _get_ending(self.hub_number)
 
-    def may_send(self, number: str) -> bool:
+    def can_come_from(self, number: str) -> bool:
         """Return True if messages from this number are looked at. Some networks show numbers
         without the country code, so the last digits decide; the tag authenticates the message.
         """
-        return any(_ending(each) == _ending(number) for each in (self.hub_number, *self.allow))
+        return any(
+            _get_ending(each) == _get_ending(number) for each in (self.hub_number, *self.allow)
+        )
 
 
-def _ending(number: str) -> str:
+def _get_ending(number: str) -> str:
     return number[-8:] if number.lstrip("+").isdigit() else number
 
 
@@ -50,11 +52,11 @@ def _number(value: str) -> str:
     return value
 
 
-def _numbers(value: str) -> tuple[str, ...]:
+def _read_numbers(value: str) -> tuple[str, ...]:
     return tuple(_number(each) for each in value.replace(",", " ").split())
 
 
-def _pin(value: str) -> str:
+def _read_pin(value: str) -> str:
     if not re.fullmatch(r"[0-9]{4,8}", value, re.ASCII):
         raise WrongProperty("must be the SIM's PIN: 4 to 8 digits")
     return value
@@ -77,11 +79,11 @@ KEYS = (
     Key("sms-hub-number", _number, "", "telephone number of the hub for SMS, such as +41791234567"),
     Key(
         "sms-allow",
-        _numbers,
+        _read_numbers,
         (),
         "other numbers from which the hub sends; SMS from unknown numbers are deleted (none)",
     ),
-    Key("sms-pin", _pin, "", "PIN of the SIM, if it has one; a wrong PIN is tried once"),
+    Key("sms-pin", _read_pin, "", "PIN of the SIM, if it has one; a wrong PIN is tried once"),
     Key(
         "sms-per-day",
         make_integer_reader(0, 100_000, "SMS"),
@@ -121,7 +123,7 @@ NEEDS = {
 _OF_A_LINE = ("sms-baud", "sms-pin")
 
 
-def sms_faults(pairs: Mapping[str, str]) -> list[str]:
+def find_sms_faults(pairs: Mapping[str, str]) -> list[str]:
     """Return errors in the settings of a modem that belongs to ModemManager."""
     port = pairs.get("sms-port", "")
     if not MANAGED.fullmatch(port):
@@ -152,9 +154,9 @@ PART = KitPart(
     keys=KEYS,
     own=SmsSettings,
     is_on=lambda own: own.port is not None,
-    bearer="fieldagent.extensions.sms.agent.bearer:bearer",
-    devices="fieldagent.extensions.sms.agent.recognition:devices",
-    faults=sms_faults,
+    bearer="fieldagent.extensions.sms.agent.bearer:make_bearer",
+    devices="fieldagent.extensions.sms.agent.recognition:list_devices",
+    faults=find_sms_faults,
     check="fieldagent.extensions.sms.agent.check:check",
     examples=EXAMPLES,
     needs=NEEDS,

@@ -64,7 +64,7 @@ class Rest:
         """End the pause: a message was taken."""
         self.tries, self.until, self.urgent_until = 0, -inf, -inf
 
-    def ends(self, *, urgent: bool) -> float:
+    def compute_end(self, *, urgent: bool) -> float:
         """Return the time when a message may be tried again, by trio's clock; an SOS may be tried
         sooner.
         """

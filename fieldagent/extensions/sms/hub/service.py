@@ -50,27 +50,29 @@ async def post(
             "POST", address, headers=tuple(headers), body=body, deadline=DEADLINE_S
         )
     except RequestFailed as failure:
-        return failed(f"{service}: {failure.reason}", untaken=isinstance(failure, NotReached))
+        return make_failure(f"{service}: {failure.reason}", untaken=isinstance(failure, NotReached))
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
-    said = " ".join(_member_of(reply, says).split())[:_SHOWN]
+    said = " ".join(_read_member(reply, says).split())[:_SHOWN]
     # A service that answers 5xx may have sent the message before.
     untaken = 400 <= reply.status < 500
-    return failed(f"{service} answered {reply.status}{': ' if said else ''}{said}", untaken=untaken)
+    return make_failure(
+        f"{service} answered {reply.status}{': ' if said else ''}{said}", untaken=untaken
+    )
 
 
-def failed(reason: str, *, untaken: bool = True) -> HandoverResult:
+def make_failure(reason: str, *, untaken: bool = True) -> HandoverResult:
     """Return a failure. `untaken` means that the service certainly did not accept it."""
     return HandoverResult(HandoverOutcome.FAILED, reason, untaken=untaken)
 
 
-def basic(user: str, password: str) -> tuple[str, str]:
+def make_basic_header(user: str, password: str) -> tuple[str, str]:
     """Return the Authorization header of RFC 7617."""
     pair = base64.b64encode(f"{user}:{password}".encode()).decode()
     return "Authorization", f"Basic {pair}"
 
 
-def _member_of(reply: Reply, name: str) -> str:
+def _read_member(reply: Reply, name: str) -> str:
     """Return a text member of a JSON answer, or an empty string."""
     try:
         document = load_document(reply.body)
@@ -80,7 +82,7 @@ def _member_of(reply: Reply, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def json_object(request: Request) -> dict[str, Any]:
+def read_json_object(request: Request) -> dict[str, Any]:
     """Return the JSON object in a body. Raises Problem."""
     try:
         document = load_document(get_required_body(request))
@@ -91,7 +93,7 @@ def json_object(request: Request) -> dict[str, Any]:
     return document
 
 
-def needed(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
+def read_needed_member(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
     """Return the first of these members that is a text. Raises Problem if there is none."""
     for name in names:
         value = document.get(name)
@@ -100,11 +102,11 @@ def needed(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
     raise Problem(422, f"{' or '.join(names)} is missing or not text")
 
 
-def unsigned(detail: str) -> Problem:
+def make_unsigned(detail: str) -> Problem:
     """Return the Problem 401 for a call with a missing or wrong signature."""
     return Problem(401, detail, headers=(("WWW-Authenticate", "Signature"),))
 
 
-def identity(*parts: str) -> str:
+def make_identity(*parts: str) -> str:
     """Return an id for an event that a service may repeat, made of its unchanging parts."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()

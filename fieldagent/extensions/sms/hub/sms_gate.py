@@ -38,12 +38,12 @@ notified."""
 _MISSING = "set sms-gate-address, sms-gate-user and sms-gate-password in the hub's settings"
 
 
-def _sender(host: ContactHost) -> Send:
+def _make_sender(host: ContactHost) -> Send:
     own = host.own
 
     async def send(address: str, notice: Notice) -> HandoverResult:
-        if _missing(own):
-            return service.failed(_missing(own))
+        if _find_missing(own):
+            return service.make_failure(_find_missing(own))
         message = {
             "id": notice.message_id,
             "textMessage": {"text": short_text(notice, answers=_is_answered(host))},
@@ -53,7 +53,7 @@ def _sender(host: ContactHost) -> Send:
             # A priority of 100 or more bypasses the limits configured on the telephone.
             "priority": 100,
         }
-        credentials = service.basic(own["sms-gate-user"], own["sms-gate-password"])
+        credentials = service.make_basic_header(own["sms-gate-user"], own["sms-gate-password"])
         return await service.post(
             f"{own['sms-gate-address'].rstrip('/')}/messages",
             (("Content-Type", "application/json"), credentials),
@@ -69,11 +69,11 @@ def _is_answered(host: ContactHost) -> bool:
     return host.own["sms-gate-key"] is not None
 
 
-def _missing(own: Own) -> str:
+def _find_missing(own: Own) -> str:
     return _MISSING if own["sms-gate-address"] is None else ""
 
 
-def _routes(inward: Inward) -> list[Route]:
+def _make_routes(inward: Inward) -> list[Route]:
     key = inward.host.own["sms-gate-key"]
     if key is None:
         return []
@@ -82,16 +82,16 @@ def _routes(inward: Inward) -> list[Route]:
         """Reject unknown callers by the head, before the body is read."""
         moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
         if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
-            raise service.unsigned("X-Timestamp and X-Signature are missing or invalid")
+            raise service.make_unsigned("X-Timestamp and X-Signature are missing or invalid")
         if abs(inward.host.clock() - int(moment[:12])) > LATE:
-            raise service.unsigned(f"X-Timestamp is more than {LATE:.0f} s off")
+            raise service.make_unsigned(f"X-Timestamp is more than {LATE:.0f} s off")
 
     async def take(asked: Request, caller: None) -> Response:
-        document = service.json_object(asked)
+        document = service.read_json_object(asked)
         signed = asked.body + asked.headers["x-timestamp"].encode()
         expected = hmac.new(key.encode(), signed, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(expected.encode(), asked.headers["x-signature"].encode()):
-            raise service.unsigned("X-Signature is not made with sms-gate-key")
+            raise service.make_unsigned("X-Signature is not made with sms-gate-key")
         payload = document.get("payload")
         await _take_event(inward, document.get("event"), payload)
         return Response(204)
@@ -107,22 +107,25 @@ async def _take_event(inward: Inward, event: object, payload: object) -> None:
         return
     if event == "sms:received":
         # Newer versions use `sender` instead of `phoneNumber`.
-        sender = service.needed(payload, "phoneNumber", "sender")
-        words, at = service.needed(payload, "message"), str(payload.get("receivedAt", ""))
-        identity = service.identity(sender, words, at)
+        sender = service.read_needed_member(payload, "phoneNumber", "sender")
+        words, at = (
+            service.read_needed_member(payload, "message"),
+            str(payload.get("receivedAt", "")),
+        )
+        identity = service.make_identity(sender, words, at)
         await inward.inbox.take(ContactAnswer(NAME, identity, service.number_of(sender), words))
     elif event == "sms:delivered":
-        await inward.inbox.report(service.needed(payload, "messageId"), True)
+        await inward.inbox.report(service.read_needed_member(payload, "messageId"), True)
     elif event == "sms:failed":
         reason = str(payload.get("reason") or "it gives no reason")[:200]
-        await inward.inbox.report(service.needed(payload, "messageId"), False, reason)
+        await inward.inbox.report(service.read_needed_member(payload, "messageId"), False, reason)
 
 
 KIND = ContactKind(
     NAME,
     "by SMS",
     "the telephone sms-gate",
-    sender=_sender,
+    sender=_make_sender,
     shown=str,
     form=service.FORM,
     is_one=service.is_phone,
@@ -153,7 +156,7 @@ KIND = ContactKind(
         if own["sms-gate-key"] and not own["sms-gate-address"]
         else []
     ),
-    missing=_missing,
+    missing=_find_missing,
     is_answered=_is_answered,
-    routes=_routes,
+    routes=_make_routes,
 )

@@ -40,19 +40,19 @@ _EMPTY = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
 """Empty TwiML answer, because the hub sends replies in calls of their own."""
 
 
-def signature(token: str, address: str, form: Mapping[str, str]) -> str:
+def compute_signature(token: str, address: str, form: Mapping[str, str]) -> str:
     """Return the expected `X-Twilio-Signature` of a form posted to `address`."""
     said = address + "".join(name + form[name] for name in sorted(form))
     digest = hmac.new(token.encode(), said.encode(), hashlib.sha1).digest()
     return base64.b64encode(digest).decode()
 
 
-def _sender(host: ContactHost) -> Send:
+def _make_sender(host: ContactHost) -> Send:
     own = host.own
 
     async def send(address: str, notice: Notice) -> HandoverResult:
-        if _missing(own):
-            return service.failed(_missing(own))
+        if _find_missing(own):
+            return service.make_failure(_find_missing(own))
         form = {
             "To": address,
             "From": own["twilio-from"],
@@ -64,7 +64,7 @@ def _sender(host: ContactHost) -> Send:
         kind = ("Content-Type", "application/x-www-form-urlencoded")
         return await service.post(
             f"{own['twilio-address'].rstrip('/')}/Accounts/{account}/Messages.json",
-            (kind, service.basic(account, own["twilio-token"])),
+            (kind, service.make_basic_header(account, own["twilio-token"])),
             urlencode(form).encode(),
             service="Twilio",
             says="message",
@@ -77,11 +77,11 @@ def _is_answered(host: ContactHost) -> bool:
     return bool(host.desk)
 
 
-def _missing(own: Own) -> str:
+def _find_missing(own: Own) -> str:
     return _MISSING if own["twilio-account"] is None else ""
 
 
-def _routes(inward: Inward) -> list[Route]:
+def _make_routes(inward: Inward) -> list[Route]:
     token, desk = inward.host.own["twilio-token"], inward.host.desk
     if token is None or not desk:
         return []
@@ -89,22 +89,25 @@ def _routes(inward: Inward) -> list[Route]:
     async def look(head: Request) -> None:
         """Reject unknown callers by the head, before the body is read."""
         if len(head.headers.get("x-twilio-signature", "")) != 28:
-            raise service.unsigned("X-Twilio-Signature is missing or invalid")
+            raise service.make_unsigned("X-Twilio-Signature is missing or invalid")
 
     async def take(asked: Request, caller: None) -> Response:
-        form = _form(asked)
+        form = _read_form(asked)
         query = f"?{urlencode(asked.query)}" if asked.query else ""
-        expected = signature(token, f"{desk}{PATH}{query}", form)
+        expected = compute_signature(token, f"{desk}{PATH}{query}", form)
         header = asked.headers["x-twilio-signature"]
         if not hmac.compare_digest(expected.encode(), header.encode()):
-            raise service.unsigned(
+            raise service.make_unsigned(
                 "X-Twilio-Signature is not made with twilio-token for this address"
             )
         message_id = dict(asked.query).get(ASKED)
         if message_id is not None:
             await _take_report(inward, message_id, form)
         else:
-            sender, identity = service.needed(form, "From"), service.needed(form, "MessageSid")
+            sender, identity = (
+                service.read_needed_member(form, "From"),
+                service.read_needed_member(form, "MessageSid"),
+            )
             answer = ContactAnswer(
                 NAME, identity, service.number_of(sender), form.get("Body", "")[:2_000]
             )
@@ -123,7 +126,7 @@ async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str])
         await inward.inbox.report(message_id, False, f"{state}{', error ' + code if code else ''}")
 
 
-def _form(asked: Request) -> dict[str, str]:
+def _read_form(asked: Request) -> dict[str, str]:
     """Return the fields of the form. Raises Problem."""
     try:
         return dict(parse_qsl(get_required_body(asked).decode(), keep_blank_values=True))
@@ -135,7 +138,7 @@ KIND = ContactKind(
     NAME,
     "by SMS",
     "Twilio",
-    sender=_sender,
+    sender=_make_sender,
     shown=str,
     form=service.FORM,
     is_one=service.is_phone,
@@ -157,7 +160,7 @@ KIND = ContactKind(
     ),
     examples={"twilio-account": "AC0123456789", "twilio-from": "+41791234567"},
     together=(("twilio-account", "twilio-token"), ("twilio-account", "twilio-from")),
-    missing=_missing,
+    missing=_find_missing,
     is_answered=_is_answered,
-    routes=_routes,
+    routes=_make_routes,
 )

@@ -33,12 +33,12 @@ PATH = "/contact/sms"
 _MISSING = "set sms-webhook in the hub's settings"
 
 
-def _sender(host: ContactHost) -> Send:
+def _make_sender(host: ContactHost) -> Send:
     own = host.own
 
     async def send(address: str, notice: Notice) -> HandoverResult:
-        if _missing(own):
-            return service.failed(_missing(own))
+        if _find_missing(own):
+            return service.make_failure(_find_missing(own))
         words = short_text(notice, answers=_is_answered(host))
         message = {"id": notice.message_id, "to": address, "text": words}
         body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
@@ -56,11 +56,11 @@ def _is_answered(host: ContactHost) -> bool:
     return host.own["sms-webhook-token"] is not None
 
 
-def _missing(own: Own) -> str:
+def _find_missing(own: Own) -> str:
     return _MISSING if own["sms-webhook"] is None else ""
 
 
-def _routes(inward: Inward) -> list[Route]:
+def _make_routes(inward: Inward) -> list[Route]:
     token = inward.host.own["sms-webhook-token"]
     if token is None:
         return []
@@ -72,10 +72,13 @@ def _routes(inward: Inward) -> list[Route]:
             raise Problem(401, "Authorization is not sms-webhook-token as Bearer", headers=how)
 
     async def take(asked: Request, caller: None) -> Response:
-        document = service.json_object(asked)
-        id_ = service.needed(document, "id", most=200)
+        document = service.read_json_object(asked)
+        id_ = service.read_needed_member(document, "id", most=200)
         if "state" not in document:
-            sender, words = service.needed(document, "from"), service.needed(document, "text")
+            sender, words = (
+                service.read_needed_member(document, "from"),
+                service.read_needed_member(document, "text"),
+            )
             await inward.inbox.take(ContactAnswer(NAME, id_, service.number_of(sender), words))
         elif document["state"] in ("delivered", "failed"):
             reason = document.get("reason")
@@ -93,7 +96,7 @@ KIND = ContactKind(
     NAME,
     "by SMS",
     "the program behind sms-webhook",
-    sender=_sender,
+    sender=_make_sender,
     shown=str,
     form=service.FORM,
     is_one=service.is_phone,
@@ -124,7 +127,7 @@ KIND = ContactKind(
         if own["sms-webhook-token"] and not own["sms-webhook"]
         else []
     ),
-    missing=_missing,
+    missing=_find_missing,
     is_answered=_is_answered,
-    routes=_routes,
+    routes=_make_routes,
 )

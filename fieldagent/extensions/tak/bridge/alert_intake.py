@@ -42,7 +42,7 @@ def take_in(db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: 
         if trackers.find(db, workspace, ident) is None:
             whose = member
             if whose is None or ident == SHARED:
-                whose = _voice(db, workspace, now)
+                whose = _find_voice(db, workspace, now)
             _add(db, workspace, whose, alert.sender, ident, now)
     tracker = trackers.find(db, workspace, ident)
     if tracker is None:
@@ -68,7 +68,7 @@ def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: f
             return
 
 
-def _voice(db: Db, workspace: int, now: float) -> int:
+def _find_voice(db: Db, workspace: int, now: float) -> int:
     """Return the member to whom phones of unknown people belong."""
     known = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"

@@ -86,14 +86,14 @@ class TakDoor:
             log.debug("an event from the TAK server cannot be read: %s", error)
             return self.drop(Became.UNREADABLE)
         # A phone cancels a hub's alert under the alert's uid.
-        is_of = tak.flowed_through if kind == tak.CANCEL else tak.is_of
+        is_of = tak.is_passed_through if kind == tak.CANCEL else tak.is_of
         if is_of(event, records.PREFIX):
             return self.drop(Became.OWN)
         if kind in (tak.ON_PHONE, tak.READ, tak.CANCEL):
             self._ticks, wait = TICKS.admit(self._ticks, now)
             return self.drop(Became.LIMITED) if wait else event
         said = tak.read_chat(event) if kind == tak.CHAT else None
-        author = tak.marker_author(event) if said is None else said.sender
+        author = tak.read_marker_author(event) if said is None else said.sender
         if author is None or (said is not None and said.to.uid != uid):
             return self.drop(Became.OTHER)
         return event if self._admit_from(author.uid, now) else self.drop(Became.LIMITED)
@@ -129,7 +129,7 @@ class TakDoor:
         """Return a unit that is back after being away, else None. Positions of units are not
         stored.
         """
-        uid = _uid_of(raw)
+        uid = _make_uid(raw)
         before = self._seen.get(uid, 0.0)
         is_own = uid.startswith(records.PREFIX.encode())
         if is_own or now - before < SEEN_AGAIN_S or b"<takv" not in raw:
@@ -170,7 +170,7 @@ class TakDoor:
         return None
 
 
-def _uid_of(raw: bytes) -> bytes:
+def _make_uid(raw: bytes) -> bytes:
     for quote in (b'"', b"'"):
         begin = raw.find(b" uid=" + quote)
         if begin >= 0:

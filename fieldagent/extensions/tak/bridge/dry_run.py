@@ -11,22 +11,22 @@ KITS_MAX = 5
 """Largest number of kits in the answer."""
 
 
-def in_words(quote: Quote, allowance: Allowance, caller: str, per_day: int, size: int) -> str:
+def describe_cost(quote: Quote, allowance: Allowance, caller: str, per_day: int, size: int) -> str:
     """Return the answer to `caller`, a callsign or a user's name. `size`: UTF-8 bytes of the
     message.
     """
     sentences = [f"Not sent, because it begins with a question mark: {format_count(size, 'byte')}."]
-    sentences += [f"{each.kit}: {_way(each)}." for each in quote.kits[:KITS_MAX]]
+    sentences += [f"{each.kit}: {_describe_route(each)}." for each in quote.kits[:KITS_MAX]]
     if len(quote.kits) > KITS_MAX:
         sentences.append(f"{format_count(len(quote.kits) - KITS_MAX, 'more kit')}.")
-    sentences.append(_verdict(quote))
+    sentences.append(_describe_verdict(quote))
     listed = "is in tak-allow" if allowance.allowed else "is not in tak-allow"
     left = max(0, allowance.left)
     sentences.append(f"{caller} {listed}; {left} of {per_day} of tak-credits-per-day are left.")
     return " ".join(sentences)
 
 
-def _way(kit: KitCost) -> str:
+def _describe_route(kit: KitCost) -> str:
     if kit.linked:
         return "over its link, 0 credits"
     ways = [f"by satellite, {format_count(kit.bytes, 'byte')}"] if kit.bytes else []
@@ -38,7 +38,7 @@ def _way(kit: KitCost) -> str:
     )
 
 
-def _verdict(quote: Quote) -> str:
+def _describe_verdict(quote: Quote) -> str:
     if not quote.kits:
         return "No user has a kit for it now."
     if quote.why:

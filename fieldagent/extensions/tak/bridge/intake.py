@@ -134,7 +134,7 @@ class TakIntake:
 
     async def _take_item(self, came: Came, now: float) -> None:
         said = tak.read_chat(came.event) if came.kind == tak.CHAT else None
-        author = tak.marker_author(came.event) if said is None else said.sender
+        author = tak.read_marker_author(came.event) if said is None else said.sender
         link = self._links.get(came.member)
         taken = TakOutcome(Became.REFUSED)
         if author is not None and link is not None:
@@ -160,6 +160,8 @@ class TakIntake:
         reply = GeoChat(link.unit, to, str(uuid.uuid4()), f"[hub] {why}")
         try:
             if link.session is not None:
-                await link.session.say([tak.chat(reply, tak_map.at(self._host.clock()))])
+                await link.session.send_events(
+                    [tak.make_chat(reply, tak_map.make_date(self._host.clock()))]
+                )
         except Lost as lost:
             log.debug("not sent to the TAK server: %s", lost)

@@ -71,7 +71,7 @@ class TakOutcome(NamedTuple):
 def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -> TakOutcome:
     """Accept a message for a member."""
     words = visible(said.text)
-    asked = tak_map.asked_about(words)
+    asked = tak_map.find_question(words)
     words = asked or words
     if not words or len(words.encode()) > TEXT_BYTES_MAX:
         return TakOutcome(
@@ -81,9 +81,9 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
         inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True
     )
     if asked:
-        return _told_cost(db, inbox, posting, said.sender, now)
+        return _describe_cost(db, inbox, posting, said.sender, now)
     taken = _take(db, inbox, posting, said.sender, said.message_id, now)
-    asks = emergency.question(words, direct=True)
+    asks = emergency.make_question(words, direct=True)
     if asks and taken.became is Became.TAKEN:
         return taken._replace(why=f"{asks} {taken.why}".rstrip())
     return taken
@@ -112,34 +112,36 @@ def _take(
     assert member is not None
     if len(event_id) > UID_MAX:
         return TakOutcome(Became.REFUSED)
-    person = _person(db, inbox, author, now)
+    person = _find_person(db, inbox, author, now)
     if isinstance(person, TakOutcome):
         return person
     row = records.note_came(db, member, author.uid, event_id, now, person=person.member)
     if row is None:
         return TakOutcome(Became.REPEATED)
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER_S)
-    allowance = _allowance(db, inbox, person, now)
+    allowance = _make_allowance(db, inbox, person, now)
     paid = spending.enter_within(db, posting, allowance, now)
     records.note_entered(db, row, paid.entered.item, paid.credits)
     return TakOutcome(Became.TAKEN, f"The message {paid.why}." if paid.why else "")
 
 
-def _told_cost(
+def _describe_cost(
     db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, now: float
 ) -> TakOutcome:
-    person = _person(db, inbox, author, now)
+    person = _find_person(db, inbox, author, now)
     if isinstance(person, TakOutcome):
         return person
     assert isinstance(posting.item, Message)
-    allowance = _allowance(db, inbox, person, now)
-    quote = spending.quoted(db, replace(posting, sender=person.member), allowance, now)
+    allowance = _make_allowance(db, inbox, person, now)
+    quote = spending.make_quote(db, replace(posting, sender=person.member), allowance, now)
     size = len(posting.item.content.encode())
-    answer = dry_run.in_words(quote, allowance, person.callsign, inbox.rules.credits_per_day, size)
+    answer = dry_run.describe_cost(
+        quote, allowance, person.callsign, inbox.rules.credits_per_day, size
+    )
     return TakOutcome(Became.ASKED, answer)
 
 
-def _person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:
+def _find_person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:
     """Return the author, or the outcome if the author is not acceptable."""
     callsign = visible(author.callsign)[:CALLSIGN_MAX]
     if not callsign or len(author.uid) > UID_MAX:
@@ -148,7 +150,7 @@ def _person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson |
     return TakOutcome(Became.LIMITED) if person is None else person
 
 
-def _allowance(db: Db, inbox: TakInbox, person: TakPerson, now: float) -> Allowance:
+def _make_allowance(db: Db, inbox: TakInbox, person: TakPerson, now: float) -> Allowance:
     rules = inbox.rules
-    left = rules.credits_per_day - records.spent_today(db, now)
+    left = rules.credits_per_day - records.compute_spent_today(db, now)
     return Allowance(person.callsign in rules.allow, left, NOT_ALLOWED, SPENT)

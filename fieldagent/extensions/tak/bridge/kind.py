@@ -34,7 +34,7 @@ class TakAddress(NamedTuple):
     port: int
 
 
-def _address(value: str) -> TakAddress:
+def _read_address(value: str) -> TakAddress:
     parts = split_url(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.username is not None:
         raise WrongProperty(
@@ -46,7 +46,7 @@ def _address(value: str) -> TakAddress:
     )
 
 
-def _callsigns(value: str) -> frozenset[str]:
+def _read_callsigns(value: str) -> frozenset[str]:
     callsigns = frozenset(filter(None, (each.strip() for each in re.split(",", value))))
     if not callsigns:
         raise WrongProperty(
@@ -58,7 +58,7 @@ def _callsigns(value: str) -> frozenset[str]:
 KEYS = (
     Key(
         "tak-server",
-        _address,
+        _read_address,
         None,
         "a team's TAK server, tls://HOST:8089, or tcp://HOST:8087 in a trusted network: its map"
         " shows the kits, and its people and the kits can write to each other"
@@ -100,7 +100,7 @@ KEYS = (
     ),
     Key(
         "tak-allow",
-        _callsigns,
+        _read_callsigns,
         frozenset[str](),
         "callsigns at the server, separated by commas, that may use paid channels: satellite"
         " and SMS (none)",
@@ -123,7 +123,7 @@ EXAMPLES = {
 }
 
 
-def _faults(own: Own) -> list[str]:
+def _find_faults(own: Own) -> list[str]:
     faults = []
     server: TakAddress | None = own["tak-server"]
     if server is not None and server.secure and own["tak-certificate"] is None:
@@ -148,7 +148,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
         return None
     # Import only here: every hub command reads these settings, and most hubs have no TAK server.
     from fieldagent.extensions.tak.bridge import service
-    from fieldagent.extensions.tak.bridge.link import TakServer, team_server
+    from fieldagent.extensions.tak.bridge.link import TakServer, open_team_server
 
     server = TakServer(
         address.host,
@@ -159,10 +159,10 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
         own["tak-ca-file"],
         own["tak-server-name"],
     )
-    return partial(service.run, host, partial(team_server, server), rules_of(own))
+    return partial(service.run, host, partial(open_team_server, server), read_rules(own))
 
 
-def rules_of(own: Own) -> TakRules:
+def read_rules(own: Own) -> TakRules:
     """Return the rules in the settings, for any TAK server."""
     from fieldagent.extensions.tak.bridge.inward import TakRules
 
@@ -182,5 +182,5 @@ KIND = BridgeKind(
     work=_work,
     examples=EXAMPLES,
     together=(("tak-certificate", "tak-key"),),
-    faults=_faults,
+    faults=_find_faults,
 )

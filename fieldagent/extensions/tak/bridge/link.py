@@ -24,7 +24,7 @@ import trio
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge import records
 from fieldagent.extensions.tak.bridge.site import TakSite
-from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, encode, type_of, uid_of
+from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, encode, find_type, find_uid
 from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.http import tls
 from fieldagent.hub.bridge.connecting import Lost, open_stream
@@ -58,7 +58,7 @@ class TakServer(NamedTuple):
     """Name in its certificate."""
 
 
-def context_of(server: TakServer) -> ssl.SSLContext | None:
+def make_context(server: TakServer) -> ssl.SSLContext | None:
     """Return the TLS context for the server; None without TLS. Raises Lost."""
     if not server.secure:
         return None
@@ -71,7 +71,7 @@ def context_of(server: TakServer) -> ssl.SSLContext | None:
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     assert server.certificate is not None, "it is for tls:// only"
     try:
-        context.load_cert_chain(server.certificate, server.key, password=_no_password)
+        context.load_cert_chain(server.certificate, server.key, password=_refuse_password)
     except OSError as error:
         why = "is not a PEM certificate with its key and without a password"
         if not isinstance(error, ssl.SSLError):
@@ -80,7 +80,7 @@ def context_of(server: TakServer) -> ssl.SSLContext | None:
     return context
 
 
-def _no_password() -> str:
+def _refuse_password() -> str:
     return ""
 
 
@@ -90,24 +90,24 @@ def wait_before(tries: int) -> float:
 
 
 @asynccontextmanager
-async def team_server(server: TakServer, workspace: int) -> AsyncIterator[TakSite]:
+async def open_team_server(server: TakServer, workspace: int) -> AsyncIterator[TakSite]:
     """Return a team's server as the bridge sees it. People there are identified only by a
     callsign.
     """
     title = f"the TAK server at {server.host}"
-    yield TakSite(title, partial(_session, server), records.note_person)
+    yield TakSite(title, partial(_open_session, server), records.note_person)
 
 
 @asynccontextmanager
-async def _session(server: TakServer, unit: TakUnit) -> AsyncIterator[StreamSession]:
+async def _open_session(server: TakServer, unit: TakUnit) -> AsyncIterator[StreamSession]:
     """Open a user's session. Raises Lost."""
-    context = await trio.to_thread.run_sync(context_of, server)
-    async with connected(server, context) as stream:
+    context = await trio.to_thread.run_sync(make_context, server)
+    async with connect(server, context) as stream:
         yield StreamSession(stream, unit.uid)
 
 
 @asynccontextmanager
-async def connected(
+async def connect(
     server: TakServer, context: ssl.SSLContext | None
 ) -> AsyncIterator[trio.abc.Stream]:
     """Connect to the server. Raises Lost."""
@@ -142,7 +142,7 @@ class StreamSession:
         why: BaseException = Lost("the hub disconnects")
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._ping)
+                nursery.start_soon(self._send_pings)
                 await self._hear(take)
         except* Lost as lost:
             why = get_first_error(lost)
@@ -165,15 +165,15 @@ class StreamSession:
 
     async def _hand_over(self, events: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
         for raw in events:
-            kind = type_of(raw)
+            kind = find_type(raw)
             # OpenTAKServer returns the ping itself instead of an answer.
-            is_echo = kind == tak.PING and uid_of(raw) == tak.ping_uid(self._uid)
+            is_echo = kind == tak.PING and find_uid(raw) == tak.make_ping_uid(self._uid)
             if kind == tak.PONG or is_echo:
                 self._pongs += 1
                 self._answered.set()
                 self._answered = trio.Event()
             elif kind == tak.PING:
-                await self._send(encode(tak.pong(datetime.now(UTC))))
+                await self._send(encode(tak.make_pong(datetime.now(UTC))))
             else:
                 take(kind, raw)
 
@@ -185,24 +185,24 @@ class StreamSession:
             why = "the server refuses this hub's certificate, or its TLS" if fault else ""
             raise Lost(why or "the connection broke off") from error
 
-    async def _ping(self) -> NoReturn:
+    async def _send_pings(self) -> NoReturn:
         await trio.sleep(ANSWER_TIMEOUT_S)
         while True:
             answered = self._pongs
-            await self._send(self._next_ping())
+            await self._send(self._make_next_ping())
             await trio.sleep(ANSWER_TIMEOUT_S)
             if self._pongs == answered:
                 raise Lost(NOT_ANSWERED)
 
-    def _next_ping(self) -> bytes:
+    def _make_next_ping(self) -> bytes:
         self._pings += 1
-        return encode(tak.ping(self._uid, datetime.now(UTC)))
+        return encode(tak.make_ping(self._uid, datetime.now(UTC)))
 
-    async def say(self, events: Iterable[CotEvent]) -> None:
+    async def send_events(self, events: Iterable[CotEvent]) -> None:
         """Send events; return once the server has accepted them."""
         said = b"".join(map(encode, events))
         async with self._sending:
-            ping = self._next_ping()
+            ping = self._make_next_ping()
             number = self._pings
             await self._write(said + ping)
         with trio.move_on_after(ANSWER_TIMEOUT_S):

@@ -30,25 +30,25 @@ WAYS = {
 }
 
 
-def unit_of(identity: str, user: KitUser) -> TakUnit:
+def make_unit(identity: str, user: KitUser) -> TakUnit:
     """Return the unit of a kit's user on the map. Its uid stays the same for the user."""
     return TakUnit(f"{identity}-{user.member}", user.name)
 
 
-def ear_of(identity: str) -> TakUnit:
+def make_listening_unit(identity: str) -> TakUnit:
     """Return the unit of a connection that only hears. It never appears on a map."""
     return TakUnit(f"{identity}-0", "hub")
 
 
-def position(
+def make_position_events(
     unit: TakUnit, user: KitUser, place: ToldPosition | None, now: float, *, shared: bool
 ) -> list[CotEvent]:
     """Return the events that show a user on the map, as in `tak_map`."""
     shown_by = ShownBy("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
-    return tak_map.position(unit, user, shown_by, place, now, shared=shared)
+    return tak_map.make_position_events(unit, user, shown_by, place, now, shared=shared)
 
 
-def person_for(item: FreshItem, people: Collection[int], shares: Collection[str]) -> int | None:
+def find_person(item: FreshItem, people: Collection[int], shares: Collection[str]) -> int | None:
     """Return the member at the server for whom an item is, 0 for everyone there, None if it is for
     no one there. An item from a bridge is not sent.
     """
@@ -62,20 +62,20 @@ def person_for(item: FreshItem, people: Collection[int], shares: Collection[str]
     return 0 if shared in shares else None
 
 
-def event_of(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
+def make_event(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
     """Return the event for an item; None if its kind has no event."""
-    when = tak_map.at(now)
+    when = tak_map.make_date(now)
     if isinstance(out.content, Message):
         to = tak.ALL if out.person is None else TakUnit(out.uid, out.callsign)
-        words = tak_map.words_of(out.content.content, "hub")
-        return tak.chat(GeoChat(unit, to, out.message_id, words), when)
+        words = tak_map.shorten_text(out.content.content, "hub")
+        return tak.make_chat(GeoChat(unit, to, out.message_id, words), when)
     if isinstance(out.content, Waypoint):
         placed = out.content
         point = CotPoint(placed.latitude, placed.longitude)
-        made = placed.timestamp or tak_map.at(out.moment)
+        made = placed.timestamp or tak_map.make_date(out.moment)
         marker = PlacedMarker(placed.name, placed.notes or "", point, made, ())
         identity = unit.uid.rpartition("-")[0]
-        return tak.marker(f"{identity}-w{out.item}", unit, marker, when)
+        return tak.make_marker(f"{identity}-w{out.item}", unit, marker, when)
     return None
 
 
@@ -84,11 +84,11 @@ AWAITED_S = 10.0
 the device's earlier place."""
 
 
-def alert_of(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:
+def make_alert(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:
     """Return the 911 alert of an incident, or its cancel, at the place of the SOS."""
     point, place = NOWHERE, alert.place
     if place is not None and (
         place.at >= alert.raised - FRESH_S or now >= alert.raised + AWAITED_S
     ):
         point = CotPoint(place.latitude, place.longitude)
-    return tak.alert(unit, point, tak_map.at(now), cancels=alert.ends)
+    return tak.make_alert(unit, point, tak_map.make_date(now), cancels=alert.ends)

@@ -15,7 +15,7 @@ from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.stored_entry import stored_entry
-from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Item
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -58,13 +58,13 @@ _KITS = (
 _IN_USE = "device.workspace = ? AND device.disabled IS NULL AND member.disabled IS NULL"
 
 
-def with_kits(db: Db, workspace: int) -> set[int]:
+def list_members_with_kits(db: Db, workspace: int) -> set[int]:
     """Return the members who have a kit."""
     rows = db.execute(f"SELECT DISTINCT member.id FROM {_KITS} WHERE {_IN_USE}", workspace)
     return {member for (member,) in rows}
 
 
-def kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
+def list_kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
     """Return the users with kits: first those with an open SOS, then by id. If a user has several
     kits, the one with the newest position counts.
     """
@@ -96,14 +96,14 @@ class TakPerson(NamedTuple):
     uid: str
 
 
-def voice_of(callsign: str) -> str:
+def make_voice(callsign: str) -> str:
     """Return the member name of a person at the server. It never looks like an address or another
     kind of name.
     """
     return f"{callsign.replace('@', ' at ').replace(':', ' ')} (TAK)"
 
 
-def person_of(db: Db, workspace: int, callsign: str) -> TakPerson | None:
+def find_person(db: Db, workspace: int, callsign: str) -> TakPerson | None:
     """Return the person at the TAK server with this callsign; None if there is no such person."""
     rows = db.execute(
         "SELECT member, callsign, uid FROM tak_person WHERE workspace = ? AND callsign = ?",
@@ -116,12 +116,12 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
     """Return the person with this callsign, and make them a member at the first contact. Their
     messages go to this phone. None if there are too many people already.
     """
-    known = person_of(db, workspace, callsign)
+    known = find_person(db, workspace, callsign)
     if known is None:
         ((many,),) = db.execute("SELECT count(*) FROM tak_person WHERE workspace = ?", workspace)
         if many >= PEOPLE_MAX:
             return None
-        member = texts_to_kits.add_voice(db, workspace, voice_of(callsign), now)
+        member = texts_to_kits.add_voice(db, workspace, make_voice(callsign), now)
         db.execute(
             "INSERT INTO tak_person (workspace, callsign, member, uid) VALUES (?, ?, ?, ?)",
             *(workspace, callsign, member, uid),
@@ -158,7 +158,7 @@ class FreshItem(NamedTuple):
     """True if the bridge received it from the server."""
 
 
-def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshItem]:
+def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshItem]:
     """Return the items of a workspace with ids after `after`, oldest first, without items restored
     from kits.
     """
@@ -173,13 +173,15 @@ def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshIte
     return [FreshItem._make(row) for row in rows]
 
 
-def people(db: Db, workspace: int) -> set[int]:
+def list_people(db: Db, workspace: int) -> set[int]:
     """Return the members who are people at the server."""
     rows = db.execute("SELECT member FROM tak_person WHERE workspace = ?", workspace)
     return {member for (member,) in rows}
 
 
-def line_up(db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, now: float) -> None:
+def queue_items(
+    db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, now: float
+) -> None:
     """Enter the items for the server, each for one person or for everyone, and store the place.
     Items already entered are skipped, because with several hub processes the place is behind the
     last item.
@@ -212,12 +214,12 @@ class OutEvent(NamedTuple):
     """Unix time of the item itself."""
 
 
-def out_due(db: Db, members: Collection[int], now: float, limit: int) -> list[OutEvent]:
+def list_due_events(db: Db, members: Collection[int], now: float, limit: int) -> list[OutEvent]:
     """Return the items that these members must send to the server now, in order: waiting items, and
     items that no phone has confirmed. Items of other members, who have no connection, do not
     block them.
     """
-    among, values = one_of(db, sorted(members))
+    among, values = make_membership(db, sorted(members))
     rows = db.execute(
         "SELECT tak_event.id, item.id, tak_event.member, tak_event.person,"
         " coalesce(tak_person.callsign, ''), coalesce(tak_person.uid, ''), message_id, attempts,"
@@ -336,7 +338,7 @@ def note_entered(db: Db, row: int, item: int, price: int) -> None:
     )
 
 
-def spent_today(db: Db, now: float) -> int:
+def compute_spent_today(db: Db, now: float) -> int:
     """Return the credits that events from the server may have cost this UTC day."""
     ((spent,),) = db.execute(
         "SELECT coalesce(sum(credits), 0) FROM tak_event WHERE credits > 0 AND at >= ?",
@@ -358,11 +360,11 @@ class OwedTick(NamedTuple):
     read: bool
 
 
-def ticks_owed(db: Db, members: Collection[int], limit: int) -> list[OwedTick]:
+def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[OwedTick]:
     """Return the oldest ticks owed to authors of messages to these members: first that a kit has
     stored the message, then that it was read.
     """
-    among, values = one_of(db, sorted(members))
+    among, values = make_membership(db, sorted(members))
     rows = db.execute(
         "SELECT id, member, uid, callsign, message_id, state, is_read FROM"
         " (SELECT tak_event.id, tak_event.member, tak_event.uid, callsign, message_id,"
@@ -405,7 +407,7 @@ CANCELS = 3
 """Number of times that an end is sent."""
 
 
-def alerts(db: Db, workspace: int) -> list[OpenAlert]:
+def list_alerts(db: Db, workspace: int) -> list[OpenAlert]:
     """Return the unanswered incidents, and the ends that must be sent."""
     rows = db.execute(
         "SELECT sos.id, device.member, 0, sos.raised FROM sos JOIN device ON device.id = sos.device"
@@ -449,4 +451,4 @@ def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: floa
         " (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id AND detail = ?)",
         *(workspace, member, CALLED_OFF_THERE),
     ):
-        sos.note_event(db, id_, "note", now, name=voice_of(by), detail=CALLED_OFF_THERE)
+        sos.note_event(db, id_, "note", now, name=make_voice(by), detail=CALLED_OFF_THERE)

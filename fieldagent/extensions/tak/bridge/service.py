@@ -42,7 +42,7 @@ from fieldagent.hub.contract import Became
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.store.contract import ANYTHING, Db
-from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.package.delivery import Stage
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -130,7 +130,7 @@ class _Bridge:
         method, because the server does not send them to another process.
         """
         store = self._host.store
-        start = await store.read(partial(tenure.place, name=records.NAME))
+        start = await store.read(partial(tenure.read_place, name=records.NAME))
         follower = Follower(start, UNSETTLED_S if store.shared else 0.0)
         storing.start_soon(waits.run_to_the_end, self._intake.run)
         with self._put:
@@ -140,10 +140,10 @@ class _Bridge:
         store = self._host.store
         async with trio.open_nursery() as nursery:
             while True:
-                written, done = store.heard(ANYTHING), self._done
+                written, done = store.get_event(ANYTHING), self._done
                 soonest = TURN_MAX_S
-                with told_once():
-                    more = await self._line_up(follower)
+                with log_once():
+                    more = await self._queue_items(follower)
                     await self._give_up()
                     work = await store.read(self._look)
                     self._keep_links(work.users, nursery)
@@ -155,29 +155,31 @@ class _Bridge:
 
     # Outgoing.
 
-    async def _line_up(self, follower: Follower) -> bool:
+    async def _queue_items(self, follower: Follower) -> bool:
         """Enter new items for the server. Return True if there may be more."""
         store, now = self._host.store, self._host.clock()
         items = await store.read(
-            lambda db: records.fresh_items(db, self._workspace, follower.place, follower.capacity)
+            lambda db: records.list_fresh_items(
+                db, self._workspace, follower.place, follower.capacity
+            )
         )
-        fresh = follower.fresh([(each.id, each.accepted) for each in items], now)
+        fresh = follower.take_fresh([(each.id, each.accepted) for each in items], now)
         new = [each for each in items if each.id in fresh]
         if new:
             await persist(store, lambda db: self._enter(db, new, follower.place, now))
         return len(new) >= AT_ONE_LOOK
 
     def _enter(self, db: Db, new: Sequence[records.FreshItem], up_to: int, now: float) -> None:
-        people = records.people(db, self._workspace)
-        kits = records.with_kits(db, self._workspace)
+        people = records.list_people(db, self._workspace)
+        kits = records.list_members_with_kits(db, self._workspace)
         items = []
         for item in new:
-            person = outward.person_for(item, people, self._rules.shares)
+            person = outward.find_person(item, people, self._rules.shares)
             if person is not None and item.sender in kits:
                 items.append((item, person or None))
             elif person and person not in kits:
                 ledger.note_stage(db, item.id, THE_HUB, Stage.NOBODY, NO_KIT, now)
-        records.line_up(db, items, up_to, now)
+        records.queue_items(db, items, up_to, now)
 
     async def _give_up(self) -> None:
         now = self._host.clock()
@@ -188,21 +190,21 @@ class _Bridge:
     def _look(self, db: Db) -> Work:
         now = self._host.clock()
         sos = "sos" in self._rules.shares
-        users = records.kit_users(db, self._workspace, self._rules.people)
+        users = records.list_kit_users(db, self._workspace, self._rules.people)
         members = {each.member for each in users}
         return Work(
             users,
-            records.out_due(db, members, now, AT_ONCE),
-            records.ticks_owed(db, members, AT_ONCE),
-            records.alerts(db, self._workspace) if sos else [],
+            records.list_due_events(db, members, now, AT_ONCE),
+            records.list_owed_ticks(db, members, AT_ONCE),
+            records.list_alerts(db, self._workspace) if sos else [],
         )
 
     def _keep_links(self, users: Sequence[KitUser], nursery: trio.Nursery) -> None:
         """Keep a connection for each user, and end those of users without a kit. Without any user,
         one connection of the hub only hears: a phone's 911 needs no kit.
         """
-        units = {each.member: outward.unit_of(self._identity, each) for each in users}
-        units = units or {EAR: outward.ear_of(self._identity)}
+        units = {each.member: outward.make_unit(self._identity, each) for each in users}
+        units = units or {EAR: outward.make_listening_unit(self._identity)}
         for gone in [member for member in self._links if member not in units]:
             self._links.pop(gone).scope.cancel()
         for member, unit in units.items():
@@ -224,10 +226,10 @@ class _Bridge:
             link = self._links[user.member]
             if link.session is None or link.busy:
                 continue
-            due = tak_map.position_due(link.told, user, now)
+            due = tak_map.compute_position_due(link.told, user, now)
             said: list[Saying] = []
             if due <= now:
-                said.append(self._position(link, user, now))
+                said.append(self._send_position(link, user, now))
             else:
                 soonest = min(soonest, due)
             said += self._of_items(work, user, link.unit, now)
@@ -236,12 +238,12 @@ class _Bridge:
             soonest = min(soonest, again)
             if said:
                 link.busy = True
-                nursery.start_soon(self._tell, link, link.session, said)
+                nursery.start_soon(self._send_and_record, link, link.session, said)
         return max(0.0, soonest - now)
 
-    def _position(self, link: UserLink, user: KitUser, now: float) -> Saying:
+    def _send_position(self, link: UserLink, user: KitUser, now: float) -> Saying:
         shared = "positions" in self._rules.shares
-        events = outward.position(link.unit, user, link.told, now, shared=shared)
+        events = outward.make_position_events(link.unit, user, link.told, now, shared=shared)
 
         def note(now: float) -> None:
             link.told = ToldPosition(user, now, tak_map.is_old(user, now))
@@ -251,14 +253,16 @@ class _Bridge:
     def _of_items(self, work: Work, user: KitUser, unit: TakUnit, now: float) -> list[Saying]:
         said: list[Saying] = []
         for out in work.out:
-            event = outward.event_of(out, unit, now) if out.member == user.member else None
+            event = outward.make_event(out, unit, now) if out.member == user.member else None
             if event is not None:
                 note = partial(_note_sent, out=out, site=self._site)
                 said.append(Saying([event], note))
         for tick in work.ticks:
             if tick.member == user.member:
                 receipt = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
-                event = tak.receipt(receipt, TakUnit(tick.uid, tick.callsign), tak_map.at(now))
+                event = tak.make_receipt(
+                    receipt, TakUnit(tick.uid, tick.callsign), tak_map.make_date(now)
+                )
                 said.append(Saying([event], partial(_note_told, tick=tick)))
         return said
 
@@ -274,22 +278,24 @@ class _Bridge:
             if alarm is None or alarm.ends != alert.ends:
                 alarm = self._alarms[alert.sos] = Alarm(alert.ends)
             if alarm.due <= now:
-                event = outward.alert_of(alert, unit, now)
+                event = outward.make_alert(alert, unit, now)
                 said.append(Saying([event], partial(_note_alerted, alert=alert), alarm.note))
             else:
                 soonest = min(soonest, alarm.due)
         return said, soonest
 
-    async def _tell(self, link: UserLink, session: TakSession, said: Sequence[Saying]) -> None:
+    async def _send_and_record(
+        self, link: UserLink, session: TakSession, said: Sequence[Saying]
+    ) -> None:
         """Send the events, and record them once the server has accepted them."""
         try:
-            await session.say([event for each in said for event in each.events])
+            await session.send_events([event for each in said for event in each.events])
         except Lost as lost:
             log.debug("not sent to the TAK server: %s", lost)
         else:
             now = self._host.clock()
             for each in said:
-                await persist(self._host.store, partial(_written, each, now))
+                await persist(self._host.store, partial(_record_sent, each, now))
                 each.note(now)
         finally:
             link.busy = False
@@ -362,7 +368,7 @@ class _Bridge:
             self._door.drop(Became.LIMITED)
 
 
-def _written(said: Saying, now: float, db: Db) -> None:
+def _record_sent(said: Saying, now: float, db: Db) -> None:
     said.write_down(db, now)
 
 

@@ -20,7 +20,7 @@ class TakSession(Protocol):
         """Pass each event with its type to `take`, until cancelled."""
         ...
 
-    async def say(self, events: Iterable[CotEvent]) -> None:
+    async def send_events(self, events: Iterable[CotEvent]) -> None:
         """Send events; return once the server has accepted them."""
         ...
 

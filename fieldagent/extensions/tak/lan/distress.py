@@ -89,7 +89,7 @@ class LanDistress:
         handle = "tak:" + "".join(alert.sender.uid.split())
         if incident.open_of(self._journal, handle) is not None:
             return handle
-        others = incident.unproved(self._journal, OPEN_MAX)
+        others = incident.list_unproved(self._journal, OPEN_MAX)
         is_open = [each for each, whose in others if each.ended is None and whose[:4] == "tak:"]
         return "tak:" if len(is_open) >= OPEN_MAX else handle
 

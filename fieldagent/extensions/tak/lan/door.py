@@ -22,8 +22,8 @@ from collections.abc import Mapping
 
 from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.affordable import SpendingLimits, affordable
-from fieldagent.agent.outbound.cost import costs
+from fieldagent.agent.outbound.affordable import SpendingLimits, find_affordable
+from fieldagent.agent.outbound.cost import compute_costs
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
@@ -33,7 +33,7 @@ from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.extensions.tak.lan import outward
 from fieldagent.extensions.tak.lan.distress import LanDistress
-from fieldagent.extensions.tak.lan.dry_run import in_words
+from fieldagent.extensions.tak.lan.dry_run import describe_cost
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
 from fieldagent.extensions.tak.map_events import PREFIX
 from fieldagent.package.package import Channel, Message, Package, Person
@@ -77,7 +77,7 @@ class LanDoor:
         bearer_bytes: int,
     ) -> None:
         self._settings = settings
-        self._own = outward.own_unit(settings.name)
+        self._own = outward.make_own_unit(settings.name)
         self._journal = journal
         self._intake = intake
         self._outboxes = outboxes
@@ -99,7 +99,7 @@ class LanDoor:
     async def _take(self, raw: bytes) -> LanOutcome:
         try:
             # Nearly all events from phones are positions, so only possible chat is decoded.
-            said = tak.read_chat(event) if (event := _wanted_in(raw)) is not None else None
+            said = tak.read_chat(event) if (event := _read_wanted(raw)) is not None else None
         except RemoteProtocolError:
             return LanOutcome("unreadable")
         alert = None if event is None or tak.is_of(event, PREFIX) else tak.read_alert(event)
@@ -109,11 +109,11 @@ class LanDoor:
             return LanOutcome("own" if _OURS in cot.start_tag(raw) else "other")
         if tak.is_of(event, PREFIX):
             return LanOutcome("own")
-        is_known, to = (False, None) if said is None else self._addressee(said.to)
+        is_known, to = (False, None) if said is None else self._find_addressee(said.to)
         if said is None:
             return LanOutcome("other")
         is_for_all = said.to.uid == tak.EVERYBODY
-        asks = emergency.question(said.text, direct=not is_for_all)
+        asks = emergency.make_question(said.text, direct=not is_for_all)
         if not is_known:
             # What one phone writes to another is not for the kit.
             return LanOutcome("other", said.sender, asks if is_for_all else "")
@@ -125,46 +125,46 @@ class LanDoor:
             return outcome._replace(why=f"{asks} {outcome.why}".rstrip())
         return outcome
 
-    def _addressee(self, to: TakUnit) -> tuple[bool, Person | None]:
+    def _find_addressee(self, to: TakUnit) -> tuple[bool, Person | None]:
         """Return True and the addressee if the kit can reach the unit; None as addressee means
         everyone.
         """
         if to.uid == self._own.uid:
             return True, None
-        if (user := outward.user_in(to.uid)) is not None:
+        if (user := outward.find_user(to.uid)) is not None:
             return True, user
-        person = directory.by_name(self._journal, f"{directory.GROUP}:{to.callsign}")
+        person = directory.find_by_name(self._journal, f"{directory.GROUP}:{to.callsign}")
         return person is not None, None if person is None else person.as_named
 
     async def _accept(self, said: GeoChat, to: Person | None) -> LanOutcome:
-        callsign, words = _line(said.sender.callsign)[:CALLSIGN_MAX], _line(said.text)
-        asked = tak_map.asked_about(words)
+        callsign, words = _clean_line(said.sender.callsign)[:CALLSIGN_MAX], _clean_line(said.text)
+        asked = tak_map.find_question(words)
         words = asked or words
         if not callsign or not words or len(words) > TEXT_MAX:
             why = f"Not sent: {TEXT_MAX} characters are the maximum." if words else ""
             return LanOutcome("refused", said.sender, why)
         name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{said.sender.uid}-{said.message_id}")[:200]
-        if not asked and outbound.by_idempotency_key(self._journal, name) is not None:
+        if not asked and outbound.find_by_idempotency_key(self._journal, name) is not None:
             return LanOutcome("repeated")
         await self.budget.give_back()
         listed = callsign in self._settings.allow
         limits = SpendingLimits(
             "" if listed else f"{callsign} is not in tak-lan-allow",
-            self.budget.left() or 0,
+            self.budget.compute_remaining() or 0,
             self._settings.credits_per_day,
             "tak-lan-credits-per-day allows for phones",
             self._bearer_bytes,
         )
         package = Package(Message(f"{callsign}: {words}"), to=to)
         now = self._journal.clock.date(self._journal.clock.now())
-        plan = affordable(package, self._outboxes, now, limits)
+        plan = find_affordable(package, self._outboxes, now, limits)
         if asked:
-            answer = in_words(costs(package, self._outboxes, now), plan, limits)
+            answer = describe_cost(compute_costs(package, self._outboxes, now), plan, limits)
             return LanOutcome("asked", said.sender, answer)
         if not plan.goes:
             return LanOutcome("refused", said.sender, f"Not sent: {plan.why}.")
         try:
-            async with self.budget.paying(plan.price):
+            async with self.budget.book(plan.price):
                 standing = await self._intake.accept(plan.package, name)
         except StoreFull as full:
             return LanOutcome("refused", said.sender, f"Not sent: {full}.")
@@ -182,15 +182,15 @@ class LanDoor:
         return True
 
 
-def _wanted_in(raw: bytes) -> cot.CotEvent | None:
+def _read_wanted(raw: bytes) -> cot.CotEvent | None:
     """Return an event that is chat or an alert, read. Raises RemoteProtocolError."""
     if raw[:1] == b"\xbf":
         raise RemoteProtocolError("it is protobuf, not XML")
-    kind = cot.type_of(raw)
+    kind = cot.find_type(raw)
     return cot.decode(raw) if kind == tak.CHAT or kind.startswith(tak.ALERTS) else None
 
 
-def _line(text: str) -> str:
+def _clean_line(text: str) -> str:
     """Return the text as one line without hidden characters, because unknown people wrote it."""
     line = " ".join(text.split())
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)

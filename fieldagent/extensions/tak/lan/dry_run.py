@@ -10,7 +10,7 @@ from fieldagent.package.package import Channel
 from fieldagent.system.wording import format_count
 
 
-def in_words(costs: Mapping[Channel, Cost], plan: Affordable, limits: SpendingLimits) -> str:
+def describe_cost(costs: Mapping[Channel, Cost], plan: Affordable, limits: SpendingLimits) -> str:
     """Return the answer: the cost on each channel, and the channels that the message would use.
     `costs` belong to the same message.
     """

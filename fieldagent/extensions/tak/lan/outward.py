@@ -44,34 +44,36 @@ class LanUser(NamedTuple):
     course: float | None = None
 
 
-def own_unit(name: str) -> TakUnit:
+def make_own_unit(name: str) -> TakUnit:
     """Return the kit's own unit on the map of TAK phones."""
-    return TakUnit(f"{PREFIX}KIT-{_plain(name)}", name)
+    return TakUnit(f"{PREFIX}KIT-{_clean_uid_part(name)}", name)
 
 
-def _plain(text: str) -> str:
+def _clean_uid_part(text: str) -> str:
     """Return the text as part of a uid, which may also be used as an attribute's name."""
     return re.sub(r"[^A-Za-z0-9-]", "_", text)
 
 
-def unit_of(kind: str, number: str, name: str) -> TakUnit:
+def make_unit(kind: str, number: str, name: str) -> TakUnit:
     """Return the unit of a user, or of a station on the air; it is the same at each kit of
     a team.
     """
-    return TakUnit(f"{PREFIX}{kind[:1] or 'U'}-{_plain(number)}", name or f"{kind} {number}")
+    return TakUnit(
+        f"{PREFIX}{kind[:1] or 'U'}-{_clean_uid_part(number)}", name or f"{kind} {number}"
+    )
 
 
-def user_in(uid: str) -> int | None:
+def find_user(uid: str) -> int | None:
     """Return the user number of a unit's uid; None if it is not a user's."""
     number = uid.removeprefix(f"{PREFIX}U-")
     fits = uid.startswith(f"{PREFIX}U-") and number.isascii() and number.isdecimal()
     return int(number) if fits and len(number) < 19 else None
 
 
-def users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -> list[LanUser]:
+def list_users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -> list[LanUser]:
     """Return this kit and the others with known positions, each with the newest position."""
     newest = {own.uid: LanUser(own, own.callsign)}
-    for who, placed in [*((own, each) for each in mine), *_with_units(others)]:
+    for who, placed in [*((own, each) for each in mine), *_add_units(others)]:
         if not isinstance(placed.place, Location):
             continue
         at = placed.moment.timestamp()
@@ -85,36 +87,38 @@ def users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -> lis
     return [*newest.values()][:PEOPLE_MAX]
 
 
-def _with_units(others: Iterable[Placed]) -> list[tuple[TakUnit, Placed]]:
-    return [(unit_of(each.sender.type, each.sender.id, each.sender.name), each) for each in others]
+def _add_units(others: Iterable[Placed]) -> list[tuple[TakUnit, Placed]]:
+    return [
+        (make_unit(each.sender.type, each.sender.id, each.sender.name), each) for each in others
+    ]
 
 
-def position(
+def make_position_events(
     user: LanUser, address: str, previous: ToldPosition | None, now: float
 ) -> list[CotEvent]:
     """Return the events that show a user's position. `address` is the kit's, because messages for
     shown units go there.
     """
     shown_by = ShownBy("kit", "shown by the kit", f"{address}:{PORT}:tcp")
-    return tak_map.position(user.unit, user, shown_by, previous, now, shared=True)
+    return tak_map.make_position_events(user.unit, user, shown_by, previous, now, shared=True)
 
 
-def arrived(body: str, now: float) -> CotEvent | None:
+def make_event(body: str, now: float) -> CotEvent | None:
     """Return the event for a received item; None if it has no event. `body` is the JSON that a hook
     receives.
     """
     document = json.loads(body)
     (payload,) = document["payloads"]
     (event,) = payload["events"]
-    identity, when = payload["identity"], tak_map.at(now)
-    who = unit_of(identity["type"], identity["id"], identity["name"])
+    identity, when = payload["identity"], tak_map.make_date(now)
+    who = make_unit(identity["type"], identity["id"], identity["name"])
     if event["type"] == "Message":
-        words = tak_map.words_of(str(event["content"]), "kit")
-        return tak.chat(GeoChat(who, tak.ALL, document["requestId"], words), when)
+        words = tak_map.shorten_text(str(event["content"]), "kit")
+        return tak.make_chat(GeoChat(who, tak.ALL, document["requestId"], words), when)
     if event["type"] == "Waypoint":
         point = CotPoint(float(event["latitude"]), float(event["longitude"]))
         placed = PlacedMarker(str(event["name"]), str(event.get("notes") or ""), point, when, ())
-        return tak.marker(f"{PREFIX}W-{document['requestId']}", who, placed, when)
+        return tak.make_marker(f"{PREFIX}W-{document['requestId']}", who, placed, when)
     return None
 
 
@@ -126,12 +130,12 @@ class LanAlert(NamedTuple):
     """The position in the SOS itself."""
 
 
-def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
+def list_alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
     """Return the active alerts. `status` is the answer to `GET /api/sos`."""
     mine = status["incident"]
     ringing = []
     if mine is not None and mine["state"] == "open":
-        ringing.append(LanAlert(own, _place_in(mine["items"])))
+        ringing.append(LanAlert(own, _find_place(mine["items"])))
     for each in status["heard"]:
         if each["state"] == "open":
             # Station 0 is this kit: unknown handhelds are distinguished only by numbers.
@@ -141,7 +145,7 @@ def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
     return ringing
 
 
-def _place_in(items: Sequence[dict[str, Any]]) -> CotPoint | None:
+def _find_place(items: Sequence[dict[str, Any]]) -> CotPoint | None:
     """Return the newest position among the items of an SOS."""
     for each in reversed(items):
         if (place := each.get("position")) is not None:
@@ -149,7 +153,7 @@ def _place_in(items: Sequence[dict[str, Any]]) -> CotPoint | None:
     return None
 
 
-def alert_of(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: bool) -> CotEvent:
+def make_alert(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: bool) -> CotEvent:
     """Return the 911 alert, or its cancellation if it is `over`."""
     point = NOWHERE
     for user in known:
@@ -158,4 +162,4 @@ def alert_of(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: boo
             point = CotPoint(user.latitude, user.longitude)
     # The SOS's position is newer than the last one that the kit posted before it.
     point = alert.place or point
-    return tak.alert(alert.unit, point, tak_map.at(now), cancels=over)
+    return tak.make_alert(alert.unit, point, tak_map.make_date(now), cancels=over)

@@ -71,7 +71,7 @@ PAYER = "TAK"
 def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
     """Return the part that serves phones in the network of the settings."""
 
-    def service(host: PartHost) -> TakLan:
+    def make_service(host: PartHost) -> TakLan:
         budget = DayBudget(host.journal, PAYER, settings.credits_per_day)
         door = LanDoor(
             settings,
@@ -83,12 +83,12 @@ def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
         )
         return TakLan(settings, host.journal, door, host.incidents)
 
-    return PartPlan(service)
+    return PartPlan(make_service)
 
 
 class TakLan(PartService):
-    """TAK on the kit's network. Call `run` under a supervisor; `status` is for the API. `incidents`
-    returns the answer to `GET /api/sos`.
+    """TAK on the kit's network. Call `run` under a supervisor; `get_status` is for the API.
+    `incidents` returns the answer to `GET /api/sos`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TakLan(PartService):
     ) -> None:
         assert settings.address is not None, "nobody makes one without it"
         self._address = settings.address
-        self._own = outward.own_unit(settings.name)
+        self._own = outward.make_own_unit(settings.name)
         self._journal = journal
         self._door = door
         self._incidents = incidents
@@ -109,7 +109,7 @@ class TakLan(PartService):
         """Active alerts by uid."""
         self._ended: dict[str, tuple[LanAlert, int]] = {}
         """Ended alerts, each with the number of times that its end was sent."""
-        self._place = changes.newest(journal)
+        self._place = changes.get_newest(journal)
         self._last = 0
         """Number of the last payload that was sent."""
         self._unsaid: list[CotEvent] = []
@@ -142,79 +142,81 @@ class TakLan(PartService):
 
     async def _work(self) -> None:
         """Work until the network fails. Raises OSError."""
-        with _sender(self._address) as speaking, _listener(self._address) as hearing:
-            direct = await _tcp_listener(self._address)
+        with _open_sender(self._address) as speaking, _open_listener(self._address) as hearing:
+            direct = await _open_tcp_listener(self._address)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._hear, hearing, speaking)
                 nursery.start_soon(self._serve, direct, speaking)
                 self.link.state, self.link.reason = LinkState.READY, ""
                 log.info("TAK: phones see received items at %s", self._address)
-                await self._tell(speaking)
+                await self._send_regularly(speaking)
 
     # Sending.
 
-    async def _tell(self, speaking: trio.socket.SocketType) -> NoReturn:
+    async def _send_regularly(self, speaking: trio.socket.SocketType) -> NoReturn:
         while True:
             now = self._journal.clock.date(self._journal.clock.now())
-            self._unsaid += self._arrived(now)
-            own, others = await places.newest(self._journal, LOOKED_AT)
-            users = outward.users(self._own, own, others)
-            again = self._rings(users, now) + self._positions(users, now)
+            self._unsaid += self._list_arrived(now)
+            own, others = await places.list_newest(self._journal, LOOKED_AT)
+            users = outward.list_users(self._own, own, others)
+            again = self._list_rings(users, now) + self._list_positions(users, now)
             while self._unsaid:
-                await self._say(speaking, self._unsaid[0])
+                await self._send_events(speaking, self._unsaid[0])
                 del self._unsaid[0]
             for event in again:
-                await self._say(speaking, event)
+                await self._send_events(speaking, event)
             await trio.sleep(TURN_MIN)
-            if changes.newest(self._journal) == self._place:
+            if changes.get_newest(self._journal) == self._place:
                 with trio.move_on_after(QUIET_MAX):
                     await self._journal.wait_for_commit()
 
-    async def _say(self, speaking: trio.socket.SocketType, event: CotEvent) -> None:
+    async def _send_events(self, speaking: trio.socket.SocketType, event: CotEvent) -> None:
         said = encode(event)
         if len(said) > DATAGRAM_MAX:
             log.warning("TAK: %s is not shown: its %d bytes fit no datagram", event.uid, len(said))
             return
         await speaking.sendto(said, (GROUP, GROUP_PORT))
 
-    def _arrived(self, now: float) -> list[CotEvent]:
+    def _list_arrived(self, now: float) -> list[CotEvent]:
         if not changes.is_known(self._journal, self._place):
-            self._place = changes.newest(self._journal)
-        news, self._place = changes.since(self._journal, self._place, ("inbound",))
+            self._place = changes.get_newest(self._journal)
+        news, self._place = changes.list_since(self._journal, self._place, ("inbound",))
         events = []
         for change in news:
             # A change also occurs when a hook takes it or a person reads it.
             if change.subject <= self._last:
                 continue
             self._last = change.subject
-            body = changes.payload(self._journal, change.subject)
-            if body is not None and (event := outward.arrived(body, now)) is not None:
+            body = changes.read_payload(self._journal, change.subject)
+            if body is not None and (event := outward.make_event(body, now)) is not None:
                 events.append(event)
         return events
 
-    def _positions(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
+    def _list_positions(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
         events: list[CotEvent] = []
         for user in users:
             previous = self._told.get(user.unit.uid)
             moved = previous is not None and previous.user != user
             if previous is None or moved or now >= previous.at + RETRY_AFTER_S or now < previous.at:
-                events += outward.position(user, self._address, previous, now)
+                events += outward.make_position_events(user, self._address, previous, now)
                 old = tak_map.is_old(user, now)
                 self._told[user.unit.uid] = ToldPosition(user, now, old)
         return events
 
-    def _rings(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
-        ringing = {each.unit.uid: each for each in outward.alerts(self._own, self._incidents())}
+    def _list_rings(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
+        ringing = {
+            each.unit.uid: each for each in outward.list_alerts(self._own, self._incidents())
+        }
         for uid, alert in self._alerts.items():
             if uid not in ringing:
                 self._ended[uid] = (alert, 0)
         self._alerts = ringing
-        events = [outward.alert_of(each, users, now, over=False) for each in ringing.values()]
+        events = [outward.make_alert(each, users, now, over=False) for each in ringing.values()]
         for uid, (alert, times) in [*self._ended.items()]:
             if uid in ringing or times == CANCELS:
                 del self._ended[uid]
             else:
-                events.append(outward.alert_of(alert, users, now, over=True))
+                events.append(outward.make_alert(alert, users, now, over=True))
                 self._ended[uid] = (alert, times + 1)
         return events
 
@@ -236,7 +238,7 @@ class TakLan(PartService):
                 with suppress(Problem, OSError):
                     address = str(stream.socket.getpeername()[0])
                     async with unproved.admit(address) as visit:
-                        raw = await _whole(stream)
+                        raw = await _receive_all(stream)
                 if raw:
                     # Its source pays for this, too, but another phone does not end it.
                     visit.begin()
@@ -259,19 +261,21 @@ class TakLan(PartService):
             log.warning("TAK: of %s: %s", outcome.to.callsign, outcome.why)
         if asked or self._door.admit_reply(outcome.to.uid, now):
             reply = GeoChat(self._own, outcome.to, str(uuid.uuid4()), f"[kit] {outcome.why}")
-            await self._say(speaking, tak.chat(reply, tak_map.at(self._journal.clock.date(now))))
+            await self._send_events(
+                speaking, tak.make_chat(reply, tak_map.make_date(self._journal.clock.date(now)))
+            )
 
-    def status(self) -> dict[str, Any]:
+    def get_status(self) -> dict[str, Any]:
         """Return the state of the network, and the counts of messages from phones."""
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
             "came": dict(self._door.counts),
-            "creditsToday": self._door.budget.spent(),
+            "creditsToday": self._door.budget.compute_spent(),
         }
 
 
-def _sender(address: str) -> trio.socket.SocketType:
+def _open_sender(address: str) -> trio.socket.SocketType:
     sender = trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
@@ -282,7 +286,7 @@ def _sender(address: str) -> trio.socket.SocketType:
     return sender
 
 
-def _listener(address: str) -> trio.socket.SocketType:
+def _open_listener(address: str) -> trio.socket.SocketType:
     """Return a socket that receives only this group in this network, even if other programs on this
     machine use the group.
     """
@@ -304,12 +308,12 @@ IP_MULTICAST_ALL = 49
 """Socket option of linux/in.h; Python has no name for it."""
 
 
-async def _tcp_listener(address: str) -> trio.SocketListener:
+async def _open_tcp_listener(address: str) -> trio.SocketListener:
     (listener,) = await trio.open_tcp_listeners(outward.PORT, host=address)
     return listener
 
 
-async def _whole(stream: trio.SocketStream) -> bytes:
+async def _receive_all(stream: trio.SocketStream) -> bytes:
     """Return the bytes that a phone sends until it closes; empty if they are too long."""
     raw = b""
     try:

@@ -23,7 +23,7 @@ class TakLanSettings(NamedTuple):
 NAME_MAX = 40
 
 
-def _address(value: str) -> str:
+def _read_address(value: str) -> str:
     try:
         address = ipaddress.IPv4Address(value)
     except ValueError:
@@ -35,13 +35,13 @@ def _address(value: str) -> str:
     return str(address)
 
 
-def _name(value: str) -> str:
+def _read_name(value: str) -> str:
     if not value.isprintable() or not 1 <= len(value) <= NAME_MAX:
         raise WrongProperty(f"must be 1 to {NAME_MAX} printable characters, not {value!r}")
     return value
 
 
-def _callsigns(value: str) -> frozenset[str]:
+def _read_callsigns(value: str) -> frozenset[str]:
     callsigns = frozenset(filter(None, (each.strip() for each in value.split(","))))
     if not callsigns:
         raise WrongProperty(
@@ -53,7 +53,7 @@ def _callsigns(value: str) -> frozenset[str]:
 KEYS = (
     Key(
         "tak-lan",
-        _address,
+        _read_address,
         None,
         "IPv4 address of this kit in a network with phones that run ATAK or similar apps: the"
         " kit shows them all positions, messages and SOS by multicast, and they can write to it"
@@ -61,13 +61,13 @@ KEYS = (
     ),
     Key(
         "tak-lan-name",
-        _name,
+        _read_name,
         "kit",
         "name of this kit for those phones, unique in the network (kit)",
     ),
     Key(
         "tak-lan-allow",
-        _callsigns,
+        _read_callsigns,
         frozenset[str](),
         "callsigns, separated by commas, that may use paid channels: satellite and SMS (none)",
     ),

@@ -54,13 +54,13 @@ class Issued(NamedTuple):
         return f"{self.certificate.serial_number:x}"
 
 
-def authority(db: Db) -> Authority:
+def open_authority(db: Db) -> Authority:
     """Return the hub's authority, created at its first use. Its certificate is always the same when
     it is built again from the key.
     """
     rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
     if not rows:
-        made = _new_key().private_bytes(
+        made = _make_key().private_bytes(
             serialization.Encoding.DER,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
@@ -71,14 +71,14 @@ def authority(db: Db) -> Authority:
         rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
     key = serialization.load_der_private_key(bytes(rows[0][0]), None)
     assert isinstance(key, rsa.RSAPrivateKey), "it was made here"
-    return Authority(key, _own_certificate(key))
+    return Authority(key, _make_own_certificate(key))
 
 
-def _new_key() -> rsa.RSAPrivateKey:
+def _make_key() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(EXPONENT, BITS)
 
 
-def _named(name: str) -> x509.Name:
+def _make_name(name: str) -> x509.Name:
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, ORGANIZATION),
@@ -88,7 +88,7 @@ def _named(name: str) -> x509.Name:
     )
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
+def _make_usage(*, signs: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs,
         content_commitment=False,
@@ -102,18 +102,18 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _own_certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
+def _make_own_certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
     public = key.public_key()
     written = public.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     digest = hashlib.sha256(written).digest()
     # The authorities of two hubs must have different names, because a phone may trust both.
-    name = _named(f"fieldagent hub {digest[:4].hex()}")
+    name = _make_name(f"fieldagent hub {digest[:4].hex()}")
     return (
         x509.CertificateBuilder(name, name, public, int.from_bytes(digest[:15]) | 1, BEGINS, ENDS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(_make_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -135,7 +135,7 @@ def _sign(
     own = by.key.public_key()
     builder = x509.CertificateBuilder(
         by.certificate.subject,
-        _named(name),
+        _make_name(name),
         public,
         serial,
         datetime.fromtimestamp(int(span.begins), UTC),
@@ -148,10 +148,10 @@ def _sign(
     ):
         builder = builder.add_extension(each, critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
-    return builder.add_extension(_usage(signs=False), True).sign(by.key, hashes.SHA256())
+    return builder.add_extension(_make_usage(signs=False), True).sign(by.key, hashes.SHA256())
 
 
-def expiry_of(certificate: x509.Certificate) -> datetime:
+def find_expiry(certificate: x509.Certificate) -> datetime:
     """Return the end of a certificate's validity. Before version 42, as in Debian 12, cryptography
     knows it only without a time zone.
     """
@@ -159,9 +159,9 @@ def expiry_of(certificate: x509.Certificate) -> datetime:
     return after or certificate.not_valid_after.replace(tzinfo=UTC)
 
 
-def for_phone(by: Authority, name: str, now: float) -> Issued:
+def issue_for_phone(by: Authority, name: str, now: float) -> Issued:
     """Return a key and certificate for a user's phone."""
-    key = _new_key()
+    key = _make_key()
     terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LASTS)
     return Issued(key, certify_phone(by, name, key.public_key(), terms))
 
@@ -175,7 +175,7 @@ def certify_phone(
     return _sign(by, name, public, int(terms.serial, 16), span, use)
 
 
-def for_server(by: Authority, host: str, now: float) -> Issued:
+def issue_for_server(by: Authority, host: str, now: float) -> Issued:
     """Return a key and certificate for the server. `host` is a name or an address."""
     try:
         name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
@@ -183,16 +183,16 @@ def for_server(by: Authority, host: str, now: float) -> Issued:
         name = x509.DNSName(host)
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     named = x509.SubjectAlternativeName([name])
-    key, span = _new_key(), _Span(now - SERVER_BEFORE, now + SERVER_LASTS)
+    key, span = _make_key(), _Span(now - SERVER_BEFORE, now + SERVER_LASTS)
     serial = x509.random_serial_number()
     return Issued(key, _sign(by, host, key.public_key(), serial, span, use, named))
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
+def _encode_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def context(by: Authority, host: str, now: float) -> ssl.SSLContext:
+def make_context(by: Authority, host: str, now: float) -> ssl.SSLContext:
     """Return the TLS context of the server, which only accepts certificates of this authority.
     Takes a tenth of a second, and writes a temporary file.
     """
@@ -200,14 +200,14 @@ def context(by: Authority, host: str, now: float) -> ssl.SSLContext:
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.verify_mode = ssl.CERT_REQUIRED
     made.num_tickets = 0
-    made.load_verify_locations(cadata=_pem(by.certificate).decode())
+    made.load_verify_locations(cadata=_encode_pem(by.certificate).decode())
     prove(made, by, host, now)
     return made
 
 
 def prove(made: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
     """Load a new server certificate into `made`, for connections from now on."""
-    own = for_server(by, host, now)
+    own = issue_for_server(by, host, now)
     key = own.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -216,25 +216,29 @@ def prove(made: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "server.pem"
         file.touch(0o600)
-        file.write_bytes(key + _pem(own.certificate) + _pem(by.certificate))
+        file.write_bytes(key + _encode_pem(own.certificate) + _encode_pem(by.certificate))
         made.load_cert_chain(file)
 
 
-def phone_file(by: Authority, issued: Issued, name: str, password: str) -> bytes:
+def encode_phone_file(by: Authority, issued: Issued, name: str, password: str) -> bytes:
     """Return a phone's key and certificate as PKCS #12."""
     return pkcs12.serialize_key_and_certificates(
-        name.encode(), issued.key, issued.certificate, [by.certificate], _as_android(password)
+        name.encode(),
+        issued.key,
+        issued.certificate,
+        [by.certificate],
+        _make_android_encryption(password),
     )
 
 
 def trust_file(by: Authority, password: str) -> bytes:
     """Return the authority's certificate as PKCS #12, for the phone's trust store."""
     return pkcs12.serialize_key_and_certificates(
-        None, None, None, [by.certificate], _as_android(password)
+        None, None, None, [by.certificate], _make_android_encryption(password)
     )
 
 
-def _as_android(password: str) -> serialization.KeySerializationEncryption:
+def _make_android_encryption(password: str) -> serialization.KeySerializationEncryption:
     return (
         serialization.PrivateFormat.PKCS12.encryption_builder()
         .kdf_rounds(50_000)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fieldagent.extensions.tak.bridge.records import TakPerson
-from fieldagent.hub.access.directory import Refused, Row, member_of, named_rows
+from fieldagent.hub.access.directory import Refused, Row, find_member, make_named_rows
 from fieldagent.hub.records.audit import ADMINISTRATION, note
-from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PHONE_LASTS = 730 * 86_400.0
@@ -36,9 +36,9 @@ _IN_FORCE = (
 )
 
 
-def name_of(db: Db, workspace: int, named: str) -> PhoneHolder:
+def find_user(db: Db, workspace: int, named: str) -> PhoneHolder:
     """Return the user of that name, id or address. Raises Refused."""
-    member = member_of(db, workspace, named)
+    member = find_member(db, workspace, named)
     ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
     return PhoneHolder(member, name)
 
@@ -85,10 +85,10 @@ def revoke(db: Db, workspace: int, member: int, now: float) -> int:
     return len(gone)
 
 
-def listing(db: Db, workspace: int) -> list[Row]:
+def list_certificates(db: Db, workspace: int) -> list[Row]:
     """Return all certificates of a workspace by user, including revoked and expired ones."""
     names = ("user", "name", "made", "expires", "revoked", "seen", "phone")
-    return named_rows(
+    return make_named_rows(
         db,
         "SELECT member.id, member.name, made, tak_certificate.expires, revoked, seen, uid"
         " FROM tak_certificate JOIN member ON member.id = tak_certificate.member"
@@ -98,7 +98,7 @@ def listing(db: Db, workspace: int) -> list[Row]:
     )
 
 
-def holder_of(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | None:
+def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | None:
     """Return the user of a certificate; None if it is not valid."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND serial = ?", workspace, now, serial
@@ -106,16 +106,16 @@ def holder_of(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | 
     return PhoneHolder._make(rows[0]) if rows else None
 
 
-def in_force(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
+def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
     """Return the valid certificates among these."""
     if not serials:
         return set()
-    which, some = one_of(db, serials)
+    which, some = make_membership(db, serials)
     rows = db.execute(f"SELECT serial FROM {_IN_FORCE} AND serial {which}", workspace, now, *some)
     return {serial for (serial,) in rows}
 
 
-def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder | None:
+def find_phone_owner(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder | None:
     """Return the user of a phone; None if no certificate has been used with it."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND uid = ? ORDER BY seen",
@@ -124,7 +124,7 @@ def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder 
     return PhoneHolder._make(rows[0]) if rows else None
 
 
-def phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]]:
+def list_phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]]:
     """Return the serial, the uid and the user of each phone that has come."""
     rows = db.execute(
         f"SELECT serial, uid, member.id FROM {_IN_FORCE} AND uid IS NOT NULL AND uid <> ''",
@@ -146,11 +146,11 @@ def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
     )
 
 
-def person_of(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
+def find_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
     """Return the user of a phone, whatever its callsign. Implements `FindPerson`. Messages for them
     go to this phone from now on.
     """
-    owner = owner_of_phone(db, workspace, uid, now)
+    owner = find_phone_owner(db, workspace, uid, now)
     if owner is None:
         return None
     db.execute(

@@ -32,17 +32,17 @@ class Connection(NamedTuple):
     """Password of both files."""
 
 
-def data_package(
+def make_data_package(
     uid: str, to: Connection, trust: bytes, own: bytes | None = None, *, flat: bool = False
 ) -> bytes:
     """Return the zip. `trust` and `own` are PKCS #12; `uid` identifies the package. A `flat`
     package has no folders and no manifest, as iTAK requires.
     """
-    files = {SETTINGS: _settings(to, enrolls=own is None).encode(), TRUST: trust}
+    files = {SETTINGS: _write_settings(to, enrolls=own is None).encode(), TRUST: trust}
     if own is not None:
         files[OWN] = own
     if not flat:
-        manifest = _manifest(uid, to, files).encode()
+        manifest = _write_manifest(uid, to, files).encode()
         files = {f"{FOLDER}/{name}": content for name, content in files.items()}
         files = {"MANIFEST/manifest.xml": manifest, **files}
     written = io.BytesIO()
@@ -52,7 +52,7 @@ def data_package(
     return written.getvalue()
 
 
-def _manifest(uid: str, to: Connection, names: Iterable[str]) -> str:
+def _write_manifest(uid: str, to: Connection, names: Iterable[str]) -> str:
     contents = "".join(
         f'    <Content ignore="false" zipEntry="{FOLDER}/{name}"/>\n' for name in names
     )
@@ -68,7 +68,7 @@ def _manifest(uid: str, to: Connection, names: Iterable[str]) -> str:
     )
 
 
-def _settings(to: Connection, *, enrolls: bool) -> str:
+def _write_settings(to: Connection, *, enrolls: bool) -> str:
     # ATAK stores the files of a package in its folder `cert`.
     stream: _Entries = {
         "count": 1,
@@ -97,8 +97,8 @@ def _settings(to: Connection, *, enrolls: bool) -> str:
         }
     return (
         "<?xml version='1.0' encoding='UTF-8' standalone='yes'?>\n<preferences>\n"
-        + _group("cot_streams", stream)
-        + _group("com.atakmap.app_preferences", app)
+        + _write_group("cot_streams", stream)
+        + _write_group("com.atakmap.app_preferences", app)
         + "</preferences>\n"
     )
 
@@ -106,14 +106,14 @@ def _settings(to: Connection, *, enrolls: bool) -> str:
 _CLASSES = {bool: "Boolean", int: "Integer", str: "String"}
 
 
-def _group(name: str, entries: _Entries) -> str:
+def _write_group(name: str, entries: _Entries) -> str:
     lines = "".join(
         f'    <entry key="{key}" class="class java.lang.{_CLASSES[type(value)]}">'
-        f"{escape(_text(value))}</entry>\n"
+        f"{escape(_write_text(value))}</entry>\n"
         for key, value in entries.items()
     )
     return f'  <preference version="1" name="{name}">\n{lines}  </preference>\n'
 
 
-def _text(value: bool | int | str) -> str:
+def _write_text(value: bool | int | str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -35,7 +35,7 @@ from fieldagent.extensions.tak.server.invitations import CertificateTerms
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.caller import basic_of
+from fieldagent.hub.access.caller import read_basic
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -76,20 +76,20 @@ class Enrolment:
         self._clock = clock
         self._refused = Seldom(clock)
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes for enrolment, for callers with an invitation."""
         judge = self.judge
         return [
-            Route("GET", f"{BELOW}/config", self.config, judge),
+            Route("GET", f"{BELOW}/config", self.answer_config, judge),
             Route("POST", f"{BELOW}/signClient/v2", self.sign, judge, body=BODY, takes=TAKES),
-            Route("GET", f"{BELOW}/profile/enrollment", self.profile, judge),
+            Route("GET", f"{BELOW}/profile/enrollment", self.answer_profile, judge),
         ]
 
     async def judge(self, head: Request) -> Invited:
         """Return the invited user. Raises Problem 401."""
-        name, token = basic_of(head.headers) or ("", "")
+        name, token = read_basic(head.headers) or ("", "")
         now = self._clock()
-        look = partial(invitations.invited, name=name, token=token, now=now)
+        look = partial(invitations.find_invited, name=name, token=token, now=now)
         holder = await self._store.read(partial(look, workspace=self._workspace)) if name else None
         if holder is None:
             if name and (count := self._refused.note()):
@@ -102,11 +102,11 @@ class Enrolment:
             )
         return Invited(holder, token)
 
-    async def config(self, request: Request, caller: Invited) -> Response:
+    async def answer_config(self, request: Request, caller: Invited) -> Response:
         """Return the names for a client's certificate request."""
         return Response(200, CONFIG.encode(), "application/xml")
 
-    async def profile(self, request: Request, caller: Invited) -> Response:
+    async def answer_profile(self, request: Request, caller: Invited) -> Response:
         """Answer that there is no profile. A client asks for it after enrolment."""
         return Response(204)
 
@@ -114,7 +114,7 @@ class Enrolment:
         """Return a certificate for the key in a PKCS #10 request; the same key gets the same one
         again. Raises Problem 409 if another phone has used the invitation.
         """
-        public = await trio.to_thread.run_sync(public_key_of, request.body)
+        public = await trio.to_thread.run_sync(read_public_key, request.body)
         key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
         now, serial = int(self._clock()), f"{x509.random_serial_number():x}"
         new = CertificateTerms(serial, now + certificates.PHONE_LASTS)
@@ -135,7 +135,7 @@ class Enrolment:
         return _answer(request.headers.get("accept", "*/*"), signed, self._by.certificate)
 
 
-def public_key_of(body: bytes) -> rsa.RSAPublicKey:
+def read_public_key(body: bytes) -> rsa.RSAPublicKey:
     """Return the public key of a PKCS #10 request with a valid signature. Raises Problem 400."""
     lines = [line for line in body.split(b"\n") if not line.startswith(b"-----")]
     try:

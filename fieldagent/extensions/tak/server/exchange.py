@@ -104,11 +104,11 @@ class Exchange:
         """Return True if a guest with that uid is present."""
         return any(guest.uid == uid for guest in self._guests if uid)
 
-    def know(self, phones: Iterable[tuple[str, str, int]]) -> None:
+    def remember_phones(self, phones: Iterable[tuple[str, str, int]]) -> None:
         """Remember phones of earlier visits: key, uid and member of each."""
         self._phones |= {key: (uid, member) for key, uid, member in phones}
 
-    def may_be(self, guest: TakGuest, unit: TakUnit) -> str:
+    def find_objection(self, guest: TakGuest, unit: TakUnit) -> str:
         """Return the reason why a phone cannot use that uid and callsign, or an empty string."""
         if unit.uid.startswith(records.PREFIX):
             return f"its uid {unit.uid[:40]!r} is one of the hub's"
@@ -130,11 +130,11 @@ class Exchange:
         own, _ = self._phones.get(guest.key, ("", 0))
         for uid, kept in [*self._kept.items()]:
             if kept.until > now and uid != own:
-                self._tell(guest, kept.kind, kept.raw, kept.unit)
+                self._send_to_phones(guest, kept.kind, kept.raw, kept.unit)
         guest.heard = self._heard.get(guest.key, 0)
         for said in self._said:
             if said.until > now and said.number > guest.heard:
-                self._tell(guest, tak.CHAT, said.raw)
+                self._send_to_phones(guest, tak.CHAT, said.raw)
 
     def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:
         """Admit a guest as `unit`. A phone must listen already."""
@@ -193,18 +193,18 @@ class Exchange:
 
     def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
         """Pass on an event of a present phone."""
-        if not self._may_say(guest, event):
+        if not self._is_speaker(guest, event):
             self._note(Became.REFUSED)
         elif event.type == tak.CANCEL and event.uid.startswith(records.PREFIX):
             # The user's own session repeats the alert, so phones need not know of the cancellation.
             uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
-            self._tell_users(event.type, raw, [each for each in self._guests if each.uid == uid])
+            self._send_to_users(event.type, raw, [each for each in self._guests if each.uid == uid])
         else:
-            if (unit := _self_of(guest, event)) is not None:
+            if (unit := _find_own_unit(guest, event)) is not None:
                 guest.callsign = unit.callsign
-            self._hand_on(guest, event, cot.framed(raw), now)
+            self._hand_on(guest, event, cot.frame_event(raw), now)
 
-    def say(self, guest: TakGuest, event: CotEvent, now: float) -> None:
+    def send_events(self, guest: TakGuest, event: CotEvent, now: float) -> None:
         """Pass on an event of a user of the hub."""
         self._hand_on(guest, event, cot.encode(event), now)
 
@@ -212,7 +212,7 @@ class Exchange:
         """Count an event of a phone that has not identified itself."""
         self._note(Became.REFUSED)
 
-    def _may_say(self, guest: TakGuest, event: CotEvent) -> bool:
+    def _is_speaker(self, guest: TakGuest, event: CotEvent) -> bool:
         others = [each for each in self._guests if each is not guest]
         if event.type.startswith(tak.CHAT):
             said = tak.read_receipt(event)
@@ -224,17 +224,19 @@ class Exchange:
             )
         if event.type == tak.CANCEL and event.uid.startswith(records.PREFIX):
             return True
-        named = {event.uid, *([tak.removed(event)] if event.type == tak.REMOVAL else [])}
+        named = {event.uid, *([tak.read_removed(event)] if event.type == tak.REMOVAL else [])}
         about = named | {uid.removesuffix(tak.ALERT_SUFFIX) for uid in named}
         uids = {each.uid for each in others if each.uid}
         uids |= {uid for uid, member in self._phones.values() if member != guest.member}
         if any(each.startswith(records.PREFIX) or each in uids for each in about):
             return False
-        unit = _self_of(guest, event)
-        return unit is None or unit.callsign == guest.callsign or not self.may_be(guest, unit)
+        unit = _find_own_unit(guest, event)
+        return (
+            unit is None or unit.callsign == guest.callsign or not self.find_objection(guest, unit)
+        )
 
     def _hand_on(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
-        addressed = tak.addressed(event)
+        addressed = tak.read_addressed(event)
         unit = event.uid if event.type.startswith("a-") else ""
         others = [each for each in self._guests if each is not guest]
         told: list[TakGuest] = []
@@ -244,7 +246,7 @@ class Exchange:
                 for each in others
                 if each.uid in addressed.uids or each.callsign in addressed.callsigns
             ]
-            self._tell_users(event.type, raw, to)
+            self._send_to_users(event.type, raw, to)
             told = to
         else:
             to = others
@@ -252,20 +254,20 @@ class Exchange:
         if guest.key and event.type.startswith(tak.ALERTS):
             # The hub raises an SOS for a phone's alert, whomever it names: users' sessions bring it
             # there.
-            self._tell_users(event.type, raw, [each for each in others if each not in told])
+            self._send_to_users(event.type, raw, [each for each in others if each not in told])
         phones = [each for each in to if each.key]
         for each in phones:
-            self._tell(each, event.type, raw, unit)
+            self._send_to_phones(each, event.type, raw, unit)
         if guest.key and (addressed is None or len(phones) == len(to)):
             self._note(Became.PASSED)
 
-    def _tell_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
+    def _send_to_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
         """Send an event to users of the hub, who count it themselves."""
         for each in to:
             if not each.key and not kind.startswith("a-"):
                 each.tell(kind, raw, "")
 
-    def _tell(self, guest: TakGuest, kind: str, raw: bytes, unit: str = "") -> None:
+    def _send_to_phones(self, guest: TakGuest, kind: str, raw: bytes, unit: str = "") -> None:
         if not guest.tell(kind, raw, unit):
             self._note(Became.LIMITED)
 
@@ -277,7 +279,7 @@ class Exchange:
             self._number += 1
             self._said.append(_Said(self._number, raw, until))
         elif event.type == tak.REMOVAL:
-            self._forget(tak.removed(event))
+            self._forget(tak.read_removed(event))
         elif event.type == tak.CANCEL:
             self._forget(event.uid)
         elif event.type.startswith(_KEPT):
@@ -300,12 +302,12 @@ class Exchange:
             self._kept_bytes -= len(gone.raw)
 
 
-def pong(now: float) -> bytes:
+def encode_pong(now: float) -> bytes:
     """Return the answer to a TAK client's ping, as bytes."""
-    return cot.encode(tak.pong(datetime.fromtimestamp(now, UTC)))
+    return cot.encode(tak.make_pong(datetime.fromtimestamp(now, UTC)))
 
 
-def _self_of(guest: TakGuest, event: CotEvent) -> TakUnit | None:
+def _find_own_unit(guest: TakGuest, event: CotEvent) -> TakUnit | None:
     """Return the unit in a phone's event about itself; None if the event is about something
     else.
     """

@@ -42,13 +42,13 @@ def invite(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
         db.execute("DELETE FROM tak_invitation WHERE token = ?", each)
     db.execute(
         "INSERT INTO tak_invitation (token, workspace, member, expires) VALUES (?, ?, ?, ?)",
-        *(secret.lookup(token), workspace, holder.member, now + LIFETIME_S),
+        *(secret.hash_for_lookup(token), workspace, holder.member, now + LIFETIME_S),
     )
     note(db, workspace, ADMINISTRATION, "tak invite", str(holder.member), now)
     return token
 
 
-def invited(db: Db, workspace: int, name: str, token: str, now: float) -> PhoneHolder | None:
+def find_invited(db: Db, workspace: int, name: str, token: str, now: float) -> PhoneHolder | None:
     """Return the user for whom the secret was created, if the name matches; None if it is not
     valid.
     """
@@ -57,7 +57,7 @@ def invited(db: Db, workspace: int, name: str, token: str, now: float) -> PhoneH
         " tak_invitation.member JOIN membership ON membership.member = member.id"
         " AND membership.workspace = tak_invitation.workspace WHERE token = ?"
         " AND tak_invitation.workspace = ? AND expires > ? AND member.disabled IS NULL",
-        *(secret.lookup(token), workspace, now),
+        *(secret.hash_for_lookup(token), workspace, now),
     )
     for holder in map(PhoneHolder._make, rows):
         if holder.name.casefold() == name.casefold():
@@ -73,7 +73,7 @@ def use(
 
     Raises Refused if the name cannot be at the server, or if the secret has ended.
     """
-    stored = secret.lookup(token)
+    stored = secret.hash_for_lookup(token)
     now = new.expires - certificates.PHONE_LASTS
     there = db.execute(
         f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update()}", stored

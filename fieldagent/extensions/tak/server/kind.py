@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from fieldagent.extensions.tak.bridge.kind import rules_of
+from fieldagent.extensions.tak.bridge.kind import read_rules
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
 from fieldagent.system.properties import Key, read_absolute_path, read_endpoint
 
@@ -61,7 +61,7 @@ EXAMPLES = {
 }
 
 
-def _faults(own: Own) -> list[str]:
+def _find_faults(own: Own) -> list[str]:
     faults = []
     for name in ("tak-enroll-listen", "tak-enroll-certificate"):
         needed = "tak-listen" if name == "tak-enroll-listen" else "tak-enroll-listen"
@@ -84,7 +84,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     from fieldagent.extensions.tak.bridge import service
 
     try:
-        from fieldagent.extensions.tak.server.server import PhoneServer, own_server
+        from fieldagent.extensions.tak.server.server import PhoneServer, open_own_server
     except ImportError:
         log.error("tak-listen: %s", NO_CRYPTOGRAPHY)
         return None
@@ -97,7 +97,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     )
     # The bridge counts as connected while the server listens, not while a user is connected.
     quiet = host._replace(note_link=lambda up: None if up else host.note_link(False))
-    return partial(service.run, quiet, partial(own_server, host, server), rules_of(own))
+    return partial(service.run, quiet, partial(open_own_server, host, server), read_rules(own))
 
 
 KIND = BridgeKind(
@@ -107,5 +107,5 @@ KIND = BridgeKind(
     work=_work,
     examples=EXAMPLES,
     together=(("tak-listen", "tak-address"), ("tak-enroll-certificate", "tak-enroll-key")),
-    faults=_faults,
+    faults=_find_faults,
 )

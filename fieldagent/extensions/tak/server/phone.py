@@ -22,7 +22,7 @@ from fieldagent.extensions.tak.cot import (
     CotEvent,
     EventSplitter,
     encode,
-    type_of,
+    find_type,
 )
 from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.extensions.tak.server import certificates, exchange
@@ -30,7 +30,7 @@ from fieldagent.extensions.tak.server.certificates import PhoneHolder
 from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
 from fieldagent.extensions.tak.server.outbox import PhoneOutbox
 from fieldagent.hub.store.contract import Store
-from fieldagent.hub.store.persist import told_once
+from fieldagent.hub.store.persist import log_once
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class _Phone:
         self._stream = stream
         self._holder = holder
         self._outbox = PhoneOutbox()
-        self.guest = TakGuest(holder.member, self._tell, serial)
+        self.guest = TakGuest(holder.member, self._send, serial)
         self._told = ""
         """Last reason for refusing it that was logged."""
         self._begins = True
@@ -102,7 +102,7 @@ class _Phone:
         """Its unit until the database has it. Private messages to and from the phone depend on the
         database."""
 
-    def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
+    def _send(self, kind: str, raw: bytes, unit: str) -> bool:
         return self._outbox.put(raw, unit)
 
     async def send(self) -> None:
@@ -137,25 +137,25 @@ class _Phone:
 
     async def _take(self, raw: bytes) -> None:
         now = self._host.clock()
-        if type_of(raw) == tak.PING:
-            self._outbox.put(exchange.pong(now), tak.PONG)
+        if find_type(raw) == tak.PING:
+            self._outbox.put(exchange.encode_pong(now), tak.PONG)
             return
         event = self._host.exchange.read(self.guest, raw, now)
         if event is None:
             return
         if not self.guest.uid:
             # If the database is unavailable, the phone's next event is another try.
-            with told_once():
+            with log_once():
                 await self._introduce(event, now)
         if self._unit is not None:
-            with told_once():
+            with log_once():
                 await self._note_phone(self._unit, now)
         if self.guest.uid:
             self._host.exchange.receive(self.guest, event, raw, now)
 
     async def _introduce(self, event: CotEvent, now: float) -> None:
         unit = tak.read_author(event)
-        why = "" if unit is None else self._host.exchange.may_be(self.guest, unit)
+        why = "" if unit is None else self._host.exchange.find_objection(self.guest, unit)
         if unit is None or why or not await self._is_theirs(unit, now):
             self._host.exchange.refuse()
             self._note(why)
@@ -173,7 +173,7 @@ class _Phone:
 
     async def _is_theirs(self, unit: TakUnit, now: float) -> bool:
         owner = await self._host.store.read(
-            lambda db: certificates.owner_of_phone(db, self._host.workspace, unit.uid, now)
+            lambda db: certificates.find_phone_owner(db, self._host.workspace, unit.uid, now)
         )
         if owner is None or owner.member == self.guest.member:
             return True
@@ -189,7 +189,7 @@ class _Phone:
         now = datetime.fromtimestamp(self._host.clock(), UTC)
         hub = TakUnit(f"{map_events.PREFIX}hub", "hub")
         said = GeoChat(hub, tak.ALL, str(uuid.uuid4()), f"[hub] This client {SPEAKS_PROTOBUF}")
-        self._outbox.put(encode(tak.chat(said, now)))
+        self._outbox.put(encode(tak.make_chat(said, now)))
 
     def _note(self, why: str) -> None:
         if why and why != self._told:

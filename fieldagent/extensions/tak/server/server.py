@@ -40,8 +40,8 @@ from fieldagent.http.server import Limits, serve
 from fieldagent.http.unproved import Unproved
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.store.contract import ANYTHING, Store
-from fieldagent.hub.store.persist import told_once
-from fieldagent.hub.unavailable import patient
+from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.unavailable import make_patient
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -86,7 +86,7 @@ class PhoneServer(NamedTuple):
 
 
 @asynccontextmanager
-async def own_server(
+async def open_own_server(
     host: BridgeHost, server: PhoneServer, workspace: int
 ) -> AsyncIterator[TakSite]:
     """Return the hub's own server as the bridge sees it, and serve phones meanwhile."""
@@ -97,14 +97,14 @@ async def own_server(
         nursery.start_soon(_listen, host, phones, server)
         if server.enroll_listen is not None:
             nursery.start_soon(_enroll, host, phones, server, workspace)
-        connect = partial(_user, exchange, host.clock)
-        yield TakSite(TITLE, connect, certificates.person_of, exchange.has)
+        connect = partial(_open_user_session, exchange, host.clock)
+        yield TakSite(TITLE, connect, certificates.find_person, exchange.has)
         nursery.cancel_scope.cancel()
 
 
 async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> None:
     await phones.prepare()
-    listeners = await _opened("tak-listen", server.listen)
+    listeners = await _open_sockets("tak-listen", server.listen)
     log.info("phones can connect to %s:%d, as %s", *server.listen, server.name)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     host.note_link(True)
@@ -124,14 +124,14 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
             nursery.start_soon(_keep_proving, prove, host.clock)
         else:
             files = partial(Certificate, server.enroll_certificate, server.enroll_key)
-            own = await _begun("tak-enroll-certificate and tak-enroll-key", files)
+            own = await _retry_begin("tak-enroll-certificate and tak-enroll-key", files)
             context = own.context
             nursery.start_soon(own.watch)
         assert server.enroll_listen is not None
-        listeners = await _opened("tak-enroll-listen", server.enroll_listen)
+        listeners = await _open_sockets("tak-enroll-listen", server.enroll_listen)
         log.info("invited phones can connect to %s:%d", *server.enroll_listen)
         await serve(
-            patient(make_router(enrolment.routes())),
+            make_patient(make_router(enrolment.make_routes())),
             listeners,
             stopping=trio.Event(),
             guard=check_host,
@@ -146,7 +146,7 @@ async def _keep_proving(prove: Callable[[float], None], clock: Callable[[], floa
         await trio.to_thread.run_sync(prove, clock())
 
 
-async def _begun(settings: str, begin: Callable[[], T]) -> T:
+async def _retry_begin(settings: str, begin: Callable[[], T]) -> T:
     """Return the result of `begin`, which is repeated until it succeeds. Another hub process may be
     about to release the port, or a file may be about to be written.
     """
@@ -161,9 +161,9 @@ async def _begun(settings: str, begin: Callable[[], T]) -> T:
             await trio.sleep(RETRY_AFTER_S)
 
 
-async def _opened(setting: str, listen: tuple[str, int]) -> list[socket.socket]:
+async def _open_sockets(setting: str, listen: tuple[str, int]) -> list[socket.socket]:
     address, port = listen
-    return await _begun(setting, lambda: open_listeners(port, [address], allow_remote=True))
+    return await _retry_begin(setting, lambda: open_listeners(port, [address], allow_remote=True))
 
 
 class _Phones:
@@ -183,17 +183,19 @@ class _Phones:
 
     async def prepare(self) -> Authority:
         """Load the authority, and create this server's certificate."""
-        self._authority = await self._store.commit(authority.authority)
-        known = partial(certificates.phones, workspace=self._host.workspace, now=self._host.clock())
-        self._host.exchange.know(await self._store.read(known))
-        await self._current_context()
+        self._authority = await self._store.commit(authority.open_authority)
+        known = partial(
+            certificates.list_phones, workspace=self._host.workspace, now=self._host.clock()
+        )
+        self._host.exchange.remember_phones(await self._store.read(known))
+        await self._get_current_context()
         return self._authority
 
-    async def _current_context(self) -> ssl.SSLContext:
+    async def _get_current_context(self) -> ssl.SSLContext:
         now = self._host.clock()
         if self._context is None or abs(now - self._made) > RENEW_AFTER_S:
             assert self._authority is not None, "it is made before anybody comes"
-            made = partial(authority.context, self._authority, self._server.name, now)
+            made = partial(authority.make_context, self._authority, self._server.name, now)
             self._context = await trio.to_thread.run_sync(made)
             self._made = now
         return self._context
@@ -201,10 +203,10 @@ class _Phones:
     async def keep_in_force(self) -> NoReturn:
         """End the connections of phones whose certificate is no longer valid."""
         while True:
-            written = self._store.heard(ANYTHING)
-            with told_once():
+            written = self._store.get_event(ANYTHING)
+            with log_once():
                 here, now = [*self._scopes], self._host.clock()
-                look = partial(certificates.in_force, serials=here, now=now)
+                look = partial(certificates.find_valid, serials=here, now=now)
                 valid = await self._store.read(partial(look, workspace=self._host.workspace))
                 for serial in [each for each in here if each not in valid]:
                     if (scope := self._scopes.get(serial)) is not None:
@@ -234,9 +236,9 @@ class _Phones:
             address = str(plain.socket.getpeername()[0])
             async with self.unproved.admit(address) as visit:
                 if (stream := await self._shake_hands(plain)) is not None:
-                    holder = await self._holder_of(_serial_of(stream))
+                    holder = await self._find_holder(_format_serial(stream))
                 if stream is not None and holder is not None:
-                    visit.note_proved(_serial_of(stream))
+                    visit.note_proved(_format_serial(stream))
         except OSError:  # it has left
             return
         except Problem:
@@ -244,7 +246,7 @@ class _Phones:
             return
         if stream is None or holder is None:
             return
-        serial = _serial_of(stream)
+        serial = _format_serial(stream)
         if (before := self._scopes.get(serial)) is not None:
             before.cancel()
         with trio.CancelScope() as scope:
@@ -258,12 +260,12 @@ class _Phones:
                     del self._scopes[serial]
                 log.info("the phone of %s is disconnected: %s", holder.name, why)
 
-    async def _holder_of(self, serial: str) -> PhoneHolder | None:
+    async def _find_holder(self, serial: str) -> PhoneHolder | None:
         """Return the holder of a certificate in force, or None after noting the reason."""
         workspace, now = self._host.workspace, self._host.clock()
         try:
             holder = await self._store.read(
-                lambda db: certificates.holder_of(db, workspace, serial, now)
+                lambda db: certificates.find_holder(db, workspace, serial, now)
             )
         except StoreUnavailable:
             self._note_refused("the database cannot be queried for the certificates")
@@ -276,7 +278,7 @@ class _Phones:
         self, plain: trio.SocketStream
     ) -> trio.SSLStream[trio.SocketStream] | None:
         stream = trio.SSLStream(
-            plain, await self._current_context(), server_side=True, https_compatible=True
+            plain, await self._get_current_context(), server_side=True, https_compatible=True
         )
         try:
             await stream.do_handshake()
@@ -291,7 +293,7 @@ class _Phones:
             log.warning("%d refused at tak-listen, the last since %s", count, why)
 
 
-def _serial_of(stream: trio.SSLStream[trio.SocketStream]) -> str:
+def _format_serial(stream: trio.SSLStream[trio.SocketStream]) -> str:
     """Return a phone's serial number in the format of `authority.Issued`."""
     proven = stream.getpeercert()
     return f"{int(proven['serialNumber'], 16):x}"
@@ -301,7 +303,7 @@ def _serial_of(stream: trio.SSLStream[trio.SocketStream]) -> str:
 
 
 @asynccontextmanager
-async def _user(
+async def _open_user_session(
     exchange: Exchange, clock: Callable[[], float], unit: TakUnit
 ) -> AsyncIterator[_UserSession]:
     yield _UserSession(exchange, clock, unit)
@@ -316,9 +318,9 @@ class _UserSession:
         self._unit = unit
         self._take: Callable[[str, bytes], None] | None = None
         member = int(unit.uid.rpartition("-")[2])
-        self._guest = TakGuest(member, self._tell)
+        self._guest = TakGuest(member, self._send)
 
-    def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
+    def _send(self, kind: str, raw: bytes, unit: str) -> bool:
         if self._take is not None:
             self._take(kind, raw)
         return True
@@ -331,7 +333,7 @@ class _UserSession:
         finally:
             self._exchange.leave(self._guest)
 
-    async def say(self, events: Iterable[CotEvent]) -> None:
+    async def send_events(self, events: Iterable[CotEvent]) -> None:
         await trio.lowlevel.checkpoint()
         for event in events:
-            self._exchange.say(self._guest, event, self._clock())
+            self._exchange.send_events(self._guest, event, self._clock())

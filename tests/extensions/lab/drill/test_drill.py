@@ -24,9 +24,9 @@ from fieldagent import __version__
 from fieldagent.extensions.lab.drill.findings import BrokenPromise, Findings, find
 from fieldagent.extensions.lab.drill.outage import OutageCondition
 from fieldagent.extensions.lab.drill.plan import Outages, PlanHours, load_toml, read_plan
-from fieldagent.extensions.lab.drill.report import percentile
-from fieldagent.extensions.lab.drill.steady import lent
-from fieldagent.extensions.lab.drill.world import World, drill
+from fieldagent.extensions.lab.drill.report import compute_percentile
+from fieldagent.extensions.lab.drill.steady import replace_for_a_while
+from fieldagent.extensions.lab.drill.world import World, run_drill
 from tests import autojump
 
 ROOT = Path(__file__).parents[4]
@@ -71,8 +71,8 @@ def plan(tmp_path: Path) -> Path:
 def simulated(home: Path, text: str = PLAN, **change: Any) -> World:
     plan = replace(read_plan(load_toml(text)), **change)
     clock = trio.testing.MockClock
-    with lent([(clock, "_autojump", autojump.jump)]):
-        return drill(plan, 1, home, lambda line: None)
+    with replace_for_a_while([(clock, "_autojump", autojump.jump)]):
+        return run_drill(plan, 1, home, lambda line: None)
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +180,8 @@ def test_a_budget_is_of_the_bill_s_days(plan: Path) -> None:
 
 def test_a_share_is_the_smallest_that_suffices() -> None:
     values = [*range(1, 101)]
-    assert [percentile(values, share) for share in (50, 90, 99)] == [50, 90, 99]
-    assert percentile([7], 99) == 7
+    assert [compute_percentile(values, share) for share in (50, 90, 99)] == [50, 90, 99]
+    assert compute_percentile([7], 99) == 7
 
 
 def test_a_setting_that_no_kit_takes_is_told(plan: Path) -> None:
@@ -209,9 +209,9 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_how_long_something_was_away() -> None:
     condition = OutageCondition("asleep", Outages((PlanHours("1-2"),)), Random(1))
     condition.log = [(100.0, True), (200.0, False), (300.0, True)]
-    assert condition.seconds(0, 1000) == 800
-    assert condition.seconds(150, 250) == 50
-    assert condition.seconds(210, 290) == 0
+    assert condition.compute_outage(0, 1000) == 800
+    assert condition.compute_outage(150, 250) == 50
+    assert condition.compute_outage(210, 290) == 0
 
 
 DRILLS = sorted(ROOT.glob("examples/drills/*.toml"))

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.extensions.lab.drill.plan import BadPlan, PlanHours, changed, load_toml, read_plan
+from fieldagent.extensions.lab.drill.plan import (
+    BadPlan,
+    PlanHours,
+    change_values,
+    load_toml,
+    read_plan,
+)
 from fieldagent.package.package import Channel
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -58,17 +64,17 @@ def test_hours_go_over_midnight() -> None:
 
 def test_one_setting_is_changed_and_the_rest_stays() -> None:
     values = load_toml("days = 2\n[kits]\nsos-per-week = 2\n" + KIT)
-    plan = read_plan(changed(values, "kits.credits-per-day=20"))
+    plan = read_plan(change_values(values, "kits.credits-per-day=20"))
     assert (plan.kits[0].credits_per_day, plan.kits[0].sos_per_week) == (20, 2)
     assert plan.days == 2
     assert values["kits"] == {"sos-per-week": 2}
-    assert read_plan(changed(values, "name=night watch")).name == "night watch"
+    assert read_plan(change_values(values, "name=night watch")).name == "night watch"
 
 
 @pytest.mark.parametrize("change", ["kits", "=3", "days.long=3"])
 def test_a_change_that_is_none_is_refused(change: str) -> None:
     with pytest.raises(BadPlan):
-        changed(load_toml("days = 2\n" + KIT), change)
+        change_values(load_toml("days = 2\n" + KIT), change)
 
 
 @pytest.mark.parametrize("path", [EXAMPLES / "week.toml", *sorted(EXAMPLES.glob("drills/*.toml"))])

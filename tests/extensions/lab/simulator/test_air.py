@@ -21,18 +21,18 @@ def air(**impairments: float) -> SharedAir:
 
 def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
     arrivals = []
-    while (change := shared.next_change()) <= until:
-        arrivals += shared.arrived(change)
+    while (change := shared.find_next_change()) <= until:
+        arrivals += shared.take_arrived(change)
     return arrivals
 
 
 def test_everybody_but_the_sender_hears_it_when_it_has_ended() -> None:
     shared = air()
     ends = shared.transmit(0, 1, b"hello")
-    assert ends == pytest.approx(shared.airtime(b"hello"))
-    assert shared.arrived(ends - 0.001) == []
-    assert shared.arrived(ends) == [(2, b"hello"), (3, b"hello")]
-    assert shared.next_change() == float("inf")
+    assert ends == pytest.approx(shared.compute_air_time(b"hello"))
+    assert shared.take_arrived(ends - 0.001) == []
+    assert shared.take_arrived(ends) == [(2, b"hello"), (3, b"hello")]
+    assert shared.find_next_change() == float("inf")
 
 
 @pytest.mark.parametrize("apart", [0.0, TURNAROUND_S / 2, 0.05])
@@ -48,9 +48,9 @@ def test_where_two_transmit_at_once_nobody_hears_either(apart: float) -> None:
 def test_a_radio_notices_another_after_a_moment() -> None:
     shared = air()
     ends = shared.transmit(0, 1, b"x")
-    assert shared.busy_until(TURNAROUND_S / 2, 2) == TURNAROUND_S / 2
-    assert shared.busy_until(TURNAROUND_S, 2) == ends
-    assert shared.busy_until(ends, 2) == ends
+    assert shared.find_busy_end(TURNAROUND_S / 2, 2) == TURNAROUND_S / 2
+    assert shared.find_busy_end(TURNAROUND_S, 2) == ends
+    assert shared.find_busy_end(ends, 2) == ends
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_two_who_do_not_hear_each_other_collide_where_both_are_heard() -> None:
     shared = air()
     shared.losses = read_topology("1 2\n2 3", 3)
     shared.transmit(0, 1, b"one" * 20)
-    assert shared.busy_until(0.04, 3) == 0.04, "3 does not know that 1 transmits"
+    assert shared.find_busy_end(0.04, 3) == 0.04, "3 does not know that 1 transmits"
     shared.transmit(0.04, 3, b"three")
     assert heard(shared) == []
     shared.transmit(10, 1, b"one")

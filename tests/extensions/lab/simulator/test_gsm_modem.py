@@ -26,7 +26,7 @@ class Line:
         return self.modem.data_to_send().decode().split()
 
     def come(self, message: Deliver | StatusReport) -> list[str]:
-        assert self.modem.come(message)
+        assert self.modem.receive_from_network(message)
         return self.lines()
 
 
