@@ -10,14 +10,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests import browser
 from tests.agent.test_browser import hold
 from tests.hub.test_console import SECRET, console, settle_in
 from tests.processes import agent, frozen, hub
-
-pytestmark = pytest.mark.full
 
 EXPECTED = Path(__file__).with_name("screen_reader.txt")
 HEARD = Path(__file__).parents[2] / "dist/screen_reader.txt"
