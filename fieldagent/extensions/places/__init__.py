@@ -8,7 +8,7 @@ from fieldagent.system.extension import Extension
 _HOME = "fieldagent.extensions.places.hub"
 _TABLE = f"{_HOME}.table:COMMANDS"
 EXTENSION = Extension(
-    "places",
+    "fences, routes, trackers and weekly reports",
     hub_parts={"places": f"{_HOME}.part:PART"},
     hub_api=f"{_HOME}.description:CALLS",
     hub_commands=dict.fromkeys(("fence", "route", "report", "tracker"), _TABLE),

@@ -32,8 +32,6 @@ BODY = 65_536
 TOLD_MAX = 1_000
 """Largest number of warnings, which are logged once each: unknown trackers and kinds of rejected
 reports."""
-
-
 CALLS = Rate(per_minute=600, burst=600)
 """Rate of reports per address, enough for a hundred trackers that report every ten seconds."""
 
