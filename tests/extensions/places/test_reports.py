@@ -191,11 +191,34 @@ def near(report: TrackerReport) -> TrackerReport:
             asked(body={"_type": "location", "tid": "ad", "lat": 45.91, "lon": 7.61}),
             TrackerReport("ad", None, THERE),
         ),
+        (
+            "owntracks",
+            asked("u=ben&d=watch", PHONE),
+            TrackerReport("ben/watch", NOON, FULL, "", 5.0),
+        ),
+        ("owntracks", asked(body=""), None),
     ],
 )
 def test_a_report_is_read(kind: str, request_: Request, report: TrackerReport | None) -> None:
     result = KINDS[kind].read(request_)
     assert (result and near(result)) == report
+
+
+@pytest.mark.parametrize(
+    ("query", "at", "place"),
+    [
+        (f"id=7&timestamp={SECONDS}&cell=228,01,16,2224&cell=228,01,16,9,-90", NOON, None),
+        ("id=7&lat=45.91&lon=7.61&timestamp=2026-11-22T12%3A00%3A00Z&hdop=6.0", NOON, THERE),
+        ("lat=45.91&lon=7.61&timestamp=2026-11-22+12%3A00%3A00&id=7", NOON, THERE),
+        ("lat=45.91&lon=7.61&vacc=0&hacc=0&deviceid=7", None, THERE),
+        (f"id=7&timestamp={SECONDS}&location=45.91,7.61&ignition=true&rpm=933", NOON, THERE),
+    ],
+)
+def test_a_query_of_any_form_that_traccar_knows_is_read(
+    query: str, at: datetime | None, place: dict[str, float] | None
+) -> None:
+    """The forms are those of Traccar's own tests (OsmAndProtocolDecoderTest)."""
+    assert KINDS["osmand"].read(asked(query)) == TrackerReport("7", at, place)
 
 
 def test_owntracks_says_by_its_head_whose_phone_it_is() -> None:

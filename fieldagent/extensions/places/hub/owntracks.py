@@ -14,26 +14,30 @@ from fieldagent.extensions.places.hub.tracker_kind import (
     place_of,
     time_of,
 )
-from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.field.trackers import TrackerReport
 
 
 def read(request: Request) -> TrackerReport | None:
-    """Return the report of a position; None for other messages of the app. The tracker's id is
-    `USER/DEVICE` from the app's settings. Raises Problem 400.
+    """Return the report of a position; None for other messages of the app, such as an empty one
+    when a friend is deleted. The tracker's id is `USER/DEVICE`: from `?u=USER&d=DEVICE` of the
+    address, as for OwnTracks' own Recorder, or from the app's settings. Raises Problem 400.
     """
-    document = document_of(get_required_body(request))
+    if not request.body:
+        return None
+    document = document_of(request.body)
     if not isinstance(document, dict):
         raise Problem(400, "the body must be a JSON object, as OwnTracks sends it")
     if document.get("_type") == "encrypted":
         raise Problem(400, "the position is encrypted: remove the encryption key in OwnTracks")
     if document.get("_type") != "location":
         return None
-    topic = document.get("topic")
+    topic, asked = document.get("topic"), dict(request.query)
     user, device = (request.headers.get(f"x-limit-{part}", "") for part in "ud")
-    if isinstance(topic, str) and topic.count("/") >= 2:
+    if asked.get("u") and asked.get("d"):
+        user, device = asked["u"], asked["d"]
+    elif isinstance(topic, str) and topic.count("/") >= 2:
         user, device = topic.split("/")[1:3]
     ident = f"{user}/{device}" if user and device else document.get("tid")
     return TrackerReport(
