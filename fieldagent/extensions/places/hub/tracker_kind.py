@@ -44,7 +44,7 @@ def document_of(body: bytes) -> Any:
     try:
         return load_document(body)
     except NotJson as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
+        raise Problem(400, str(error)) from None
 
 
 def number_of(value: Any, name: str) -> float | None:

@@ -87,7 +87,7 @@ def read_json_object(request: Request) -> dict[str, Any]:
     try:
         document = load_document(get_required_body(request))
     except NotJson as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
+        raise Problem(400, str(error)) from None
     if not isinstance(document, dict):
         raise Problem(400, "the body is not a JSON object")
     return document
