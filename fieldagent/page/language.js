@@ -34,7 +34,13 @@ export const language = [kept("language"), ...navigator.languages]
 /** `texts` of the page, `terms` of the API, `words` that are sent as numbers (docs/reference/on-air.md). */
 let catalogue = { texts: {}, terms: {}, words: {} };
 let plural = new Intl.PluralRules("en");
+let decimal = decimals("en");
 let english = new Map();
+
+/** The form of numbers in a language: "0.5" or "0,5". */
+function decimals(code) {
+  return new Intl.NumberFormat(code, { useGrouping: false, maximumFractionDigits: 6 });
+}
 
 /** A text can equal the name of a member that every object has, such as "constructor". */
 const known = (texts, text) => Object.hasOwn(texts, text) ? texts[text] : text;
@@ -47,7 +53,7 @@ export const say = (text, values = {}) => filled(catalogue.texts[text] ?? text, 
 /** Returns a text of the page about `n` things, in the plural form of the language. */
 export function counted(n, one, other, values = {}) {
   const text = catalogue.texts[other]?.[plural.select(n)] ?? (n === 1 ? one : other);
-  return filled(text, { n, ...values });
+  return filled(text, { n: decimal.format(n), ...values });
 }
 
 /** Returns a state, kind or channel of the API in the page's language. An unknown one stays as it is. */
@@ -89,6 +95,7 @@ async function load() {
     return;
   }
   plural = new Intl.PluralRules(language);
+  decimal = decimals(language);
   english = new Map(Object.entries(catalogue.words).map(([text, said]) => [said, text]));
   document.documentElement.lang = language;
   document.documentElement.dir = RIGHT_TO_LEFT.includes(language) ? "rtl" : "ltr";

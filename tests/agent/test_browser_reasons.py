@@ -45,6 +45,20 @@ def test_each_reason_is_read_back_to_its_own_form(chromium: Any, kit: Agent, loc
     assert dict(zip(said, translations, strict=True)) == said
 
 
+@pytest.mark.parametrize(
+    ("locale", "shown"),
+    [("en-GB", "0.5 credits"), ("de-CH", "0,5 Credits"), ("uk-UA", "0,5 кредиту")],
+)
+def test_a_number_is_in_the_form_of_the_language(
+    chromium: Any, kit: Agent, locale: str, shown: str
+) -> None:
+    counted = (
+        "import('/page/language.js').then(all => all.counted(0.5, '{n} credit', '{n} credits'))"
+    )
+    with page(chromium, kit.port, locale=locale) as opened:
+        assert opened.evaluate(counted) == shown
+
+
 def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) -> None:
     said = {
         "No signal; next try 12:00:03 UTC": "kein Signal; nächster Versuch 12:00:03 UTC",
