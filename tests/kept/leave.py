@@ -79,23 +79,30 @@ def ask(running: Hub, proof: dict[str, str], path: str) -> dict[str, Any]:
     return document
 
 
+LISTS: dict[str, tuple[str, ...]] = {
+    "users": ("/api/users", "id", "name", "role", "devices"),
+    "groups": ("/api/groups", "name", "members"),
+    "devices": ("/api/devices", "id", "name", "imei", "operator", "version", "tagged"),
+    "items": ("/api/items", "id", "sender", "accepted", "sos", "event", "to", "reached"),
+    "deliveries": ("/api/deliveries?device=2", "item", "kind", "state", "ended"),
+    "sos": ("/api/sos", "id", "number", "state", "raised", "items"),
+    "contacts": ("/api/contacts", "name", "address", "after", "language"),
+    "webhooks": ("/api/webhooks", "url", "signed"),
+    "fences": ("/api/fences", "name", "circle"),
+}
+"""Path and members of each list of the hub's API, without ages."""
+
+
 def hub_says(running: Hub, proof: dict[str, str]) -> dict[str, Any]:
-    """Return the content of the hub's API without ages."""
+    """Return the content of the hub's lists, without those of deleted extensions."""
+    served = ask(running, proof, "/openapi.json")["paths"]
 
     def look(path: str, *members: str) -> list[list[Any]]:
         (rows,) = (each for each in ask(running, proof, path).values() if isinstance(each, list))
         return sorted(([each.get(name) for name in members] for each in rows), key=str)
 
     return {
-        "users": look("/api/users", "id", "name", "role", "devices"),
-        "groups": look("/api/groups", "name", "members"),
-        "devices": look("/api/devices", "id", "name", "imei", "operator", "version", "tagged"),
-        "items": look("/api/items", "id", "sender", "accepted", "sos", "event", "to", "reached"),
-        "deliveries": look("/api/deliveries?device=2", "item", "kind", "state", "ended"),
-        "sos": look("/api/sos", "id", "number", "state", "raised", "items"),
-        "contacts": look("/api/contacts", "name", "address", "after", "language"),
-        "webhooks": look("/api/webhooks", "url", "signed"),
-        "fences": look("/api/fences", "name", "circle"),
+        name: look(*asked) for name, asked in LISTS.items() if asked[0].partition("?")[0] in served
     }
 
 

@@ -1,0 +1,19 @@
+"""Fences of earlier releases are still there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kept.leave import hub_says
+from tests.processes import hub
+from tests.test_kept import KEPT, LONG, put, said
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda each: each.name)
+def test_a_hub_has_the_fences_of_its_database(kept: Path, tmp_path: Path) -> None:
+    database = str(put(kept, "hub.sqlite3", tmp_path / "hub.sqlite3"))
+    before = said(kept, "sqlite")
+    with hub(tmp_path, {"database": database, "keep-days": LONG}) as running:
+        assert hub_says(running, before["proof"])["fences"] == before["hub"]["fences"] != []
