@@ -78,7 +78,8 @@ class HubPart:
     """Package with the catalogues of its refusals."""
     console: str = ""
     """Package with a script of the console and the catalogues of its texts. The script has the name
-    of the part, such as `places.js`. `chart.js` and `usage.js` call its functions."""
+    of the part, such as `places.js`, so that name is a JavaScript identifier. `chart.js` and
+    `usage.js` call its functions."""
 
 
 def list_hub_parts() -> list[HubPart]:
