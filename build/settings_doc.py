@@ -17,7 +17,7 @@ from fieldagent.agent.radios.registry import RADIOS, load_radio
 from fieldagent.agent.satellites.registry import get_modems as modem_names
 from fieldagent.agent.satellites.registry import load_modem
 from fieldagent.hub import settings as hub
-from fieldagent.hub.escalation.registry import contact_kinds
+from fieldagent.hub.escalation.registry import get_contact_kinds
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.system.properties import Key
 
@@ -92,7 +92,7 @@ operator](../how-to/add-an-operator.md) how to write your own.
 def satellite_operators() -> str:
     """Return the available operators as a table."""
     rows = [
-        f"| `{kind.name}` | {kind.means} | {_names(key.name for key in kind.keys)} |\n"
+        f"| `{kind.name}` | {kind.description} | {_names(key.name for key in kind.keys)} |\n"
         for kind in get_operators().values()
     ]
     return OPERATORS_HEAD + "".join(rows)
@@ -114,7 +114,7 @@ def people() -> str:
     rows = [
         f"| `{kind.name}` | {kind.form or 'from the browser'} |"
         f" {_names(key.name for key in kind.keys) or 'none'} |\n"
-        for kind in contact_kinds().values()
+        for kind in get_contact_kinds().values()
     ]
     return CONTACTS_HEAD + "".join(rows)
 
@@ -134,7 +134,7 @@ own.
 def modems() -> str:
     """Return the available satellite modems as a table, and the settings of all as another one."""
     kinds = [load_modem(name) for name in modem_names()]
-    rows = [f"| `{kind.name}` | {kind.means} | {_facts(kind.facts)} |" for kind in kinds]
+    rows = [f"| `{kind.name}` | {kind.description} | {_facts(kind.facts)} |" for kind in kinds]
     keys = [key for kind in kinds for key in kind.keys]
     return MODEM_HEAD + "\n".join(rows) + "\n" + table(keys, {})
 
@@ -147,7 +147,7 @@ def radios() -> str:
     """Return the available radios as a table, and the settings of all as another one."""
     kinds = [load_radio(name) for name in RADIOS]
     rows = [
-        f"| `{kind.name}` | {kind.means} | {_names(kind.needs)} | {_facts(kind.facts)} |"
+        f"| `{kind.name}` | {kind.description} | {_names(kind.needs)} | {_facts(kind.facts)} |"
         for kind in kinds
     ]
     keys = [key for kind in kinds for key in kind.keys]
@@ -161,7 +161,7 @@ def _names(names: Iterable[str]) -> str:
 def table(keys: Iterable[Key], needs: Mapping[str, str]) -> str:
     rows = ["", "| setting | meaning |", "|---|---|"]
     for key in keys:
-        means = key.means.replace("|", "\\|")
+        means = key.description.replace("|", "\\|")
         needed = f". Needs `{needs[key.name]}`" if key.name in needs else ""
         rows.append(f"| `{key.name}` | {means}{needed} |")
     return "\n".join(rows) + "\n"

@@ -34,7 +34,7 @@ from fieldagent.hub.bridge import spending, tenure
 from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
 from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.bridge.tenure import BridgePost
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.package.package import SOS_PRIORITY
@@ -99,10 +99,10 @@ async def take_in(host: BridgeHost, workspace: int) -> None:
             await host.store.commit(partial(enter, body=body, ours=ours, now=now))
         except (NotJson, InvalidPackage, Problem) as refused:
             log.warning("%s is refused: %s", file, refused)
-            host.note_events(Became.REFUSED)
+            host.note_events(ItemResult.REFUSED)
             await trio.to_thread.run_sync(file.replace, file.with_suffix(".refused"))
         else:
-            host.note_events(Became.TAKEN)
+            host.note_events(ItemResult.TAKEN)
             await trio.to_thread.run_sync(file.unlink)
 
 

@@ -37,7 +37,7 @@ LOOK = 1.0
 """Seconds between two looks for what came."""
 MOST_BYTES = 1_960
 """The largest message in bytes that an SBD modem sends."""
-FULL = Failure("full", Scope.GATEWAY, "the folder is full: free some space", again=600.0)
+FULL = Failure("full", Scope.GATEWAY, "the folder is full: free some space", retry_after=600.0)
 
 
 class Folder:

@@ -19,7 +19,7 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
     serve = sbd.make_driver(seat)
 
     async def run() -> None:
-        seat.link.facts["label"] = seat.own["mymodem-label"]
+        seat.link.facts["label"] = seat.own_settings["mymodem-label"]
         await serve()
 
     return run

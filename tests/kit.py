@@ -16,11 +16,11 @@ import trio.testing
 from fieldagent.agent.assembly import assemble_hub_channel, channel_queue
 from fieldagent.agent.channels.contract import ChannelLink, Reception, Transmission
 from fieldagent.agent.inbound.incident_news import IncidentNews
-from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.inbound.reception import Inbox, ReceivedMessage
 from fieldagent.agent.journal import history, inbound, incident, outbound
 from fieldagent.agent.journal.history import Line
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Storage
+from fieldagent.agent.journal.records import StorageReceipt
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -32,7 +32,7 @@ from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.resume import Resume
-from fieldagent.agent.outbound.standing import Standing, find_standing, get_standing
+from fieldagent.agent.outbound.standing import PackageState, find_standing, get_standing
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity
@@ -86,7 +86,7 @@ class Core:
     def cancellation(self) -> Cancellation:
         return Cancellation(self.journal, self.queues, self.endings)
 
-    def standing(self, id_: int) -> Standing:
+    def standing(self, id_: int) -> PackageState:
         return find_standing(self.journal, id_)
 
     def sequence(self, id_: int = 1) -> int:
@@ -100,14 +100,14 @@ class Core:
     def digest_of_fragments(self, sequence: int, count: int, arrived: Iterable[int]) -> bytes:
         """Return the digest of the arrived fragments of the item, which was cut into `count`."""
         parts = cut(encode([self._entry(sequence)]), count)
-        return digest_of_slices(parts[index].slice for index in sorted(arrived))
+        return digest_of_slices(parts[index].payload for index in sorted(arrived))
 
     def _entry(self, sequence: int) -> Entry:
         known = outbound.read_kept_package(self.journal, sequence)
         assert known is not None
         return make_entry(known)
 
-    def declared(self) -> list[Standing]:
+    def declared(self) -> list[PackageState]:
         """Return the Packages of the open incident."""
         open_incident = incident.open_one(self.journal)
         sequences = (
@@ -118,7 +118,7 @@ class Core:
     def status(self, id_: int) -> Status | None:
         return self.standing(id_).status
 
-    def receipts(self, id_: int) -> list[Storage]:
+    def receipts(self, id_: int) -> list[StorageReceipt]:
         return outbound.list_receipts(self.journal, self.standing(id_).sequence)
 
     def history(self, id_: int) -> list[Line]:
@@ -168,7 +168,7 @@ class Kit(Core):
             await self.reception.receive(body)
             return
         envelope = decode(body)
-        taken = Taken(self.journal.clock.now())
+        taken = ReceivedMessage(self.journal.clock.now())
 
         def store(db: sqlite3.Connection) -> None:
             for each in envelope.entries:

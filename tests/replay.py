@@ -17,7 +17,7 @@ from pathlib import Path
 import trio
 
 from fieldagent.extensions import list_places
-from fieldagent.http.web_socket import Closed
+from fieldagent.http.web_socket import WebSocketClosed
 from fieldagent.system.named_object import import_own
 from fieldagent.wire import trace
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
@@ -37,7 +37,7 @@ class Replay:
     @property
     def is_over(self) -> bool:
         """Return True if the device has sent all its records."""
-        return not any(each.way == CAME for each in self._records[self.place :])
+        return not any(each.direction == CAME for each in self._records[self.place :])
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the port as often as in the trace."""
@@ -73,7 +73,7 @@ class Replay:
         """Return the index after the host's command when it is complete, or None."""
         for place in range(self.place, len(self._records)):
             each = self._records[place]
-            if each.way == SENT and _is_same(each.data, said):
+            if each.direction == SENT and _is_same(each.data, said):
                 return place + 1
         if said and (said.endswith((b"\r", b"\n")) or len(said) > 1000):
             self.unknown.append(said)
@@ -84,10 +84,10 @@ class Replay:
         self.place = place
         while self.place < len(self._records):
             each = self._records[self.place]
-            if each.way == SENT:
+            if each.direction == SENT:
                 return
             self.place += 1
-            if each.way == HAPPENED:
+            if each.direction == HAPPENED:
                 continue
             await trio.sleep(max(0.0, each.at - at))
             at = each.at
@@ -125,14 +125,14 @@ class ReplayedLink:
     @property
     def is_over(self) -> bool:
         """Return True if the hub has sent all its records."""
-        return not any(each.way == CAME for each in self._records[self.place :])
+        return not any(each.direction == CAME for each in self._records[self.place :])
 
     def open(self) -> ReplayedLink:
         """Continue after the end of the previous link."""
         while self.place < len(self._records):
             each = self._records[self.place]
             self.place += 1
-            if each.way == HAPPENED and each.data.startswith(b"connected"):
+            if each.direction == HAPPENED and each.data.startswith(b"connected"):
                 return self
         raise OSError("the trace has no more links")
 
@@ -148,11 +148,13 @@ class ReplayedLink:
     def _is_known(self, shown: bytes) -> bool:
         for place in range(self.place, len(self._records)):
             each = self._records[place]
-            if each.way == HAPPENED and each.data.startswith(b"connected"):
+            if each.direction == HAPPENED and each.data.startswith(b"connected"):
                 return False
             # Hellos differ only in the number of the journal: array and kind are the same.
-            if each.way == SENT and (shown == each.data or shown[:2] == each.data[:2] == HELLO):
-                self._records[place] = each._replace(way=HAPPENED, data=b"said")
+            if each.direction == SENT and (
+                shown == each.data or shown[:2] == each.data[:2] == HELLO
+            ):
+                self._records[place] = each._replace(direction=HAPPENED, data=b"said")
                 return True
         return False
 
@@ -162,16 +164,16 @@ class ReplayedLink:
         """
         while self.place < len(self._records):
             each = self._records[self.place]
-            if each.way == SENT:
+            if each.direction == SENT:
                 await self._said.wait()
                 continue
-            if each.data.startswith(b"connected") and each.way == HAPPENED:
+            if each.data.startswith(b"connected") and each.direction == HAPPENED:
                 break
             self.place += 1
-            if each.way == CAME:
+            if each.direction == CAME:
                 return each.data
             if ended := re.fullmatch(rb"closed by the hub: ([0-9]{4}) (.*)", each.data):
-                raise Closed(int(ended[1]), ended[2].decode())
+                raise WebSocketClosed(int(ended[1]), ended[2].decode())
         await trio.sleep_forever()
         raise AssertionError
 

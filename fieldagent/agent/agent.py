@@ -32,7 +32,7 @@ from fieldagent.agent.journal import (
     on_air,
     outbound,
 )
-from fieldagent.agent.journal.inbound import LeftOvers
+from fieldagent.agent.journal.inbound import UnacceptedPayloadList
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.kit_part import get_device_ports, get_kit_part, list_part_names
@@ -74,7 +74,7 @@ AWAY_REPORTED_AFTER_S = 3600.0
 """Seconds that a channel must be away before `/api/health` reports it."""
 HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two deletions of old rows."""
-SOON, ROOM_EVERY = 5.0, 60.0
+START_DELAY_AND_PERIOD_S, ROOM_EVERY = 5.0, 60.0
 """Seconds after a start until work that can wait begins, and between two checks of the disk's
 space."""
 MAP_CHECK_INTERVAL_S = 600.0
@@ -94,7 +94,7 @@ class Agent:
     parts: Parts
     progress: Progress
     supervisor: Supervisor
-    left_overs: LeftOvers
+    unaccepted_payloads: UnacceptedPayloadList
     update_news: UpdateNews
     logbook: Logbook | None
     """Memory of starts and signals; None without an IP link to a hub, which is its only reader."""
@@ -147,7 +147,7 @@ class Agent:
         trouble, station = self.parts.inbox.key_trouble, self.parts.station
         journal = self.parts.journal
         heard = [] if station is None else station.list_notices(journal.clock.date)
-        kept = hooks.list_notices(self.parts.hooks, self.left_overs.list_payloads())
+        kept = hooks.list_notices(self.parts.hooks, self.unaccepted_payloads.list_payloads())
         away = [NOT_ON_DISK.format(journal.not_on_disk)] if journal.not_on_disk else []
         updates = self.update_news.list_notices()
         parts = [
@@ -303,7 +303,7 @@ def assemble_agent(settings: Settings, journal: Journal, emit: Callable[[str], N
         journal.clock,
         has_hub=settings.hub_address is not None,
     )
-    left_overs, logbook = LeftOvers(journal), _open_logbook(settings, journal)
+    left_overs, logbook = UnacceptedPayloadList(journal), _open_logbook(settings, journal)
     return Agent(
         settings,
         parts,
@@ -513,7 +513,7 @@ async def _read_dead_letters(agent: Agent) -> None:
     """Replay the dead letters once at the start: with another key or a later version some may be
     readable.
     """
-    await trio.sleep(SOON)
+    await trio.sleep(START_DELAY_AND_PERIOD_S)
     for letter in reversed(dead_letters.list_newest(agent.parts.journal)):
         tagged = not LIMITS[Channel(letter.channel)].authentic
         try:
@@ -555,7 +555,7 @@ async def _look_at_map(agent: Agent) -> None:
 
 async def _look_through(agent: Agent) -> None:
     """Check the journal's integrity once, after the API listens."""
-    await trio.sleep(SOON)
+    await trio.sleep(START_DELAY_AND_PERIOD_S)
     await agent.parts.journal.look_through()
     await trio.sleep_forever()
 

@@ -19,7 +19,7 @@ from fieldagent.agent.inbound.hub_reception import Carrier, HubReception
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import air_time, commands, outbound
-from fieldagent.agent.journal.incident import OWN
+from fieldagent.agent.journal.incident import OWN_STATION
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.kit_part import find_enabled_parts
 from fieldagent.agent.outbound.budget import (
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
 """Source of the time over each channel (`system.elapsed_time.RANKS`); the radio is no source."""
 
-_TRACED = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
+_TRACE_CONTENTS = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
 """Content of a channel's trace, if the modem does not set it."""
 
 
@@ -180,9 +180,9 @@ def _link(
         used = AirTime(journal.clock.now, air_time.read_known(journal))
     return ChannelLink(
         air_time=used,
-        tell_time=partial(journal.clock.record_time, FAR_END[channel]),
+        report_time=partial(journal.clock.record_time, FAR_END[channel]),
         changed=changed,
-        recorder=FlightRecorder(ring, _TRACED.get(channel, "")),
+        recorder=FlightRecorder(ring, _TRACE_CONTENTS.get(channel, "")),
     )
 
 
@@ -228,7 +228,7 @@ def _make_inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbo
         keys=[derive_key(master, "MT") for master in settings.satellite_key],
         hand_unread=settings.inbound_dead_letters == "hook",
         incidents=IncidentNews(
-            settings.radio_station or OWN,
+            settings.radio_station or OWN_STATION,
             _derive_proof_keys(settings),
             has_hub=settings.satellite_port is not None or settings.hub_address is not None,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fieldagent.system.properties import Key, WrongProperty
 from fieldagent.wire.command import BY_NAME, VERBS
 
-ALLOWED = tuple(verb.name for verb in VERBS if verb.allowed)
+ALLOWED_VERBS = tuple(verb.name for verb in VERBS if verb.allowed)
 
 
 def read_names(value: str) -> tuple[str, ...]:
@@ -22,8 +22,8 @@ KEYS = (
     Key(
         "remote-commands",
         read_names,
-        ALLOWED,
+        ALLOWED_VERBS,
         "commands that the hub may send to this kit, from " + ", ".join(BY_NAME) + "; none for none"
-        f" ({' '.join(ALLOWED)})",
+        f" ({' '.join(ALLOWED_VERBS)})",
     ),
 )

@@ -114,7 +114,7 @@ def _run_cellular(
                 partial(directory.read_version, parts.journal),
                 partial(directory.keep, parts.journal),
             ),
-            earshot=_make_range_reader(settings, parts),
+            read_in_range=_make_range_reader(settings, parts),
             backup=BackupShelf(backup.make_summary, backup.answer),
             condition=None if condition is None else ConditionNews(condition),
         ),
@@ -180,14 +180,14 @@ def _run_radio(
     open_air: Callable[[], AbstractAsyncContextManager[RadioModem]]
     open_air = partial(kind.open, get_radio_place(settings), link)
     _limit_air(settings, link)
-    if settings.radio_bit_rate is not None and not kind.counts_air:
+    if settings.radio_bit_rate is not None and not kind.is_counting_air_time:
         from fieldagent.agent.channels.counted_air import open_counted
 
         open_air = partial(open_counted, open_air, link, settings.radio_bit_rate)
     if settings.radio_callsign and not kind.says_callsign:
-        from fieldagent.agent.channels.identification import OwedIdentification, open_identified
+        from fieldagent.agent.channels.identification import IdentificationTimer, open_identified
 
-        owed = OwedIdentification(station.make_identification(settings.radio_callsign))
+        owed = IdentificationTimer(station.make_identification(settings.radio_callsign))
         open_air = partial(open_identified, open_air, owed)
 
     run = partial(

@@ -20,7 +20,7 @@ from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.incident_status import describe_incident, list_heard_incidents
 from fieldagent.agent.outbound.standing import UnknownPackage, get_standing
-from fieldagent.http.server_sent import LISTENING, StreamAsked, encode_event
+from fieldagent.http.server_sent import LISTENING, StreamRequest, encode_event
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.system import waits
 
@@ -83,7 +83,7 @@ class Events:
         self._news.set()
         self._news = trio.Event()
 
-    async def listen(self, asked: StreamAsked) -> AsyncGenerator[bytes, None]:
+    async def listen(self, asked: StreamRequest) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a listener's event stream, from the place that it requested. While
         idle, yield a sign of life every `asked.quiet` seconds.
         """
@@ -97,7 +97,7 @@ class Events:
             place, beginning = self._begin(asked.last)
             known: dict[tuple[str, str], Any] = {}
             yield LISTENING + beginning
-            deadline = waits.compute_next_tick(asked.quiet)
+            deadline = waits.compute_next_tick(asked.quiet_max_s)
             while True:
                 events, place = self._read_changes_since(place, asked.topics)
                 events += self._encode_change(place, asked.topics, known)
@@ -108,7 +108,7 @@ class Events:
                     events = asked.alive
                     self._look()
                 yield events
-                deadline = waits.compute_next_tick(asked.quiet)
+                deadline = waits.compute_next_tick(asked.quiet_max_s)
         finally:
             self._listeners -= 1
             if not self._listeners:

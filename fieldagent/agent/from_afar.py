@@ -15,10 +15,10 @@ from fieldagent.system.java_properties import read_pairs, remove_pairs, set_pair
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 
-_OPENS = "it opens the kit to a network"
+_OPENS_THE_KIT = "it opens the kit to a network"
 _LINK = "it would move the kit to another hub, and this hub could not undo that"
 
-NEVER = {
+LOCAL_ONLY_SETTINGS = {
     "inbound-hook": RUNS,
     "cellular-recovery-command": RUNS,
     "satellite-recovery-command": RUNS,
@@ -37,15 +37,15 @@ NEVER = {
     ),
     "hub-address": _LINK,
     "hub-ca-file": _LINK,
-    "page-listen": _OPENS,
-    "page-port": _OPENS,
-    "page-portal-port": _OPENS,
+    "page-listen": _OPENS_THE_KIT,
+    "page-port": _OPENS_THE_KIT,
+    "page-portal-port": _OPENS_THE_KIT,
     "api-port": "programs on the kit, and the trial itself, ask there",
     "state-directory": "waiting items are stored there",
     **{name: why for part in get_kit_parts().values() for name, why in part.not_from_afar.items()},
 }
 """Settings that can only be changed on the kit itself, each with the reason."""
-OURS: Mapping[str, Collection[str]] = {
+OWN_VALUES: Mapping[str, Collection[str]] = {
     "extensions": (),
     "radio-protocol": RADIOS,
     "satellite-modem": get_modems(),
@@ -66,9 +66,9 @@ def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str,
     if change.kit != get_kit_id(before.get("hub-token", "")):
         raise NotForThisKit(f"it is for another kit, or {change.device} has a new hub-token since")
     for name, value in change.pairs:
-        if name in NEVER:
-            raise NotForThisKit(f"{name} can only be set on the kit: {NEVER[name]}")
-        if value and value not in OURS.get(name, (value,)):
+        if name in LOCAL_ONLY_SETTINGS:
+            raise NotForThisKit(f"{name} can only be set on the kit: {LOCAL_ONLY_SETTINGS[name]}")
+        if value and value not in OWN_VALUES.get(name, (value,)):
             raise NotForThisKit(
                 f"a custom {name} can only be set on the kit, because it is a program"
             )

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 REFUSALS = "fieldagent.agent.refusals"
 """Package with the texts of refusals in each language."""
-EVERYWHERE = ("0.0.0.0", "::")
+ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 def find_own_address(network: Network) -> str | None:
@@ -124,11 +124,11 @@ def _open_sockets(settings: Settings) -> tuple[list[socket.socket], list[socket.
     """Return the sockets of the page, and those of the portal if there is one. If it raises
     ListenFailed, neither listens.
     """
-    listeners = open_listeners(settings.page_port, EVERYWHERE, allow_remote=True)
+    listeners = open_listeners(settings.page_port, ANY_ADDRESS, allow_remote=True)
     if settings.page_portal_port is None:
         return listeners, []
     try:
-        return listeners, open_listeners(settings.page_portal_port, EVERYWHERE, allow_remote=True)
+        return listeners, open_listeners(settings.page_portal_port, ANY_ADDRESS, allow_remote=True)
     except ListenFailed:
         for each in listeners:
             each.close()

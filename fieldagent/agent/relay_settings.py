@@ -5,14 +5,14 @@ from __future__ import annotations
 from fieldagent.package.package import Channel
 from fieldagent.system.properties import Key, WrongProperty, make_choice_reader, make_integer_reader
 
-_CARRIES = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
+_RELAY_CHANNELS = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
 
 
 def _relay(value: str) -> frozenset[Channel]:
     words = value.lower().replace(",", " ").split()
-    if not words or not set(words) <= set(_CARRIES):
+    if not words or not set(words) <= set(_RELAY_CHANNELS):
         raise WrongProperty(f"must be cellular, satellite or both, not {value!r}")
-    return frozenset(_CARRIES[word] for word in words)
+    return frozenset(_RELAY_CHANNELS[word] for word in words)
 
 
 KEYS = (

@@ -12,11 +12,11 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 
-CHOSEN = "track-interval"
+CHOSEN_INTERVAL_FILE = "track-interval"
 """File in the state directory; it contains whole seconds."""
 SHORTEST, LONGEST = 60, 86_400
 """Limits of the chosen interval between two positions at rest, in seconds."""
-USUAL = 1800.0
+DEFAULT_INTERVAL_S = 1800.0
 """Interval in seconds if a tracker has not reported."""
 GAP = 2.0
 """Number of intervals without a position that count as a gap."""
@@ -35,15 +35,15 @@ class TrackerPace(NamedTuple):
     costly: bool
     """True while only satellite is available."""
     moving: bool
-    due: float | None
+    due_at: float | None
     """Latest Unix time of the next position; None before the first."""
-    told: float
+    reported_at: float
     """Unix time of this report."""
 
 
 class Tracking:
     def __init__(self, state_directory: Path) -> None:
-        self._place = state_directory / CHOSEN
+        self._place = state_directory / CHOSEN_INTERVAL_FILE
         self.tracker: TrackerPace | None = None
         self.chosen = _read_stored_interval(self._place)
 
@@ -61,7 +61,7 @@ class Tracking:
         """Return the seconds without a position that count as a gap."""
         pace = self.tracker
         if pace is None:
-            return GAP * (self.chosen or USUAL)
+            return GAP * (self.chosen or DEFAULT_INTERVAL_S)
         return GAP * pace.interval * (pace.satellite_factor if pace.costly else 1.0)
 
     def get_status(self) -> dict[str, float | None]:
@@ -72,8 +72,8 @@ class Tracking:
         return {
             "chosenInterval": self.chosen,
             "interval": None if pace is None else pace.interval,
-            "due": None if pace is None else pace.due,
-            "reportedAt": None if pace is None else pace.told,
+            "due": None if pace is None else pace.due_at,
+            "reportedAt": None if pace is None else pace.reported_at,
         }
 
 

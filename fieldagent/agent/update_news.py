@@ -27,19 +27,19 @@ from fieldagent.system.text_files import read_text_file
 log = logging.getLogger(__name__)
 
 DAY = 86_400.0
-SOON, AGAIN = 10.0, 3_600.0
+FIRST_LOOK_S, NEXT_LOOK_S = 10.0, 3_600.0
 """Seconds until the first look, and until the next look after a failure."""
 OFFER_CHECK_INTERVAL_S = 60.0
 """Seconds after which a new offer of the hub is noticed."""
 SILENCE_S = 60 * DAY
 """Seconds without news after which people are notified."""
-KEPT, OFFERED = "update-news.json", "update-address"
+NEWS_FILE, OFFER_FILE = "update-news.json", "update-address"
 """Files in the agent's state directory: the last news, and the address of the hub's last offer."""
 LISTS = Path("/var/lib/apt/lists")
 LIST_HEAD_BYTES = 2_000
 """Bytes of a list that contain its origin and date."""
 SIGNATURE_MAX = 4_096
-PATIENCE = 60.0
+FETCH_TIMEOUT_S = 60.0
 
 
 class News(NamedTuple):
@@ -101,7 +101,7 @@ class UpdateNews:
         self._address, self._keys, self._folder = address, keys, state_directory
         self._clock = clock
         self._has_hub = has_hub
-        self._news = _read_stored_news(state_directory / KEPT)
+        self._news = _read_stored_news(state_directory / NEWS_FILE)
         self._why = ""
         """Reason why the last look brought no news."""
 
@@ -119,7 +119,7 @@ class UpdateNews:
         """Look for news of updates each day, each hour after a failure, and soon after a new offer
         of the hub. Log a warning if there was none for a long time. Never returns.
         """
-        await waits.sleep(SOON)
+        await waits.sleep(FIRST_LOOK_S)
         while True:
             offered = self._find_offered_address()
             again = trio.current_time() + await self._look(offered)
@@ -135,7 +135,7 @@ class UpdateNews:
             self._get_trusted_time(),
         )
         if not source or now is None:
-            return AGAIN
+            return NEXT_LOOK_S
         pause, signed = DAY, 0.0
         self._why = ""
         try:
@@ -143,7 +143,7 @@ class UpdateNews:
         except NoNews as why:
             log.debug("no news of updates from %s: %s", source, why)
             self._why = str(why)
-            pause = AGAIN
+            pause = NEXT_LOOK_S
         before = self._news
         if before is None or before.source != source:
             before = News(source, now, offered=now if source == offered else 0.0)
@@ -151,7 +151,7 @@ class UpdateNews:
         news = before._replace(signed=max(before.signed, min(signed, now)))
         if news != self._news:
             self._news = news
-            await trio.to_thread.run_sync(partial(_keep, self._folder / KEPT, news))
+            await trio.to_thread.run_sync(partial(_keep, self._folder / NEWS_FILE, news))
         return pause
 
     def _get_trusted_time(self) -> float | None:
@@ -161,7 +161,7 @@ class UpdateNews:
     def _find_offered_address(self) -> str:
         """Return the address of the hub's last offer; empty if there is none."""
         try:
-            return (self._folder / OFFERED).read_text()
+            return (self._folder / OFFER_FILE).read_text()
         except (OSError, UnicodeDecodeError):
             return ""
 
@@ -184,7 +184,7 @@ class UpdateNews:
         try:
             keys = read_keys(read_text_file(self._keys))
             reply = await request(
-                "GET", f"{source}.minisig", deadline=PATIENCE, max_body=SIGNATURE_MAX
+                "GET", f"{source}.minisig", deadline=FETCH_TIMEOUT_S, max_body=SIGNATURE_MAX
             )
             if reply.status != 200:
                 raise NoNews(f"{source}.minisig is answered with {reply.status}")
@@ -198,7 +198,7 @@ class UpdateNews:
 
 def note_offer(state_directory: Path, url: str) -> None:
     """Store the address of the hub's offer. Raises OSError."""
-    put_file(state_directory / OFFERED, url.encode())
+    put_file(state_directory / OFFER_FILE, url.encode())
 
 
 def _keep(path: Path, news: News) -> None:

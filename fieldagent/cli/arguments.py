@@ -13,7 +13,7 @@ from fieldagent.extensions import list_places
 from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.named_object import import_own
 
-ELSEWHERE = {
+SEPARATE_TABLES = {
     "hub": "fieldagent.cli.hub.table:COMMANDS",
     "push": "fieldagent.cli.hub.push_table:COMMANDS",
 }
@@ -57,9 +57,9 @@ def _list_commands(words: Sequence[str] | None) -> Iterator[Command]:
     yield from COMMANDS
     yield from _read(of_extensions, called, {*of_extensions, *names})
     yield from HELP
-    if words is not None and called not in ELSEWHERE:
+    if words is not None and called not in SEPARATE_TABLES:
         return
-    yield from (rows := [*_read(ELSEWHERE, called, ELSEWHERE)])
+    yield from (rows := [*_read(SEPARATE_TABLES, called, SEPARATE_TABLES)])
     if words is None or called == "hub":
         of_extensions = list_places("hub_commands")
         nouns = {each.words[1] for each in rows if len(each.words) > 1}

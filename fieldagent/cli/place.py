@@ -18,10 +18,10 @@ _MAY_BE_GRID = re.compile(r"([0-9]{1,2}\s*[A-Z]|[ABYZ])\s*([A-Z]{2}|[0-9]{6})", 
 _PAIR = re.compile(r"([-+]?[0-9.]+),([-+]?[0-9.]+)", re.ASCII)
 
 
-class Typed(NamedTuple):
+class TypedPosition(NamedTuple):
     latitude: str | float
     longitude: str | float
-    rest: Sequence[str]
+    remaining_words: Sequence[str]
     """Words after the position."""
 
     def get_degrees(self) -> dict[str, str | float]:
@@ -29,7 +29,7 @@ class Typed(NamedTuple):
         return {"latitude": self.latitude, "longitude": self.longitude}
 
 
-def read_place(words: Sequence[str]) -> Typed:
+def read_place(words: Sequence[str]) -> TypedPosition:
     """Return the position at the beginning of the words. Degrees stay as typed, because the
     receiver parses them. Raises CallFailed.
     """
@@ -38,7 +38,7 @@ def read_place(words: Sequence[str]) -> Typed:
         return _read_in_grid(words)
     if len(words) < 2:
         raise CallFailed(f"{words[0]!r} is only a latitude: add the longitude", USAGE)
-    return Typed(words[0], words[1], words[2:])
+    return TypedPosition(words[0], words[1], words[2:])
 
 
 def _split_words(words: Sequence[str]) -> Sequence[str]:
@@ -53,7 +53,7 @@ def _split_words(words: Sequence[str]) -> Sequence[str]:
     return [first.removesuffix(","), *words[1:]]
 
 
-def _read_in_grid(words: Sequence[str]) -> Typed:
+def _read_in_grid(words: Sequence[str]) -> TypedPosition:
     # Import here, because few people type such references.
     from fieldagent.package.grid import NotInGrid, read_grid
 
@@ -65,17 +65,20 @@ def _read_in_grid(words: Sequence[str]) -> Typed:
         except NotInGrid as error:
             wrong = wrong or error
         else:
-            return Typed(round(latitude, DECIMALS), round(longitude, DECIMALS), words[count:])
+            return TypedPosition(
+                round(latitude, DECIMALS), round(longitude, DECIMALS), words[count:]
+            )
     raise CallFailed(str(wrong), USAGE)
 
 
-def read_only_place(words: Sequence[str]) -> Typed:
+def read_only_place(words: Sequence[str]) -> TypedPosition:
     """Return the position that all of the words form. Raises CallFailed."""
     typed = read_place(words)
-    if typed.rest:
+    if typed.remaining_words:
         raise CallFailed(
             (
-                f"{typed.rest[0]!r} is not part of a position; use LATITUDE LONGITUDE, such as"
+                f"{typed.remaining_words[0]!r} is not part of a position; use LATITUDE LONGITUDE,"
+                " such as"
                 " 47.3769 8.5417"
             ),
             USAGE,

@@ -38,7 +38,7 @@ from fieldagent.cli.command_parser import CommandParser
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 Types = Mapping[str, Callable[[str], Any]]
-CONTINUED = " " * 6
+CONTINUATION_INDENT = " " * 6
 HIDDEN = "hidden"
 NARGS = "?*+!"
 HELP = ("-h", "--help")
@@ -110,8 +110,8 @@ def read_table(
 def _format_lines(text: str) -> list[str]:
     lines: list[str] = []
     for line in text.splitlines():
-        if line.startswith(CONTINUED):
-            lines[-1] += line[len(CONTINUED) - 1 :]
+        if line.startswith(CONTINUATION_INDENT):
+            lines[-1] += line[len(CONTINUATION_INDENT) - 1 :]
         elif line:
             lines.append(line)
     return lines

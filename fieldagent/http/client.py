@@ -53,7 +53,7 @@ class RequestFailed(Exception):
         self.reason = reason
 
 
-class NotReached(RequestFailed):
+class ConnectFailed(RequestFailed):
     """The connection failed, so no part of the request was sent."""
 
 
@@ -91,18 +91,18 @@ async def request(
     with _convert_errors(), waits.move_on_after(deadline):
         earlier = kept.take(_find_server(where)) if kept is not None else None
         if earlier is not None:
-            with suppress(_NothingCame):
+            with suppress(_NoAnswer):
                 return await _exchange(earlier, head, body, max_body, where, kept)
         try:
             with _convert_errors():
                 connection = await _connect(where, ssl_context, open_stream)
         except RequestFailed as failure:
-            raise NotReached(failure.reason) from failure
+            raise ConnectFailed(failure.reason) from failure
         return await _exchange(connection, head, body, max_body, where, kept)
     raise RequestFailed(f"no answer within {deadline:g} s")
 
 
-class _NothingCame(RequestFailed):
+class _NoAnswer(RequestFailed):
     """The other side closed the connection without any answer."""
 
 
@@ -285,10 +285,10 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
                 data = bytes(await stream.receive_some(_READ_SIZE))
             except trio.BrokenResourceError:
                 if silent and connection.used:
-                    raise _NothingCame(_BROKEN_OFF) from None
+                    raise _NoAnswer(_BROKEN_OFF) from None
                 raise
             if silent and not data:
-                raise _NothingCame(_BROKEN_OFF)
+                raise _NoAnswer(_BROKEN_OFF)
             silent = False
             protocol.receive_data(data)
         elif isinstance(event, h11.Response):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import trio
 
 from fieldagent.http.address import Network, is_in
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 from fieldagent.wire import proxy_protocol
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -22,7 +22,7 @@ class Introductions:
 
     def __init__(self, trusted: Sequence[Network]) -> None:
         self._trusted = trusted
-        self._refused = Seldom(time.monotonic)
+        self._refused = EventRate(time.monotonic)
 
     async def find_client(self, peer: socket.socket, proxy: str) -> str | None:
         """Return the address of a proxy's client, or of the proxy itself. None if the connection is

@@ -25,7 +25,7 @@ class Limits:
     linger: float = 2.0
     """Seconds for a refused peer to read the reason before the connection is reset."""
     connections: int = 128
-    leaving: int = 512
+    leaving_max: int = 512
     """Maximum connections that get the answer that there is no capacity, in addition to
     `connections`."""
     per_source: int | None = None

@@ -1,6 +1,6 @@
 """An IP link in operation, after its WebSocket is open: the common part of both ends.
 
-An end sends the messages of its `Post`, a few at a time, and judges the link by the
+An end sends the messages of its `MessagePost`, a few at a time, and judges the link by the
 acknowledgements. When the link ends, unacknowledged messages return to the post.
 """
 
@@ -13,7 +13,7 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 
 import trio
 
-from fieldagent.http.web_socket import Closed
+from fieldagent.http.web_socket import WebSocketClosed
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
@@ -21,14 +21,14 @@ from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import (
     NOTES,
     Acknowledged,
-    Arrived,
     Body,
     Close,
     IpLink,
     LinkHello,
     LinkOpened,
+    MessageReceived,
     NoCommonVersion,
-    Noted,
+    NoteReceived,
     get_size,
 )
 
@@ -55,7 +55,7 @@ class Sendable(Protocol):
 Outgoing = TypeVar("Outgoing", bound=Sendable)
 
 
-class Post(Protocol[Outgoing]):
+class MessagePost(Protocol[Outgoing]):
     """Source and destination of an end's messages."""
 
     async def accept_hello(self, journal: int) -> None:
@@ -96,7 +96,7 @@ class LinkEnd(NamedTuple):
     by_peer: bool
 
 
-class NotNow(Exception):
+class CannotStore(Exception):
     """The post cannot store anything now. The link ends, and the peer must connect again."""
 
 
@@ -107,7 +107,7 @@ class _Silent(Exception):
 class _InFlight(NamedTuple, Generic[Outgoing]):
     item: Outgoing | None
     """Message, or None for a ping."""
-    due: float
+    due_at: float
 
 
 class LinkSocket(Protocol):
@@ -133,7 +133,7 @@ class LinkSession(Generic[Outgoing]):
     def __init__(
         self,
         socket: LinkSocket,
-        post: Post[Outgoing],
+        post: MessagePost[Outgoing],
         *,
         keepalive: Keepalive | None = None,
         journal: int = 0,
@@ -188,7 +188,7 @@ class LinkSession(Generic[Outgoing]):
                 # Run this one in the current task: with ten thousand links, each further task costs
                 # the hub 4 KiB per link.
                 await self._judge()
-        except* (Closed, RemoteProtocolError, NotNow, _Silent) as trouble:
+        except* (WebSocketClosed, RemoteProtocolError, CannotStore, _Silent) as trouble:
             causes.append(get_first_error(trouble))
         self._keepalive.end(trio.current_time(), explained=not _is_broken_off(causes[0]))
         return _end(causes[0])
@@ -213,11 +213,11 @@ class LinkSession(Generic[Outgoing]):
             message = await self._socket.receive()
             self._keepalive.record_received(trio.current_time())
             event = self._link.receive(message)
-            if isinstance(event, Arrived):
+            if isinstance(event, MessageReceived):
                 await self._take_in(event)
             elif isinstance(event, Acknowledged):
                 await self._settle(event.numbers)
-            elif isinstance(event, Noted):
+            elif isinstance(event, NoteReceived):
                 with trio.CancelScope(shield=True):
                     await self._post.take_note(event.body)
 
@@ -225,7 +225,7 @@ class LinkSession(Generic[Outgoing]):
         while True:
             await self._send_message(self._link.note(await self._post.wait_for_next_note()))
 
-    async def _take_in(self, arrived: Arrived) -> None:
+    async def _take_in(self, arrived: MessageReceived) -> None:
         with trio.CancelScope(shield=True):  # as quick as the disk, and never interrupted
             if len(arrived.bodies) == 1:
                 await self._post.take_in(arrived.bodies[0])
@@ -298,24 +298,26 @@ class LinkSession(Generic[Outgoing]):
                 await trio.sleep_forever()
 
     def _answer_due(self) -> float:
-        return next((f.due for f in self._in_flight.values()), inf)
+        return next((f.due_at for f in self._in_flight.values()), inf)
 
     def _compute_receipt_time(self) -> float:
         return self._keepalive.heard_at + self._peer_silence
 
 
 def _is_broken_off(trouble: BaseException) -> bool:
-    return isinstance(trouble, _Silent) or (isinstance(trouble, Closed) and trouble.broke_off)
+    return isinstance(trouble, _Silent) or (
+        isinstance(trouble, WebSocketClosed) and trouble.broke_off
+    )
 
 
 def _end(trouble: BaseException) -> LinkEnd:
     match trouble:
-        case Closed():
+        case WebSocketClosed():
             return LinkEnd(trouble.code, trouble.reason, by_peer=True)
         case NoCommonVersion():
             return LinkEnd(Close.NO_COMMON_VERSION, str(trouble), by_peer=False)
         case RemoteProtocolError():
             return LinkEnd(Close.PROTOCOL_ERROR, str(trouble), by_peer=False)
-        case NotNow():
+        case CannotStore():
             return LinkEnd(Close.TRY_AGAIN, str(trouble), by_peer=False)
     return LinkEnd(Close.SILENT, str(trouble), by_peer=False)

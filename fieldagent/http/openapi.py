@@ -2,7 +2,7 @@
 
 A field is a JSON schema, which `text`, `integer`, `record` and the other functions write. Further
 keywords of JSON Schema are arguments, such as `maxLength=80`. In the fields of a record, `name?` is
-a field that may be absent. `document` puts `Named` parts where OpenAPI wants them.
+a field that may be absent. `document` puts `NamedPart` parts where OpenAPI wants them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROBLEM_JSON = "application/problem+json"
 HTML = "text/html; charset=utf-8"
 
 
-class Named(NamedTuple):
+class NamedPart(NamedTuple):
     """A part that has a name in the components of the description, which refers to it by name."""
 
     kind: str
@@ -27,10 +27,10 @@ class Named(NamedTuple):
     content: Mapping[str, Any]
 
 
-Schema = Mapping[str, Any] | Named
+Schema = Mapping[str, Any] | NamedPart
 Fields = Mapping[str, Schema]
 Answers = Mapping[Any, Any]
-"""By status, or `default`: what `answer` or `problem` returns, or `Named`. A text describes a
+"""By status, or `default`: what `answer` or `problem` returns, or `NamedPart`. A text describes a
 problem for `default` and from status 400, otherwise an answer without a body."""
 NONE: Answers = {}
 Security = Sequence[Mapping[str, Sequence[str]]]
@@ -73,13 +73,13 @@ class Call(NamedTuple):
     access: Access
     parameters: Sequence[Schema]
     body: Schema | Body | None
-    about: str
+    description: str
 
 
 def call(
     route: str,
     summary: str,
-    answers: Answers | Named | str,
+    answers: Answers | NamedPart | str,
     access: Access = OPEN,
     *,
     parameters: Sequence[Schema] = (),
@@ -92,7 +92,7 @@ def call(
     replace those of `access`. A single answer is that of status 200. A schema as `body` is that of
     JSON, which is required.
     """
-    if isinstance(answers, str | Named) or "description" in answers:
+    if isinstance(answers, str | NamedPart) or "description" in answers:
         answers = {200: answers}
     name, _, summary = summary.partition(": ")
     return Call(route, name, summary, answers, access, parameters, body, about)
@@ -103,10 +103,10 @@ def optional(content: Schema) -> Body:
     return Body({JSON: content}, required=False)
 
 
-def schema(name: str, content: Schema) -> Named:
+def schema(name: str, content: Schema) -> NamedPart:
     """Return a schema with a name of its own."""
-    assert not isinstance(content, Named)
-    return Named("schemas", name, content)
+    assert not isinstance(content, NamedPart)
+    return NamedPart("schemas", name, content)
 
 
 def _typed(kind: str, about: str, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _described(about: str) -> dict[str, Any]:
     return {"description": about} if about else {}
 
 
-def named_record(name: str, fields: Fields, about: str = "", /) -> Named:
+def named_record(name: str, fields: Fields, about: str = "", /) -> NamedPart:
     """Return a `record` with a name of its own."""
     return schema(name, record(fields, about))
 
@@ -190,7 +190,7 @@ NULL = {"type": "null"}
 
 def or_null(content: Schema, about: str = "") -> dict[str, Any]:
     """Return the schema of this value or null."""
-    if isinstance(content, Named) or "type" not in content:
+    if isinstance(content, NamedPart) or "type" not in content:
         return one_of(NULL, content, about=about)
     kinds = content["type"]
     changed: dict[str, Any] = {
@@ -247,9 +247,9 @@ def problem(about: str, headers: Mapping[str, Any] | None = None) -> dict[str, A
     return answer(about, {"$ref": "#/components/schemas/Problem"}, PROBLEM_JSON, headers)
 
 
-def named_problem(name: str, about: str, headers: Mapping[str, Any] | None = None) -> Named:
+def named_problem(name: str, about: str, headers: Mapping[str, Any] | None = None) -> NamedPart:
     """Return the same with a name of its own."""
-    return Named("responses", name, problem(about, headers))
+    return NamedPart("responses", name, problem(about, headers))
 
 
 def of_answer(content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def document(
     server: str,
     calls: Iterable[Call],
     *,
-    problem: Named,
+    problem: NamedPart,
     common: Access,
     segments: Mapping[str, Schema] | None = None,
     schemes: Mapping[str, Any] | None = None,
@@ -327,7 +327,7 @@ def _describe_operation(
     method: str, each: Call, common: Access, parameters: Sequence[Schema]
 ) -> dict[str, Any]:
     made: dict[str, Any] = {"operationId": each.name, "summary": each.summary}
-    made |= _described(each.about)
+    made |= _described(each.description)
     if each.access.security:
         made["security"] = each.access.security
     if parameters:
@@ -361,7 +361,7 @@ def _answer(status: int | str, given: Any) -> Any:
 
 def _resolve(part: Any, components: dict[str, dict[str, Any]]) -> Any:
     """Return the part with references to named parts, which are added to the components."""
-    if isinstance(part, Named):
+    if isinstance(part, NamedPart):
         kind = components.setdefault(part.kind, {})
         if part.name not in kind:
             kind[part.name] = None  # keeps the place before the parts that it names

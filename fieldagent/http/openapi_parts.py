@@ -8,7 +8,7 @@ from typing import Any
 
 from fieldagent.http.openapi import (
     NULL,
-    Named,
+    NamedPart,
     Schema,
     always,
     answer,
@@ -56,7 +56,7 @@ NAMED = record({"id": text(), "name": text()})
 FAULT = {"detail": text(), "pointer": text("JSON Pointer (RFC 6901)")}
 
 
-def problem_schema(**codes: Schema) -> Named:
+def problem_schema(**codes: Schema) -> NamedPart:
     """Return the schema of problems (RFC 9457). `codes` are further fields, which may be absent."""
     fields = {
         "title": text(),
@@ -68,7 +68,7 @@ def problem_schema(**codes: Schema) -> Named:
     return schema("Problem", open_record(fields, "RFC 9457"))
 
 
-IDEMPOTENCY_KEY = Named(
+IDEMPOTENCY_KEY = NamedPart(
     "parameters",
     "IdempotencyKey",
     header(

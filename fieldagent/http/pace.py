@@ -58,7 +58,7 @@ KNOWN_CALLER = CpuShare(0.5, 10.0)
 VOUCHED = CpuShare(0.05, 0.5)
 
 
-class Tab:
+class CallerAccount:
     """CPU account of one caller."""
 
     def __init__(self, share: CpuShare) -> None:
@@ -134,7 +134,7 @@ class CpuPace(trio.abc.Instrument):
         self._proxies = tuple(proxies)
         self._source = source
         self._voucher = voucher
-        self._accounts: dict[tuple[CpuShare, str], Tab] = {}
+        self._accounts: dict[tuple[CpuShare, str], CallerAccount] = {}
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._charged: dict[trio.lowlevel.Task, PacedVisit] = {}
         self._begun: float | None = None
@@ -163,7 +163,7 @@ class CpuPace(trio.abc.Instrument):
         if visit is not None and self._begun is not None:
             visit.spend(time.thread_time() - self._begun)
 
-    def get_account(self, share: CpuShare, whose: str) -> Tab:
+    def get_account(self, share: CpuShare, whose: str) -> CallerAccount:
         """Return the account of a caller with that share. If there are too many accounts, idle ones
         are dropped.
         """
@@ -171,7 +171,7 @@ class CpuPace(trio.abc.Instrument):
         if tab is None:
             if len(self._accounts) >= ACCOUNTS:
                 self._forget_idle()
-            tab = self._accounts[share, whose] = Tab(share)
+            tab = self._accounts[share, whose] = CallerAccount(share)
         return tab
 
     def _forget_idle(self) -> None:
@@ -190,7 +190,7 @@ class CpuPace(trio.abc.Instrument):
         door = self._accounts.get((DOOR, find_source(address)))
         return door is not None and door.waiting >= IN_LINE
 
-    def find_account(self, head: Request) -> Tab:
+    def find_account(self, head: Request) -> CallerAccount:
         """Return the account that pays for this request."""
         if head.path in self._probes:
             return self.get_account(PROBE, self._source(head))
@@ -280,7 +280,7 @@ class PacedVisit(Visit):
     callers.
     """
 
-    def __init__(self, pace: CpuPace, door: Tab | None) -> None:
+    def __init__(self, pace: CpuPace, door: CallerAccount | None) -> None:
         self._pace = pace
         self._account = self._door = door
         self._at_door = 0.0

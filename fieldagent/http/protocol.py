@@ -119,7 +119,7 @@ _EMPTY_LINES = re.compile(rb"(?:\r\n){1,8}")
 _CLOSE = re.compile(r"(?:^|,)[ \t]*close[ \t]*(?:,|$)", re.IGNORECASE)
 
 
-class Wait(Enum):
+class MissingPart(Enum):
     """Missing part of the next request."""
 
     IDLE = "idle"
@@ -158,7 +158,7 @@ class ServerProtocol:
         self._buffer += data
         self._ended = not data
 
-    def next_head(self) -> Request | Wait:
+    def next_head(self) -> Request | MissingPart:
         """Return the head of the next request, or the missing part. Raises Problem."""
         try:
             return self._read_head()
@@ -180,13 +180,13 @@ class ServerProtocol:
         """Return the maximum number of bytes of the body."""
         return self._length or 0 if self._chunked is None else self._chunked.most
 
-    def next_body(self) -> Request | Wait:
+    def next_body(self) -> Request | MissingPart:
         """Return the complete request, or BODY. Raises Problem."""
         assert self._head is not None
         body = self._take_fixed() if self._chunked is None else self._take_chunked(self._chunked)
         if body is None:
             self._expect_more("body")
-            return Wait.BODY
+            return MissingPart.BODY
         head, self._head = self._head, None
         if not body:
             return head
@@ -208,18 +208,18 @@ class ServerProtocol:
         self._asked_to_continue = False
         return b"HTTP/1.1 100 Continue\r\n\r\n"
 
-    def _read_head(self) -> Request | Wait:
+    def _read_head(self) -> Request | MissingPart:
         buffer = self._buffer
         if empty := _EMPTY_LINES.match(buffer):
             del buffer[: empty.end()]
         if not buffer or buffer == b"\r":
-            return Wait.NOTHING if self._ended else Wait.IDLE
+            return MissingPart.NOTHING if self._ended else MissingPart.IDLE
         end = buffer.find(b"\r\n\r\n", max(0, self._scanned - 3)) + 4
         if end < 4:
             guards.screen_partial_head(buffer, self._scanned, self._limits)
             self._expect_more("head")
             self._scanned = len(buffer)
-            return Wait.HEAD
+            return MissingPart.HEAD
         self._head = self._accept_head(bytes(buffer[:end]))
         del buffer[:end]
         self._scanned = 0

@@ -78,7 +78,7 @@ class Route(NamedTuple):
     It raises Problem to refuse."""
     body: int | None = None
     """Maximum bytes of the body, if not those of BODIES."""
-    takes: tuple[str, ...] = ()
+    media_types: tuple[str, ...] = ()
     """Accepted media types besides JSON."""
 
 
@@ -145,7 +145,7 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
             raise
         body = BODIES.get(method, OTHER_BODY_MAX_BYTES) if route.body is None else route.body
         handler = partial(route.handler, **names, **arguments)
-        return Admission(handler, body, route.takes, arguments.get("caller"), route.pattern)
+        return Admission(handler, body, route.media_types, arguments.get("caller"), route.pattern)
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}
     if method == "OPTIONS":
         return _answer_options(allowed)

@@ -31,7 +31,7 @@ from fieldagent.http.message import Guard, Judge, Request, Response
 from fieldagent.http.pace import Visit
 from fieldagent.http.peer import Peer, Phase
 from fieldagent.http.problem import Problem
-from fieldagent.http.protocol import ServerProtocol, Wait
+from fieldagent.http.protocol import MissingPart, ServerProtocol
 from fieldagent.http.secure import RECORD_MAX, SecureSocket
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, log_fault
@@ -85,7 +85,7 @@ class UpgradedStream(trio.abc.Stream):
         await checkpoint()
 
 
-class Share:
+class ReservedBytes:
     """Reserved bytes for a body, until the end of the `with` block."""
 
     def __init__(self, budget: BodyBudget, size: int) -> None:
@@ -110,12 +110,12 @@ class BodyBudget:
         self.held = 0
         self._most = most
 
-    def share(self, size: int) -> Share:
+    def share(self, size: int) -> ReservedBytes:
         """Reserve space for a body of `size` bytes. Raises Problem 503."""
         if size and self.held + size > self._most:
             again = (("Retry-After", "1"),)
             raise Problem(503, "too many large bodies are under way; try again", headers=again)
-        return Share(self, size)
+        return ReservedBytes(self, size)
 
 
 __all__ = ["Limits", "serve"]
@@ -136,7 +136,7 @@ CROWD = 8
 CHECK_INTERVAL_S = 60.0
 """Seconds between two checks for callers that have gone."""
 
-_PHASES = {Wait.IDLE: Phase.IDLE, Wait.HEAD: Phase.HEAD}
+_PHASES = {MissingPart.IDLE: Phase.IDLE, MissingPart.HEAD: Phase.HEAD}
 
 
 async def serve(
@@ -280,7 +280,7 @@ class _Server:
         too.
         """
         self._leaving[connection] = None
-        while len(self._leaving) > self.limits.leaving:
+        while len(self._leaving) > self.limits.leaving_max:
             self._cut_first_leaving()
 
     def _cut_first_leaving(self) -> None:
@@ -448,7 +448,7 @@ class _Connection:
                 if buffered:  # so that a long pipeline does not block other connections
                     await checkpoint()
                 return outcome
-            if outcome is Wait.NOTHING:
+            if outcome is MissingPart.NOTHING:
                 return None
             self.peer.move_on(_PHASES[outcome])
             protocol.receive(await self.peer.read())

@@ -19,13 +19,13 @@ QUERY = ("topics", "alive")
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
 
 
-class StreamAsked(NamedTuple):
+class StreamRequest(NamedTuple):
     """Parameters of a stream request."""
 
     topics: frozenset[str]
     last: str = ""
     """Id of the last received event, or empty."""
-    quiet: float = KEEP_ALIVE_INTERVAL_S
+    quiet_max_s: float = KEEP_ALIVE_INTERVAL_S
     """Maximum seconds without an event until a sign of life."""
     alive: bytes = ALIVE
     """Bytes of the sign of life."""
@@ -36,7 +36,7 @@ def encode_event(id_: int | str, topic: str, text: str) -> bytes:
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 
-def read_request(request: Request, known: Sequence[str]) -> StreamAsked:
+def read_request(request: Request, known: Sequence[str]) -> StreamRequest:
     """Read the parameters: `?topics=`, some of `known`, and `?alive=`, seconds from 1 to 60.
 
     Raises Problem 400.
@@ -47,11 +47,11 @@ def read_request(request: Request, known: Sequence[str]) -> StreamAsked:
         raise Problem(400, f"?topics= holds some of {','.join(known)}")
     last = request.headers.get("last-event-id", "")
     if "alive" not in query:
-        return StreamAsked(frozenset(topics), last)
+        return StreamRequest(frozenset(topics), last)
     quiet = float(query["alive"]) if NUMBER.fullmatch(query["alive"]) else 0.0
     if not 1 <= quiet <= 60:
         raise Problem(400, "?alive= is seconds, from 1 to 60")
-    return StreamAsked(frozenset(topics), last, quiet, SEEN_ALIVE)
+    return StreamRequest(frozenset(topics), last, quiet, SEEN_ALIVE)
 
 
 def answer(stream: Callable[[], AsyncIterator[bytes]]) -> Response:

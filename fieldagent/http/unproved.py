@@ -15,7 +15,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.system import waits
 
 
-class Unproved:
+class UnauthenticatedLimit:
     """At most `most` connections, each for at most `seconds`. `pace` must be at work meanwhile."""
 
     def __init__(self, most: int, seconds: float) -> None:

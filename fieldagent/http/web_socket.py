@@ -28,7 +28,7 @@ QUIET.setLevel(logging.WARNING)
 _READ_SIZE = 16_384
 
 
-class Closed(Exception):
+class WebSocketClosed(Exception):
     """The WebSocket has ended. `code` is the peer's, or 1006 (7.1.5) if the connection broke."""
 
     def __init__(self, code: int, reason: str) -> None:
@@ -103,11 +103,11 @@ class WebSocket:
     def _raise_if_ended(self) -> None:
         protocol = self._protocol
         if protocol.close_rcvd is not None:
-            raise Closed(protocol.close_rcvd.code, protocol.close_rcvd.reason)
+            raise WebSocketClosed(protocol.close_rcvd.code, protocol.close_rcvd.reason)
         if protocol.close_sent is not None:
-            raise Closed(protocol.close_sent.code, protocol.close_sent.reason)
+            raise WebSocketClosed(protocol.close_sent.code, protocol.close_sent.reason)
         if protocol.reader.eof or protocol.parser_exc is not None:
-            raise Closed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
+            raise WebSocketClosed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
 
     async def send(self, message: bytes) -> None:
         """Send one message. Raises Closed."""
@@ -124,7 +124,7 @@ class WebSocket:
         The caller limits the wait. The caller that opened the stream closes it, and only
         afterwards: closing with unread bytes would reset the connection and lose the reason.
         """
-        with suppress(InvalidState, Closed):
+        with suppress(InvalidState, WebSocketClosed):
             # The frame holds at most 123 bytes of reason (5.5).
             self._protocol.send_close(code, reason.encode()[:120].decode(errors="ignore"))
             await self._flush()
@@ -147,7 +147,9 @@ def _convert_broken() -> Iterator[None]:
     try:
         yield
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-        raise Closed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off") from error
+        raise WebSocketClosed(
+            CloseCode.ABNORMAL_CLOSURE, "the connection was broken off"
+        ) from error
 
 
 async def connect(
@@ -173,6 +175,6 @@ async def connect(
             again = read_delay(answer.headers.get("Retry-After", ""))
             raise HandshakeRefused(answer.status_code, answer.reason_phrase, again)
         case Exception(__cause__=EOFError()):
-            raise Closed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
+            raise WebSocketClosed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
         case trouble:
             raise HandshakeRefused(0, f"no WebSocket: {trouble}")

@@ -73,7 +73,7 @@ class OutgoingMessage:
     """An envelope of `wire.envelope`, or several."""
 
 
-class Became(StrEnum):
+class ItemResult(StrEnum):
     """Result for something that arrived from a bridge's server or from a tracker."""
 
     TAKEN = "taken"
@@ -147,9 +147,9 @@ class Mailbox(Protocol):
         """
 
 
-class Unknown(Exception):
+class UnknownDevice(Exception):
     """No device has this token or IMEI."""
 
 
-class Revoked(Unknown):
+class Revoked(UnknownDevice):
     """The device with this token is revoked, because a thief may have its kit."""

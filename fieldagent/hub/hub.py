@@ -27,7 +27,7 @@ from fieldagent.hub.access import attempts, directory, sessions
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.known_devices import KnownDevices
 from fieldagent.hub.administration import api as administration
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
@@ -37,17 +37,17 @@ from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.registry import get_bridges
 from fieldagent.hub.console import Console
 from fieldagent.hub.console.guest_link import Guest, GuestLink
-from fieldagent.hub.contract import Became, Device, Estimate
+from fieldagent.hub.contract import Device, Estimate, ItemResult
 from fieldagent.hub.escalation import answers, chain, kit_sms, notification, outward
 from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.escalation.contract import ContactHost, Inward
-from fieldagent.hub.escalation.registry import Reach, contact_kinds
+from fieldagent.hub.escalation.registry import ContactSenders, get_contact_kinds
 from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.position_feed import PositionFeeds
-from fieldagent.hub.field.rebuilding import Keeping
+from fieldagent.hub.field.rebuilding import KeepingTimes
 from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.registry import get_operators
@@ -69,7 +69,7 @@ from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health
 from fieldagent.hub.service.synthetic_item import URL, SyntheticItems
 from fieldagent.hub.settings import HubSettings, find_price
-from fieldagent.hub.store.contract import ANYTHING, Db, Store
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
 from fieldagent.hub.store.persist import log_once
 from fieldagent.hub.unavailable import make_patient
 from fieldagent.hub.webhook import webhooks
@@ -161,7 +161,7 @@ class Hub:
             figures=figures,
             stopping=self.stopping,
             rows=lambda db: {
-                "contact_steps_broken": chain.broken(db, self.reach.kinds, self.reach.own)
+                "contact_steps_broken": chain.count_broken(db, self.reach.kinds, self.reach.own)
             },
         )
         contact_host = ContactHost(
@@ -171,7 +171,7 @@ class Hub:
             open_public(settings.webhook_allow),
             time.time,
         )
-        self.reach = Reach(contact_host, contact_kinds(settings.contacts))
+        self.reach = ContactSenders(contact_host, get_contact_kinds(settings.contacts))
         self.routes = self._make_routes(authentication)
         if guest is not None:
             self.routes.append(GuestLink(guest, store, time.time).route())
@@ -198,7 +198,7 @@ class Hub:
             *FleetApi(store, authentication, clock=time.time).make_routes(),
             *(route for part in list_hub_parts() for route in part.routes(host)),
             *administration.make_routes(
-                Acts(store, authentication, clock=time.time),
+                AdministrationContext(store, authentication, clock=time.time),
                 self.mobile_originated,
                 open_public(self.settings.webhook_allow),
                 self.reach,
@@ -207,7 +207,7 @@ class Hub:
                 self.settings.satellite_grace,
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
-            *AnswerPage(store, clock=time.time).routes(),
+            *AnswerPage(store, clock=time.time).make_routes(),
             *Console(store, authentication, self.settings, clock=time.time).make_routes(),
             links.route(),
         ]
@@ -221,7 +221,7 @@ class Hub:
     def _note_bytes(self, bearer: str, direction: str, size: int) -> None:
         self.access.figures.count("carried_bytes", size, bearer=bearer, direction=direction)
 
-    def _note_event(self, name: str, became: Became, by: int = 1) -> None:
+    def _note_event(self, name: str, became: ItemResult, by: int = 1) -> None:
         self.access.figures.count("bridge_events", by, bridge=name, became=became.value)
 
     def note_call(self, operator: str, result: str, size: int) -> None:
@@ -263,9 +263,9 @@ class Hub:
         return "" if way in ("off", "on") else way
 
     @property
-    def keeping(self) -> Keeping:
+    def keeping(self) -> KeepingTimes:
         """Return the seconds for which items are kept, and for which they are delivered."""
-        return Keeping(self.settings.keep_days * 86_400.0, self.settings.item_time_to_live)
+        return KeepingTimes(self.settings.keep_days * 86_400.0, self.settings.item_time_to_live)
 
     def _make_mailbox(self, device: Device, version: str) -> IpMailbox:
         return IpMailbox(
@@ -281,7 +281,7 @@ class Hub:
     @asynccontextmanager
     async def hold_link(self, device: Device) -> AsyncIterator[lease.Lease]:
         """Hold the lease of a device for a link, and keep the positions for it."""
-        async with self.leases.held(device) as lease, self.feeds.join_feed(device.workspace):
+        async with self.leases.hold_lease(device) as lease, self.feeds.join_feed(device.workspace):
             yield lease
 
     def list_callers(self) -> dict[str, Operator]:
@@ -597,10 +597,10 @@ async def _commit_in_batches(hub: Hub, some: Callable[[Db], int]) -> None:
 
 async def _expire(hub: Hub) -> None:
     while True:
-        written = hub.store.get_event(ANYTHING)
+        written = hub.store.get_event(ANY_WRITE_TOPIC)
         soonest = 0.0
         with log_once():
-            soonest = await hub.store.read(forgetting.next_expiry)
+            soonest = await hub.store.read(forgetting.compute_next_expiry)
         if soonest <= time.time():
             await _commit_in_batches(hub, lambda db: forgetting.expire(db, time.time()))
         await idle.wait_until_due(written, soonest - time.time())
@@ -612,7 +612,7 @@ async def _watch_kits(hub: Hub) -> None:
 
 async def _keep_house(hub: Hub) -> None:
     while True:
-        written = hub.store.get_event(ANYTHING)
+        written = hub.store.get_event(ANY_WRITE_TOPIC)
         await _forget(hub)
         await _commit_patiently(hub, lambda db: sessions.forget(db, time.time()))
         await _commit_patiently(
@@ -620,7 +620,7 @@ async def _keep_house(hub: Hub) -> None:
         )
         asks = True
         with log_once():
-            asks = await hub.store.read(fragments.may_lack)
+            asks = await hub.store.read(fragments.can_have_missing)
         again = HOUSEKEEPING_INTERVAL_S if asks else IDLE_HOUSEKEEPING_INTERVAL_S
         await idle.wait_until_due(written, again, beat=HOUSEKEEPING_INTERVAL_S, net=again)
 

@@ -25,9 +25,9 @@ async def wait_until_due(
 ) -> None:
     """Wait until something is due.
 
-    `written` is the event of `store.contract.ANYTHING` from before the read that found `seconds`.
-    After `seconds` something falls due; a negative value means an unknown time. `news` ends the
-    wait at once.
+    `written` is the event of `store.contract.ANY_WRITE_TOPIC` from before the read that found
+    `seconds`. After `seconds` something falls due; a negative value means an unknown time. `news`
+    ends the wait at once.
     """
     began = trio.current_time()
     with waits.move_on_after(min(seconds, ROUND_INTERVAL_MAX_S if net is None else net)):

@@ -10,7 +10,7 @@ from fieldagent.extensions import list_places
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.directory import Row
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.coordinates import DatedPlace
@@ -29,7 +29,7 @@ class PartHost:
     """Returns Unix time."""
     prices: Prices
     """Returns an operator's price per credit."""
-    note_event: Callable[[str, Became], None]
+    note_event: Callable[[str, ItemResult], None]
     """Counts an event that arrived, by its source."""
 
 
@@ -43,24 +43,24 @@ class KitPosition(NamedTuple):
     position: DatedPlace
 
 
-class Look(Protocol):
+class TimedAct(Protocol):
     """Acts at a Unix time, and returns log lines."""
 
     def __call__(self, db: Db, now: float) -> list[str]: ...
 
 
-class Forget(Protocol):
+class Deletion(Protocol):
     """Deletes some rows that ended before a Unix time, and returns their number."""
 
     def __call__(self, db: Db, before: float) -> int: ...
 
 
-class Check(NamedTuple):
+class HubCheck(NamedTuple):
     """A check that the hub makes when it is due."""
 
     next_due: Callable[[Db], float]
     """Returns the Unix time when `look` will find something."""
-    look: Look
+    look: TimedAct
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class HubPart:
     routes: Callable[[PartHost], Sequence[Route]] = lambda host: ()
     take_positions: Callable[[Db, Sequence[KitPosition], float], None] | None = None
     """Acts on new positions at a Unix time, in the transaction that stores them."""
-    checks: Sequence[Check] = ()
-    forget: Forget | None = None
+    checks: Sequence[HubCheck] = ()
+    forget: Deletion | None = None
     exports: Mapping[str, Callable[[Db, int], list[Row]]] = field(default_factory=dict)
     """Functions that return the rows of a workspace for its export, by name of the file."""
     refusals: str = ""

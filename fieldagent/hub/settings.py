@@ -18,7 +18,7 @@ from fieldagent.http.address import Network
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.hub.bridge.registry import get_bridges
 from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.registry import contact_kinds
+from fieldagent.hub.escalation.registry import get_contact_kinds
 from fieldagent.hub.operator.contract import OperatorKind
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.store.contract import DatabaseOptions
@@ -157,7 +157,7 @@ def _read_own_operators(value: str) -> tuple[str, ...]:
 
 def _read_own_contacts(value: str) -> tuple[str, ...]:
     own = tuple(value.split())
-    contact_kinds(own)
+    get_contact_kinds(own)
     return own
 
 
@@ -168,7 +168,7 @@ def _make_price_key(kind: OperatorKind) -> Key:
 
 _PRICE_KEYS = [_make_price_key(kind) for kind in get_operators().values()]
 _OWN_KEYS = [key for kind in get_operators().values() for key in kind.keys]
-_CONTACT_KEYS = [key for kind in contact_kinds().values() for key in kind.keys]
+_CONTACT_KEYS = [key for kind in get_contact_kinds().values() for key in kind.keys]
 _BRIDGE_KEYS = [key for kind in get_bridges().values() for key in kind.keys]
 KEYS = (
     Key(
@@ -359,7 +359,7 @@ EXAMPLES = {
     "trusted-proxies": "127.0.0.1/32 ::1/128",
     "webhook-allow": "10.1.0.0/16",
     **{name: text for kind in get_operators().values() for name, text in kind.examples.items()},
-    **{name: text for kind in contact_kinds().values() for name, text in kind.examples.items()},
+    **{name: text for kind in get_contact_kinds().values() for name, text in kind.examples.items()},
     **{name: text for kind in get_bridges().values() for name, text in kind.examples.items()},
 }
 """Examples for the first settings file, for keys without a default. Secrets have none, because some
@@ -421,7 +421,7 @@ def _list_keys(content: str) -> Sequence[Key]:
     satellite = _list_kinds(content, "operators", get_operators)
     owners: Sequence[OperatorKind | ContactKind | BridgeKind] = [
         *satellite,
-        *_list_kinds(content, "contacts", contact_kinds),
+        *_list_kinds(content, "contacts", get_contact_kinds),
         *get_bridges().values(),
     ]
     return [*KEYS, *(key for each in owners for key in each.keys), *map(_make_price_key, satellite)]
@@ -440,7 +440,7 @@ def parse(
         # The key's own reader reports what cannot be loaded.
         add_extensions(dict(pairs_in(content)).get("extensions", ""))
     satellite = _list_kinds(content, "operators", get_operators)
-    people = _list_kinds(content, "contacts", contact_kinds)
+    people = _list_kinds(content, "contacts", get_contact_kinds)
     owners: dict[str, Sequence[OperatorKind | ContactKind | BridgeKind]] = {
         "operator_own": satellite,
         "contact_own": people,

@@ -28,7 +28,7 @@ from fieldagent.system.wording import describe_reason
 BOOT = Path("boot/firmware")
 NAMES = (card_format.NAME, f"{card_format.NAME}.txt")
 """Names of the file. Windows' Notepad adds the second ending, and hides it."""
-KEPT = Path("etc/fieldagent") / card_format.NAME
+KEPT_CARD_FILE = Path("etc/fieldagent") / card_format.NAME
 RESULT = "kit-result.txt"
 TIMEOUT_S = 120.0
 """Seconds within which everything must work."""
@@ -43,7 +43,7 @@ def take(root: Path) -> str:
     wrong = ""
     if waiting := _find_waiting_card(root):
         try:
-            put_file(root / KEPT, _read(waiting).encode())
+            put_file(root / KEPT_CARD_FILE, _read(waiting).encode())
             erase(waiting)
         except InvalidSettings as faults:
             wrong = str(faults)
@@ -79,9 +79,11 @@ def read_kept_settings(root: Path) -> dict[str, str]:
     unreadable.
     """
     try:
-        return card_format.parse(read_file(root / KEPT, required=True), root / KEPT)
+        return card_format.parse(
+            read_file(root / KEPT_CARD_FILE, required=True), root / KEPT_CARD_FILE
+        )
     except (InvalidSettings, OSError) as wrong:
-        if (root / KEPT).exists():
+        if (root / KEPT_CARD_FILE).exists():
             complain(str(wrong))
         return {}
 
@@ -117,7 +119,7 @@ def check_settings(said: Mapping[str, str], root: Path) -> dict[str, str]:
     reasons["agent"] = "" if status else "it does not answer: fieldagent.properties on the card"
     if status and status["channels"]["Cellular"]["configured"]:
         cellular = status["channels"]["Cellular"]
-        works = cellular["state"] in kit_health.WORKS
+        works = cellular["state"] in kit_health.WORKING_STATES
         reasons["hub"] = "" if works else f"{cellular['state']}: {cellular['reason']}"
     return reasons
 

@@ -26,19 +26,19 @@ _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")
 """A line of a public key file; sshd(8), AUTHORIZED_KEYS FILE FORMAT."""
 
 
-class Unfit(Exception):
+class UnfitValue(Exception):
     """cloud-init or the system would refuse the value. The text names the value and the reason."""
 
 
 def make_user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
     """Return cloud-init's user data, with a user for these SSH keys, if any. Raises Unfit."""
     if not card_format.LABEL.fullmatch(host):
-        raise Unfit(f"{host!r} is not a host name: use lowercase letters, digits and -")
+        raise UnfitValue(f"{host!r} is not a host name: use lowercase letters, digits and -")
     document: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
     if not keys:
         return document
     if not _LOGIN.fullmatch(login) or login == "root":
-        raise Unfit(f"{login!r} is not a login name")
+        raise UnfitValue(f"{login!r} is not a login name")
     user = {
         "name": login,
         "groups": GROUPS,
@@ -57,9 +57,9 @@ def make_network_config(name: str, password: str, country: str) -> dict[str, Any
     open. Raises Unfit.
     """
     if not card_format.is_network_name(name):
-        raise Unfit(f"{name!r} is not a Wi-Fi name: use 1 to 32 bytes")
+        raise UnfitValue(f"{name!r} is not a Wi-Fi name: use 1 to 32 bytes")
     if not card_format.COUNTRY.fullmatch(country):
-        raise Unfit("the Wi-Fi stays off until its country is known: --country CH")
+        raise UnfitValue("the Wi-Fi stays off until its country is known: --country CH")
     point = {"password": _derive_pre_shared_key(name, password)} if password else {}
     by_address = {"dhcp4": True, "dhcp6": True, "optional": True}
     wifi = {**by_address, "regulatory-domain": country, "access-points": {name: point}}
@@ -71,7 +71,7 @@ def _derive_pre_shared_key(name: str, password: str) -> str:
     is also used elsewhere.
     """
     if not card_format.is_pass_phrase(password):
-        raise Unfit("a Wi-Fi's password has 8 to 63 characters of ASCII")
+        raise UnfitValue("a Wi-Fi's password has 8 to 63 characters of ASCII")
     return card_format.derive_pre_shared_key(name, password)
 
 
@@ -83,7 +83,7 @@ def read_public_keys(file: Path) -> Sequence[str]:
         lines = ["?"]
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys or not all(_KEY.fullmatch(line) for line in keys):
-        raise Unfit(f"{file} is not an SSH public key, such as id_ed25519.pub")
+        raise UnfitValue(f"{file} is not an SSH public key, such as id_ed25519.pub")
     return keys
 
 

@@ -40,11 +40,11 @@ class FoundDevice(NamedTuple):
     kind: str = ""
     """Its name in the settings; empty if no device was recognized."""
     report: DeviceReport | None = None
-    why: str = ""
+    reason: str = ""
     """Reason for people, if there is no report."""
     in_use: bool = False
     """True if another program uses the port."""
-    answers: bool = False
+    is_answering: bool = False
     """True if some device accepts bytes there."""
 
     @property
@@ -94,14 +94,14 @@ async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     if is_serial(place):
         seen = check_serial_port(Path(place))
         if why := _find_console(place) if seen.good else seen.text:
-            return FoundDevice(place, why=why)
+            return FoundDevice(place, reason=why)
     device = FoundDevice(place)
     try:
         device = await _ask(place, kinds)
     except* PortInUse as taken:
-        device = FoundDevice(place, why=str(get_first_error(taken)), in_use=True)
+        device = FoundDevice(place, reason=str(get_first_error(taken)), in_use=True)
     except* (PortLost, RadioLost) as lost:
-        device = FoundDevice(place, why=str(get_first_error(lost)))
+        device = FoundDevice(place, reason=str(get_first_error(lost)))
     return device
 
 
@@ -114,7 +114,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
             async with open_line(place, baud, tcp_port) as line:
                 answer = await recognise(line, asked, kinds)
                 if isinstance(answer, Recognition):
-                    return FoundDevice(place, answer.name, await answer.tell(line))
+                    return FoundDevice(place, answer.name, await answer.read_report(line))
                 heard.append(answer)
         except PortLost as error:
             # Over TCP, each kind has its own port.
@@ -125,8 +125,8 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
         raise lost or PortLost(f"{place} is not on a port of a known radio")
     # Data at one speed is noise at the others, so the first data that was received is the most
     # useful.
-    reply = next((each for each in heard if each.said or each.echoes), heard[0])
-    return FoundDevice(place, why=f"{place}: {reply.describe_facts()}", answers=True)
+    reply = next((each for each in heard if each.last_bytes or each.echoes), heard[0])
+    return FoundDevice(place, reason=f"{place}: {reply.describe_facts()}", is_answering=True)
 
 
 def _list_openings(
@@ -134,7 +134,7 @@ def _list_openings(
 ) -> Iterator[tuple[int, int, list[Recognition]]]:
     """Yield the speeds, or TCP ports, at which to open the place, with the kinds to try there."""
     if is_serial(place):
-        in_turn = sorted(kinds, key=lambda each: each.turn)
+        in_turn = sorted(kinds, key=lambda each: each.order)
         for baud, asked in groupby(in_turn, key=lambda each: each.baud):
             yield baud, 0, list(asked)
         return

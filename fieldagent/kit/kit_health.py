@@ -19,23 +19,23 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.log_lines import complain
 
 AGENT = "fieldagent.service"
-OTHERS = ("fieldagent-track.service", "fieldagent-hub.service")
+OTHER_UNITS = ("fieldagent-track.service", "fieldagent-hub.service")
 ANSWER_TIMEOUT_S = 10.0
 """Seconds within which a running agent answers."""
 SILENCE_S = 120.0
 """Seconds without an answer after which the agent counts as not starting."""
 START_TIMEOUT_S = 600.0
 """Seconds within which a machine has started."""
-LOOK = 1.0
+CHECK_S = 1.0
 BOOTS = 3
 """Maximum number of starts of the kit during a trial; with more, the trial is considered
 the cause."""
-WORKS = {"ready": 2, "busy": 2, "no service": 1}
+WORKING_STATES = {"ready": 2, "busy": 2, "no service": 1}
 """States in which a channel works; a higher number is better."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class HealthConditions:
     """Conditions that must be true again."""
 
     settings: Path
@@ -58,7 +58,7 @@ def call_systemctl(*arguments: str) -> None:
 
 def restart_others() -> None:
     """Restart other running units of the program, because they still run the old file."""
-    for unit in OTHERS:
+    for unit in OTHER_UNITS:
         with suppress(OSError):
             call_systemctl("try-restart", "--no-block", unit)
 
@@ -78,7 +78,7 @@ def wait_for_start() -> None:
         subprocess.run(wait, stdin=subprocess.DEVNULL, timeout=START_TIMEOUT_S)
 
 
-def start_watched(wanted: Wanted, boots: int) -> str:
+def start_watched(wanted: HealthConditions, boots: int) -> str:
     """Start the agent, and return the reason if it does not work; empty if it does. `boots` is the
     number of starts of the kit during the trial.
     """
@@ -94,17 +94,17 @@ def start_watched(wanted: Wanted, boots: int) -> str:
         waited = time.monotonic() - began
         if not why or waited > 60 * wanted.minutes or (waited > SILENCE_S and not answered):
             return why
-        time.sleep(LOOK)
+        time.sleep(CHECK_S)
 
 
-def _find_unfitness(answer: Mapping[str, Any] | None, wanted: Wanted) -> str:
+def _find_unfitness(answer: Mapping[str, Any] | None, wanted: HealthConditions) -> str:
     if answer is None:
         return f"no agent answers; see `journalctl -u {AGENT}`"
     if wanted.version and answer["version"] != wanted.version:
         return f"the running version is {answer['version']}"
     for name, before in wanted.channels.items():
         channel = answer["channels"][name]
-        if WORKS.get(channel["state"], 0) < WORKS[before]:
+        if WORKING_STATES.get(channel["state"], 0) < WORKING_STATES[before]:
             why = f" ({channel['reason']})" if channel["reason"] else ""
             return f"{name} was {before}, and is {channel['state']}{why}"
     if answer["uptime"] < wanted.steady:
@@ -152,4 +152,6 @@ def fetch_working_channels(port: int) -> dict[str, str] | None:
         channels = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body["channels"]
     except CallFailed:
         return None
-    return {name: each["state"] for name, each in channels.items() if each["state"] in WORKS}
+    return {
+        name: each["state"] for name, each in channels.items() if each["state"] in WORKING_STATES
+    }

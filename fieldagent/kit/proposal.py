@@ -55,7 +55,7 @@ DEFAULTS = {key.name: key.default for key in list_all_keys()}
 class Proposal(NamedTuple):
     by_port: Mapping[str, Mapping[str, str]]
     """Settings to make, by the setting of the device's port."""
-    kept: Sequence[str]
+    unchanged: Sequence[str]
     """Names of the port settings that stay unchanged."""
     needed: Mapping[str, Sequence[str]]
     """Missing settings, by the setting of the port."""
@@ -109,7 +109,7 @@ def _can_stay(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, 
         # A place that was not checked, such as a radio over UDP.
         return True
     # A device that cannot be recognized stays, unless another device answers in its place.
-    return there.answers and not there.kind and not _can_tell(seat, before)
+    return there.is_answering and not there.kind and not _can_tell(seat, before)
 
 
 def _can_tell(seat: DeviceSeat, before: Mapping[str, str]) -> bool:
@@ -155,7 +155,7 @@ def _find_wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
 def describe_setting(name: str, settings: Mapping[str, str]) -> str:
     """Return the description of a setting, for people."""
     text = "".join(f"{each}={value}\n" for each, value in settings.items())
-    return next((key.means for key in list_allowed_keys(text) if key.name == name), "")
+    return next((key.description for key in list_allowed_keys(text) if key.name == name), "")
 
 
 def mask_value(name: str, value: str) -> str:

@@ -24,7 +24,7 @@ NAME = "fieldagent.properties"
 NAMES = (NAME, f"{NAME}.txt")
 """Names of the file. Windows' Notepad adds the second ending, and hides it."""
 RESULT = "fieldagent-result.txt"
-TAKEN = "fieldagent.taken"
+TAKEN_FILE = "fieldagent.taken"
 AUTHORITY, UPDATE_KEY = "hub-ca.pem", "update.pub"
 """Public certificate of the hub's authority, and public key of the programs' builder. The agent's
 user cannot read the card itself."""
@@ -38,7 +38,7 @@ def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
     """
     try:
         for folder in folders:
-            erase(folder / TAKEN)
+            erase(folder / TAKEN_FILE)
             _take_beside(folder, target.parent)
             for name in NAMES:
                 if (folder / name).is_file():
@@ -89,8 +89,8 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
     # Do this first. After a power failure behind the next line this code does not run again, and
     # errors of an earlier start would stay in the result.
     put_file(card.with_name(RESULT), report.encode())
-    rename_file(card, card.with_name(TAKEN))
-    erase(card.with_name(TAKEN))
+    rename_file(card, card.with_name(TAKEN_FILE))
+    erase(card.with_name(TAKEN_FILE))
     _print_names(as_json, target, names)
     return OK
 

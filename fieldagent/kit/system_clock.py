@@ -16,7 +16,7 @@ from fieldagent.agent.clock_offer import CLOCK_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.system.clock_bounds import EARLIEST, LATEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
 from fieldagent.system.elapsed_time import RANKS, Reading
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import complain, refuse_settings
@@ -31,7 +31,7 @@ CLOCK_MOVE_MAX_S = 3600.0
 """Seconds by which the clock may be moved, in all, after the first time within a boot."""
 
 
-class NotTheTime(ValueError):
+class ClockNotSet(ValueError):
     """The clock is not set. The text contains the reason."""
 
 
@@ -61,13 +61,13 @@ def set_clock(
         put(unix)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
-    except NotTheTime as wrong:
+    except ClockNotSet as wrong:
         complain(f"the clock is not changed: {wrong}")
         return REFUSED
     except OSError as error:
         complain(f"the clock is not changed: {describe_reason(error)}")
         return IO_FAILED
-    moved = round(unix - now.wall)
+    moved = round(unix - now.wall_time)
     if as_json:
         print(json.dumps({"source": source, "moved": moved}))
     else:
@@ -87,9 +87,9 @@ def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
     except FileExistsError:
         moves = first - float((folder / "set").read_text() or "nan")
         if not abs(moves) <= CLOCK_MOVE_MAX_S:
-            raise NotTheTime(
+            raise ClockNotSet(
                 "it was set in this boot already, and this would change it by"
-                f" {unix - now.wall:+.0f} s"
+                f" {unix - now.wall_time:+.0f} s"
             ) from None
 
 
@@ -100,14 +100,14 @@ def _read(body: bytes, now: Reading) -> tuple[str, float]:
         source, boot = str(document["source"]), str(document["boot"])
         at, unix = float(document["sinceBoot"]), float(document["unix"])
     except (NotJson, ValueError, TypeError, KeyError) as error:
-        raise NotTheTime("the agent's time for the clock cannot be read") from error
+        raise ClockNotSet("the agent's time for the clock cannot be read") from error
     if now.trusted:
-        raise NotTheTime(f"the {now.source} has set it")
+        raise ClockNotSet(f"the {now.source} has set it")
     if source not in RANKS:
-        raise NotTheTime("no allowed source has reported the time")
+        raise ClockNotSet("no allowed source has reported the time")
     since = now.since_boot - at
     if boot != now.boot or not 0 <= since <= AGE_MAX_S:
-        raise NotTheTime("the agent's time for the clock is old")
-    if not EARLIEST <= unix <= LATEST:
-        raise NotTheTime("the agent's time for the clock is not plausible")
+        raise ClockNotSet("the agent's time for the clock is old")
+    if not EARLIEST_TIME <= unix <= LATEST:
+        raise ClockNotSet("the agent's time for the clock is not plausible")
     return source, unix + since

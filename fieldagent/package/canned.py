@@ -68,7 +68,7 @@ def _read_catalogue_texts(*numbers: int) -> tuple[str, ...]:
     return tuple(NUMBERS[number] for number in numbers)
 
 
-RAISED = _read_catalogue_texts(*range(1, 9))
+SOS_REASONS = _read_catalogue_texts(*range(1, 9))
 """Short reasons of an SOS."""
 FROM_KIT = _read_catalogue_texts(9, 10, 11, *range(13, 17), *range(24, 38))
 """Answers of the people in distress."""
@@ -79,13 +79,13 @@ FROM_DESK = _read_catalogue_texts(*range(17, 24), *range(38, 51), 11)
 
 LAST = 255
 _BY_WORDS = {words: number for number, words in NUMBERS.items()}
-_LATER = re.compile(r"canned words (\d{1,3})", re.ASCII)
+_LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
 def number_of(words: str) -> int | None:
     """Return the number of exactly this text, or None."""
     known = _BY_WORDS.get(words)
-    if known is None and (later := _LATER.fullmatch(words)):
+    if known is None and (later := _LATER_TEXT.fullmatch(words)):
         number = int(later[1])
         # Recognize the form of `get_text`, so that an unknown number survives relaying.
         known = number if number <= LAST and words == get_text(number) else None

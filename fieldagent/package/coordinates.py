@@ -13,7 +13,7 @@ from fieldagent.system.sentence import sentence
 _NUMBER = r"([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)"
 _DECIMAL = rf"([+-]?)\s*{_NUMBER}\s*[°º]?"
 # Degree, minute and second signs, as keyboards and phones offer them; spaces are accepted, too.
-_PARTED = (
+_DEGREES_MINUTES_SECONDS = (
     rf"([+-]?)\s*([0-9]{{1,3}})(?:\s*[°º:]\s*|\s+){_NUMBER}\s*(?:['′’´:]\s*|\s+|$)"
     rf"(?:{_NUMBER}\s*(?:\"|″|”|''|′′)?\s*)?"
 )
@@ -73,7 +73,7 @@ def read_degrees(text: str, sides: str) -> float:
     if match := re.fullmatch(_DECIMAL, plain, re.ASCII):
         sign, degrees = match.groups()
         return side * _apply_sign(sign, _parse_decimal(degrees))
-    if match := re.fullmatch(_PARTED, plain, re.ASCII):
+    if match := re.fullmatch(_DEGREES_MINUTES_SECONDS, plain, re.ASCII):
         sign, whole, minutes, seconds = match.groups()
         parts = [_parse_decimal(minutes), _parse_decimal(seconds or "0")]
         if max(parts) >= 60 or (seconds is not None and not parts[0].is_integer()):

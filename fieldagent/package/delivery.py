@@ -82,7 +82,7 @@ class ChannelDelivery:
 
     status: Status | None = None
     reason: str = ""
-    begins: float = 0.0
+    begins_after: float = 0.0
     """Seconds after its acceptance at which it may begin on this channel."""
 
 

@@ -26,7 +26,7 @@ _SOS = rf"{_S}+{_O}+{_S}+(?:{_O}+{_S}+)*|{_S}([. *_-]{{1,2}}){_O}\2{_S}|mayday|�
 _CALL = re.compile(rf"[\W_]*({_SOS})(?![^\W\d_])[\W_]*")
 _CANCEL = re.compile(r"[\W_]*sos[\W_]+cancel[\W_]*")
 _CYRILLIC = re.compile("[\u0430-\u0456]")
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 _MORSE = re.compile(r"\s*(?:\.\.\.|…)\s*(?:---|—-|-—|—)\s*(?:\.\.\.|…)")
 HELP = {
     "en": ("help", "emergency"),
@@ -47,7 +47,7 @@ class Call(Enum):
 
 class Reading(NamedTuple):
     call: Call
-    rest: str
+    remaining_words: str
     """The words behind `SOS`; all words if the call is another one."""
 
 
@@ -65,7 +65,7 @@ def read(text: str, *, direct: bool = True) -> Reading:
         if direct or wide[call.start(1) : call.end(1)].isupper():
             return Reading(Call.SOS, wide[call.end() :].strip())
         return Reading(Call.MAYBE, text)
-    words = _WORD.findall(_strip_accents(small))
+    words = _WORD_PATTERN.findall(_strip_accents(small))
     asks_for_help = direct and not _LANGUAGES.keys().isdisjoint(words)
     is_asked = "sos" in words or "mayday" in words or asks_for_help
     return Reading(Call.MAYBE if is_asked else Call.NONE, text)
@@ -89,5 +89,5 @@ def find_help_language(text: str) -> str | None:
     Cyrillic; None if neither is there.
     """
     small = _strip_accents(_fold_case(normalize("NFKC", text[:TEXT_MAX])))
-    known = (_LANGUAGES[word] for word in _WORD.findall(small) if word in _LANGUAGES)
+    known = (_LANGUAGES[word] for word in _WORD_PATTERN.findall(small) if word in _LANGUAGES)
     return next(known, "uk" if _CYRILLIC.search(small) else None)

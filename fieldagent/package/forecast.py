@@ -14,18 +14,18 @@ from collections.abc import Sequence
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-LEAST = 5
+PACKAGES_MIN = 5
 """Minimum number of Packages for a forecast."""
-PAST = 100
+PACKAGES_READ_MAX = 100
 """Maximum number of a channel's Packages that are read from the journal."""
-MOST = 50
+PACKAGES_USED_MAX = 50
 """Maximum number of Packages that are used, the newest ones."""
-NEAR = 3 * 3600.0
+TIME_OF_DAY_DISTANCE_S = 3 * 3600.0
 """Maximum difference in seconds of similar times of day. Satellites, people and hubs have daily
 patterns."""
 LEAST_NEAR = 10
 """Minimum number of Packages at that time of day; with fewer, those of all day are used."""
-HALF, NEARLY_ALL = 0.5, 0.9
+SHARES, NEARLY_ALL = 0.5, 0.9
 _DAY = 86_400.0
 _ROUNDING = 1e-9
 
@@ -59,7 +59,7 @@ class Forecast(NamedTuple):
     """Seconds after which `share` is reached; the later course is unknown."""
 
 
-class Kept(NamedTuple):
+class ForecastAccuracy(NamedTuple):
     """Accuracy of forecasts."""
 
     of: int
@@ -74,12 +74,12 @@ def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | 
     """
     chosen = _choose_deliveries(deliveries, now)
     steps = _compute_shares(chosen, now)
-    if len(chosen) < LEAST or not steps:
+    if len(chosen) < PACKAGES_MIN or not steps:
         return None
     last, share = steps[-1]
     return Forecast(
         len(chosen),
-        _find_time_of_share(steps, HALF),
+        _find_time_of_share(steps, SHARES),
         _find_time_of_share(steps, NEARLY_ALL),
         share,
         last,
@@ -89,7 +89,7 @@ def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | 
 def compute_steps(deliveries: Sequence[PastDelivery], now: float) -> Steps | None:
     """Return the steps of deliveries on one channel at `now`; None if there are too few."""
     chosen = _choose_deliveries(deliveries, now)
-    return None if len(chosen) < LEAST else _compute_shares(chosen, now)
+    return None if len(chosen) < PACKAGES_MIN else _compute_shares(chosen, now)
 
 
 def share_within(steps: Steps, seconds: float) -> float:
@@ -97,7 +97,7 @@ def share_within(steps: Steps, seconds: float) -> float:
     return max((share for after, share in steps if after <= seconds), default=0.0)
 
 
-def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> Kept:
+def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> ForecastAccuracy:
     """Compare the forecast at the start of each delivery with its result."""
     of = within = 0
     for delivery in deliveries:
@@ -110,7 +110,7 @@ def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> Kept:
         if seconds > said.most or delivered:
             of += 1
             within += delivered and seconds <= said.most
-    return Kept(of, within)
+    return ForecastAccuracy(of, within)
 
 
 def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequence[PastDelivery]:
@@ -119,8 +119,12 @@ def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequen
         (delivery for delivery in deliveries if delivery.begun <= now),
         key=lambda delivery: -delivery.begun,
     )
-    near = [delivery for delivery in known if _compute_day_difference(delivery.begun, now) <= NEAR]
-    return (near if len(near) >= LEAST_NEAR else known)[:MOST]
+    near = [
+        delivery
+        for delivery in known
+        if _compute_day_difference(delivery.begun, now) <= TIME_OF_DAY_DISTANCE_S
+    ]
+    return (near if len(near) >= LEAST_NEAR else known)[:PACKAGES_USED_MAX]
 
 
 def _compute_day_difference(one: float, other: float) -> float:

@@ -78,8 +78,8 @@ class Data:
     payload: bytes
 
 
-class Said(StrEnum):
-    """State in an `IncidentWord`."""
+class IncidentState(StrEnum):
+    """State in an `IncidentUpdate`."""
 
     OPEN = "open"
     """From a kit to the hub: this incident is open here."""
@@ -92,12 +92,12 @@ class Said(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentWord:
+class IncidentUpdate:
     """An incident update. An incident is the SOS of one kit, from its start to its end."""
 
     incident: int
     """Number of the item that raised it."""
-    says: Said
+    state: IncidentState
     station: int = 0
     """Kit of the incident; 0 is the kit that sends or gets the update."""
     by: str = ""
@@ -121,17 +121,17 @@ class Parcel:
     """From the hub to the relaying kit: minutes for which to try. Not on the air."""
 
 
-Item = Message | Location | Waypoint | Data | IncidentWord | Parcel
+Item = Message | Location | Waypoint | Data | IncidentUpdate | Parcel
 """Contents for people, and containers of such contents."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckIn:
-    """To the hub itself: raise an alarm if this kit is silent for `within` seconds (whole minutes);
-    None ends the check-in.
+    """To the hub itself: raise an alarm if this kit is silent for `within_s` seconds (whole
+    minutes); None ends the check-in.
     """
 
-    within: int | None = None
+    within_s: int | None = None
 
 
 class CommandOutcome(IntEnum):
@@ -184,7 +184,7 @@ class Package:
     ones. None means the default of the settings."""
     to: Person | None = None
     """Addressee; None: everyone in the workspace."""
-    asks: bool = False
+    wants_receipt: bool = False
     """True if its sender wants a read receipt."""
     author: Person | None = None
     """Author, a person at this kit; None: the current user of the kit."""
@@ -201,7 +201,7 @@ class Package:
         """Return True for an SOS or an incident update, because rescuers act on it. Both use every
         channel, ignore the budget, and never expire.
         """
-        return self.sos or isinstance(self.item, IncidentWord)
+        return self.sos or isinstance(self.item, IncidentUpdate)
 
     def with_time(self, now: float) -> Package:
         """Return the Package with `now` as the time of a position without a time, so that it does

@@ -13,11 +13,11 @@ from typing import Any
 
 from fieldagent.package.package import (
     Data,
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Item,
     Location,
     Message,
-    Said,
     Waypoint,
 )
 from fieldagent.package.writing import write_timestamp
@@ -137,23 +137,23 @@ def _make_waypoint(item: Waypoint) -> dict[str, Any]:
     }
 
 
-def describe_incident_update(word: IncidentWord) -> str:
+def describe_incident_update(word: IncidentUpdate) -> str:
     """Return an incident update as a sentence for people."""
     who = word.by or "somebody"
     said = {
-        Said.OPEN: "SOS open",
-        Said.SEEN: f"SOS seen by {who}",
-        Said.CLOSED: f"SOS closed by {who}",
-        Said.CALLED_OFF: "SOS called off",
-    }[word.says]
+        IncidentState.OPEN: "SOS open",
+        IncidentState.SEEN: f"SOS seen by {who}",
+        IncidentState.CLOSED: f"SOS closed by {who}",
+        IncidentState.CALLED_OFF: "SOS called off",
+    }[word.state]
     return f"{said}: {word.text}" if word.text else said
 
 
-def _make_incident_update(word: IncidentWord) -> dict[str, Any]:
+def _make_incident_update(word: IncidentUpdate) -> dict[str, Any]:
     """Return an incident update as a Message, so that programs without support for incidents show
     its text.
     """
-    number = {"number": word.incident, "state": word.says.value}
+    number = {"number": word.incident, "state": word.state.value}
     details = {
         "device": str(word.station) if word.station else None,
         "by": word.by,
@@ -168,5 +168,5 @@ _EVENTS: dict[type[Item], Callable[[Any], dict[str, Any]]] = {
     Location: _make_location,
     Waypoint: _make_waypoint,
     Data: lambda item: {"payload": base64.b64encode(item.payload).decode()},
-    IncidentWord: _make_incident_update,
+    IncidentUpdate: _make_incident_update,
 }

@@ -28,14 +28,14 @@ from fieldagent.package.package import (
     CommandAnswer,
     CommandOutcome,
     Data,
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Location,
     Message,
     Package,
     Parcel,
     Person,
     PositionSource,
-    Said,
     Waypoint,
 )
 from fieldagent.package.strict_json import load_document
@@ -282,11 +282,13 @@ def _read_whole_number(value: Any) -> int:
     return value
 
 
-def _read_said(value: Any) -> Said:
+def _read_said(value: Any) -> IncidentState:
     try:
-        return Said(value)
+        return IncidentState(value)
     except ValueError:
-        raise WrongValue(sentence("must be one of {words}", words=", ".join(Said))) from None
+        raise WrongValue(
+            sentence("must be one of {words}", words=", ".join(IncidentState))
+        ) from None
 
 
 def _read_command_outcome(value: Any) -> CommandOutcome:
@@ -298,7 +300,7 @@ def _read_command_outcome(value: Any) -> CommandOutcome:
 
 KINDS: Items = {
     **ITEMS,
-    "checkIn": ItemKind(CheckIn, 50, {"within": Field(read_check_in, "within")}),
+    "checkIn": ItemKind(CheckIn, 50, {"within": Field(read_check_in, "within_s")}),
     "commandAnswer": ItemKind(
         CommandAnswer,
         50,
@@ -309,11 +311,11 @@ KINDS: Items = {
         },
     ),
     "incident": ItemKind(
-        IncidentWord,
+        IncidentUpdate,
         SOS_PRIORITY - 1,
         {
             "number": Field(_read_whole_number, "incident", required=True),
-            "state": Field(_read_said, "says", required=True),
+            "state": Field(_read_said, "state", required=True),
             "station": Field(_read_whole_number, "station"),
             "by": Field(read_text, "by"),
             "text": Field(read_text, "text"),
@@ -375,13 +377,13 @@ ROUTING = {
     "gather": Field(read_seconds, "gather"),
     "by": Field(read_seconds, "by"),
     "to": Field(read_person, "to"),
-    "receipt": Field(read_receipt, "asks"),
+    "receipt": Field(read_receipt, "wants_receipt"),
     "from": Field(read_person, "author"),
     "workspaceId": Field(lambda value: None, ""),
 }
 
 
-UNSAID = "SOS"
+SOS_WITHOUT_TEXT = "SOS"
 """Text of an SOS without a text."""
 
 
@@ -471,7 +473,7 @@ def _read_sos(
             if items and item is not None:
                 faults.append(Fault("exceeds the number of items", f"/{kind}"))
             items += [] if item is None else [item]
-    return (items[0] if items else Message(UNSAID)), routing
+    return (items[0] if items else Message(SOS_WITHOUT_TEXT)), routing
 
 
 def read_forgivingly(kind: str, value: Any, faults: list[Fault], items: Items = ITEMS) -> Any:

@@ -18,7 +18,7 @@ DEPTH_MAX = 16
 PARTS_MAX = 1000
 """Maximum number of strings, brackets and commas in one body."""
 
-_BETWEEN = re.compile(r'[^"\[\]{},]*')
+_BETWEEN_BRACKETS = re.compile(r'[^"\[\]{},]*')
 
 
 class NotJson(Exception):
@@ -123,7 +123,7 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
 
 
 def _end_of_scalars(text: str, at: int) -> int:
-    match = _BETWEEN.match(text, at)
+    match = _BETWEEN_BRACKETS.match(text, at)
     assert match is not None, "it also matches nothing"
     return match.end()
 

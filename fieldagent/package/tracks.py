@@ -20,7 +20,7 @@ CONTENT_TYPES = {
 """Media types by the names in `?format=`."""
 
 
-class Placed(NamedTuple):
+class PlacedPoint(NamedTuple):
     """A position of a person, or a point that they marked."""
 
     id: str
@@ -31,12 +31,12 @@ class Placed(NamedTuple):
     sos: bool = False
 
 
-def make_geojson(places: Sequence[Placed]) -> dict[str, Any]:
+def make_geojson(places: Sequence[PlacedPoint]) -> dict[str, Any]:
     """Return a FeatureCollection of points: longitude, latitude, altitude if known (RFC 7946)."""
     return {"type": "FeatureCollection", "features": [_make_feature(each) for each in places]}
 
 
-def _make_feature(each: Placed) -> dict[str, Any]:
+def _make_feature(each: PlacedPoint) -> dict[str, Any]:
     place = each.place
     where = [place.longitude, place.latitude]
     properties: dict[str, Any] = {
@@ -62,7 +62,7 @@ def _make_feature(each: Placed) -> dict[str, Any]:
     }
 
 
-def make_gpx(places: Sequence[Placed], pause: float = inf) -> str:
+def make_gpx(places: Sequence[PlacedPoint], pause: float = inf) -> str:
     """Return a waypoint for each marked point, and a track for each device, or for a member without
     a device, in order of time. A gap of more than `pause` seconds begins a new segment.
     """
@@ -79,7 +79,7 @@ def make_gpx(places: Sequence[Placed], pause: float = inf) -> str:
     return "\n".join([*lines, "</gpx>", ""])
 
 
-def make_kml(places: Sequence[Placed], pause: float = inf) -> str:
+def make_kml(places: Sequence[PlacedPoint], pause: float = inf) -> str:
     """Return the same as KML: a line for each segment of a track, and its end point."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -108,9 +108,9 @@ DOCUMENTS = {"gpx": make_gpx, "kml": make_kml}
 """Formats in XML: text that cannot contain further information."""
 
 
-def split_into_legs(points: Sequence[Placed], pause: float) -> list[list[Placed]]:
+def split_into_legs(points: Sequence[PlacedPoint], pause: float) -> list[list[PlacedPoint]]:
     """Split a track, in order of time, at gaps of more than `pause` seconds."""
-    parts: list[list[Placed]] = []
+    parts: list[list[PlacedPoint]] = []
     for each in points:
         if not parts or (each.moment - parts[-1][-1].moment).total_seconds() > pause:
             parts.append([])
@@ -118,9 +118,9 @@ def split_into_legs(points: Sequence[Placed], pause: float) -> list[list[Placed]
     return parts
 
 
-def _group_by_owner(places: Sequence[Placed]) -> dict[str, list[Placed]]:
+def _group_by_owner(places: Sequence[PlacedPoint]) -> dict[str, list[PlacedPoint]]:
     """Return the tracks by owner, each in order of time."""
-    tracks: dict[str, list[Placed]] = {}
+    tracks: dict[str, list[PlacedPoint]] = {}
     for each in sorted(places, key=lambda each: each.moment):
         if isinstance(each.place, Location):
             name = each.sender.name
@@ -129,7 +129,7 @@ def _group_by_owner(places: Sequence[Placed]) -> dict[str, list[Placed]]:
     return tracks
 
 
-def _make_placemark(name: str, each: Placed, notes: str | None = None) -> str:
+def _make_placemark(name: str, each: PlacedPoint, notes: str | None = None) -> str:
     words = "" if notes is None else f"<description>{_escape_text(notes)}</description>"
     return (
         f"<Placemark><name>{_escape_text(name)}</name>{words}"
@@ -139,7 +139,7 @@ def _make_placemark(name: str, each: Placed, notes: str | None = None) -> str:
     )
 
 
-def _format_line(points: Sequence[Placed]) -> str:
+def _format_line(points: Sequence[PlacedPoint]) -> str:
     """Return the coordinates of a line. KML readers need heights for all of its points, or for
     none.
     """
@@ -150,16 +150,16 @@ def _format_line(points: Sequence[Placed]) -> str:
     )
 
 
-def _get_height(each: Placed) -> float | None:
+def _get_height(each: PlacedPoint) -> float | None:
     return each.place.altitude if isinstance(each.place, Location) else None
 
 
-def _format_coordinates(each: Placed, height: float | None) -> str:
+def _format_coordinates(each: PlacedPoint, height: float | None) -> str:
     where = f"{each.place.longitude:.7f},{each.place.latitude:.7f}"
     return where if height is None else f"{where},{height}"
 
 
-def _format_point(tag: str, each: Placed) -> str:
+def _format_point(tag: str, each: PlacedPoint) -> str:
     place = each.place
     height = words = ""
     if isinstance(place, Waypoint):

@@ -36,7 +36,7 @@ def encode_package(package: Package) -> dict[str, Any]:
         document["by"] = package.by
     if package.to is not None:
         document["to"] = package.to
-    if package.asks:
+    if package.wants_receipt:
         document["receipt"] = "read"
     if package.author is not None:
         document["from"] = package.author

@@ -44,7 +44,7 @@ CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
 _REASONS = "reasons-"
 """Prefix of the files with reasons in a language, before its code; all are made from one file
 (`reasons`)."""
-SHARED = {
+SHARED_FILES = {
     "choices.js": (__package__, "choices.js"),
     "coordinates.js": (__package__, "coordinates.js"),
     "grid.js": (__package__, "grid.js"),
@@ -83,7 +83,7 @@ def make_page_routes(
     browser's language. `parts` are packages that extensions add to the page, by name. Each has a
     script NAME.js and catalogues. None: the page has no parts.
     """
-    places = SHARED | {name: (package, name) for name in names}
+    places = SHARED_FILES | {name: (package, name) for name in names}
     if parts is not None:
         places |= {f"{name}.js": (each, f"{name}.js") for name, each in parts.items()}
         places[PARTS] = (package, PARTS)

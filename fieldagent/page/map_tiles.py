@@ -18,7 +18,7 @@ from fieldagent.http.routes import Route
 from fieldagent.page.tiles import ZOOM_MAX, MapAbout, Tile, UnusableMap
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-OURS = "/map/{z}/{x}/{y}"
+OWN_TILE_PATH = "/map/{z}/{x}/{y}"
 ZOOM_OF_SERVERS = 19
 """Maximum zoom level that tile servers usually have."""
 
@@ -94,7 +94,7 @@ async def _serve_about(carried: CarriedMap, request: Request, caller: object = N
     the reason.
     """
     description = await carried.read_about()
-    members = None if description is None else {**description._asdict(), "address": OURS}
+    members = None if description is None else {**description._asdict(), "address": OWN_TILE_PATH}
     return make_json_response({"map": members, "trouble": carried.trouble})
 
 
@@ -124,6 +124,6 @@ async def _tile(
         return Response(204)
     if tile is None:
         raise Problem(404, "the map has no such tile")
-    packed = (("Content-Encoding", "gzip"),) if tile.packed else ()
+    packed = (("Content-Encoding", "gzip"),) if tile.is_compressed else ()
     kept = ("Cache-Control", "max-age=86400")
     return Response(200, tile.content, tile.kind, (kept, *packed))

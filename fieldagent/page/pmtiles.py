@@ -23,7 +23,7 @@ E7 = 10_000_000
 """Parts of a degree in the header."""
 PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
 """Maximum unpacked bytes of a directory or the metadata, and maximum entries in a directory."""
-FURTHEST = (1 << 63) - 1
+OFFSET_MAX = (1 << 63) - 1
 """Maximum offset in a file."""
 WRONG_DIRECTORY = "is damaged: its directory has an impossible value"
 WRONG_PART = "is damaged: a part of it does not match its header"
@@ -35,19 +35,19 @@ class WrongArchive(ValueError):
     """The file is not valid. The text follows the name of the file."""
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     offset: int
     length: int
 
 
 class Header(NamedTuple):
-    root: Span
-    metadata: Span
-    leaves: Span
-    tiles: Span
-    inner: int
+    root: ByteSpan
+    metadata: ByteSpan
+    leaf_span: ByteSpan
+    tiles: ByteSpan
+    metadata_compression: int
     """Compression of directories and metadata."""
-    outer: int
+    tile_compression: int
     """Compression of tiles."""
     tile_type: int
     lowest: int
@@ -57,7 +57,7 @@ class Header(NamedTuple):
 
     def end(self) -> int:
         """Return the minimum size of the file."""
-        return max(sum(span) for span in (self.root, self.metadata, self.leaves, self.tiles))
+        return max(sum(span) for span in (self.root, self.metadata, self.leaf_span, self.tiles))
 
 
 def read_header(content: bytes) -> Header:
@@ -75,8 +75,10 @@ def read_header(content: bytes) -> Header:
         if compression not in (NO_COMPRESSION, GZIP):
             name = COMPRESSIONS.get(compression, str(compression))
             raise WrongArchive(f"is compressed with {name}, not with gzip")
-    root, metadata, leaves, tiles = spans = [Span(*fields[at : at + 2]) for at in range(2, 10, 2)]
-    if any(sum(span) > FURTHEST for span in spans) or not lowest <= highest <= ZOOM_MAX:
+    root, metadata, leaves, tiles = spans = [
+        ByteSpan(*fields[at : at + 2]) for at in range(2, 10, 2)
+    ]
+    if any(sum(span) > OFFSET_MAX for span in spans) or not lowest <= highest <= ZOOM_MAX:
         raise WrongArchive("is damaged: its header has an impossible value")
     west, south, east, north = (each / E7 for each in fields[19:23])
     bounds = (west, south, east, north)
@@ -94,7 +96,7 @@ class TileDirectory(NamedTuple):
 
 
 class FoundTile(NamedTuple):
-    span: Span
+    span: ByteSpan
     is_leaf: bool
     """True if it is another directory to search. Its offset is relative to the leaf directories."""
 
@@ -131,7 +133,7 @@ def find(directory: TileDirectory, number: int) -> FoundTile | None:
     run = directory.runs[at]
     if run and number >= directory.numbers[at] + run:
         return None
-    return FoundTile(Span(directory.offsets[at], directory.lengths[at]), is_leaf=not run)
+    return FoundTile(ByteSpan(directory.offsets[at], directory.lengths[at]), is_leaf=not run)
 
 
 def tile_number(zoom: int, x: int, y: int) -> int:
@@ -190,6 +192,6 @@ class _Numbers:
 
 
 def _limit(number: int) -> int:
-    if number > FURTHEST:
+    if number > OFFSET_MAX:
         raise WrongArchive(WRONG_DIRECTORY)
     return number

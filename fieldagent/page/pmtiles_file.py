@@ -14,8 +14,8 @@ from fieldagent.page.pmtiles import (
     HEADER,
     WRONG_DIRECTORY,
     WRONG_PART,
+    ByteSpan,
     Header,
-    Span,
     TileDirectory,
     WrongArchive,
 )
@@ -26,7 +26,7 @@ DEEPEST = 4
 """Maximum number of directories from the root to a tile."""
 PART_BYTES = 1_000_000
 """Maximum bytes of a directory or the metadata in the file."""
-KEPT = 8
+CACHED_DIRECTORIES_MAX = 8
 """Number of cached directories. Neighbours of a tile are usually in the same one."""
 
 
@@ -49,8 +49,10 @@ def read_about(path: Path) -> MapAbout:
         size, least = os.fstat(file.fileno()).st_size, header.end()
         if size < least:
             raise WrongArchive(f"is cut short ({size:,} of {least:,} bytes)")
-        _find_directory(path, file, header.inner, header.root)
-        document = pmtiles.unpack(_read_part(file, header.metadata, PART_BYTES), header.inner)
+        _find_directory(path, file, header.metadata_compression, header.root)
+        document = pmtiles.unpack(
+            _read_part(file, header.metadata, PART_BYTES), header.metadata_compression
+        )
     metadata = tiles.read_metadata(document.decode("utf-8", "replace"))
     is_vector = header.tile_type == pmtiles.VECTOR
     if is_vector:
@@ -74,18 +76,20 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
         header = _read_header(file)
         span = header.root
         for _ in range(DEEPEST):
-            entry = pmtiles.find(_find_directory(path, file, header.inner, span), number)
+            entry = pmtiles.find(
+                _find_directory(path, file, header.metadata_compression, span), number
+            )
             if entry is None:
                 return None
             if not entry.is_leaf:
                 content = _read_part(file, _find_span(header.tiles, entry.span), TILE_BYTES)
                 break
-            span = _find_span(header.leaves, entry.span)
+            span = _find_span(header.leaf_span, entry.span)
         else:
             raise WrongArchive(WRONG_DIRECTORY)
         if header.tile_type == pmtiles.VECTOR:
             return tiles.read_vector(content)
-        return tiles.read_picture(pmtiles.unpack(content, header.outer))
+        return tiles.read_picture(pmtiles.unpack(content, header.tile_compression))
 
 
 def _read_header(file: BinaryIO) -> Header:
@@ -95,28 +99,28 @@ def _read_header(file: BinaryIO) -> Header:
     return header
 
 
-def _find_directory(path: Path, file: BinaryIO, compression: int, span: Span) -> TileDirectory:
+def _find_directory(path: Path, file: BinaryIO, compression: int, span: ByteSpan) -> TileDirectory:
     stat = os.fstat(file.fileno())
     known_by = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
     return _read_directory(path, known_by, compression, span)
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED_DIRECTORIES_MAX)
 def _read_directory(
-    path: Path, known_by: tuple[int, ...], compression: int, span: Span
+    path: Path, known_by: tuple[int, ...], compression: int, span: ByteSpan
 ) -> TileDirectory:
     with path.open("rb") as file:
         content = _read_part(file, span, PART_BYTES)
     return pmtiles.read_directory(pmtiles.unpack(content, compression))
 
 
-def _find_span(room: Span, span: Span) -> Span:
+def _find_span(room: ByteSpan, span: ByteSpan) -> ByteSpan:
     if span.offset + span.length > room.length:
         raise WrongArchive("is damaged: a tile lies behind its end")
-    return Span(room.offset + span.offset, span.length)
+    return ByteSpan(room.offset + span.offset, span.length)
 
 
-def _read_part(file: BinaryIO, span: Span, most: int) -> bytes:
+def _read_part(file: BinaryIO, span: ByteSpan, most: int) -> bytes:
     if span.length > most:
         raise WrongArchive(WRONG_PART)
     file.seek(span.offset)

@@ -15,7 +15,7 @@ GZIP = b"\x1f\x8b"
 ZOOM_MAX = 22
 TILE_BYTES = 4_000_000
 """Maximum bytes of a tile; anything larger is not a tile."""
-DRAWN = {"earth", "roads"}
+DRAWN_LAYERS = {"earth", "roads"}
 """Layers of Protomaps' basemap. A vector map must have one of them, or nothing would be drawn."""
 
 
@@ -38,7 +38,7 @@ class MapAbout(NamedTuple):
 class Tile(NamedTuple):
     content: bytes
     kind: str
-    packed: bool = False
+    is_compressed: bool = False
     """True if it is compressed by gzip."""
 
 
@@ -76,7 +76,7 @@ def refuse_other_layers(document: dict[str, Any], where: str) -> None:
         for each in (listed if isinstance(listed, list) else [])
         if isinstance(each, dict)
     ]
-    if DRAWN.isdisjoint(names):
+    if DRAWN_LAYERS.isdisjoint(names):
         layers = ", ".join(names[:5]) or "none"
         raise UnusableMap(
             f"{where} has other layers than the map needs ({layers}): take a vector map in"

@@ -59,7 +59,7 @@ class Order(Generic[C]):
     """Task that waits for the order; None if there is none to wake."""
     result: Any = None
     error: BaseException | None = None
-    together: bool = False
+    is_combined: bool = False
     """True: `operation` gets the arguments of all such concurrent orders, and returns one result
     for each."""
     argument: Any = None
@@ -71,7 +71,7 @@ def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
     """Run each order separately, then the orders that share one run."""
     shared: dict[Callable[..., Any], list[Order[C]]] = {}
     for order in orders:
-        if order.together:
+        if order.is_combined:
             shared.setdefault(order.operation, []).append(order)
         else:
             order.result = order.operation(connection)
@@ -114,7 +114,7 @@ class GroupCommit(Generic[C]):
         """Commit as `commit` does. All concurrent orders of the same operation share one
         run of it.
         """
-        order: Order[C] = Order(operation, together=True, argument=argument)
+        order: Order[C] = Order(operation, is_combined=True, argument=argument)
         result: T = await self._carry_out_orders(order)
         return result
 

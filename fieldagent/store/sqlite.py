@@ -175,7 +175,7 @@ def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path)
     tables do not confirm the version.
     """
     head = read_head(connection, schema.version)
-    if head == Head(schema.version, schema.version, contradicts=False, is_marked=True):
+    if head == Head(schema.version, schema.version, is_contradictory=False, is_marked=True):
         return
     schema.judge(head.version)
     connection.execute("BEGIN IMMEDIATE")
@@ -184,18 +184,18 @@ def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path)
         head = read_head(connection, schema.version)
         if head.version != schema.version:
             _take_steps(connection, schema, head)
-        if head.contradicts and not has_the_tables(connection, schema):
+        if head.is_contradictory and not has_the_tables(connection, schema):
             raise _find_contradiction(head)
         write_head(connection, schema.version)
         connection.execute("COMMIT")
     except BaseException:
         roll_back(connection)
         raise
-    if head.contradicts:
+    if head.is_contradictory:
         log.warning(
             "the head of %s was damaged and is repaired: version %d in the head, version %d"
             " in its tables",
-            *(path, head.told, head.version),
+            *(path, head.user_version, head.version),
         )
 
 
@@ -204,14 +204,15 @@ def _take_steps(connection: sqlite3.Connection, schema: Schema, head: Head) -> N
         for statement in _split_statements(schema.get_upgrade_steps(head.version)):
             connection.execute(statement)
     except sqlite3.OperationalError as error:
-        if not head.contradicts or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_ERROR:
+        if not head.is_contradictory or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_ERROR:
             raise
         raise _find_contradiction(head) from error
 
 
 def _find_contradiction(head: Head) -> sqlite3.DatabaseError:
     return sqlite3.DatabaseError(
-        f"its head has version {head.told}, but its tables are not of version {head.version}"
+        f"its head has version {head.user_version}, but its tables are not of version"
+        f" {head.version}"
     )
 
 

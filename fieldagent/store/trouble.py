@@ -23,7 +23,7 @@ class Unusable(Exception):
     """The file cannot be used and was not changed. The text is for people."""
 
 
-class OfOtherVersion(Unusable):
+class WrittenByOtherVersion(Unusable):
     """Another version of the program has written the file."""
 
 
@@ -41,7 +41,7 @@ def is_damage(error: BaseException) -> bool:
 def make_unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
     """Return the error for people, for an error that is not damage."""
     if isinstance(error, WrongVersion):
-        return OfOtherVersion(error.of(str(path)))
+        return WrittenByOtherVersion(error.of(str(path)))
     what, remedy = _describe_reason(path, error)
     return Unusable(f"{path} cannot be used: {what}; it is not changed. {remedy}")
 
@@ -54,7 +54,7 @@ def is_full(folder: Path) -> bool:
     return False
 
 
-_FULL = ("the disk is full", "Free space on it, then start again")
+_DISK_FULL = ("the disk is full", "Free space on it, then start again")
 _DISK = (
     "the disk does not read or write it",
     "First copy the file to another disk, then check the system's log for disk errors",
@@ -66,16 +66,16 @@ def _describe_reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, s
     """Return the problem and the fix."""
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return _FULL
+            return _DISK_FULL
         if error.errno == errno.EIO:
             return _DISK
         return _describe_place(path, os.strerror(error.errno or 0).lower())
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return _FULL
+        return _DISK_FULL
     if code == sqlite3.SQLITE_IOERR:
         # SQLite reports the same if the disk has no space for its log's index.
-        return _FULL if is_full(path.parent) else _DISK
+        return _DISK_FULL if is_full(path.parent) else _DISK
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _LOCKED
     return _describe_place(path, str(error))
@@ -88,7 +88,7 @@ def _describe_place(path: Path, what: str) -> tuple[str, str]:
     folder = path.parent
     statistics = os.statvfs(folder) if folder.is_dir() else None
     if statistics is not None and statistics.f_files and not statistics.f_favail:
-        return "the disk has no space for another file (no inodes)", _FULL[1]
+        return "the disk has no space for another file (no inodes)", _DISK_FULL[1]
     if statistics is not None and statistics.f_flag & os.ST_RDONLY:
         return "the disk is mounted for reading only", "Mount it for writing, then start again"
     me = os.geteuid()

@@ -31,9 +31,9 @@ class Head(NamedTuple):
 
     version: int
     """Version to use."""
-    told: int
+    user_version: int
     """Value of `user_version`."""
-    contradicts: bool
+    is_contradictory: bool
     """True if both differ, so that the tables must confirm the version."""
     is_marked: bool
     """True if `application_id` contains a version."""

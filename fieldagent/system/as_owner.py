@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 DEADLINE_S = 900.0
 """Seconds within which a child must end; it may copy a long journal on a slow card."""
-GRACE = 5.0
+GRACE_S = 5.0
 """Further seconds until a child that blocks its alarm is abandoned."""
 MOST_BYTES = 1 << 20
 """Maximum bytes of a child's result, because another user may have made the data that root
@@ -73,7 +73,7 @@ def run_as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLIN
         _work_and_exit(owner, work, writes, within)
     os.close(writes)
     try:
-        answer = _read(reads, time.monotonic() + within + GRACE)
+        answer = _read(reads, time.monotonic() + within + GRACE_S)
     finally:
         os.close(reads)
         with suppress(OSError):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-EARLIEST = 1_767_225_600.0
+EARLIEST_TIME = 1_767_225_600.0
 """Unix time of 1 January 2026, before the first release."""
 ROLLOVER_S = 1024 * 7 * 86_400.0
 """Seconds after which the week number of GPS restarts at 0 (IS-GPS-200, 20.3.3.3.1.1). A receiver
 with the wrong cycle is wrong by this amount."""
-LATEST = EARLIEST + ROLLOVER_S
+LATEST = EARLIEST_TIME + ROLLOVER_S
 """17 August 2045."""

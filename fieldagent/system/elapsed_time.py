@@ -15,7 +15,7 @@ from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
-from fieldagent.system.clock_bounds import EARLIEST, LATEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -36,11 +36,11 @@ _UNSYNCHRONISED = 5
 CLOCK_CACHE_S = 5.0
 """Seconds for which the kernel's state of the clock is cached. After a change of the clock, it is
 read again."""
-FAR = 30.0
+CLOCK_ERROR_MAX_S = 30.0
 """Error of the system's clock in seconds from which TLS and logs have problems."""
-CONTRADICTS = 3600.0
+CONTRADICTION_S = 3600.0
 """Difference in seconds of two sources from which at least one is wrong."""
-NEWS = 2.0
+SOURCE_VARIATION_S = 2.0
 """Normal variation of a source in seconds, because the hub sends whole seconds."""
 GPS = "GPS"
 RANKS = (GPS, "satellite", "hub")
@@ -57,7 +57,7 @@ class Reading:
     boot: str
     """Id of the boot, which is new after each boot."""
     since_boot: float
-    wall: float
+    wall_time: float
     source: str = ""
 
     @property
@@ -66,7 +66,7 @@ class Reading:
         return bool(self.source)
 
 
-class TimeTold(NamedTuple):
+class ReportedTime(NamedTuple):
     """A time from a source other than the system."""
 
     source: str
@@ -76,7 +76,7 @@ class TimeTold(NamedTuple):
     unix: float
 
 
-class Base(NamedTuple):
+class ClockBase(NamedTuple):
     """Stored state from which elapsed time continues."""
 
     boot: str
@@ -104,7 +104,7 @@ class MachineClocks:
         was_set = abs(wall - since_boot - self._ahead) >= CLOCK_SET_FROM_S
         if was_set or since_boot - self._asked >= CLOCK_CACHE_S:
             self._ahead, self._asked = wall - since_boot, since_boot
-            self._source = self._ask() if EARLIEST <= wall <= LATEST else ""
+            self._source = self._ask() if EARLIEST_TIME <= wall <= LATEST else ""
         return Reading(self._boot, since_boot, wall, self._source)
 
     def _ask(self) -> str:
@@ -117,13 +117,13 @@ class MachineClocks:
             return ""
 
 
-def compute_elapsed_time(base: Base | None, seen: Reading) -> float:
+def compute_elapsed_time(base: ClockBase | None, seen: Reading) -> float:
     """Return the elapsed time at `seen`. Without a base it begins with the wall clock's time."""
     if base is None:
-        return seen.wall
+        return seen.wall_time
     if base.boot == seen.boot:
         return base.elapsed + max(0.0, seen.since_boot - base.since_boot)
-    off = seen.wall - base.offset - base.elapsed
+    off = seen.wall_time - base.offset - base.elapsed
     if base.trusted and seen.trusted and off >= seen.since_boot:
         return base.elapsed + off
     # The machine's off time is unknown: count rather too little of it, so that items live longer.
@@ -134,7 +134,7 @@ class ElapsedTime:
     """Elapsed time of this program. `get_base` is the last stored state; `look` reads the
     clocks."""
 
-    def __init__(self, base: Base | None, look: Callable[[], Reading]) -> None:
+    def __init__(self, base: ClockBase | None, look: Callable[[], Reading]) -> None:
         self._look = look
         seen = look()
         self._begun, self._since_boot = compute_elapsed_time(base, seen), seen.since_boot
@@ -157,29 +157,31 @@ class ElapsedTime:
 
     def record_time(self, source: str, unix: float) -> None:
         """Record a time from `source`, one of RANKS."""
-        if not EARLIEST <= unix <= LATEST:
+        if not EARLIEST_TIME <= unix <= LATEST:
             return
         seen = self._look()
         offset = unix - self._read_elapsed(seen)
-        if abs(offset - self._told.get(source, -inf)) >= NEWS:
+        if abs(offset - self._told.get(source, -inf)) >= SOURCE_VARIATION_S:
             self._told[source] = offset
             self._follow_clock(seen)
 
-    def get_base(self) -> Base:
+    def get_base(self) -> ClockBase:
         """Return the state to store now. Call `mark_kept` when it is on disk."""
         seen = self._look()
         self._follow_clock(seen)
         trusted = bool(self._source(seen))
-        return Base(seen.boot, seen.since_boot, self._read_elapsed(seen), self._offset, trusted)
+        return ClockBase(
+            seen.boot, seen.since_boot, self._read_elapsed(seen), self._offset, trusted
+        )
 
-    def get_due_base(self) -> Base | None:
+    def get_due_base(self) -> ClockBase | None:
         """Return the state to store, or None if it is not due yet."""
         base = self.get_base()
         if self._kept is not None and base.since_boot - self._kept < SAVE_INTERVAL_S:
             return None
         return base
 
-    def mark_kept(self, base: Base) -> None:
+    def mark_kept(self, base: ClockBase) -> None:
         """Record that the state is on disk."""
         self._kept = base.since_boot
 
@@ -187,18 +189,18 @@ class ElapsedTime:
         """Return the source of dates; empty if no source is trusted."""
         return self._source(self._look())
 
-    def find_better_time(self) -> TimeTold | None:
-        """Return the correct time if the system's clock is not trusted and wrong by at least `FAR`,
-        else None.
+    def find_better_time(self) -> ReportedTime | None:
+        """Return the correct time if the system's clock is not trusted and wrong by at least
+        `CLOCK_ERROR_MAX_S`, else None.
         """
         seen = self._look()
         source = self._source(seen)
         if seen.source or not source:
             return None
         unix = self._read_elapsed(seen) + self._told[source]
-        if abs(unix - seen.wall) < FAR:
+        if abs(unix - seen.wall_time) < CLOCK_ERROR_MAX_S:
             return None
-        return TimeTold(source, seen.boot, seen.since_boot, unix)
+        return ReportedTime(source, seen.boot, seen.since_boot, unix)
 
     def _read_elapsed(self, seen: Reading) -> float:
         return self._begun + (seen.since_boot - self._since_boot)
@@ -212,14 +214,14 @@ class ElapsedTime:
         """
         for who in filter(self._told.__contains__, RANKS):
             others = [offset for each, offset in self._told.items() if each != who]
-            wrong = sum(abs(offset - self._told[who]) >= CONTRADICTS for offset in others)
+            wrong = sum(abs(offset - self._told[who]) >= CONTRADICTION_S for offset in others)
             if wrong * 2 <= len(others):
                 return who
         return ""
 
     def _follow_clock(self, seen: Reading) -> None:
         source = self._source(seen)
-        offset = seen.wall - self._read_elapsed(seen)
+        offset = seen.wall_time - self._read_elapsed(seen)
         if not source:
             # A contradicted source is still better than a clock that was never set.
             source = next(filter(self._told.__contains__, RANKS), "")

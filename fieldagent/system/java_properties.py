@@ -11,7 +11,7 @@ _BLANK = " \t\f"
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _ESCAPED = re.compile(r"\\(u.{0,4}|.)", re.DOTALL)
 _HEXADECIMAL = re.compile(r"u[0-9A-Fa-f]{4}")
-_MEANT = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPES_BY_LETTER = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class NoProperties(Exception):
@@ -93,7 +93,7 @@ def _unescape(text: str) -> str:
 def _unescape_character(match: re.Match[str]) -> str:
     escape = match[1]
     if not escape.startswith("u"):
-        return _MEANT.get(escape, escape)
+        return _ESCAPES_BY_LETTER.get(escape, escape)
     if not _HEXADECIMAL.fullmatch(escape):
         raise NoProperties(f"\\{escape} is no character: \\u and four hexadecimal digits are")
     return chr(int(escape[1:], 16))

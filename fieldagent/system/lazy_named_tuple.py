@@ -45,14 +45,14 @@ class _Tuple(tuple[Any, ...]):
         return tuple(self)
 
 
-class _Maker(type):
+class _TupleMaker(type):
     """Converts each class that is written with `NamedTuple` into a tuple with named members."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
         fields = tuple(body.get("__annotations__", ()))
         defaults = {field: body.pop(field) for field in fields if field in body}
         getters = {field: _tuplegetter(place, None) for place, field in enumerate(fields)}
-        others = tuple(base for base in bases if not isinstance(base, _Maker))
+        others = tuple(base for base in bases if not isinstance(base, _TupleMaker))
 
         def make_first(cls: Any, /, *values: Any, **members: Any) -> Any:
             # Concurrent threads get the same result.
@@ -74,4 +74,4 @@ class _Maker(type):
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
 else:
-    NamedTuple = type.__new__(_Maker, "NamedTuple", (), {})
+    NamedTuple = type.__new__(_TupleMaker, "NamedTuple", (), {})

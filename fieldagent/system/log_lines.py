@@ -34,7 +34,7 @@ def start_logging(verbose: bool) -> None:
     formatter = EscapingFormatter(line, datefmt="%H:%M:%S")
     if is_journal(sys.stderr):
         formatter = JournalFormatter("%(message)s")
-    handler = Unhurried()
+    handler = DroppingHandler()
     handler.setFormatter(formatter)
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(handlers=[handler], level=level)
@@ -74,7 +74,7 @@ def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("JOURNAL_STREAM") == f"{at.st_dev}:{at.st_ino}"
 
 
-class Unhurried(logging.StreamHandler[TextIO]):
+class DroppingHandler(logging.StreamHandler[TextIO]):
     """Handler that drops records instead of waiting."""
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fieldagent.system.folder import put_file
 
-LASTS = 36_500
+VALIDITY_DAYS = 36_500
 """Validity in days. The clock may show 1970 when it is made."""
 MAKING_MAX = 60.0
 """Timeout in seconds."""
@@ -30,7 +30,7 @@ def provide_own_certificate(path: Path) -> Path:
         compute_fingerprint(path)
         return path
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-days", str(LASTS), "-subj", "/CN=fieldagent", "-keyout", "-"]
+    command += ["-nodes", "-days", str(VALIDITY_DAYS), "-subj", "/CN=fieldagent", "-keyout", "-"]
     try:
         made = subprocess.run(command, capture_output=True, timeout=MAKING_MAX, check=True)
         put_file(path, made.stdout)

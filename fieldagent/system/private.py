@@ -11,7 +11,7 @@ from pathlib import Path
 from fieldagent.system.folder import sync_folder
 
 _FILE, _FOLDER = 0o600, 0o700
-_OTHERS = 0o007
+_OTHERS_MODE = 0o007
 
 
 def make_private_folder(path: Path) -> None:
@@ -41,6 +41,6 @@ def make_private_file(path: Path) -> None:
 
 def _close_to_others(path: Path) -> None:
     mode = path.stat().st_mode & 0o777
-    if mode & _OTHERS:
+    if mode & _OTHERS_MODE:
         with suppress(PermissionError):  # another user owns the file and decides its mode
-            path.chmod(mode & ~_OTHERS)
+            path.chmod(mode & ~_OTHERS_MODE)

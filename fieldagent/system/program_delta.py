@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.zstd import ZstdFailed, pack, unpack
 
-BEFORE = b"#!/usr/bin/env python3\n"
+SHEBANG = b"#!/usr/bin/env python3\n"
 MODE = 0o100644 << 16
 MAGIC = b"fieldagent delta 1\n"
 DIGEST = 32
-SHOWN = 16
+DIGEST_DIGITS = 16
 """Number of hex digits of the digest in a delta's name."""
 
 
@@ -68,7 +68,7 @@ def rebuild_program(plain: bytes) -> bytes:
 def make_zip(files: Mapping[str, bytes]) -> bytes:
     """Return these files as a zip file that Python can run."""
     made = io.BytesIO()
-    made.write(BEFORE)
+    made.write(SHEBANG)
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in files.items():
             about = zipfile.ZipInfo(name)
@@ -81,7 +81,7 @@ def make_delta_name(program: str, now: bytes) -> str:
     """Return the name of the delta from the contents `now` to that program. The delta is beside the
     program.
     """
-    return f"{program}.from-{hashlib.sha256(now).hexdigest()[:SHOWN]}"
+    return f"{program}.from-{hashlib.sha256(now).hexdigest()[:DIGEST_DIGITS]}"
 
 
 def make_delta(before: bytes, after: bytes) -> bytes:

@@ -148,7 +148,7 @@ class Key:
     name: str
     read: Callable[[str], Any]
     default: Any
-    means: str
+    description: str
     """Text for people: effect, unit, default."""
 
     @property

@@ -15,7 +15,7 @@ LOG_INTERVAL_S = 60.0
 """Seconds between two lines about the same event."""
 
 
-class Seldom:
+class EventRate:
     """Counter of one kind of event. `clock` is any steady clock in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

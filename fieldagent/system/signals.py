@@ -15,8 +15,8 @@ T = TypeVar("T")
 Asks = trio.MemoryReceiveChannel[signal.Signals]
 """Channel of the received signals, in order."""
 
-RACE = "ignored due to race condition"
-STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+RACE_TEXT = "ignored due to race condition"
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that stop a program. SIGHUP arrives when a terminal is closed."""
 
 
@@ -38,7 +38,7 @@ def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signal
     signals again and interrupt the end.
     """
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and signal.SIGHUP not in used
-    trio.run(_set_event, program, STOPS[:-1] if nohup else STOPS)
+    trio.run(_set_event, program, STOP_SIGNALS[:-1] if nohup else STOP_SIGNALS)
 
 
 async def _set_event(
@@ -65,7 +65,7 @@ def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
     tell = sys.unraisablehook
 
     def report_faults(fault: sys.UnraisableHookArgs) -> None:
-        if not (isinstance(fault.exc_value, OSError) and str(fault.exc_value).endswith(RACE)):
+        if not (isinstance(fault.exc_value, OSError) and str(fault.exc_value).endswith(RACE_TEXT)):
             tell(fault)
 
     sys.unraisablehook = report_faults

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime
 
-from fieldagent.system.clock_bounds import EARLIEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned
 
@@ -57,7 +57,7 @@ def check_release_as(kind: str, comment: str, now: float) -> Release:
     release = read_release(comment)
     if release.kind != kind:
         raise NotSigned(f"it signs a {release.kind} of fieldagent, not a {kind}")
-    if now >= EARLIEST and datetime.fromtimestamp(now, UTC).date() > release.expires:
+    if now >= EARLIEST_TIME and datetime.fromtimestamp(now, UTC).date() > release.expires:
         raise NotSigned(
             f"it expired on {release.expires}: check this machine's date, or ask the builder"
             " to sign it again with build/sign"

@@ -41,7 +41,7 @@ class SystemPiece(NamedTuple):
     """SHA-256 of the content, in hex."""
     file: str
     """SHA-256 of the file, which is its name."""
-    differs: bool = False
+    is_difference: bool = False
     """True if the file is a difference from the old system's data `read_around` the piece."""
 
 

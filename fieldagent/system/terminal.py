@@ -30,7 +30,7 @@ def escape_lines(text: str) -> str:
 _MARKS = {"green": "\ufdd0", "yellow": "\ufdd1", "red": "\ufdd2"}
 """A character before a word of state. No text contains them: Unicode keeps them free of meaning."""
 _SGR = {"\ufdd0": "\x1b[32m", "\ufdd1": "\x1b[33m", "\ufdd2": "\x1b[31m"}
-_MARKED = re.compile("([\ufdd0-\ufdd2])([^\ufdd0-\ufdd2\n]*?)(\ufdd3|$)", re.MULTILINE)
+_MARKED_TEXT = re.compile("([\ufdd0-\ufdd2])([^\ufdd0-\ufdd2\n]*?)(\ufdd3|$)", re.MULTILINE)
 _END = "\ufdd3"
 _COLOURS = {
     word: colour
@@ -59,8 +59,8 @@ def format_lines(text: str, stream: int = 1) -> str:
     """
     shown = escape_lines(text)
     if not has_colours(stream):
-        return _MARKED.sub(r"\2", shown)
-    return _MARKED.sub(lambda match: f"{_SGR[match[1]]}{match[2]}\x1b[0m", shown)
+        return _MARKED_TEXT.sub(r"\2", shown)
+    return _MARKED_TEXT.sub(lambda match: f"{_SGR[match[1]]}{match[2]}\x1b[0m", shown)
 
 
 def has_colours(stream: int) -> bool:

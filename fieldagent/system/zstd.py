@@ -12,8 +12,8 @@ from fieldagent.system.wording import describe_reason
 
 WINDOW = "--long=27"
 """Window of 128 MiB, so that a match can be anywhere in the compared data."""
-TIGHT = ("-19", "--single-thread")
-PATIENCE = 300.0
+TIGHT_OPTIONS = ("-19", "--single-thread")
+ZSTD_TIMEOUT_S = 300.0
 """Timeout in seconds for zstd on a slow kit."""
 
 
@@ -21,7 +21,9 @@ class ZstdFailed(Exception):
     """zstd failed. The text contains the reason."""
 
 
-def pack(content: bytes, before: bytes | None = None, effort: tuple[str, ...] = TIGHT) -> bytes:
+def pack(
+    content: bytes, before: bytes | None = None, effort: tuple[str, ...] = TIGHT_OPTIONS
+) -> bytes:
     """Return the content in one frame, or the difference from `before`. Raises ZstdFailed."""
     return _open_zstd(content, before, *effort)
 
@@ -49,7 +51,7 @@ def _open_zstd(content: bytes, before: bytes | None, *words: str) -> bytes:
                 check=True,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=PATIENCE,
+                timeout=ZSTD_TIMEOUT_S,
             )
         except FileNotFoundError:
             raise ZstdFailed("zstd is missing: apt install zstd") from None

@@ -75,7 +75,7 @@ class HandoverResult:
     """Text for people: the fault and, if they can fix it, the fix."""
     retry_after: float = 0.0
     """Minimum seconds that the other side asks us to wait; used for FAILED."""
-    untaken: bool = False
+    is_untaken: bool = False
     """True if the other side has certainly not accepted it, so that it cost nothing. Else a failed
     attempt may have been accepted."""
 

@@ -31,7 +31,7 @@ class Frame:
     source: Callsign
     destination: Callsign
     info: bytes
-    via: tuple[Callsign, ...] = ()
+    digipeaters: tuple[Callsign, ...] = ()
     """Digipeaters in its path."""
 
 
@@ -47,9 +47,13 @@ def encode(frame: Frame) -> bytes:
     """Encode a command frame, as its C bits show (section 6.1.2). Raises LocalProtocolError."""
     if len(frame.info) > INFO_BYTES:
         raise LocalProtocolError(f"a UI frame holds at most {INFO_BYTES} bytes")
-    if len(frame.via) > DIGIPEATERS:
+    if len(frame.digipeaters) > DIGIPEATERS:
         raise LocalProtocolError(f"a frame can have at most {DIGIPEATERS} digipeaters")
-    calls = [(frame.destination, 0x80), (frame.source, 0), *((call, 0) for call in frame.via)]
+    calls = [
+        (frame.destination, 0x80),
+        (frame.source, 0),
+        *((call, 0) for call in frame.digipeaters),
+    ]
     addresses = bytearray().join(_encode_address(call, bit) for call, bit in calls)
     addresses[-1] |= 1
     return bytes(addresses) + bytes([UI, NO_LAYER_3]) + frame.info

@@ -43,7 +43,7 @@ class Direction(IntEnum):
     """Received from the hub."""
 
 
-class Held(NamedTuple):
+class HeldItem(NamedTuple):
     """An item, identified by its number and the start of its fingerprint."""
 
     number: int = 0
@@ -55,16 +55,16 @@ class Held(NamedTuple):
 class BackupSummary:
     """The last items that the kit knows were on the hub."""
 
-    sent: Held = Held()
+    last_sent: HeldItem = HeldItem()
     """The last item of the kit that the hub has acknowledged over IP."""
     hours: int = 0
     """Hours since then."""
-    got: Held = Held()
+    last_got: HeldItem = HeldItem()
     """The last item from the hub."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
-        return cbor2.dumps([BackupKind.SUMMARY, *self.sent, self.hours, *self.got])
+        return cbor2.dumps([BackupKind.SUMMARY, *self.last_sent, self.hours, *self.last_got])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class ItemRequest:
     """Request for items by their places."""
 
     direction: Direction
@@ -149,7 +149,7 @@ class Copies:
         return cbor2.dumps([BackupKind.COPIES, self.direction, rows])
 
 
-BackupNote = BackupSummary | Ask | Inventory | Fetch | Copies
+BackupNote = BackupSummary | Ask | Inventory | ItemRequest | Copies
 KINDS = frozenset(BackupKind)
 
 
@@ -159,7 +159,7 @@ def read(items: Sequence[Any]) -> BackupNote:
         case [BackupKind.SUMMARY, sent, sent_digest, hours, got, got_digest, *_] if _is_all_numbers(
             sent, hours, got
         ) and _is_all_digests(sent_digest, got_digest):
-            return BackupSummary(Held(sent, sent_digest), hours, Held(got, got_digest))
+            return BackupSummary(HeldItem(sent, sent_digest), hours, HeldItem(got, got_digest))
         case [BackupKind.ASK, 0 | 1 as direction, after, *_] if _is_all_numbers(after):
             return Ask(Direction(direction), after)
         case [BackupKind.INVENTORY, 0 | 1 as direction, after, list(rows), first, end, *_] if (
@@ -170,7 +170,7 @@ def read(items: Sequence[Any]) -> BackupNote:
         case [BackupKind.FETCH, 0 | 1 as direction, list(places), *_] if (
             _is_all_numbers(*places) and len(places) <= PAGE
         ):
-            return Fetch(Direction(direction), tuple(places))
+            return ItemRequest(Direction(direction), tuple(places))
         case [BackupKind.COPIES, 0 | 1 as direction, list(rows), *_] if len(rows) <= PAGE and all(
             map(_is_copy, rows)
         ):

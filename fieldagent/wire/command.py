@@ -50,12 +50,12 @@ class RemoteCommand:
 class Verb(NamedTuple):
     number: int
     name: str
-    takes: str
+    argument_form: str
     """Its arguments, in the form for people."""
-    means: str
+    description: str
     read: Callable[[Sequence[str]], tuple[Argument, ...]]
     """Parser of people's words, which returns the arguments. Raises NotACommand."""
-    fits: Callable[[tuple[Argument, ...]], bool]
+    can_have: Callable[[tuple[Argument, ...]], bool]
     """Function that returns True if the verb can have these arguments."""
     answer_bytes: Callable[[tuple[Argument, ...]], int]
     """Function that returns the maximum or approximate size of the answer in bytes."""
@@ -98,18 +98,18 @@ def _read_satellite(words: Sequence[str]) -> tuple[Argument, ...]:
     return ()
 
 
-HELD = ("message", "location", "waypoint", "data")
+HOLDABLE_KINDS = ("message", "location", "waypoint", "data")
 """Kinds of Packages that a kit can be asked to hold."""
 
 
 def _read_kind(words: Sequence[str]) -> tuple[Argument, ...]:
-    if len(words) != 1 or words[0] not in HELD:
-        raise NotACommand(sentence("takes one of {words}", words=", ".join(HELD)))
+    if len(words) != 1 or words[0] not in HOLDABLE_KINDS:
+        raise NotACommand(sentence("takes one of {words}", words=", ".join(HOLDABLE_KINDS)))
     return (words[0],)
 
 
 def _is_kind(arguments: tuple[Argument, ...]) -> bool:
-    return len(arguments) == 1 and arguments[0] in HELD
+    return len(arguments) == 1 and arguments[0] in HOLDABLE_KINDS
 
 
 def _is_bare(arguments: tuple[Argument, ...]) -> bool:
@@ -350,7 +350,7 @@ def format_command(command: RemoteCommand) -> str:
     arguments = [str(each) for each in shown if not isinstance(each, bytes)]
     if verb.name == "update":
         arguments = [each.hex() for each in shown if isinstance(each, bytes)]
-    fixed = [verb.takes] if verb.takes.islower() else []
+    fixed = [verb.argument_form] if verb.argument_form.islower() else []
     return " ".join([verb.name, *fixed, *arguments])
 
 
@@ -361,7 +361,7 @@ def get_verb(command: RemoteCommand) -> Verb:
     verb = BY_NUMBER.get(command.verb)
     if verb is None:
         raise NotACommand(f"this version knows no command {command.verb}")
-    if not verb.fits(command.arguments):
+    if not verb.can_have(command.arguments):
         raise NotACommand(f"{verb.name} cannot have these arguments")
     return verb
 

@@ -19,7 +19,7 @@ from fieldagent.wire.command import Argument
 from fieldagent.wire.minisign_text import SignatureParts, split_signature
 from fieldagent.wire.settings_change import SettingsChange
 
-UNTRUSTED = "by a command"
+UNTRUSTED_COMMENT = "by a command"
 
 
 def make_arguments(change: SettingsChange, signature: str) -> tuple[Argument, ...]:
@@ -40,4 +40,6 @@ def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[st
     change = SettingsChange(
         str(device), kit, number, tuple((name, value) for name, _, value in pairs)
     )
-    return change.read_text(), SignatureParts(first, comment, second).format_signature(UNTRUSTED)
+    return change.read_text(), SignatureParts(first, comment, second).format_signature(
+        UNTRUSTED_COMMENT
+    )

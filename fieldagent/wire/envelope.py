@@ -18,7 +18,7 @@ from fieldagent.package.package import (
     CheckIn,
     CommandAnswer,
     Data,
-    IncidentWord,
+    IncidentUpdate,
     Item,
     Location,
     Message,
@@ -70,7 +70,7 @@ BEYOND_MAX = 8
 """Maximum number of stations in an Ack that are missing an item."""
 RADIUS_MAX = 20_100
 """Kilometres: half of the earth's circumference."""
-LEFT = 1
+AT_GATEWAY = 1
 """The value of an Ack's *by hub* if a satellite gateway has the item."""
 NO_ROUTE = 255
 """Number of hops of a sender that no longer reaches the hub."""
@@ -84,7 +84,7 @@ class Fragment:
 
     index: int
     count: int
-    slice: bytes
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +135,10 @@ class Ack:
     digest: bytes = b""
     """Value of `digest_of` a complete item, or `digest_of_slices` of the arrived fragments; empty
     in a summary without items."""
-    beyond: tuple[int, ...] = ()
+    missing_at: tuple[int, ...] = ()
     """Stations that are missing it, as far as the sender knows. The sender may not relay it,
     because it has crossed as many kits as allowed."""
-    left: bool = False
+    is_at_gateway: bool = False
     """The sender's satellite gateway has it. This does not show that the hub has it."""
 
     @property
@@ -164,7 +164,7 @@ class RouteToHub:
     minutes: int = 0
     cost: int = 0
     """Price in credits of a short message to the hub."""
-    low: bool = False
+    is_battery_low: bool = False
     """True if the battery of a kit on the route, including the sender, is nearly empty."""
 
 
@@ -177,7 +177,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class SentBy:
+class AuthorMark:
     """Author of the following entries, which are repeated for stations that are missing them."""
 
     station: int
@@ -194,7 +194,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Unproved:
+class UnauthenticatedMark:
     """Marks the SOS of the same sequence as unauthenticated."""
 
 
@@ -210,7 +210,7 @@ class Contact:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenAt:
+class EstimatedPosition:
     """Position that the satellite operator estimated for the sender of the entry of the same
     sequence, which has no position of its own. `radius` is in kilometres.
     """
@@ -220,7 +220,7 @@ class SeenAt:
     radius: int
 
 
-Beside = Contact | SeenAt | Source | Unproved
+Beside = Contact | EstimatedPosition | Source | UnauthenticatedMark
 """Additions to the item of the same sequence, which is valid without them."""
 
 
@@ -228,7 +228,7 @@ Beside = Contact | SeenAt | Source | Unproved
 class JournalNumber:
     """Number of the sender's journal, in the entry's sequence."""
 
-    asks: bool = False
+    wants_names: bool = False
     """True if the sender is missing names, so that all introductions must be repeated."""
 
 
@@ -249,7 +249,7 @@ Content = (
     | RemoteCommand
     | Unreadable
     | Contact
-    | SeenAt
+    | EstimatedPosition
     | Fragment
     | Report
     | Introduction
@@ -258,9 +258,9 @@ Content = (
     | RelayRequest
     | RouteToHub
     | Source
-    | SentBy
+    | AuthorMark
     | Program
-    | Unproved
+    | UnauthenticatedMark
     | JournalNumber
 )
 
@@ -273,12 +273,12 @@ class Entry:
     time: int = EPOCH
     """Unix time in seconds: of the position, or of the posting of a message or data."""
     sos: bool = False
-    back: int = 0
+    items_back: int = 0
     """For an item of an incident: its number minus the number of the item that raised the incident.
     If it is 0, its own number names the incident."""
     to: Person | None = None
     """Addressee of an item; None: everyone."""
-    asks: bool = False
+    wants_receipt: bool = False
     """True if its sender wants a read receipt."""
     author: Person | None = None
     """Author of the item, a person at the sender's kit."""
@@ -286,7 +286,7 @@ class Entry:
     @property
     def addressed(self) -> bool:
         """Return True if the entry has an addressee or an author, or wants a read receipt."""
-        return self.to is not None or self.asks or self.author is not None
+        return self.to is not None or self.wants_receipt or self.author is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ class Envelope:
     """True if it ends with a possible tag, which is checked if there are keys."""
     key: int | None = None
     """Index of the key that matches the tag."""
-    packed: bool = False
+    is_packed: bool = False
     """True if it has the short form, packed text, or a track. Its sender can read such envelopes,
     too."""
 
@@ -373,8 +373,8 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
         raise Unauthenticated(missing=not parts.tagged)
     may_pack = len(body) <= PACKED_BYTES
     envelope = _read_entries(parts.entries, parts.base + EPOCH, parts.origin, may_pack=may_pack)
-    packed = envelope.packed or parts.short
-    return replace(envelope, tagged=parts.tagged, key=key, packed=packed)
+    packed = envelope.is_packed or parts.short
+    return replace(envelope, tagged=parts.tagged, key=key, is_packed=packed)
 
 
 def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: bool) -> Envelope:
@@ -391,7 +391,7 @@ def _read_entries(entries: Sequence[Any], base: int, origin: int, *, may_pack: b
             packed = packed or unpacked is not None
         except RemoteProtocolError as error:
             not_understood.append(f"entry {position}: {error}")
-    return Envelope(tuple(understood), origin, tuple(not_understood), packed=packed)
+    return Envelope(tuple(understood), origin, tuple(not_understood), is_packed=packed)
 
 
 def _is_addressed(entry: Any) -> bool:
@@ -404,7 +404,7 @@ def _read_addressed_entry(entry: Entry, to: Any, asks: Any = None, author: Any =
     if asks is not None and not (is_int(asks) and asks in (0, 1)):
         raise RemoteProtocolError("asks for an unknown receipt")
     whom, whose = (None if each is None else _read_person(each) for each in (to, author))
-    return replace(entry, to=whom, asks=bool(asks), author=whose)
+    return replace(entry, to=whom, wants_receipt=bool(asks), author=whose)
 
 
 def _read_person(value: Any) -> Person:
@@ -458,18 +458,18 @@ def _write_entry(entry: Entry, base: int, *, packed: bool = False) -> list[Any]:
     plain = _write_plain(entry, base, packed=packed)
     if not entry.addressed:
         return plain
-    return _trim([plain, entry.to, int(entry.asks) or None, entry.author])
+    return _trim([plain, entry.to, int(entry.wants_receipt) or None, entry.author])
 
 
 def _write_plain(entry: Entry, base: int, *, packed: bool) -> list[Any]:
     content = entry.content
     kind = _KIND_OF[type(content)]
-    if kind in _UNTIMED:
-        return _trim([kind, entry.sequence, *_UNTIMED[kind][2](content)])
+    if kind in _UNTIMED_KINDS:
+        return _trim([kind, entry.sequence, *_UNTIMED_KINDS[kind][2](content)])
     head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
     if entry.sos:
-        head.append(entry.back)
-    members = _TIMED[kind][2](content)
+        head.append(entry.items_back)
+    members = _TIMED_KINDS[kind][2](content)
     if packed and kind in _TEXTS:
         members = [pack(each) if isinstance(each, str) else each for each in members]
     return _trim([*head, *members])
@@ -482,15 +482,15 @@ def _read_entry(entry: Any, base: int) -> Entry:
     if not is_in_range(sequence, low=0):
         raise RemoteProtocolError("has no sequence number")
     try:
-        if kind in _UNTIMED:
-            said = _UNTIMED[kind][1](*rest)
+        if kind in _UNTIMED_KINDS:
+            said = _UNTIMED_KINDS[kind][1](*rest)
             # The time of a Report distinguishes it from an earlier one with the same contents.
             return Entry(sequence, said, base if isinstance(said, Report) else EPOCH)
-        if kind & ~SOS not in _TIMED:
+        if kind & ~SOS not in _TIMED_KINDS:
             raise RemoteProtocolError(f"kind {kind} is unknown")
         delta, *members = rest
         expect(is_in_range(delta), "a time")
-        read = _TIMED[kind & ~SOS][1]
+        read = _TIMED_KINDS[kind & ~SOS][1]
         if not kind & SOS:
             return Entry(sequence, read(base + delta, *members), base + delta)
         back, *members = members
@@ -505,8 +505,8 @@ def _encode_bitmap(said: Report | Ack) -> bytes:
 
 
 def _write_ack(said: Ack) -> list[Any]:
-    stations = [*said.beyond] or None
-    reach = True if said.by_hub else LEFT if said.left else None
+    stations = [*said.missing_at] or None
+    reach = True if said.by_hub else AT_GATEWAY if said.is_at_gateway else None
     return [said.station, said.count, _encode_bitmap(said), reach, stations]
 
 
@@ -534,7 +534,7 @@ def _read_report(count: Any, bitmap: Any) -> Report:
 
 def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: Any = None) -> Ack:
     expect(is_in_range(station, low=1), "station")
-    expect(reach in (None, False, True, LEFT), "word of the hub")
+    expect(reach in (None, False, True, AT_GATEWAY), "word of the hub")
     stations = [] if beyond is None else beyond
     expect(isinstance(stations, list) and len(stations) <= BEYOND_MAX, "stations beyond")
     expect(all(is_in_range(each, low=1) for each in stations), "stations beyond")
@@ -544,7 +544,7 @@ def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: 
     report = _read_report(count, bitmap)
     # Python takes True for 1, the value of LEFT.
     by_hub = reach is True
-    details = by_hub, report.digest, tuple(stations), reach == LEFT and not by_hub
+    details = by_hub, report.digest, tuple(stations), reach == AT_GATEWAY and not by_hub
     return Ack(station, report.count, report.arrived, *details)
 
 
@@ -566,14 +566,14 @@ def _read_source(station: Any, sequence: Any) -> Source:
     return Source(station, sequence)
 
 
-def _read_sent_by(station: Any, transmissions: Any) -> SentBy:
+def _read_sent_by(station: Any, transmissions: Any) -> AuthorMark:
     expect(is_in_range(station, low=1) and is_in_range(transmissions, low=0), "station and way")
-    return SentBy(station, transmissions)
+    return AuthorMark(station, transmissions)
 
 
-def _read_seen_at(position: Any, radius: Any) -> SeenAt:
+def _read_seen_at(position: Any, radius: Any) -> EstimatedPosition:
     expect(is_in_range(radius, low=0, high=RADIUS_MAX), "radius in kilometres")
-    return SeenAt(*read_position(position), radius)
+    return EstimatedPosition(*read_position(position), radius)
 
 
 def _read_journal(asks: Any) -> JournalNumber:
@@ -581,9 +581,9 @@ def _read_journal(asks: Any) -> JournalNumber:
     return JournalNumber(bool(asks))
 
 
-def _read_unproved(proof: Any) -> Unproved:
+def _read_unproved(proof: Any) -> UnauthenticatedMark:
     expect(is_int(proof) and proof == 0, "kind of proof known here")
-    return Unproved()
+    return UnauthenticatedMark()
 
 
 def _read_receipt(by: Any, digest: Any, stage: Any = None, text: Any = None) -> Receipt:
@@ -623,8 +623,8 @@ Kinds = dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], l
 """Kinds of entries by number (docs/reference/on-air.md, "Entries"): type, reader and writer. The
 reader raises ValueError. Both handle the elements after number and sequence."""
 
-_TIMED: Kinds = {
-    0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),
+_TIMED_KINDS: Kinds = {
+    0: (CheckIn, _read_check_in, lambda item: [item.within_s and item.within_s // 60]),
     1: (
         Message,
         lambda time, content: Message(read_words(content)),
@@ -642,34 +642,39 @@ _TIMED: Kinds = {
         lambda time, by, digest, *reach: _read_receipt(by, digest, *reach),
         lambda said: [said.by or None, said.digest, said.stage or None, said.text or None],
     ),
-    32: (IncidentWord, read_incident_word, write_incident_word),
+    32: (IncidentUpdate, read_incident_word, write_incident_word),
     35: (Unreadable, _read_unreadable, lambda said: [said.size, said.guard]),
     37: (CommandAnswer, read_answer, write_answer),
     38: (Parcel, _read_parcel, lambda item: [item.station or None, item.body, item.minutes]),
 }
 """Kinds with a time, which a reader gets first, as Unix time."""
 
-_UNTIMED: Kinds = {
+_UNTIMED_KINDS: Kinds = {
     5: (Contact, _read_contact, lambda who: [who.phone or None, who.email or None]),
     6: (
-        SeenAt,
+        EstimatedPosition,
         _read_seen_at,
         lambda seen: [write_position(seen.latitude, seen.longitude), seen.radius],
     ),
-    7: (JournalNumber, _read_journal, lambda number: [int(number.asks)]),
-    8: (Fragment, _read_fragment, lambda part: [part.index, part.count, part.slice]),
+    7: (JournalNumber, _read_journal, lambda number: [int(number.wants_names)]),
+    8: (Fragment, _read_fragment, lambda part: [part.index, part.count, part.payload]),
     9: (Report, _read_report, lambda said: [said.count, _encode_bitmap(said)]),
     10: (Introduction, _read_introduction, _write_introduction),
     12: (Ack, _read_ack, _write_ack),
     13: (RelayRequest, _read_relay_request, lambda asked: [asked.station]),
     14: (Source, _read_source, lambda said: [said.station, said.sequence]),
-    15: (Unproved, _read_unproved, lambda said: [0]),
+    15: (UnauthenticatedMark, _read_unproved, lambda said: [0]),
     33: (
         RouteToHub,
         _read_route,
-        lambda way: [way.hops, way.minutes or None, way.cost or None, int(way.low) or None],
+        lambda way: [
+            way.hops,
+            way.minutes or None,
+            way.cost or None,
+            int(way.is_battery_low) or None,
+        ],
     ),
-    34: (SentBy, _read_sent_by, lambda said: [said.station, said.transmissions]),
+    34: (AuthorMark, _read_sent_by, lambda said: [said.station, said.transmissions]),
     36: (RemoteCommand, read_command, write_command),
     39: (
         Program,
@@ -681,4 +686,4 @@ _UNTIMED: Kinds = {
 _TEXTS = {1: 3, 3: 4}
 """Index of the first text element, which may be packed, by kind of entry."""
 
-_KIND_OF = {row[0]: kind for kind, row in (*_TIMED.items(), *_UNTIMED.items())}
+_KIND_OF = {row[0]: kind for kind, row in (*_TIMED_KINDS.items(), *_UNTIMED_KINDS.items())}

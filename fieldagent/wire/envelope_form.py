@@ -21,7 +21,7 @@ from fieldagent.wire.zigzag import unzigzag, zigzag
 
 VERSION = 1
 
-_SHORT = 0xC0
+_SHORT_FORM_BITS = 0xC0
 """Value of the three highest bits in the first byte of a short form. No array begins with it."""
 _TAGGED, _ORIGIN, _AT_BASE, _WIDE, _LATER = 0x10, 0x08, 0x04, 0x02, 0x01
 """The other five bits, in this order. It ends with a tag. An origin follows the base. The first
@@ -65,7 +65,7 @@ def read_form(body: bytes) -> EnvelopeParts:
     """Parse either form. Raises RemoteProtocolError if the bytes are damaged or have
     neither form.
     """
-    return _read_short(body) if body and body[0] & 0xE0 == _SHORT else _read_array(body)
+    return _read_short(body) if body and body[0] & 0xE0 == _SHORT_FORM_BITS else _read_array(body)
 
 
 def _read_array(body: bytes) -> EnvelopeParts:
@@ -99,7 +99,7 @@ def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
         contents.append(_encode_content(each, _encode_step(each.number, last.number)))
     if any(len(each) > _LENGTH_MAX for each in contents):
         return None
-    head = bytes([_SHORT | sum(flag for flag, on in flags.items() if on)])
+    head = bytes([_SHORT_FORM_BITS | sum(flag for flag, on in flags.items() if on)])
     head += parts.base.to_bytes(_BASE_BYTES) + (cbor2.dumps(parts.origin) if parts.origin else b"")
     plain = head + b"".join(_encode_length(len(each)) + each for each in contents)
     return plain if key is None else plain + tag(plain, key)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import cbor2
 
-from fieldagent.package.package import IncidentWord
+from fieldagent.package.package import IncidentUpdate
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.tag import TAG_BYTES
 
@@ -30,16 +30,16 @@ def digest_token(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def prove(word: IncidentWord, key: bytes) -> IncidentWord:
+def prove(word: IncidentUpdate, key: bytes) -> IncidentUpdate:
     """Return the update with its proof."""
     return replace(word, proof=_compute_proof(word, key))
 
 
-def is_proved(word: IncidentWord, keys: Iterable[bytes]) -> bool:
+def is_proved(word: IncidentUpdate, keys: Iterable[bytes]) -> bool:
     """Return True if the update's proof is valid for one of the keys."""
     return any(hmac.compare_digest(_compute_proof(word, key), word.proof) for key in keys)
 
 
-def _compute_proof(word: IncidentWord, key: bytes) -> bytes:
-    said = cbor2.dumps([word.incident, word.says.value, word.by, word.text])
+def _compute_proof(word: IncidentUpdate, key: bytes) -> bytes:
+    said = cbor2.dumps([word.incident, word.state.value, word.by, word.text])
     return hmac.digest(key, said, "sha256")[:TAG_BYTES]

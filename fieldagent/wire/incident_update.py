@@ -7,11 +7,16 @@ from __future__ import annotations
 from typing import Any
 
 from fieldagent.package import canned
-from fieldagent.package.package import IncidentWord, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate
 from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes, read_text
 from fieldagent.wire.tag import TAG_BYTES
 
-_SAYS = (Said.OPEN, Said.SEEN, Said.CLOSED, Said.CALLED_OFF)
+_STATES_BY_NUMBER = (
+    IncidentState.OPEN,
+    IncidentState.SEEN,
+    IncidentState.CLOSED,
+    IncidentState.CALLED_OFF,
+)
 """States by their number on air."""
 
 
@@ -23,22 +28,22 @@ def read_incident_word(
     by: Any = None,
     text: Any = None,
     proof: Any = None,
-) -> IncidentWord:
+) -> IncidentUpdate:
     """Parse the members of an entry after its time. Raises RemoteProtocolError."""
     expect(is_in_range(incident, low=0), "number of the incident")
-    expect(is_in_range(says, low=0, high=len(_SAYS) - 1), "word known here")
+    expect(is_in_range(says, low=0, high=len(_STATES_BY_NUMBER) - 1), "word known here")
     expect(station is None or is_in_range(station, low=1), "station")
     expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
     who = "" if by is None else read_text(by)
     what = "" if text is None else read_words(text)
-    return IncidentWord(incident, _SAYS[says], station or 0, who, what, proof or b"")
+    return IncidentUpdate(incident, _STATES_BY_NUMBER[says], station or 0, who, what, proof or b"")
 
 
-def write_incident_word(word: IncidentWord) -> list[Any]:
+def write_incident_word(word: IncidentUpdate) -> list[Any]:
     """Return the members of the update's entry."""
     text = write_words(word.text) if word.text else None
     members = (word.station or None, word.by or None, text, word.proof or None)
-    return [word.incident, _SAYS.index(word.says), *members]
+    return [word.incident, _STATES_BY_NUMBER.index(word.state), *members]
 
 
 def read_words(value: Any) -> str:

@@ -30,19 +30,19 @@ SHORTEST_GUESS = 30.0
 """Shortest interval if only lost tests indicate a cut. Shorter intervals would make a link in poor
 coverage expensive, without a benefit."""
 GROWTH, MARGIN = 1.5, 0.75
-SURE = 3
+ANSWERED_TESTS_ENOUGH = 3
 """Number of answered tests in a row after which the interval grows."""
 TRY_LONGER = 86_400.0
 
 
-class Cut(NamedTuple):
+class LinkBreak(NamedTuple):
     """Idle time of a link at its break."""
 
     idle: float
     exact: bool
     """False: the link was found broken only when data was sent after that time."""
 
-    def equals(self, other: Cut) -> bool:
+    def equals(self, other: LinkBreak) -> bool:
         """Return True if both idle times are equal within 2 s or one twentieth."""
         return abs(self.idle - other.idle) <= max(2.0, self.idle / 20)
 
@@ -52,12 +52,12 @@ class _LinkTimes:
     """Times of the current link."""
 
     heard: float
-    said: float
+    sent_at: float
     unanswered: float | None = None
     """Idle time before the first message that still waits for its acknowledgement."""
 
     def idle(self, now: float) -> float:
-        return now - max(self.heard, self.said)
+        return now - max(self.heard, self.sent_at)
 
 
 class Keepalive:
@@ -70,10 +70,10 @@ class Keepalive:
         self.interval = FIRST if interval is None else interval or inf
         self._link = _LinkTimes(-inf, -inf)
         self._answered = 0
-        self._broken: Cut | None = None
+        self._broken: LinkBreak | None = None
         """Break of the last link, until it is known if the hub can be reached."""
-        self._alike: list[Cut] = []
-        self.cut: Cut | None = None
+        self._alike: list[LinkBreak] = []
+        self.cut: LinkBreak | None = None
         """Rule of the path, if known."""
         self._learnt = -inf
 
@@ -100,11 +100,11 @@ class Keepalive:
         """Record a sent message. With `awaits` the peer must acknowledge it."""
         if awaits and self._link.unanswered is None:
             self._link.unanswered = self._link.idle(now)
-        self._link.said = now
+        self._link.sent_at = now
 
     def compute_due_time(self) -> float:
         """Return the time of the next ping if this end sends nothing before; `inf` for never."""
-        return self._link.said + self.interval
+        return self._link.sent_at + self.interval
 
     def record_acknowledged(self, now: float) -> None:
         """Record that all sent messages are acknowledged."""
@@ -116,7 +116,7 @@ class Keepalive:
             self.cut = None
         if idle >= 0.9 * self.interval:
             self._answered += 1
-            if self._adapts and self._answered >= SURE:
+            if self._adapts and self._answered >= ANSWERED_TESTS_ENOUGH:
                 self._lengthen(now)
 
     def _lengthen(self, now: float) -> None:
@@ -133,9 +133,9 @@ class Keepalive:
         if explained:
             self._broken = None
         elif link.unanswered is not None:
-            self._broken = Cut(link.unanswered, exact=False)
+            self._broken = LinkBreak(link.unanswered, exact=False)
         elif link.heard > -inf:
-            self._broken = Cut(link.idle(now), exact=True)
+            self._broken = LinkBreak(link.idle(now), exact=True)
 
     def record_missed(self) -> None:
         """Record a failed attempt to reach the hub, without coverage or because the hub is down."""
@@ -155,7 +155,7 @@ class Keepalive:
                 self.interval = min(self.interval, self._find_lower_step(broken))
 
     @staticmethod
-    def _find_lower_step(cut: Cut) -> float:
+    def _find_lower_step(cut: LinkBreak) -> float:
         return max(SHORTEST if cut.exact else SHORTEST_GUESS, MARGIN * cut.idle)
 
     def note(self) -> str:

@@ -44,7 +44,7 @@ _PROMPT = re.compile(rb"(?:^|[\r\n])cmd:|EH\?")
 _NO_TEXT = re.compile(rb"[^\t\r\n -~]")
 
 
-class CommandModeEar:
+class CommandModeDetector:
     """Recognises a TNC that is in its command mode: it sends `cmd:` or `EH?` instead of frames."""
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ THROTTLING = {
     SOFT_LIMIT: "temperature-limit",
 }
 _KNOWN_BITS = sum(THROTTLING) | sum(THROTTLING) << SINCE_BOOT
-_NOTHING = 15
+_NO_VALUE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,11 @@ def _read_signal(row: Any) -> tuple[str, list[int | None]]:
 
 
 def _encode_nibbles(hours: Sequence[int | None]) -> bytes:
-    nibbles = [_NOTHING if bars is None else min(bars, BARS) for bars in hours]
+    nibbles = [_NO_VALUE if bars is None else min(bars, BARS) for bars in hours]
     return bytes(high << 4 | low for high, low in zip(nibbles[::2], nibbles[1::2], strict=True))
 
 
 def _read_bars(nibbles: bytes) -> Iterator[int | None]:
     for byte in nibbles:
         for bars in (byte >> 4, byte & 15):
-            yield None if bars == _NOTHING else bars
+            yield None if bars == _NO_VALUE else bars

@@ -49,12 +49,12 @@ class UpdateReport:
 
     version: str
     before: str
-    why: str = ""
+    reason: str = ""
     """Reason of the fallback to the earlier program; empty if the update succeeded."""
 
     def __str__(self) -> str:
-        if self.why:
-            return f"{self.version} fell back to {self.before}: {self.why}"
+        if self.reason:
+            return f"{self.version} fell back to {self.before}: {self.reason}"
         return f"{self.version} runs (before: {self.before})"
 
 
@@ -66,11 +66,11 @@ class OfferReport:
     """Number of the offer."""
     state: str
     """State of the offer: `waiting` for its unit, on `trial`, `taken`, `refused`, or put `back`."""
-    why: str = ""
+    reason: str = ""
 
     def make_row(self) -> list[int | str]:
         """Return the report as an element of a KitReport. A long reason is cut."""
-        return [self.number, self.state, _cut(self.why)]
+        return [self.number, self.state, _cut(self.reason)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class KitReport:
         update, settings, program = self.update, self.settings, self.program
         members: list[object] = [
             NoteKind.REPORT,
-            None if update is None else [update.version, update.before, _cut(update.why)],
+            None if update is None else [update.version, update.before, _cut(update.reason)],
             None if settings is None else settings.make_row(),
         ]
         modems = [[each.channel, each.signal, each.battery] for each in self.modems]
@@ -199,7 +199,7 @@ STATIONS_MAX, HOPS_MAX = 64, 255
 
 
 @dataclass(frozen=True, slots=True)
-class Earshot:
+class StationsInRange:
     """Stations that a kit can reach by radio. The kit relays the hub's messages to them."""
 
     hops: Mapping[int, int]
@@ -214,7 +214,7 @@ class Earshot:
 Offer = SettingsOffer | ProgramOffer
 
 
-Note = KitReport | Offer | Directory | HasDirectory | Earshot | BackupNote | KitCondition
+Note = KitReport | Offer | Directory | HasDirectory | StationsInRange | BackupNote | KitCondition
 
 
 def decode(body: bytes) -> Note | None:
@@ -266,10 +266,10 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _read_heard_stations(items: list[Any]) -> Earshot:
+def _read_heard_stations(items: list[Any]) -> StationsInRange:
     rows = items[1] if items[1:] else None
     if isinstance(rows, list) and len(rows) <= STATIONS_MAX and all(map(_is_heard, rows)):
-        return Earshot(dict(rows))
+        return StationsInRange(dict(rows))
     raise RemoteProtocolError("the note about the stations that the kit hears is damaged")
 
 

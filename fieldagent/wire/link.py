@@ -98,7 +98,7 @@ class LinkOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class MessageReceived:
     """A message. Acknowledge it when it is on disk, together with all earlier ones. No body is
     a ping.
     """
@@ -115,7 +115,7 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NoteReceived:
     """A note. It is not acknowledged, and is repeated on each link while it is valid."""
 
     body: bytes
@@ -130,7 +130,7 @@ def get_size(body: Body) -> int:
     return len(body) if isinstance(body, bytes) else sum(map(len, body)) + HEAD * len(body)
 
 
-LinkEvent = LinkOpened | Arrived | Acknowledged | Noted
+LinkEvent = LinkOpened | MessageReceived | Acknowledged | NoteReceived
 
 
 class IpLink:
@@ -207,7 +207,7 @@ class IpLink:
         if kind == LinkKind.MESSAGE:
             return self._take(_number(members), members[1:])
         if kind == LinkKind.NOTE and self._peer.features & NOTES:
-            return Noted(_note(members))
+            return NoteReceived(_note(members))
         return self._settle(_number(members)) if kind == LinkKind.ACKNOWLEDGEMENT else None
 
     def _open(self, members: list[Any]) -> LinkOpened:
@@ -233,13 +233,13 @@ class IpLink:
         )
         return self._peer
 
-    def _take(self, number: int, members: list[Any]) -> Arrived:
+    def _take(self, number: int, members: list[Any]) -> MessageReceived:
         if number != self._arrived + 1:
             raise RemoteProtocolError(f"message {number} where {self._arrived + 1} should follow")
         if number - self._answered > self._hello.window:
             raise RemoteProtocolError("more unacknowledged messages than were asked for")
         self._arrived = number
-        return Arrived(number, self._split_bodies(number, members[0]) if members else ())
+        return MessageReceived(number, self._split_bodies(number, members[0]) if members else ())
 
     def _split_bodies(self, number: int, content: Any) -> tuple[bytes, ...]:
         bodies = content if isinstance(content, list) else [content]

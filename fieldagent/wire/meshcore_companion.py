@@ -34,7 +34,7 @@ FRAME_BYTES = 300
 KEY_BYTES, PREFIX_BYTES = 32, 6
 TEXT_BYTES = 133
 """Maximum bytes of a text that every firmware accepts."""
-UNASKED = 0x80
+UNSOLICITED_MIN = 0x80
 """Lowest kind of an unsolicited frame."""
 APP_VERSION = 3
 """Version with which a radio reports the signal of each message."""
@@ -70,7 +70,7 @@ class CompanionCommand(IntEnum):
     ASK_TELEMETRY = 39
 
 
-class CompanionSaid(IntEnum):
+class CompanionMessage(IntEnum):
     OK = 0
     ERROR = 1
     CONTACTS_BEGIN = 2
@@ -145,7 +145,7 @@ class CompanionSelf(NamedTuple):
     latitude: int = 0
     """Latitude in 1e-6 degree; 0 together with the longitude: not set."""
     longitude: int = 0
-    adds_by_hand: bool = False
+    is_adding_by_hand: bool = False
     """True if it reports a heard station instead of adding it."""
     frequency: int = 0
     """Frequency in kHz."""
@@ -206,7 +206,7 @@ class CompanionSent(NamedTuple):
     """True if it was sent to all stations, because no path is known."""
     ack: bytes
     """Four bytes that identify its acknowledgement."""
-    wait: float
+    wait_s: float
     """Expected seconds until the acknowledgement, as the radio estimates them."""
 
 
@@ -223,7 +223,7 @@ _CONTACT = struct.Struct("<32sBBb64s32sIiiI")
 _TEXT = struct.Struct("<6sBBI")
 _CHANNEL_TEXT = struct.Struct("<BBBI")
 _SIGNAL = struct.Struct("<bBB")
-_SENT = struct.Struct("<B4sI")
+_SENT_FORM = struct.Struct("<B4sI")
 _CHANNEL = struct.Struct("<B32s16s")
 _SEND_TEXT = struct.Struct("<BBI6s")
 _SEND_CHANNEL_TEXT = struct.Struct("<BBI")
@@ -295,7 +295,7 @@ def ask_telemetry(key: bytes) -> bytes:
 
 def read_self(content: bytes) -> CompanionSelf:
     """Parse the radio's description of itself. Raises RemoteProtocolError."""
-    body = _read_body(content, CompanionSaid.SELF_INFO, _SELF.size)
+    body = _read_body(content, CompanionMessage.SELF_INFO, _SELF.size)
     fields = _SELF.unpack_from(body)
     kind, power, _, key, latitude, longitude, _, _, _, by_hand = fields[:10]
     frequency, bandwidth, spreading, coding = fields[10:]
@@ -316,17 +316,17 @@ def write_self(known: CompanionSelf) -> bytes:
         known.key,
         known.latitude,
         known.longitude,
-        *(0, 1, 0, known.adds_by_hand),
+        *(0, 1, 0, known.is_adding_by_hand),
         *(known.frequency, known.bandwidth, known.spreading, known.coding),
     )
-    return bytes([CompanionSaid.SELF_INFO]) + head + known.name.encode()
+    return bytes([CompanionMessage.SELF_INFO]) + head + known.name.encode()
 
 
 def read_device(content: bytes) -> CompanionDevice:
     """Parse the description of the device. The numbers are 0 for firmware before version 3. Raises
     RemoteProtocolError.
     """
-    body = _read_body(content, CompanionSaid.DEVICE_INFO, 1)
+    body = _read_body(content, CompanionMessage.DEVICE_INFO, 1)
     if len(body) <= _DEVICE.size:
         return CompanionDevice(body[0], 0, 0, "", "")
     half, channels, _, _, model, firmware = _DEVICE.unpack_from(body, 1)
@@ -343,14 +343,14 @@ def write_device(known: CompanionDevice) -> bytes:
         known.model.encode()[:40],
         known.firmware.encode()[:20],
     )
-    return bytes([CompanionSaid.DEVICE_INFO, known.protocol]) + body
+    return bytes([CompanionMessage.DEVICE_INFO, known.protocol]) + body
 
 
 def read_contact(content: bytes) -> CompanionContact:
     """Parse a contact of the list, or an unsolicited one. Raises RemoteProtocolError."""
-    kind = CompanionSaid.CONTACT
-    if content[:1] == bytes([CompanionSaid.NEW_ADVERT]):
-        kind = CompanionSaid.NEW_ADVERT
+    kind = CompanionMessage.CONTACT
+    if content[:1] == bytes([CompanionMessage.NEW_ADVERT]):
+        kind = CompanionMessage.NEW_ADVERT
     return read_bare_contact(_read_body(content, kind, _CONTACT.size))
 
 
@@ -387,12 +387,12 @@ def read_text(content: bytes) -> CompanionText:
     """Parse the answer to `NEXT_MESSAGE`, except data of a channel. Raises RemoteProtocolError."""
     kind = content[0] if content else -1
     body, snr = content[1:], None
-    if kind in (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT):
+    if kind in (CompanionMessage.TEXT, CompanionMessage.CHANNEL_TEXT):
         body = _read_body(content, kind, _SIGNAL.size)
         snr, body = _SIGNAL.unpack_from(body)[0] / 4, body[_SIGNAL.size :]
-    if kind in (CompanionSaid.TEXT, CompanionSaid.OLD_TEXT):
+    if kind in (CompanionMessage.TEXT, CompanionMessage.OLD_TEXT):
         return _read_direct(body, snr)
-    if kind in (CompanionSaid.CHANNEL_TEXT, CompanionSaid.OLD_CHANNEL_TEXT):
+    if kind in (CompanionMessage.CHANNEL_TEXT, CompanionMessage.OLD_CHANNEL_TEXT):
         _is_long_enough(body, _CHANNEL_TEXT.size)
         index, path, how, time = _CHANNEL_TEXT.unpack_from(body)
         text = _read_text(body[_CHANNEL_TEXT.size :])
@@ -416,9 +416,9 @@ def write_text(message: CompanionText) -> bytes:
     text = message.text.encode()
     if message.channel is None:
         head = _TEXT.pack(message.sender, path, message.type, message.time)
-        return bytes([CompanionSaid.TEXT]) + signal + head + text
+        return bytes([CompanionMessage.TEXT]) + signal + head + text
     head = _CHANNEL_TEXT.pack(message.channel, path, message.type, message.time)
-    return bytes([CompanionSaid.CHANNEL_TEXT]) + signal + head + text
+    return bytes([CompanionMessage.CHANNEL_TEXT]) + signal + head + text
 
 
 def _read_hops(path: int) -> int | None:
@@ -427,34 +427,36 @@ def _read_hops(path: int) -> int | None:
 
 def read_sent(content: bytes) -> CompanionSent:
     """Parse the answer to a sent message. Raises RemoteProtocolError."""
-    route, ack, wait = _SENT.unpack_from(_read_body(content, CompanionSaid.SENT, _SENT.size))
+    route, ack, wait = _SENT_FORM.unpack_from(
+        _read_body(content, CompanionMessage.SENT, _SENT_FORM.size)
+    )
     return CompanionSent(bool(route), ack, wait / 1000)
 
 
 def write_sent(sent: CompanionSent) -> bytes:
     """Return the answer to a sent text, in the form for `read_sent`."""
-    body = _SENT.pack(sent.flooded, sent.ack, round(sent.wait * 1000))
-    return bytes([CompanionSaid.SENT]) + body
+    body = _SENT_FORM.pack(sent.flooded, sent.ack, round(sent.wait_s * 1000))
+    return bytes([CompanionMessage.SENT]) + body
 
 
 def read_ack(content: bytes) -> bytes:
     """Return the four bytes that identify the acknowledged message. Raises RemoteProtocolError."""
-    return _read_body(content, CompanionSaid.ACK, 4)[:4]
+    return _read_body(content, CompanionMessage.ACK, 4)[:4]
 
 
 def read_advert(content: bytes) -> bytes:
     """Return the key of the heard contact. Raises RemoteProtocolError."""
-    return _read_body(content, CompanionSaid.ADVERT, KEY_BYTES)[:KEY_BYTES]
+    return _read_body(content, CompanionMessage.ADVERT, KEY_BYTES)[:KEY_BYTES]
 
 
 def read_time(content: bytes) -> int:
     """Return the radio's clock as Unix time. Raises RemoteProtocolError."""
-    return int(_NUMBER.unpack_from(_read_body(content, CompanionSaid.TIME, _NUMBER.size))[0])
+    return int(_NUMBER.unpack_from(_read_body(content, CompanionMessage.TIME, _NUMBER.size))[0])
 
 
 def read_channel(content: bytes) -> CompanionChannel:
     """Parse a channel. Raises RemoteProtocolError."""
-    body = _read_body(content, CompanionSaid.CHANNEL, _CHANNEL.size)
+    body = _read_body(content, CompanionMessage.CHANNEL, _CHANNEL.size)
     index, name, key = _CHANNEL.unpack_from(body)
     return CompanionChannel(index, _read_text(name), key)
 
@@ -490,7 +492,7 @@ def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
     """Return the first six bytes of the sender's key, and its battery voltage in volts, or None if
     that is unknown. Raises RemoteProtocolError.
     """
-    body = _read_body(content, CompanionSaid.TELEMETRY, 1 + PREFIX_BYTES)
+    body = _read_body(content, CompanionMessage.TELEMETRY, 1 + PREFIX_BYTES)
     sender, values = body[1 : 1 + PREFIX_BYTES], body[1 + PREFIX_BYTES :]
     while len(values) > 2 and (size := LPP_SIZES.get(values[1])) is not None:
         value, values, kind = values[2 : 2 + size], values[2 + size :], values[1]
@@ -504,7 +506,7 @@ def write_telemetry(sender: bytes, volts: float) -> bytes:
     is the radio's key, or its beginning.
     """
     value = round(volts * 100).to_bytes(2, "big")
-    head = bytes([CompanionSaid.TELEMETRY, 0]) + sender[:PREFIX_BYTES]
+    head = bytes([CompanionMessage.TELEMETRY, 0]) + sender[:PREFIX_BYTES]
     return head + bytes([1, LPP_VOLTAGE]) + value
 
 
@@ -533,7 +535,7 @@ def read_send_channel_text(body: bytes) -> tuple[int, str, int]:
 
 def read_battery(content: bytes) -> int | None:
     """Return the voltage of the radio's own battery in mV; None if unknown."""
-    if content[:1] != bytes([CompanionSaid.BATTERY]) or len(content) < 1 + _SHORT.size:
+    if content[:1] != bytes([CompanionMessage.BATTERY]) or len(content) < 1 + _SHORT.size:
         return None
     return int(_SHORT.unpack_from(content, 1)[0])
 

@@ -36,7 +36,7 @@ class MeshcoreCommand(IntEnum):
     SIGNAL_REPORT = 0x19
 
 
-class MeshcoreSaid(IntEnum):
+class MeshcoreReport(IntEnum):
     """Messages of a modem other than answers."""
 
     OK = 0xF0
@@ -47,20 +47,20 @@ class MeshcoreSaid(IntEnum):
     """Signal of the packet before: signal-to-noise ratio in quarters of a dB, strength in dBm."""
 
 
-BUSY = 7
+ERROR_BUSY = 7
 ERRORS = {
     1: "the length is wrong",
     2: "a value is out of its range",
     3: "it is not ready for that",
     5: "it does not know that",
-    BUSY: "it is busy, or its queue is full",
+    ERROR_BUSY: "it is busy, or its queue is full",
     8: "its radio does not do that",
 }
 """Texts of errors by code, as the end of a sentence about a radio."""
 
 
-class MeshcoreWord(NamedTuple):
-    """A message of a modem: the code of a `MeshcoreSaid`, or of a command's answer."""
+class MeshcoreMessage(NamedTuple):
+    """A message of a modem: the code of a `MeshcoreReport`, or of a command's answer."""
 
     code: int
     content: bytes
@@ -78,14 +78,14 @@ def ask(command: MeshcoreCommand, content: bytes = b"") -> bytes:
     return kiss.encode(bytes([command]) + content, kiss.SET_HARDWARE)
 
 
-def read_word(content: bytes) -> MeshcoreWord | None:
+def read_word(content: bytes) -> MeshcoreMessage | None:
     """Parse the content of a SetHardware frame from the modem; None if it is empty."""
-    return MeshcoreWord(content[0], content[1:]) if content else None
+    return MeshcoreMessage(content[0], content[1:]) if content else None
 
 
-def is_answer_to(word: MeshcoreWord, command: MeshcoreCommand) -> bool:
+def is_answer_to(word: MeshcoreMessage, command: MeshcoreCommand) -> bool:
     """Return True if a modem's message ends the request `command`."""
-    if word.code in (MeshcoreSaid.OK, MeshcoreSaid.ERROR):
+    if word.code in (MeshcoreReport.OK, MeshcoreReport.ERROR):
         return True
     return word.code == command | ANSWER
 

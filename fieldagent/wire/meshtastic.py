@@ -22,7 +22,7 @@ BAUD = 115_200
 MAGIC = b"\x94\xc3"
 FRAME_BYTES = 512
 """Maximum bytes of a protobuf in a frame. More bytes are not a frame."""
-WAKE = b"\xc3" * 32
+WAKE_BYTES = b"\xc3" * 32
 """Bytes to send when a serial line is opened. They wake a sleeping chip, and complete a half-read
 frame. A radio never takes C3 for the beginning of a frame."""
 PAYLOAD_BYTES = 233
@@ -73,7 +73,7 @@ class RoutingError(IntEnum):
     PKI_SEND_FAIL_PUBLIC_KEY = 39
 
 
-class Queued(IntEnum):
+class QueueError(IntEnum):
     """Values of `QueueStatus.result` that are not a RoutingError: the firmware's own errors,
     ErrorCode.
     """
@@ -214,7 +214,7 @@ class Routing(NamedTuple):
 
 class QueueStatus(NamedTuple):
     result: int = 0
-    """Value of `Queued`, or a RoutingError."""
+    """Value of `QueueError`, or a RoutingError."""
     free: int = 0
     maximum: int = 0
     packet_id: int = 0
@@ -321,7 +321,7 @@ class FromRadio(NamedTuple):
 
 
 _UNSIGNED, _SIGNED, _BOOL = Scalar.UNSIGNED, Scalar.SIGNED, Scalar.BOOL
-_FIXED, _SIGNED_FIXED, _FLOAT = Scalar.FIXED, Scalar.SIGNED_FIXED, Scalar.FLOAT
+_FIXED_SCALARS, _SIGNED_FIXED, _FLOAT = Scalar.FIXED, Scalar.SIGNED_FIXED, Scalar.FLOAT
 _BYTES, _TEXT = Scalar.BYTES, Scalar.TEXT
 
 DATA = ProtobufSchema(
@@ -329,21 +329,21 @@ DATA = ProtobufSchema(
     port=(1, _UNSIGNED),
     payload=(2, _BYTES),
     want_response=(3, _BOOL),
-    dest=(4, _FIXED),
-    source=(5, _FIXED),
-    request_id=(6, _FIXED),
-    reply_id=(7, _FIXED),
-    emoji=(8, _FIXED),
+    dest=(4, _FIXED_SCALARS),
+    source=(5, _FIXED_SCALARS),
+    request_id=(6, _FIXED_SCALARS),
+    reply_id=(7, _FIXED_SCALARS),
+    emoji=(8, _FIXED_SCALARS),
 )
 MESH_PACKET = ProtobufSchema(
     MeshPacket,
-    source=(1, _FIXED),
-    to=(2, _FIXED),
+    source=(1, _FIXED_SCALARS),
+    to=(2, _FIXED_SCALARS),
     channel=(3, _UNSIGNED),
     decoded=(4, DATA),
     encrypted=(5, _BYTES),
-    id=(6, _FIXED),
-    rx_time=(7, _FIXED),
+    id=(6, _FIXED_SCALARS),
+    rx_time=(7, _FIXED_SCALARS),
     rx_snr=(8, _FLOAT),
     hop_limit=(9, _UNSIGNED),
     want_ack=(10, _BOOL),
@@ -368,7 +368,7 @@ POSITION = ProtobufSchema(
     latitude=(1, _SIGNED_FIXED),
     longitude=(2, _SIGNED_FIXED),
     altitude=(3, _SIGNED),
-    time=(4, _FIXED),
+    time=(4, _FIXED_SCALARS),
     ground_speed=(15, _UNSIGNED),
     ground_track=(16, _UNSIGNED),
     precision_bits=(23, _UNSIGNED),
@@ -391,7 +391,7 @@ QUEUE_STATUS = ProtobufSchema(
     packet_id=(4, _UNSIGNED),
 )
 DEVICE_METRICS = ProtobufSchema(DeviceMetrics, battery=(1, _UNSIGNED), voltage=(2, _FLOAT))
-TELEMETRY = ProtobufSchema(Telemetry, time=(1, _FIXED), device=(2, DEVICE_METRICS))
+TELEMETRY = ProtobufSchema(Telemetry, time=(1, _FIXED_SCALARS), device=(2, DEVICE_METRICS))
 MY_INFO = ProtobufSchema(MyInfo, number=(1, _UNSIGNED))
 NODE_INFO = ProtobufSchema(
     NodeInfo,
@@ -399,7 +399,7 @@ NODE_INFO = ProtobufSchema(
     user=(2, USER),
     position=(3, POSITION),
     snr=(4, _FLOAT),
-    last_heard=(5, _FIXED),
+    last_heard=(5, _FIXED_SCALARS),
     metrics=(6, DEVICE_METRICS),
     via_mqtt=(8, _BOOL),
     hops_away=(9, _UNSIGNED),

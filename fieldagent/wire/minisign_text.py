@@ -10,7 +10,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FIRST_BYTES, SECOND_BYTES = 74, 64
 """Sizes of two parts: algorithm, key and signature; signature of the trusted comment."""
-TRUSTED = "trusted comment: "
+TRUSTED_COMMENT = "trusted comment: "
 
 
 class SignatureParts(NamedTuple):
@@ -22,7 +22,7 @@ class SignatureParts(NamedTuple):
     def format_signature(self, by: str) -> str:
         """Return the signature in the form of minisign's file. `by` is the untrusted comment."""
         first, second = (base64.b64encode(each).decode() for each in (self.first, self.second))
-        return f"untrusted comment: {by}\n{first}\n{TRUSTED}{self.comment}\n{second}\n"
+        return f"untrusted comment: {by}\n{first}\n{TRUSTED_COMMENT}{self.comment}\n{second}\n"
 
     def fit(self) -> bool:
         """Return True if the parts can be those of a signature."""
@@ -34,7 +34,7 @@ def split_signature(text: str) -> SignatureParts:
     """Return the parts of minisign's file. Raises ValueError if it is invalid."""
     _, first, comment, second = text.splitlines()[:4]
     parts = SignatureParts(
-        base64.b64decode(first), comment.removeprefix(TRUSTED), base64.b64decode(second)
+        base64.b64decode(first), comment.removeprefix(TRUSTED_COMMENT), base64.b64decode(second)
     )
     if not parts.fit():
         raise ValueError("a minisign signature has another size")

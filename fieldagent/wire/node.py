@@ -29,7 +29,7 @@ FRAME_BYTES = 512
 """Maximum bytes of a coded frame."""
 RETRY_S = 1.0
 """Seconds after which an unacknowledged frame is sent again."""
-TRIES = 3
+TRANSMISSIONS_MAX = 3
 """Number of transmissions after which the link is down."""
 URGENT, ANSWER_WANTED = 0x01, 0x02
 _HEAD, _SUM = 4, 4
@@ -79,7 +79,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class PacketHeard:
     """From the node: a packet from the air, with its strength in dBm and its signal-to-noise ratio
     in dB, if known.
     """
@@ -119,10 +119,10 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class NodeOpened:
-    """The peer's hello has arrived. `anew`: the peer has lost all earlier state."""
+    """The peer's hello has arrived. `is_new_session`: the peer has lost all earlier state."""
 
     hello: NodeHello
-    anew: bool
+    is_new_session: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,12 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class PeerDown:
     """The peer does not answer. Nothing more is sent until `open`."""
 
 
-Numbered = Send | Result | Heard
-NodeEvent = NodeOpened | Numbered | NodeStatus | Log | Damaged | Down
+Numbered = Send | Result | PacketHeard
+NodeEvent = NodeOpened | Numbered | NodeStatus | Log | Damaged | PeerDown
 
 
 class NodeLink:
@@ -205,14 +205,14 @@ class NodeLink:
         self._write(kind, 0, 0, members)
 
     def tick(self, now: float) -> None:
-        """Send unanswered frames again. After `TRIES` transmissions, report the peer as Down. Does
-        nothing before `deadline`.
+        """Send unanswered frames again. After `TRANSMISSIONS_MAX` transmissions, report the peer as
+        Down. Does nothing before `deadline`.
         """
         if now < self.deadline:
             return
-        if self._tries >= TRIES:
+        if self._tries >= TRANSMISSIONS_MAX:
             self.peer, self.deadline = None, inf
-            self._events.append(Down())
+            self._events.append(PeerDown())
             return
         self._tries += 1
         self.deadline = now + RETRY_S
@@ -270,10 +270,10 @@ class NodeLink:
         self._acknowledge(head[3], now)
         if not self._unacknowledged:
             self._await(now)
-        if kind in _NUMBERED:
+        if kind in _NUMBERED_KINDS:
             self._receive_numbered(kind, head[1], head[2], members)
-        elif kind in _UNNUMBERED:
-            self._events.append(_read(_UNNUMBERED[kind], members))
+        elif kind in _UNNUMBERED_KINDS:
+            self._events.append(_read(_UNNUMBERED_KINDS[kind], members))
         elif kind != NodeKind.ACKNOWLEDGEMENT:
             raise RemoteProtocolError(f"kind {kind} is unknown")
 
@@ -316,7 +316,7 @@ class NodeLink:
         # later frames.
         self._write(NodeKind.ACKNOWLEDGEMENT, 0, 0, [])
         if expected:
-            content = _read(_NUMBERED[kind], members)
+            content = _read(_NUMBERED_KINDS[kind], members)
             if isinstance(content, Send) and flags & URGENT:
                 content = Send(content.number, content.packet, urgent=True)
             self._events.append(content)
@@ -372,7 +372,7 @@ def _take_apart(content: Numbered | NodeStatus | Log) -> tuple[NodeKind, list[An
             return NodeKind.SEND, [content.number, content.packet]
         case Result():
             return NodeKind.RESULT, [content.number, content.transmitted, content.reason]
-        case Heard():
+        case PacketHeard():
             return NodeKind.HEARD, [content.packet, content.rssi, content.snr]
         case Log():
             return NodeKind.LOG, [content.level, content.text]
@@ -431,9 +431,9 @@ def _read_result(number: Any, transmitted: Any, reason: Any) -> Result:
     return Result(number, transmitted, reason)
 
 
-def _read_heard(packet: Any, rssi: Any, snr: Any) -> Heard:
+def _read_heard(packet: Any, rssi: Any, snr: Any) -> PacketHeard:
     _expect(isinstance(packet, bytes), _is_optional(rssi, -300, 100), _is_optional(snr, -100, 100))
-    return Heard(packet, rssi, snr)
+    return PacketHeard(packet, rssi, snr)
 
 
 def _read_status(
@@ -460,12 +460,12 @@ def _read_log(level: Any, text: Any) -> Log:
     return Log(level, text)
 
 
-_NUMBERED: dict[int, Callable[..., Numbered]] = {
+_NUMBERED_KINDS: dict[int, Callable[..., Numbered]] = {
     NodeKind.SEND: _read_send,
     NodeKind.RESULT: _read_result,
     NodeKind.HEARD: _read_heard,
 }
-_UNNUMBERED: dict[int, Callable[..., NodeStatus | Log]] = {
+_UNNUMBERED_KINDS: dict[int, Callable[..., NodeStatus | Log]] = {
     NodeKind.STATUS: _read_status,
     NodeKind.LOG: _read_log,
 }

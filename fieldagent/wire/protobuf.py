@@ -44,7 +44,7 @@ WIRE_TYPES = {
     Scalar.BYTES: COUNTED,
     Scalar.TEXT: COUNTED,
 }
-FOUR = {Scalar.FIXED: "<I", Scalar.SIGNED_FIXED: "<i", Scalar.FLOAT: "<f"}
+FOUR_BYTE_FORMATS = {Scalar.FIXED: "<I", Scalar.SIGNED_FIXED: "<i", Scalar.FLOAT: "<f"}
 Kind: TypeAlias = "Scalar | ProtobufSchema[Any]"
 
 
@@ -98,9 +98,11 @@ def _encode_member(number: int, kind: Kind, value: Any) -> bytes:
         return _encode_counted(number, value.encode())
     if kind is Scalar.BYTES:
         return _encode_counted(number, value)
-    if kind in FOUR:
+    if kind in FOUR_BYTE_FORMATS:
         try:
-            return _encode_varint(number << 3 | FOUR_BYTES) + struct.pack(FOUR[kind], value)
+            return _encode_varint(number << 3 | FOUR_BYTES) + struct.pack(
+                FOUR_BYTE_FORMATS[kind], value
+            )
         except struct.error as error:
             raise LocalProtocolError(f"{value} is no {kind.value}: {error}") from None
     return _encode_varint(number << 3 | VARINT) + _encode_varint(int(value))
@@ -164,7 +166,7 @@ def _read_value(kind: Kind, raw: int | bytes) -> Any:
     if kind is Scalar.TEXT:
         # Third-party names and texts are for people: replace invalid UTF-8 by a mark.
         return raw.decode("utf-8", "replace")
-    return struct.unpack(FOUR[kind], raw)[0] if kind in FOUR else raw
+    return struct.unpack(FOUR_BYTE_FORMATS[kind], raw)[0] if kind in FOUR_BYTE_FORMATS else raw
 
 
 def _number(kind: Scalar, raw: int) -> int | bool:

@@ -13,7 +13,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 HEAD = 16
-MOST = 2048
+EXTRA_BYTES_MAX = 2048
 """Maximum number of bytes after the head. Addresses and additions of proxies need some hundreds."""
 LOCAL, PROXY = 0x20, 0x21
 """Commands: the proxy's own connection, such as a health check, and a client's connection."""
@@ -28,8 +28,10 @@ def compute_remaining_length(head: bytes) -> int:
     if head[12] not in (LOCAL, PROXY):
         raise RemoteProtocolError(f"0x{head[12]:02x} is not a command of the PROXY protocol")
     length = int.from_bytes(head[14:16], "big")
-    if length > MOST:
-        raise RemoteProtocolError(f"{length} bytes follow its header; at most {MOST} are accepted")
+    if length > EXTRA_BYTES_MAX:
+        raise RemoteProtocolError(
+            f"{length} bytes follow its header; at most {EXTRA_BYTES_MAX} are accepted"
+        )
     return length
 
 

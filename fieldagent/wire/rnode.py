@@ -18,15 +18,15 @@ PACKET_BYTES = 254
 """Maximum bytes of a packet in one segment; a longer one is sent in two."""
 HEADER_BYTES = 1
 """Bytes that the firmware adds before each segment."""
-OFF, ON, ASK = b"\x00", b"\x01", b"\xff"
+OFF, STATE_ON, STATE_ASK = b"\x00", b"\x01", b"\xff"
 """Values of STATE."""
 DETECT, DETECTED = b"\x73", b"\x46"
-LEAVE = b"\xff"
-WHOLE = 10_000
+LEAVE_COMMAND = b"\xff"
+HUNDRED_PER_CENT = 10_000
 """100 per cent, in hundredths of a per cent."""
 FREQUENCY_OFF = 100
 """Tolerance in Hz of a frequency that is read back, because the chips have steps."""
-OLDEST = (1, 52)
+OLDEST_FIRMWARE = (1, 52)
 """Oldest supported firmware version."""
 
 
@@ -67,18 +67,18 @@ class RnodeError(IntEnum):
 QUESTIONS = (
     (RnodeCommand.FREQUENCY, bytes(4)),
     (RnodeCommand.BANDWIDTH, bytes(4)),
-    (RnodeCommand.SPREADING, ASK),
-    (RnodeCommand.CODING, ASK),
-    (RnodeCommand.POWER, ASK),
+    (RnodeCommand.SPREADING, STATE_ASK),
+    (RnodeCommand.CODING, STATE_ASK),
+    (RnodeCommand.POWER, STATE_ASK),
 )
 """Queries of settings, which do not change them."""
 INFO_LOCK, OWN_SETTINGS, SET = 0x9B, 0xA7, 0x73
 """Places in its EEPROM that show that it is provisioned and that it has stored settings, and their
 value in that case."""
 
-FULL = {RnodeError.QUEUE_FULL, RnodeError.MEMORY}
+QUEUE_FULL_ERRORS = {RnodeError.QUEUE_FULL, RnodeError.MEMORY}
 """Errors: the packet was refused, but can be accepted later."""
-BROKEN = {
+BROKEN_ERRORS = {
     RnodeError.RADIO_INIT: "its LoRa chip does not start: is the firmware for this board?",
     RnodeError.NOT_PROVISIONED: "it is not provisioned: run `rnodeconf --autoinstall` with it once",
     RnodeError.MODEM_TIMEOUT: "its LoRa chip does not answer",
@@ -86,7 +86,7 @@ BROKEN = {
 """Errors after which it does not transmit any more, as the end of a sentence about a radio."""
 
 
-class RnodeWord(NamedTuple):
+class RnodeMessage(NamedTuple):
     """A message: the number of an `RnodeCommand` or an unknown one, and its content."""
 
     command: int
@@ -103,18 +103,18 @@ def make_command_frame(command: int, content: bytes = b"") -> bytes:
     return kiss.encode(content, command & 0x0F, command >> 4)
 
 
-def make_settings_commands(settings: LoraSettings, power: int) -> list[RnodeWord]:
+def make_settings_commands(settings: LoraSettings, power: int) -> list[RnodeMessage]:
     """Return the commands that set a radio that is off. It answers each with the current value."""
     return [
-        RnodeWord(RnodeCommand.FREQUENCY, settings.frequency.to_bytes(4, "big")),
-        RnodeWord(RnodeCommand.BANDWIDTH, settings.bandwidth.to_bytes(4, "big")),
-        RnodeWord(RnodeCommand.POWER, bytes([power])),
-        RnodeWord(RnodeCommand.SPREADING, bytes([settings.spreading])),
-        RnodeWord(RnodeCommand.CODING, bytes([settings.coding])),
+        RnodeMessage(RnodeCommand.FREQUENCY, settings.frequency.to_bytes(4, "big")),
+        RnodeMessage(RnodeCommand.BANDWIDTH, settings.bandwidth.to_bytes(4, "big")),
+        RnodeMessage(RnodeCommand.POWER, bytes([power])),
+        RnodeMessage(RnodeCommand.SPREADING, bytes([settings.spreading])),
+        RnodeMessage(RnodeCommand.CODING, bytes([settings.coding])),
     ]
 
 
-def is_same_value(asked: RnodeWord, answer: bytes) -> bool:
+def is_same_value(asked: RnodeMessage, answer: bytes) -> bool:
     """Return True if the value that a radio reports is the one that was set."""
     if asked.command == RnodeCommand.FREQUENCY:
         off = int.from_bytes(answer, "big") - int.from_bytes(asked.content, "big")
@@ -148,7 +148,7 @@ def can_start_by_itself(memory: bytes) -> bool:
 
 def write_share(percent: float) -> bytes:
     """Return `percent` of an hour in the form of SHARE_OF_HOUR."""
-    return struct.pack(">H", min(WHOLE, round(percent * 100)))
+    return struct.pack(">H", min(HUNDRED_PER_CENT, round(percent * 100)))
 
 
 def read_rssi(content: bytes) -> int | None:

@@ -31,7 +31,7 @@ CLOCK_AHEAD_MAX_S = 300.0
 """Maximum seconds that their clock may be ahead of ours."""
 AGE_MAX_S = 7 * 86_400.0
 """Seconds for which a message is delivered again."""
-BOUND = ("imei", "momsn", "data")
+BOUND_MEMBERS = ("imei", "momsn", "data")
 """Members that must be equal in token and form. Else a token could authenticate any form."""
 
 POSITION = ("iridium_latitude", "iridium_longitude", "iridium_cep")
@@ -75,7 +75,7 @@ def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
     claims = verify(str(form.get("JWT", "")), key)
     if claims.get("iss") != ISSUER:
         raise RemoteProtocolError("the token is not from RockBLOCK")
-    for name in BOUND:
+    for name in BOUND_MEMBERS:
         if str(claims.get(name, "")) != str(form.get(name, "")):
             raise RemoteProtocolError(f"the token is for another {name}")
     return claims

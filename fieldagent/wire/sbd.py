@@ -28,8 +28,8 @@ class SessionVerdict(Enum):
 
 class MoStatus(NamedTuple):
     verdict: SessionVerdict
-    means: str
-    wait: float | None = None
+    description: str
+    wait_s: float | None = None
     """Minimum seconds to wait if network or account need more than the usual schedule; None
     otherwise."""
     bars_sos: bool = False
@@ -99,7 +99,7 @@ def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) ->
     """
     steady = _STEADY * (0.75 + 0.5 * chance)
     wait = _SPREADS[tries] * chance if tries < len(_SPREADS) else steady
-    least = status.wait
+    least = status.wait_s
     if least is None and status.verdict is SessionVerdict.FAULT:
         least = FAULT_WAIT
     if urgent:
@@ -111,7 +111,7 @@ def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) ->
 def retry_at_once(status: MoStatus, chance: float) -> float:
     """Return the seconds until the next attempt after the sky is back, or a person reports it."""
     soon = _SPREADS[1] * chance
-    return max(soon, status.wait or 0.0) if status.bars_sos else soon
+    return max(soon, status.wait_s or 0.0) if status.bars_sos else soon
 
 
 MT_STATUS = {
@@ -132,7 +132,7 @@ LINE_BYTES = 256
 """Maximum length of a line; a longer one is noise."""
 MOMSN_MODULUS = 65_536
 
-AT = "AT"
+AT_PREFIX = "AT"
 SET_UP = "ATE0V1Q0&D0&K0"
 """No echo, results as text and not suppressed, DTR and flow control ignored: independent of the
 stored profile."""
@@ -165,7 +165,7 @@ class LineSetting(NamedTuple):
 
     command: str
     query: str
-    shows: tuple[int, ...]
+    answer_start: tuple[int, ...]
     """Beginning of the answer to the query while the setting is active."""
 
 
@@ -203,7 +203,7 @@ class ModemReply:
 
     ok: bool
     lines: tuple[str, ...] = ()
-    echoed: bool = False
+    is_echoed: bool = False
     """True if the modem echoed the command, as after each reset until the host turns that off."""
 
 
@@ -223,7 +223,7 @@ class MobileTerminated:
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class RingAlert:
     """SBDRING: a message waits for this modem."""
 
 
@@ -242,7 +242,7 @@ class NeedData(Enum):
 
 
 NEED_DATA = NeedData.NEED_DATA
-SbdEvent = ModemReply | Ready | MobileTerminated | Ring | Signal | Service
+SbdEvent = ModemReply | Ready | MobileTerminated | RingAlert | Signal | Service
 
 _INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
 _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
@@ -393,7 +393,7 @@ class Conversation:
 
 def _read_unsolicited(line: str) -> SbdEvent | None:
     if line == "SBDRING":
-        return Ring()
+        return RingAlert()
     match = _INDICATION.fullmatch(line)
     if match is None:
         return None

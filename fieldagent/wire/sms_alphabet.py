@@ -40,7 +40,7 @@ class Alphabet(Enum):
     UCS2 = 0x08
 
 
-ONE = {Alphabet.GSM7: 160, Alphabet.UCS2: 70}
+UNITS_PER_MESSAGE = {Alphabet.GSM7: 160, Alphabet.UCS2: 70}
 """Maximum septets, or 16-bit units, of a text in one message."""
 PART = {Alphabet.GSM7: 153, Alphabet.UCS2: 67}
 """Maximum septets, or 16-bit units, of each part of a longer text."""
@@ -64,7 +64,7 @@ def count_parts(text: str) -> int:
     """Return the number of messages that the text needs."""
     alphabet = choose_alphabet(text)
     size = count_units(text, alphabet)
-    return 1 if size <= ONE[alphabet] else -(-size // PART[alphabet])
+    return 1 if size <= UNITS_PER_MESSAGE[alphabet] else -(-size // PART[alphabet])
 
 
 def encode_septets(text: str) -> bytes:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from fieldagent.wire.arithmetic_code import Coder, Decoder, Encoder
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.text_models import (
-    BETWEEN,
+    BETWEEN_WORDS,
     DIGITS,
     FOLDED,
     ORDER,
@@ -42,8 +42,8 @@ _FIRST_BLOCK = 1
 Turkish."""
 _SCRIPTS = tuple(SCRIPTS)
 _LETTERS = {letter: script for script, known in SCRIPTS.items() for letter in known.letters}
-_BETWEEN = frozenset(BETWEEN + DIGITS)
-_AHEAD = 16
+_BETWEEN_WORDS = frozenset(BETWEEN_WORDS + DIGITS)
+_LOOK_AHEAD_MAX = 16
 """Maximum characters to look ahead for a single word of another script."""
 assert len(_OTHERS) == TABLE + len(SCRIPTS)
 
@@ -147,7 +147,9 @@ class CodedText:
         """
         character, number = text[at], ord(text[at])
         script = _LETTERS.get(FOLDED.get(character, character))
-        follow = (each for each in text[at + 1 : at + _AHEAD] if each not in _BETWEEN)
+        follow = (
+            each for each in text[at + 1 : at + _LOOK_AHEAD_MAX] if each not in _BETWEEN_WORDS
+        )
         following = next(follow, character)
         if self.alphabet.get_symbol(following) == self.alphabet.other:
             if script:

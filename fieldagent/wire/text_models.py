@@ -25,9 +25,9 @@ ORDER = 6
 WEIGHTS = tuple(max(1, (1 << 12) * 2**level // 3**level) for level in range(16))
 """Weights of the levels in the table. Each is two thirds of the one before."""
 DIGITS = "0123456789"
-BETWEEN = " \n.,!?-:;()'\"/"
+BETWEEN_WORDS = " \n.,!?-:;()'\"/"
 """Characters between the words of a script without a table."""
-_LEARNT = 16
+_LEARNT_WEIGHT = 16
 """Weight that a symbol gains each time it occurs."""
 
 
@@ -182,13 +182,13 @@ class Block:
 
     def __init__(self, number: int) -> None:
         letters = "".join(map(chr, range(number << 8, (number + 1) << 8)))
-        self.alphabet = TextAlphabet(BETWEEN + letters)
-        self._weights = [48, *[4] * (len(BETWEEN) - 1), *[1] * 256, 8, 0, 4, 4]
+        self.alphabet = TextAlphabet(BETWEEN_WORDS + letters)
+        self._weights = [48, *[4] * (len(BETWEEN_WORDS) - 1), *[1] * 256, 8, 0, 4, 4]
 
     def code_symbol(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
         """Code a symbol, and make it more likely."""
         choice = coder.choose(self._weights, symbol)
-        self._weights[choice] += _LEARNT
+        self._weights[choice] += _LEARNT_WEIGHT
         return choice
 
 

@@ -40,7 +40,7 @@ class TraceRecord(NamedTuple):
 
     at: float
     """Seconds since the start of the recorder."""
-    way: str
+    direction: str
     """One of `SENT`, `CAME`, `HAPPENED`."""
     data: bytes
     """Bytes; for `HAPPENED`, text in ASCII."""
@@ -48,7 +48,7 @@ class TraceRecord(NamedTuple):
 
 def write(records: Iterable[TraceRecord]) -> str:
     """Return the records as lines."""
-    return "".join(f"{each.at:.3f} {each.way} {_escape(each.data)}\n" for each in records)
+    return "".join(f"{each.at:.3f} {each.direction} {_escape(each.data)}\n" for each in records)
 
 
 def read(text: str) -> list[TraceRecord]:
@@ -98,13 +98,13 @@ def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     copies: list[TraceRecord] = []
     left, known = 0, False
     for at, each in enumerate(records):
-        if each.way == HAPPENED:
+        if each.direction == HAPPENED:
             copies.append(each)
             known = True
-        elif each.way == SENT and left and not each.data.startswith(b"AT"):
+        elif each.direction == SENT and left and not each.data.startswith(b"AT"):
             copies.append(each._replace(data=_zero_message(each.data)))
             left = 0
-        elif each.way == SENT:
+        elif each.direction == SENT:
             written = re.fullmatch(rb"AT\+SBDWB=([0-9]{1,4})\r", each.data)
             left = int(written[1]) + 2 if written else 0
             known = known or each.data.startswith(b"AT")
@@ -117,13 +117,13 @@ def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
     """Return the received bytes of a record, without its part of a message."""
     first = at
-    while first and records[first - 1].way == CAME:
+    while first and records[first - 1].direction == CAME:
         first -= 1
-    asked = records[first - 1].data if first and records[first - 1].way == SENT else b""
+    asked = records[first - 1].data if first and records[first - 1].direction == SENT else b""
     if asked != b"AT+SBDRB\r":
         return records[at].data
     last = at
-    while last + 1 < len(records) and records[last + 1].way == CAME:
+    while last + 1 < len(records) and records[last + 1].direction == CAME:
         last += 1
     whole = b"".join(each.data for each in records[first : last + 1])
     begins = sum(len(each.data) for each in records[first:at])
@@ -151,7 +151,7 @@ def _zero_message(message: bytes) -> bytes:
 
 def _mask_link(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     """Replace the body of a message by zeros. Hello, numbers and acknowledgements stay."""
-    return [each if each.way == HAPPENED else _mask_message(each) for each in records]
+    return [each if each.direction == HAPPENED else _mask_message(each) for each in records]
 
 
 def _mask_message(record: TraceRecord) -> TraceRecord:
@@ -174,7 +174,7 @@ def _mask_frames(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     """Replace a frame by its beginning and its length."""
     return [
         each
-        if each.way == HAPPENED
+        if each.direction == HAPPENED
         else each._replace(
             data=each.data[:FRAME_SHOWN] + f"...{len(each.data)} bytes".encode("ascii")
         )

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from fieldagent.agent.events import CHECK_DELAY_S, Events
 from fieldagent.agent.journal.schema import EVENTS_KEPT
-from fieldagent.http.server_sent import LISTENING, StreamAsked
+from fieldagent.http.server_sent import LISTENING, StreamRequest
 from tests.kit import kit
 from tests.processes import PATIENCE, Agent, agent, sky
 
@@ -149,7 +149,7 @@ def test_what_was_too_long_ago_is_told_as_lost_and_the_table_stays_small(tmp_pat
 async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Path) -> None:
     """When a queue of thousands is cleared, more events happen than are kept while one is read."""
     async with kit(tmp_path) as k:
-        asked = StreamAsked(frozenset({"package"}))
+        asked = StreamRequest(frozenset({"package"}))
         async with aclosing(Events(k.journal).listen(asked)) as stream:
             assert await anext(stream) == LISTENING
             await k.post()
@@ -178,7 +178,7 @@ async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
 
         async def listen(first: float) -> None:
             await trio.sleep_until(first)
-            async for _ in events.listen(StreamAsked(frozenset({"link"}), quiet=4.0)):
+            async for _ in events.listen(StreamRequest(frozenset({"link"}), quiet_max_s=4.0)):
                 pass
 
         nursery.start_soon(look)

@@ -12,9 +12,17 @@ import pytest
 import trio
 
 from fieldagent.agent.journal import inbound
-from fieldagent.package.package import Data, IncidentWord, Item, Location, Message, Said, Waypoint
+from fieldagent.package.package import (
+    Data,
+    IncidentState,
+    IncidentUpdate,
+    Item,
+    Location,
+    Message,
+    Waypoint,
+)
 from fieldagent.package.payload import Identity
-from fieldagent.wire.envelope import EPOCH, Contact, Entry, Introduction, SeenAt, encode
+from fieldagent.wire.envelope import EPOCH, Contact, Entry, EstimatedPosition, Introduction, encode
 from tests.agent.inbound.test_reception import spool
 from tests.processes import Agent, agent
 
@@ -31,7 +39,7 @@ ITEMS: tuple[Item, ...] = (
     Message(""),
     Message("\0\x01\u2028\U0010ffff"),
     Data(b""),
-    *(IncidentWord(UINT, says, UINT, "\0", "\0") for says in Said),
+    *(IncidentUpdate(UINT, says, UINT, "\0", "\0") for says in IncidentState),
 )
 LISTS = (
     *("/api/positions", "/api/positions?format=gpx", "/api/positions?format=kml"),
@@ -54,9 +62,12 @@ def envelopes() -> Iterator[bytes]:
     for time in TIMES:
         entries = []
         for item, number in zip(ITEMS, numbers, strict=False):
-            sos = number % 2 == 1 and not isinstance(item, IncidentWord)
-            entries.append(Entry(number, item, time, sos, back=number if sos else 0))
-            entries += [Entry(number, SeenAt(*TOP, UINT)), Entry(number, Contact("\0", "\0"))]
+            sos = number % 2 == 1 and not isinstance(item, IncidentUpdate)
+            entries.append(Entry(number, item, time, sos, items_back=number if sos else 0))
+            entries += [
+                Entry(number, EstimatedPosition(*TOP, UINT)),
+                Entry(number, Contact("\0", "\0")),
+            ]
         yield encode(entries, origin=UINT)
     yield encode([Entry(UINT, Introduction(Identity("\0", "", "\0" * 9, "", "\0")))])
 

@@ -37,7 +37,7 @@ ENDINGS = "fieldagent.agent.outbound.ending:Endings"
 INBOUND = "fieldagent.agent.inbound"
 SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
-    Put("fieldagent.agent.outbound.outbox:AGAIN", 0.05),
+    Put("fieldagent.agent.outbound.outbox:FAILURE_PAUSE_AND_MAX_S", 0.05),
 ]
 """A failed part restarts immediately."""
 

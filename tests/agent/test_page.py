@@ -129,7 +129,7 @@ def test_what_is_read_before_a_script_runs_is_in_the_browsers_language(
             answer = connection.getresponse()
             content = answer.read()
             html = (gzip.decompress(content) if encoding == "gzip" else content).decode()
-            for text in page.EARLY:
+            for text in page.EARLY_TEXTS:
                 assert f">{texts.get(text, text)}<" in html
             assert answer.headers["vary"] == "Accept-Encoding, Accept-Language"
             tags.add(answer.headers["etag"])

@@ -20,7 +20,7 @@ from fieldagent.agent.channels import kit_notes
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands import acts, reads, service
 from fieldagent.agent.commands.hands import Hands
-from fieldagent.agent.commands.recent_log import KEPT, RecentLog
+from fieldagent.agent.commands.recent_log import LINES_MAX, RecentLog
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, NOT_PROVED
 from fieldagent.agent.journal import commands, dead_letters, outbound, program_deltas
 from fieldagent.agent.journal.journal import Journal
@@ -231,8 +231,8 @@ class Done:
             monkeypatch.setitem(acts.ACTS, name, partial(self._do, name))
         for name in acts.JUDGES:
             monkeypatch.setitem(acts.JUDGES, name, lambda hands: None)
-        for name in acts.WAITS:
-            monkeypatch.setitem(acts.WAITS, name, lambda hands, known: True)
+        for name in acts.VERB_CONDITIONS:
+            monkeypatch.setitem(acts.VERB_CONDITIONS, name, lambda hands, known: True)
 
     async def _do(self, name: str, hands: Hands, known: object) -> str:
         self.times.append(name)
@@ -294,7 +294,7 @@ async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
         async with at_work(folder, ALL, "the last") as kit:
             (answer,) = await kit.answered(1)
             assert answer.number == NOW
-            assert len(done.times) <= 1 or verb.name in acts.AGAIN
+            assert len(done.times) <= 1 or verb.name in acts.REPEATABLE_VERBS
             if verb.name in ("restart", "reboot"):
                 assert told(answer).endswith("has restarted")
     assert commits > 2
@@ -347,7 +347,7 @@ async def test_a_command_that_fails_by_our_mistake_holds_up_none_behind_it(
 async def test_of_many_commands_the_newest_are_kept_and_what_is_older_stays_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "KEPT", 3)
+    monkeypatch.setattr(commands, "COMMANDS_MAX", 3)
     async with at_work(tmp_path) as kit:
         for number in range(NOW, NOW + 6):
             await kit.hears(number, "status")
@@ -363,12 +363,12 @@ def test_the_newest_warnings_are_kept() -> None:
     log.addHandler(kept)
     try:
         log.info("nothing")
-        for number in range(KEPT + 5):
+        for number in range(LINES_MAX + 5):
             log.warning("no network, try %d", number)
     finally:
         log.removeHandler(kept)
     lines = kept.list_lines()
-    assert len(lines) == KEPT and lines[0].endswith(f"WARNING no network, try {KEPT + 4}")
+    assert len(lines) == LINES_MAX and lines[0].endswith(f"WARNING no network, try {LINES_MAX + 4}")
 
 
 VERSION = "fieldagent delta 9.0.0, signed 2026-11-23, expires 2027-02-21"
@@ -463,7 +463,7 @@ async def test_a_delta_that_does_not_come_is_told_after_five_days(tmp_path: Path
         await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
         (known,) = commands.list_under_way(kit.journal)
         assert service._can_still_arrive(kit.hands, known)
-        late = known._replace(came=known.came - AGE_MAX_S)
+        late = known._replace(arrived_at=known.arrived_at - AGE_MAX_S)
         assert not service._can_still_arrive(kit.hands, late)
         answer = await service._carry_out(kit.hands, late)
         assert (answer.outcome, told(answer)) == (CommandOutcome.REFUSED, service.NOT_HERE)
@@ -483,7 +483,7 @@ async def test_the_newest_two_deltas_are_kept(tmp_path: Path) -> None:
         for sequence, payload in enumerate(payloads, 5):
             await bring(kit, payload, sequence)
         here = [program_deltas.find_payload(kit.journal, digest_of_payload(p)) for p in payloads]
-        assert len([each for each in here if each]) == program_deltas.KEPT
+        assert len([each for each in here if each]) == program_deltas.DELTAS_MAX
         assert here[-1] == payloads[-1]
 
 

@@ -29,7 +29,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.package.package import Location
 from fieldagent.wire.envelope import Entry, Source, decode, encode
-from fieldagent.wire.link import Arrived, IpLink, LinkHello
+from fieldagent.wire.link import IpLink, LinkHello, MessageReceived
 from tests.bench.inbound import kits_of_users
 from tests.bench.process import family_processor, processor
 from tests.bench.table import row
@@ -64,7 +64,7 @@ class Kit:
     async def listen(self) -> None:
         while True:
             event = self._link.receive(await self._socket.receive())
-            if isinstance(event, Arrived):
+            if isinstance(event, MessageReceived):
                 await self._socket.send(self._link.acknowledge(event.number))
                 self._note(event.bodies)
             self._may_send.set()

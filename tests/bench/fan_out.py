@@ -24,7 +24,7 @@ from fieldagent.agent.channels.connecting import open_stream
 from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
 from fieldagent.http.web_socket import WebSocket
 from fieldagent.hub.store.opening import is_postgres
-from fieldagent.wire.link import Arrived, IpLink, LinkHello
+from fieldagent.wire.link import IpLink, LinkHello, MessageReceived
 from tests.bench.inbound import kits_of_users
 from tests.bench.process import family_processor, processor
 from tests.bench.pushes import admitted, push_request, statements
@@ -52,7 +52,7 @@ class Kits:
         link.receive(await web_socket.receive())
         while True:
             event = link.receive(await web_socket.receive())
-            if isinstance(event, Arrived):
+            if isinstance(event, MessageReceived):
                 self._waiting -= 1
                 if not self._waiting:
                     self._waiting = self._kits

@@ -29,7 +29,7 @@ from fieldagent.hub.api.reading import ItemFilter
 from fieldagent.hub.api.standing import list_device_standings
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in, mobile_terminated, operator_handover
-from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, count_some
+from fieldagent.hub.field.backlog import DEAD_LETTER_TABLE, DELIVERIES, WEBHOOKS, count_some
 from fieldagent.hub.field.envelope_packing import LOOK_AT, list_receipts, list_waiting
 from fieldagent.hub.records import audit, forgetting, ledger, ring_alerts, sos
 from fieldagent.hub.records.ledger import Posting, enter_all
@@ -203,7 +203,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
             db, Subject("user", 9, "kit 9"), items // 2
         ),
         "empty a device": lambda db: deletion.empty_device(db, 9),
-        "when the next expires": forgetting.next_expiry,
+        "when the next expires": forgetting.compute_next_expiry,
         "expire": lambda db: forgetting.expire(db, newest),
         "forget items": lambda db: forgetting.forget(db, before=since, now=newest),
         "forget what items are recognised by": lambda db: forgetting.forget_remembered(
@@ -213,7 +213,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "figures: of what is few": lambda db: health.count_few(db, newest),
         "figures: deliveries that wait": lambda db: count_some(db, DELIVERIES, ()),
         "figures: webhook deliveries that wait": lambda db: count_some(db, WEBHOOKS, ()),
-        "figures: dead webhook deliveries": lambda db: count_some(db, DEAD, ()),
+        "figures: dead webhook deliveries": lambda db: count_some(db, DEAD_LETTER_TABLE, ()),
         "satellite: what is due": lambda db: operator_handover.is_due(db, newest),
         "satellite: when more is due": operator_handover.compute_next_due,
         "satellite: pack": lambda db: mobile_terminated.pack(db, newest),
@@ -239,7 +239,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "deliveries of a device that wait": lambda db: reading.list_deliveries(
             db, caller, 8, "waiting", reading.END, 50, newest
         ),
-        "SOS desk": lambda db: sos.listing(db, 1, "open", reading.END, 50),
+        "SOS desk": lambda db: sos.list_sos(db, 1, "open", reading.END, 50),
         "events behind a listener": lambda db: reading.list_behind(db, 1, None, items - 10, 50),
         "what a deletion would take": lambda db: deletion.plan(db, Subject("user", 9, "kit 9")),
     }

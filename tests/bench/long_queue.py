@@ -56,7 +56,7 @@ def fill(journal: Path, count: int) -> None:
                 digest(body),
                 accepted=now,
                 expires=now + 86_400,
-                dated=now,
+                dated_at=now,
                 deliveries={Channel.SATELLITE: ChannelDelivery()},
                 priority=package.priority,
                 id=number,

@@ -18,7 +18,7 @@ import psycopg
 import trio
 
 from fieldagent.hub.records import forgetting
-from fieldagent.hub.records.ledger import WAITS
+from fieldagent.hub.records.ledger import WAITING_STATES
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from tests.bench.large_hub import DATE, ITEMS, SECONDS, fill
@@ -38,7 +38,11 @@ TABLES = {
     "delivery": (
         "item",
         "item, device",
-        ("(item)", "(device, sequence)", f"(device, rank, sequence) WHERE state IN {WAITS}"),
+        (
+            "(item)",
+            "(device, sequence)",
+            f"(device, rank, sequence) WHERE state IN {WAITING_STATES}",
+        ),
     ),
     "webhook_delivery": ("item", "webhook, item", ("(item)", "(webhook, sender, item)")),
 }
@@ -47,7 +51,7 @@ STATEMENTS = {
     "an item by its number": "SELECT * FROM {of}item WHERE id = {middle}",
     "its deliveries": "SELECT * FROM {of}delivery WHERE item = {middle}",
     "mail of a device": "SELECT item FROM {of}delivery WHERE device = 8 AND state IN"
-    f" {WAITS} ORDER BY rank, sequence LIMIT 64",
+    f" {WAITING_STATES} ORDER BY rank, sequence LIMIT 64",
     "the newest of a workspace": "SELECT id FROM {of}item WHERE workspace = 1"
     " ORDER BY id DESC LIMIT 50",
 }

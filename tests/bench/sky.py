@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, TransmitResult
+from fieldagent.agent.channels.radio_modem import ReceivedPacket, ReceiveQueue, TransmitResult
 from fieldagent.extensions.lab.simulator.air import SharedAir
 
 BACKOFF = 0.2
@@ -57,7 +57,7 @@ class Sky:
             with trio.move_on_at(self.air.find_next_change()):
                 await self._changed.wait()
             for number, packet in self.air.take_arrived(trio.current_time()):
-                self.modems[number].heard.hear(HeardPacket(packet))
+                self.modems[number].heard.hear(ReceivedPacket(packet))
 
 
 class SkyModem:
@@ -71,7 +71,7 @@ class SkyModem:
         await self._sky.transmit(self._number, packet)
         return TransmitResult.TRANSMITTED
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self.heard.receive()
 
     @asynccontextmanager

@@ -28,7 +28,12 @@ from typing import Any
 import trio
 import trio.testing
 
-from fieldagent.extensions.lab.simulator.air import Fades, Impairments, SharedAir, read_topology
+from fieldagent.extensions.lab.simulator.air import (
+    BurstLosses,
+    Impairments,
+    SharedAir,
+    read_topology,
+)
 from fieldagent.package.package import Channel, Message
 from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
@@ -126,7 +131,7 @@ class Place:
         losses = None if self.topology is None else read_topology(self.topology, self.count)
         air = SharedAir(chance, Impairments(loss=self.loss), losses=losses, **AIRS[self.air])  # type: ignore[arg-type]
         if self.fades is not None:
-            air.fades = Fades(*self.fades, Random(seed))
+            air.fades = BurstLosses(*self.fades, Random(seed))
         return Sky(air, chance)
 
 

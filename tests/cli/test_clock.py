@@ -14,12 +14,12 @@ import pytest
 
 from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.kit.system_clock import AGE_MAX_S, set_clock
-from fieldagent.system.clock_bounds import EARLIEST, LATEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
 from fieldagent.system.elapsed_time import Reading
 from fieldagent.system.exit_codes import OK, REFUSED
 
 IN_1970 = Reading("this boot", 500.0, 97_445.0)
-NOW = EARLIEST + 1e7
+NOW = EARLIEST_TIME + 1e7
 TOLD: dict[str, Any] = {
     "source": "satellite",
     "boot": "this boot",
@@ -47,11 +47,11 @@ def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
     code, put = clock(tmp_path, json.dumps(TOLD).encode(), IN_1970)
     assert (code, put) == (OK, [NOW + 60])
     assert capsys.readouterr().out == (
-        f"the clock was set by +{NOW + 60 - IN_1970.wall:.0f} s (source: satellite)\n"
+        f"the clock was set by +{NOW + 60 - IN_1970.wall_time:.0f} s (source: satellite)\n"
     )
     clock(tmp_path, json.dumps(TOLD).encode(), IN_1970, as_json=True)
     result = json.loads(capsys.readouterr().out)
-    assert result == {"source": "satellite", "moved": NOW + 60 - IN_1970.wall}
+    assert result == {"source": "satellite", "moved": NOW + 60 - IN_1970.wall_time}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_clock_is_set_to_the_time_that_was_told_and_what_has_passed_since(
         ({"sinceBoot": 501.0}, IN_1970, "is old"),
         ({"sinceBoot": 499.0 - AGE_MAX_S}, IN_1970, "is old"),
         ({"source": "ada"}, IN_1970, "no allowed source has reported"),
-        ({"unix": EARLIEST - 1}, IN_1970, "is not plausible"),
+        ({"unix": EARLIEST_TIME - 1}, IN_1970, "is not plausible"),
         ({"unix": LATEST + 1}, IN_1970, "is not plausible"),
         ({"unix": float("nan")}, IN_1970, "cannot be read"),
         ({"unix": "soon"}, IN_1970, "cannot be read"),
@@ -106,14 +106,14 @@ def test_a_second_large_move_in_a_boot_is_refused(
         return set_clock(settings, lambda: shows, put.append, as_json=False, own_folder=own)
 
     assert tell(NOW, IN_1970) == OK
-    right = replace(IN_1970, wall=NOW + 60)
+    right = replace(IN_1970, wall_time=NOW + 60)
     assert tell(NOW + 86_400, right) == tell(NOW - 86_400, right) == REFUSED
     assert "set in this boot already" in capsys.readouterr().err
     assert tell(NOW + 30, right) == OK
     assert put == [NOW + 60, NOW + 90]
     # Many small moves go no further than one.
     for hour in range(1, 5):
-        wall = replace(IN_1970, wall=put[-1])
+        wall = replace(IN_1970, wall_time=put[-1])
         assert tell(NOW + hour * 3_500, wall) == (OK if hour == 1 else REFUSED)
     assert put[-1] == NOW + 3_560
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fieldagent.kit.cloud_init import (
-    Unfit,
+    UnfitValue,
     make_network_config,
     make_user_data,
     read_public_keys,
@@ -110,5 +110,5 @@ def test_cloud_init_itself_takes_them(card: Path) -> None:
     ],
 )
 def test_what_no_system_would_take_is_told(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(Unfit, match=message):
+    with pytest.raises(UnfitValue, match=message):
         make()

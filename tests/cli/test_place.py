@@ -29,4 +29,4 @@ def test_a_position_with_a_comma(
         assert (round(float(place.latitude)), round(float(place.longitude))) == (47, 9)
     else:
         assert (place.latitude, place.longitude) == (latitude, longitude)
-    assert [*place.rest] == rest
+    assert [*place.remaining_words] == rest

@@ -130,7 +130,7 @@ def check_harmless(asked: bytes) -> None:
         (kiss.SET_HARDWARE, ping),
     }, "a data frame would be transmitted; another command would set something"
     assert NOTHING not in {*rnode.RnodeCommand}
-    assert ping not in (rnode.ON, rnode.OFF), "KISS's SetHardware turns an RNode on and off"
+    assert ping not in (rnode.STATE_ON, rnode.OFF), "KISS's SetHardware turns an RNode on and off"
     asks = meshtastic.ToRadio(want_config=meshtastic.EVERYTHING_BUT_NODES)
     frames = [*meshtastic.Deframer().receive_data(asked)]
     assert {meshtastic.TO_RADIO.decode(each) for each in frames} == {asks}

@@ -24,7 +24,7 @@ def test_a_trace_leaves_out_what_a_message_holds_unless_it_is_asked_for(tmp_path
         assert "pine" not in done.stdout
         whole = said(kit, "satellite", "trace", "--payloads").stdout
         assert len(trace.read(whole)) >= len(records)
-        bodies = [each.data for each in trace.read(whole) if each.way == trace.SENT]
+        bodies = [each.data for each in trace.read(whole) if each.direction == trace.SENT]
         assert any(not body.startswith(b"AT") and any(body[:-2]) for body in bodies)
         none = said(kit, "satellite", "trace", "--channel", "radio")
         assert none.returncode != 0

@@ -19,15 +19,23 @@ from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.bridge import kind as tak_kind
 from fieldagent.extensions.tak.bridge import outward
-from fieldagent.extensions.tak.bridge.door import TakDoor
-from fieldagent.extensions.tak.bridge.records import FreshItem, KitUser, OpenAlert, OutEvent
+from fieldagent.extensions.tak.bridge.door import EventAdmission
+from fieldagent.extensions.tak.bridge.records import KitUser, NewItem, OpenAlert, OutEvent
 from fieldagent.extensions.tak.cot import CotPoint, encode
 from fieldagent.extensions.tak.events import ChatReceipt, GeoChat, PlacedMarker, TakUnit
 from fieldagent.extensions.tak.lan import outward as lan
 from fieldagent.extensions.tak.lan import settings as tak_lan_settings
-from fieldagent.extensions.tak.map_events import ToldPosition
+from fieldagent.extensions.tak.map_events import SentPosition
 from fieldagent.extensions.tak.server import kind as phones_kind
-from fieldagent.package.package import Data, IncidentWord, Item, Location, Message, Said, Waypoint
+from fieldagent.package.package import (
+    Data,
+    IncidentState,
+    IncidentUpdate,
+    Item,
+    Location,
+    Message,
+    Waypoint,
+)
 from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import get_kind
 
@@ -58,7 +66,7 @@ ITEMS_OF_KIND: dict[str, Item] = {
         Location(46.5, 8.1),
         Waypoint(46.5, 8.1, "hut"),
         Data(b"x"),
-        IncidentWord(1, Said.SEEN),
+        IncidentUpdate(1, IncidentState.SEEN),
     )
 }
 NAMES = {"incident": "incident update"}
@@ -69,7 +77,7 @@ def shown() -> set[str]:
     """Return the event types that show a user's position, fresh or old, and that remove it."""
     user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH_S + 1
     old = outward.make_position_events(ADA, user, None, now, shared=True)
-    last_position = ToldPosition(user, now, True)
+    last_position = SentPosition(user, now, True)
     fresh = outward.make_position_events(
         ADA, user._replace(at=now), last_position, now, shared=True
     )
@@ -80,7 +88,7 @@ def sent(item: Item) -> set[str]:
     """Return the event types at a TAK server for an item to all, and for one to a person there."""
     event_types = set()
     for target in (None, 9):
-        fresh = FreshItem(1, 0.0, 1, target, target is None, get_kind(item), True, False)
+        fresh = NewItem(1, 0.0, 1, target, target is None, get_kind(item), True, False)
         person = outward.find_person(fresh, {9}, tak_kind.SHARES)
         if person is not None:
             out = OutEvent(1, 1, 1, person or None, "BRAVO", "ANDROID-1", "m", 0, item, 0.0)
@@ -131,12 +139,12 @@ ALL_TYPES = {
 
 
 def test_what_comes_back_is_what_the_door_lets_in() -> None:
-    door = TakDoor(lambda became, by=1: None, lambda: 0.0, markers=True)
+    door = EventAdmission(lambda became, by=1: None, lambda: 0.0, markers=True)
     let_in = {
         kind for kind in ALL_TYPES if door.admit(kind, arriving(kind), ADA.uid, 0.0) is not None
     }
     assert set().union(*(types(cells[TAK_BACK]) for cells in rows().values())) == let_in
-    shut = TakDoor(lambda became, by=1: None, lambda: 0.0, markers=False)
+    shut = EventAdmission(lambda became, by=1: None, lambda: 0.0, markers=False)
     assert shut.admit(tak.MARKER, arriving(tak.MARKER), ADA.uid, 0.0) is None
 
 

@@ -26,7 +26,7 @@ from fieldagent.http import target
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.protocol import Wait
+from fieldagent.http.protocol import MissingPart
 from fieldagent.kit.devices import get_all_kinds
 from fieldagent.package.reading import InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
@@ -123,14 +123,14 @@ def read_link(data: bytes) -> None:
         while data:
             size = data[0]
             event = ours.receive(data[1 : 1 + size])
-            if isinstance(event, link.Arrived):
+            if isinstance(event, link.MessageReceived):
                 ours.acknowledge(event.number)
             data = data[1 + size :]
 
 
 def converse(data: bytes) -> None:
     """Decode a modem's answers after each command of a driver."""
-    for command in (sbd.AT, sbd.STATUS, sbd.READ_BINARY, sbd.write_binary(2), sbd.SESSION):
+    for command in (sbd.AT_PREFIX, sbd.STATUS, sbd.READ_BINARY, sbd.write_binary(2), sbd.SESSION):
         conversation = sbd.Conversation()
         conversation.send(command)
         for piece in in_pieces(data):
@@ -375,7 +375,7 @@ def _requests(pieces: Iterable[bytes]) -> list[Request | None]:
         try:
             for piece in filter(None, pieces):
                 requests.protocol.receive(piece)
-                while not isinstance(request := requests.next(), Wait):
+                while not isinstance(request := requests.next(), MissingPart):
                     seen.append(request)
                     answer = Response(204)
                     requests.protocol.respond(answer, date=b"", close=False, head_only=False)

@@ -22,7 +22,7 @@ from fieldagent.http.message import (
     Response,
     make_json_response,
 )
-from fieldagent.http.protocol import ServerProtocol, Wait
+from fieldagent.http.protocol import MissingPart, ServerProtocol
 from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
 
@@ -66,7 +66,7 @@ def anybody(handler: Handler) -> Judge:
     """Return a judge that admits all callers, with JSON and forms."""
 
     async def judge(head: Request) -> Admission:
-        return Admission(handler, takes=(FORM,))
+        return Admission(handler, media_types=(FORM,))
 
     return judge
 
@@ -78,14 +78,14 @@ class Requests:
         self.protocol = ServerProtocol(limits)
         self._in_body = False
 
-    def next(self) -> Request | Wait:
+    def next(self) -> Request | MissingPart:
         if not self._in_body:
             head = self.protocol.next_head()
-            if isinstance(head, Wait):
+            if isinstance(head, MissingPart):
                 return head
             self.protocol.admit(Admission(echo))
         request = self.protocol.next_body()
-        self._in_body = request is Wait.BODY
+        self._in_body = request is MissingPart.BODY
         return request
 
 

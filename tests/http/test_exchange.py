@@ -15,7 +15,7 @@ import trio
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.protocol import Wait
+from fieldagent.http.protocol import MissingPart
 from tests.http.serving import HOST, JSON, Requests, Ticks, header, serving
 
 POST = b"POST /echo HTTP/1.1\r\n" + HOST + JSON
@@ -43,7 +43,7 @@ def test_a_pair_is_read_alike_wherever_it_is_cut(cut: int) -> None:
     requests = Requests(Limits())
     bodies = [r.body for part in (PAIR[:cut], PAIR[cut:]) for r in requests_in(requests, part)]
     assert bodies == [b"[1,2,3]", b"[4,5]"]
-    assert requests.next() is Wait.IDLE
+    assert requests.next() is MissingPart.IDLE
 
 
 def test_a_pair_is_read_byte_by_byte() -> None:

@@ -35,7 +35,7 @@ async def look(request: Request) -> Response:
 ROUTER = make_router(
     [
         Route("POST", "/greet", greet, judge=known),
-        Route("POST", "/small", greet, judge=known, body=10, takes=(FORM,)),
+        Route("POST", "/small", greet, judge=known, body=10, media_types=(FORM,)),
         Route("GET", "/", look),
     ]
 )

@@ -246,7 +246,7 @@ async def test_each_of_a_crowd_is_served_or_asked_to_come_again(
 
 async def test_of_those_who_are_told_to_come_again_there_are_only_so_many() -> None:
     gate = Gate()
-    limits = Limits(connections=1, leaving=3)
+    limits = Limits(connections=1, leaving_max=3)
     async with serving(gate, limits) as server, AsyncExitStack() as stack:
         (waiting,) = [await stack.enter_async_context(server.client())]
         await crowd([waiting], GET)

@@ -25,7 +25,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub import description as hub_description
 from fieldagent.hub.access import push
 from fieldagent.hub.administration import api as administration
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
@@ -86,11 +86,11 @@ def routes(name: str) -> list[Route]:
         stopping=nothing,
     )
     routes = [*api.make_routes(), *read_api.make_routes(), *health.make_routes()]
-    routes += AnswerPage(nothing, clock=lambda: 0.0).routes()
+    routes += AnswerPage(nothing, clock=lambda: 0.0).make_routes()
     routes += SosApi(nothing, nothing, clock=lambda: 0.0).make_routes()
     routes.append(EventStreams(nothing, nothing, nothing, clock=lambda: 0.0).route())
     routes += administration.make_routes(
-        Acts(nothing, nothing, clock=lambda: 0.0), nothing, nothing, nothing
+        AdministrationContext(nothing, nothing, clock=lambda: 0.0), nothing, nothing, nothing
     )
     routes += [route for part in list_hub_parts() for route in part.routes(nothing)]
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")

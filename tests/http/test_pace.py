@@ -11,7 +11,14 @@ import trio.testing
 
 from fieldagent.http import pace
 from fieldagent.http.message import Request
-from fieldagent.http.pace import DOOR, KNOWN_CALLER, STRANGER, TURN_WAIT_MAX_S, CpuPace, Tab
+from fieldagent.http.pace import (
+    DOOR,
+    KNOWN_CALLER,
+    STRANGER,
+    TURN_WAIT_MAX_S,
+    CallerAccount,
+    CpuPace,
+)
 from fieldagent.http.problem import Problem
 
 
@@ -27,7 +34,7 @@ def paced() -> CpuPace:
 async def test_what_is_spent_at_once_is_free_and_then_a_share_of_a_core(
     clock: trio.testing.MockClock,
 ) -> None:
-    account = Tab(STRANGER)
+    account = CallerAccount(STRANGER)
     account.spend(STRANGER.burst - 0.001)
     assert account.can_continue()
     account.spend(0.031)
@@ -59,7 +66,7 @@ async def test_who_waits_comes_to_their_turn_on_a_machine_on_which_each_look_is_
 
 
 async def test_turns_are_first_come_first_served_and_end(clock: trio.testing.MockClock) -> None:
-    account = Tab(STRANGER)
+    account = CallerAccount(STRANGER)
     account.spend(STRANGER.burst + 2 * STRANGER.core)
     order: list[int] = []
 

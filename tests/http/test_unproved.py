@@ -16,7 +16,7 @@ import fieldagent
 from fieldagent.http.limits import Limits
 from fieldagent.http.pace import DOOR, IN_LINE, KNOWN_CALLER
 from fieldagent.http.problem import Problem
-from fieldagent.http.unproved import Unproved
+from fieldagent.http.unproved import UnauthenticatedLimit
 from tests.http.serving import HOST, serving
 
 ROOT = Path(fieldagent.__file__).parent
@@ -48,7 +48,7 @@ def opens_a_listener(tree: ast.Module) -> bool:
 
 
 def test_each_listener_charges_its_callers() -> None:
-    """A CPU account for each source: `Unproved`, or `pace` in each call of `serve`."""
+    """A CPU account for each source: `UnauthenticatedLimit`, or `pace` in each call of `serve`."""
     found = set()
     for path in ROOT.rglob("*.py"):
         name = str(path.relative_to(ROOT))
@@ -82,7 +82,7 @@ def _calls_of_serve(tree: ast.Module) -> list[str]:
 async def test_the_source_with_the_most_connections_loses_one_first(
     clock: trio.testing.MockClock,
 ) -> None:
-    unproved = Unproved(4, 20.0)
+    unproved = UnauthenticatedLimit(4, 20.0)
     ended: list[str] = []
 
     async def come(address: str, name: str) -> None:
@@ -102,7 +102,7 @@ async def test_the_source_with_the_most_connections_loses_one_first(
 
 
 async def test_a_source_pays_until_it_has_proved_who_it_is(clock: trio.testing.MockClock) -> None:
-    unproved = Unproved(100, 20.0)
+    unproved = UnauthenticatedLimit(100, 20.0)
     async with unproved.admit(FLOOD) as visit:
         visit.spend(DOOR.burst * 2)
     with pytest.raises(Problem) as refused:
@@ -117,7 +117,7 @@ async def test_a_source_pays_until_it_has_proved_who_it_is(clock: trio.testing.M
 
 
 async def test_a_line_of_one_source_has_an_end(clock: trio.testing.MockClock) -> None:
-    unproved = Unproved(1_000, 20.0)
+    unproved = UnauthenticatedLimit(1_000, 20.0)
     unproved.pace.get_account(DOOR, FLOOD).spend(3_600.0)
     refused: list[float] = []
 

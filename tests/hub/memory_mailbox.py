@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.hub.contract import Device, OutgoingMessage, Unknown
+from fieldagent.hub.contract import Device, OutgoingMessage, UnknownDevice
 from fieldagent.hub.records.lease import Lease
 from fieldagent.wire.envelope import Entry, Fragment, decode, encode
 from fieldagent.wire.fragments import join
@@ -117,7 +117,7 @@ class MemoryMailbox:
             self.contents.append(getattr(content, "content", content))
             return
         slices = self._slices.setdefault((entry.sequence, content.count), {})
-        slices[content.index] = content.slice
+        slices[content.index] = content.payload
         if len(slices) == content.count:
             self._count(join(slices), origin)
 
@@ -138,7 +138,7 @@ class MemoryHub:
         await trio.lowlevel.checkpoint()
         self.asked.append(token)
         if token not in self.tokens:
-            raise Unknown
+            raise UnknownDevice
         return self.tokens[token]
 
     @asynccontextmanager

@@ -25,12 +25,12 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.imei_claims import CLAIMS, IS_CLAIMED
 from fieldagent.hub.administration import api as administration
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.api import reading
-from fieldagent.hub.contract import Bearer, Unknown
+from fieldagent.hub.contract import Bearer, UnknownDevice
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactHost
-from fieldagent.hub.escalation.registry import Reach
+from fieldagent.hub.escalation.registry import ContactSenders
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.records import sending, usage
 from fieldagent.hub.records.usage_file import CountedDay
@@ -121,9 +121,9 @@ async def office(store: Store) -> AsyncIterator[Office]:
 
         keys, tokens = await store.commit(settle_in)
         authentication = Authentication(store, clock=alps.clock)
-        acts = Acts(store, authentication, clock=alps.clock)
+        acts = AdministrationContext(store, authentication, clock=alps.clock)
         reach = open_public([ip_network("127.0.0.0/8")])
-        nobody = Reach(ContactHost(store, {}, "", reach, alps.clock), {})
+        nobody = ContactSenders(ContactHost(store, {}, "", reach, alps.clock), {})
         routes = administration.make_routes(acts, alps.mobile_originated(), reach, nobody)
         yield Office(alps, keys, tokens, routes)
 
@@ -179,7 +179,7 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         shown = await hub.done("PATCH", path, {"disabled": False, "relay": False})
         assert (shown["name"], shown["disabled"], shown["relay"]) == ("kit evi", False, False)
         renewed = await hub.done("POST", f"{path}/token")
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownDevice):
             await store.read(lambda db: directory.find_device_of_token(db, made["hubToken"]))
         assert (await hub.done("POST", f"{path}/key"))["satelliteKey"] != made["satelliteKey"]
         replacement = {"satelliteKey": "ab" * 32}
@@ -188,7 +188,7 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         await hub.done("DELETE", f"{path}/key")
         assert await store.read(lambda db: directory.read_air_key(db, device)) is None
         await hub.done("DELETE", path)
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownDevice):
             await store.read(lambda db: directory.find_device_of_token(db, renewed["hubToken"]))
         assert (await hub.refused("DELETE", path))[0] == 404
         acts = (await hub.acted())[before:]
@@ -515,7 +515,9 @@ async def test_tests_of_webhooks_have_a_daily_limit_per_host(store: Store) -> No
             answer = await hub.ask("POST", path, body)
             assert answer.status == 429 and b"to one address" in answer.body
         # Tests of webhooks leave the other messages of the workspace alone.
-        letter = partial(sending.refusal, workspace=1, address="a@example.org", now=hub.alps.now)
+        letter = partial(
+            sending.note_or_refuse, workspace=1, address="a@example.org", now=hub.alps.now
+        )
         assert await store.commit(lambda db: letter(db, what=sending.LETTER)) == ""
         hub.alps.now += sending.DAY
         assert (await hub.ask("POST", f"/api/webhooks/{made['id']}/test")).status == 422
@@ -528,7 +530,9 @@ async def test_everything_that_sends_has_a_limit_for_address_and_workspace(
     async with field_of(store) as alps:
 
         async def sends(address: str, count: int) -> int:
-            refusal = partial(sending.refusal, workspace=1, address=address, what=what, now=START)
+            refusal = partial(
+                sending.note_or_refuse, workspace=1, address=address, what=what, now=START
+            )
             return [await alps.store.commit(lambda db: refusal(db)) for _ in range(count)].count("")
 
         most = sending.PER_ADDRESS[what]
@@ -549,9 +553,11 @@ async def test_many_workspaces_together_have_a_limit_for_an_address(
             rows = [(n, f"W{n}", START) for n in others]
             insert(db, "workspace", ("id", "name", "created"), rows)
             most = sending.PER_ADDRESS[what]
-            refusal = partial(sending.refusal, db, address="+41791234567", what=what, now=START)
+            refusal = partial(
+                sending.note_or_refuse, db, address="+41791234567", what=what, now=START
+            )
             taken = [[refusal(each) for _ in range(most)].count("") for each in others]
-            another = sending.refusal(db, others[-1], "+41791234568", what, START)
+            another = sending.note_or_refuse(db, others[-1], "+41791234568", what, START)
             assert another == "", "another number has a limit of its own"
             return taken
 
@@ -763,7 +769,7 @@ async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Sto
 
 async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store) -> None:
     async with office(store) as hub:
-        day = usage.day_of(START)
+        day = usage.format_day(START)
         await store.commit(lambda db: db.execute("UPDATE device SET imei = ? WHERE id = 1", IMEI))
         await usage.count_session_of(store, IMEI, "7", 51, clock=hub.alps.clock)
         await usage.count_session_of(store, IMEI, "9", 9, clock=lambda: START - 40 * 86_400)

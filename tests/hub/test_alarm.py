@@ -39,7 +39,7 @@ async def test_an_open_console_of_who_may_answer_is_somebody(store: Store, role:
         await store.commit(lambda db: directory.set_role(db, 1, 2, role, now=START))
         await store.commit(partial(LATER, now=START))
         leases = Leases(store, "here", clock=alps.clock)
-        async with leases.console(1, 2):
+        async with leases.hold_console(1, 2):
             await alps.sends(1, HELP)
             reached = role in ANSWERING
             assert ("nobody reached" not in await events(alps)) == reached
@@ -51,10 +51,10 @@ async def test_who_leaves_before_anybody_has_answered_is_nobody_any_more(store: 
         await store.commit(lambda db: directory.set_role(db, 1, 2, "dispatcher", now=START))
         await store.commit(partial(LATER, now=START))
         leases = Leases(store, "here", clock=alps.clock)
-        async with leases.console(1, 2):
+        async with leases.hold_console(1, 2):
             await alps.sends(1, HELP)
         # A page that reloads returns within that time.
-        assert await store.read(alarm.next_look) == alps.now + CONSOLE_RETURN_S
+        assert await store.read(alarm.compute_next_look) == alps.now + CONSOLE_RETURN_S
         await store.commit(lambda db: alarm.look(db, alps.now))
         assert await events(alps) == ["raised"]
         alps.now += CONSOLE_RETURN_S
@@ -70,7 +70,7 @@ async def test_a_hub_process_that_died_has_no_consoles(store: Store, database: s
     async with field_of(store) as alps:
         await store.commit(lambda db: directory.set_role(db, 1, 2, "dispatcher", now=START))
         dead = Leases(store, "dead", clock=alps.clock)
-        async with dead.console(1, 2):
+        async with dead.hold_console(1, 2):
             await alps.sends(1, HELP)
             alps.now += LEASE_S
             await store.commit(lambda db: alarm.look(db, alps.now))

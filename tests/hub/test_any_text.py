@@ -5,7 +5,7 @@ from __future__ import annotations
 from fieldagent.hub.records import audit
 from fieldagent.hub.records.audit import AuditLine
 from fieldagent.hub.store.contract import Db, Store, insert
-from fieldagent.package.package import IncidentWord, Message, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate, Message
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, field_of
 
@@ -15,7 +15,7 @@ TIME = int(START)
 async def test_a_word_with_a_nul_holds_up_nothing_that_comes_behind_it(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.sends(1, Entry(1, Message("help"), TIME, sos=True))
-        word = IncidentWord(1, Said.SEEN, 1, by="B\0en", text="com\0ing")
+        word = IncidentUpdate(1, IncidentState.SEEN, 1, by="B\0en", text="com\0ing")
         await alps.sends(2, Entry(1, word, TIME), Entry(2, Message("a\0b"), TIME))
         rows = await alps.rows("SELECT detail FROM sos_event WHERE event = 'seen at a kit'")
         assert [detail[0] + detail[-3:] for (detail,) in rows] == ["Bing"]

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from fieldagent.http.message import Request
-from fieldagent.http.pace import CpuPace, Tab
+from fieldagent.http.pace import CallerAccount, CpuPace
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import make_router
 from fieldagent.hub.access import credentials, directory, sessions
@@ -138,6 +138,6 @@ def _administrator(db: Db) -> dict[str, str]:
     return {"x-api-key": key, "authorization": f"Bearer {token}"}
 
 
-def _remembered(pace: CpuPace, head: Request) -> Tab:
+def _remembered(pace: CpuPace, head: Request) -> CallerAccount:
     pace.remember(head)
     return pace.find_account(head)

@@ -31,7 +31,7 @@ from tests.processes import MODULE, Running, administer, agent, hub, until
 from tests.processes import PATIENCE as ENOUGH
 
 TIME = int(START)
-EVERY_HOUR = Rule(every=3600.0)
+EVERY_HOUR = Rule(interval=3600.0)
 
 
 def at(text: str) -> float:
@@ -97,7 +97,7 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         assert await look(alps) == []
         assert (await standing(alps))["state"] == "overdue"
         (incident,) = await store.read(
-            partial(sos.listing, workspace=1, state="open", before=99, limit=9)
+            partial(sos.list_sos, workspace=1, state="open", before=99, limit=9)
         )
         assert (incident.kind, incident.device) == ("overdue", 1)
         # The alarm is for people: kits do not pay for it, and it does not count as a push.
@@ -128,8 +128,8 @@ async def test_a_fault_in_another_look_keeps_no_kit_from_being_missed(
     def fails(db: Db, now: float = 0.0) -> Any:
         raise ZeroDivisionError
 
-    everywhere = ((lambda db: 0.0, fails), *kit_watch.WATCHED, (fails, fails))
-    monkeypatch.setattr(kit_watch, "WATCHED", everywhere)
+    everywhere = ((lambda db: 0.0, fails), *kit_watch.CORE_CHECKS, (fails, fails))
+    monkeypatch.setattr(kit_watch, "CORE_CHECKS", everywhere)
     async with field_of(store) as alps:
         await expect(alps)
         alps.now += 3600
@@ -234,7 +234,7 @@ async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
 
 async def test_what_the_kit_asks_stands_beside_an_administrators_rule(store: Store) -> None:
     async with field_of(store) as alps:
-        await expect(alps, Rule(every=12 * 3600.0))
+        await expect(alps, Rule(interval=12 * 3600.0))
         await alps.sends(1, Entry(1, CheckIn(5400), TIME))
         status = await standing(alps)
         assert status["rule"] == "every 12 h; every 90 min, as the kit asks"

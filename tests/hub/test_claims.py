@@ -111,7 +111,7 @@ async def test_what_the_living_have_claimed_stays_theirs(
     """On PostgreSQL this also holds for a process that is not known to be dead: its claim expires.
     A file has only one process.
     """
-    monkeypatch.setattr(claims, "LOOK", 0.01)
+    monkeypatch.setattr(claims, "CHECK_S", 0.01)
     async with running(store), trio.open_nursery() as nursery:
         await store.prove()
         await store.commit(_claim)
@@ -185,5 +185,5 @@ async def test_through_a_pooler_nobody_is_known_to_be_dead(postgres: str) -> Non
     async with running(store):
         await store.prove()
         assert await store.commit(lambda db: db.worker) == 0
-        assert await store.read(claims.missing) == []
+        assert await store.read(claims.list_missing) == []
     store.close()

@@ -86,7 +86,7 @@ async def test_a_recorded_report_costs_once(store: Store) -> None:
         ((body, sender),) = await alps.rows("SELECT body, sender FROM item")
         (stored,) = decode(bytes(body)).entries
         item = replace(stored, sequence=whole.sequence)
-        slices = [part.slice for part in split(encode([item], origin=sender), 340 - 9)]
+        slices = [part.payload for part in split(encode([item], origin=sender), 340 - 9)]
         said = Report(len(slices), frozenset([0]), digest_of_slices(slices[:1]))
         recording = encode([Entry(whole.sequence, said, TIME)], key=KEY)
         before = len(alps.sky.taken)

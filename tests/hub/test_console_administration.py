@@ -62,7 +62,7 @@ def cost_something(database: str) -> None:
     """Record one session of kit-ada here, and two by its operator."""
 
     def cost(db: Db) -> None:
-        today, imei = usage.day_of(time.time()), "3" * 15
+        today, imei = usage.format_day(time.time()), "3" * 15
         db.execute("UPDATE device SET imei = ?, operator = 'directip' WHERE id = 1", imei)
         db.execute(
             "INSERT INTO mo_session (device, session, day, bytes, credits)"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.hub.escalation.language import say, worded
+from fieldagent.hub.escalation.language import translate, translate_canned
 from tests import browser
 from tests.hub.relay import mail_relay
 from tests.hub.test_console import SECRET, Held, console, settle_in
@@ -68,13 +68,14 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
             mail = relay.mail()
             short = kit.call("GET", "/api/sos").body["incident"]["short"]
             assert mail["Content-Language"] == language
-            assert mail["Subject"] == say(
+            assert mail["Subject"] == translate(
                 language, "{what} of {device}", what=f"SOS {short}", device="kit-ada"
             )
             text = mail.get_content()
             assert words in text
             assert (
-                say(language, "The link is personal, works once, and asks you to confirm.") in text
+                translate(language, "The link is personal, works once, and asks you to confirm.")
+                in text
             )
             (link,) = LINK.findall(text)
             answered(opened, running, link, language, words, f"SOS {short}")
@@ -103,14 +104,14 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str, ti
     shown.goto(f"{running.address}{link}")
     assert shown.evaluate("document.documentElement.lang") == language
     shown.locator("time[title$=Z]").first.wait_for()
-    shown.get_by_text(say(language, "Text: {text}", text=words)).wait_for()
-    shown.get_by_label(say(language, "Message to the kit (optional)")).fill(
-        worded(language, "help is on its way")
+    shown.get_by_text(translate(language, "Text: {text}", text=words)).wait_for()
+    shown.get_by_label(translate(language, "Message to the kit (optional)")).fill(
+        translate_canned(language, "help is on its way")
     )
     browser.keep(shown, f"answer-{language}")
-    shown.get_by_role("button", name=say(language, "Take over")).click()
+    shown.get_by_role("button", name=translate(language, "Take over")).click()
     shown.get_by_role(
-        "heading", name=say(language, "You have taken over {what}", what=title)
+        "heading", name=translate(language, "You have taken over {what}", what=title)
     ).wait_for()
     context.close()
 

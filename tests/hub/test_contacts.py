@@ -285,7 +285,7 @@ def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) 
 async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
-        judge = make_router(AnswerPage(store, clock=alps.clock).routes())
+        judge = make_router(AnswerPage(store, clock=alps.clock).make_routes())
 
         async def path() -> str:
             (message,) = await store.commit(
@@ -300,13 +300,15 @@ async def test_a_link_from_before_it_was_raised_again_answers_nothing(store: Sto
 
         await alps.sends(1, HELP)
         first = await path()
-        incident = await store.read(lambda db: sos.named(db, 1, 1))
+        incident = await store.read(lambda db: sos.find_incident(db, 1, 1))
         assert incident is not None
         await store.commit(lambda db: sos_desk.close(db, incident, 2, "a drill", START + 60))
         alps.now += 600
-        await alps.sends(1, Entry(8, Message("no drill"), int(START) + 600, sos=True, back=1))
+        await alps.sends(1, Entry(8, Message("no drill"), int(START) + 600, sos=True, items_back=1))
         assert await post(first) == 410
-        assert (await store.read(lambda db: sos.named(db, 1, 1)) or incident).state == "open"
+        assert (
+            await store.read(lambda db: sos.find_incident(db, 1, 1)) or incident
+        ).state == "open"
         assert await post(await path()) == 200
 
 
@@ -317,7 +319,7 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
         await alps.sends(1, HELP)
         (message,) = await store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS))
-        incident = await store.read(lambda db: sos.named(db, 1, 1))
+        incident = await store.read(lambda db: sos.find_incident(db, 1, 1))
         assert incident is not None
         await store.commit(lambda db: sos_desk.acknowledge(db, incident, 2, "", alps.now))
         failed = HandoverResult(HandoverOutcome.FAILED, "no network")
@@ -332,7 +334,7 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
 async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: Store) -> None:
     async with field_of(store) as alps:
         await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
-        judge = make_router(AnswerPage(store, clock=alps.clock).routes())
+        judge = make_router(AnswerPage(store, clock=alps.clock).make_routes())
         await alps.sends(1, HELP)
         (message,) = await store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS))
         disabled = partial(directory.set_disabled, table="device", id_=1)
@@ -379,7 +381,7 @@ def test_tests_from_the_shell_have_the_limits_of_the_api_too(tmp_path: Path) -> 
     most = sending.PER_ADDRESS[sending.TEST]
 
     def spend(db: Db) -> list[str]:
-        refusal = partial(sending.refusal, db, 1, "bw@example.org", sending.TEST)
+        refusal = partial(sending.note_or_refuse, db, 1, "bw@example.org", sending.TEST)
         return [refusal(now=time.time()) for _ in range(most - 1)]
 
     store = open_store(database)

@@ -73,7 +73,7 @@ async def test_a_budget_tells_what_is_left_of_today(store: Store) -> None:
 
         def spend(db: Db) -> None:
             db.execute("UPDATE device SET credits_per_day = 20, sos_reserve = 5 WHERE id = 3")
-            day = usage.day_of(START)
+            day = usage.format_day(START)
             db.execute("INSERT INTO spent (day, device, bytes, credits) VALUES (?, 3, 90, 2)", day)
 
         await store.commit(spend)

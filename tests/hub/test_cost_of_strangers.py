@@ -71,7 +71,7 @@ def requests_of(route: Route) -> Iterator[bytes]:
         yield f"GET {path} HTTP/1.1\r\n{plain}{upgrade if path == '/link' else ''}\r\n".encode()
         return
     body = BODIES.get(path, b'{"x": "%s"}' % (b"x" * 4_000))[: route.body or 4_096]
-    kind = (*route.takes, "application/json")[0]
+    kind = (*route.media_types, "application/json")[0]
     lines = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
     yield f"{route.method} {path} HTTP/1.1\r\n{HEAD}{lines}\r\n".encode() + body
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fieldagent.hub.api import reading
-from fieldagent.hub.records.stored_entry import DAMAGED
+from fieldagent.hub.records.stored_entry import DAMAGED_TEXT
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, Receipt, encode
@@ -27,15 +27,15 @@ async def test_webhooks_kits_and_readers_are_told_of_all_others(store: Store, bo
 
         await store.commit(damage)
         await turn(alps)
-        assert sorted(there.contents()) == [DAMAGED, "second"]
+        assert sorted(there.contents()) == [DAMAGED_TEXT, "second"]
         envelopes = await collect(alps.mailbox(3))
         contents = [entry.content for each in envelopes for entry in each.entries]
         assert [each.content for each in contents if isinstance(each, Message)] == [
-            DAMAGED,
+            DAMAGED_TEXT,
             "second",
         ]
         items = await store.read(lambda db: reading.list_items(db, [1, 2]))
-        assert {each.item for each in items} == {Message(DAMAGED), Message("second")}
+        assert {each.item for each in items} == {Message(DAMAGED_TEXT), Message("second")}
         waits = "SELECT count(*) FROM delivery WHERE device = 3 AND state = 'waiting'"
         assert await alps.rows(waits) == [(0,)]
 

@@ -29,7 +29,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Location, Message
 from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
-from fieldagent.wire.envelope import Entry, SeenAt, derive_key, encode
+from fieldagent.wire.envelope import Entry, EstimatedPosition, derive_key, encode
 from tests.http.test_openapi import description
 from tests.hub.field import START, collect, field_of
 from tests.hub.test_journey import receiver
@@ -345,8 +345,8 @@ async def test_an_sos_takes_to_other_kits_where_the_operator_saw_it(store: Store
             await alps.mobile_originated().take_in_from(imei, body, Estimate(46.5, 7.25, 3))
         (envelope,) = await collect(alps.mailbox(2))
         (urgent,) = [entry for entry in envelope.entries if entry.sos]
-        sightings = [e for e in envelope.entries if isinstance(e.content, SeenAt)]
-        assert sightings == [Entry(urgent.sequence, SeenAt(46.5, 7.25, 3))]
+        sightings = [e for e in envelope.entries if isinstance(e.content, EstimatedPosition)]
+        assert sightings == [Entry(urgent.sequence, EstimatedPosition(46.5, 7.25, 3))]
         kept = await alps.rows("SELECT estimate FROM item")
         assert [Estimate(**json.loads(text)) for (text,) in kept] == [Estimate(46.5, 7.25, 3)] * 2
 

@@ -103,7 +103,7 @@ async def test_a_full_queue_is_told() -> None:
             there.queue.put(b"x")
         failure = (await there.call()).failure
         assert failure is not None
-        assert failure.again == FULL_PAUSE_S
+        assert failure.retry_after == FULL_PAUSE_S
 
 
 async def test_no_answer_and_a_cut_connection_are_doubtful(

@@ -15,13 +15,13 @@ import pytest
 import trio
 
 from fieldagent.http.problem import Problem
-from fieldagent.http.server_sent import StreamAsked
+from fieldagent.http.server_sent import StreamRequest
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, admit_all
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import AT_ONCE, HELD, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.records.sos import named
+from fieldagent.hub.records.sos import find_incident
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
@@ -75,11 +75,11 @@ def stream(
     judge = Mock()
     leases = Leases(alps.store, "here", clock=alps.clock)
     streams = EventStreams(alps.store, judge, leases, clock=alps.clock)
-    return aclosing(streams.stream_events(caller or hub_caller(), StreamAsked(topics, last)))
+    return aclosing(streams.stream_events(caller or hub_caller(), StreamRequest(topics, last)))
 
 
 def acknowledge(db: Db) -> None:
-    incident = named(db, 1, 1)
+    incident = find_incident(db, 1, 1)
     assert incident is not None
     sos_desk.acknowledge(db, incident, 2, "coming", START)
 

@@ -190,7 +190,7 @@ async def test_texts_go_packed_over_satellite_and_an_sos_plain(store: Store) -> 
             bodies = [body for imei, body in alps.sky.taken if imei == alps.device(2).imei]
             envelope = decode(bodies[-1])
             ((_, content),) = said([envelope])
-            assert (content, envelope.packed) == (text, not how)
+            assert (content, envelope.is_packed) == (text, not how)
 
 
 async def test_a_track_comes_out_as_single_locations_with_their_times(store: Store) -> None:
@@ -215,7 +215,7 @@ async def test_a_track_comes_out_as_single_locations_with_their_times(store: Sto
         await alps.satellite()
         bodies = [body for imei, body in alps.sky.taken if imei == alps.device(3).imei]
         envelope = decode(bodies[0], keys=[MT_KEY])
-        assert envelope.packed
+        assert envelope.is_packed
         locations = [each for each in envelope.entries if isinstance(each.content, Location)]
         assert [(each.time, each.content) for each in locations] == [
             (each.time, each.content) for each in track
@@ -300,7 +300,7 @@ async def test_a_call_that_failed_sends_the_same_bytes_later(
     store: Store, outcome: Outcome
 ) -> None:
     async with field(store) as alps:
-        alps.sky.verdicts = [Verdict(outcome, FULL._replace(again=900.0))]
+        alps.sky.verdicts = [Verdict(outcome, FULL._replace(retry_after=900.0))]
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
         await alps.satellite()
@@ -484,7 +484,7 @@ async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) 
         fragments = [e.entries[0] for e in envelopes[1:]]
         for entry in fragments:
             assert isinstance(entry.content, Fragment)
-            parts[entry.content.index] = entry.content.slice
+            parts[entry.content.index] = entry.content.payload
         (whole,) = decode(join(parts)).entries
         assert whole.content == large
         before = len(alps.sky.taken)
@@ -515,7 +515,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
         await alps.satellite()
         ((_, body),) = alps.sky.taken
         arrived = sorted(others, key=lambda fragment: fragment.index)
-        digest = digest_of_slices(fragment.slice for fragment in arrived)
+        digest = digest_of_slices(fragment.payload for fragment in arrived)
         expected = Report(len(others) + 1, frozenset(f.index for f in others), digest)
         assert [(e.sequence, e.content) for e in decode(body).entries] == [(9, expected)]
         await alps.sends(2, Entry(9, first), bearer=Bearer.SATELLITE)

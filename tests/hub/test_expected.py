@@ -7,7 +7,7 @@ from typing import Any
 from fieldagent.hub.field.cost import list_costs_and_forecast
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Store
-from fieldagent.package.forecast import LEAST
+from fieldagent.package.forecast import PACKAGES_MIN
 from fieldagent.package.package import SOS_PRIORITY, Message
 from tests.hub.field import Field, collect, field_of
 
@@ -23,12 +23,12 @@ async def expected(alps: Field) -> dict[str, Any] | None:
 
 async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
     async with field_of(store) as alps:
-        for number in range(LEAST):
+        for number in range(PACKAGES_MIN):
             assert await expected(alps) is None
             await alps.push(Message(f"number {number}"), target=BEN)
             alps.now += 60
             await collect(alps.mailbox(BEN))
-        figures = {"of": LEAST, "half": 60.0, "most": 60.0, "share": 1.0, "last": 60.0}
+        figures = {"of": PACKAGES_MIN, "half": 60.0, "most": 60.0, "share": 1.0, "last": 60.0}
         assert await expected(alps) == figures
         # An SOS goes before all others, so its time says nothing about them.
         await alps.push(Message("help"), sos=True, priority=SOS_PRIORITY)
@@ -38,14 +38,14 @@ async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
 
 async def test_a_kit_that_is_silent_is_not_praised_for_its_past(store: Store) -> None:
     async with field_of(store) as alps:
-        for number in range(LEAST):
+        for number in range(PACKAGES_MIN):
             await alps.push(Message(f"number {number}"), target=BEN)
             alps.now += 60
             await collect(alps.mailbox(BEN))
-        for number in range(LEAST):
+        for number in range(PACKAGES_MIN):
             await alps.push(Message(f"silent {number}"), target=BEN)
         alps.now += 7200
         figures = await expected(alps)
         assert figures is not None
-        assert (figures["of"], figures["half"], figures["most"]) == (2 * LEAST, 60.0, None)
+        assert (figures["of"], figures["half"], figures["most"]) == (2 * PACKAGES_MIN, 60.0, None)
         assert figures["share"] == 0.5

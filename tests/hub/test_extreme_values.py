@@ -15,7 +15,7 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.delivery import Stage
-from fieldagent.package.package import CheckIn, CommandAnswer, CommandOutcome, IncidentWord
+from fieldagent.package.package import CheckIn, CommandAnswer, CommandOutcome, IncidentUpdate
 from fieldagent.wire.envelope import Ack, Content, Entry, Receipt, RouteToHub, Unreadable, encode
 from tests.agent.test_extreme_values import ITEMS, TIMES, UINT
 from tests.hub.field import START, collect, field_of
@@ -42,7 +42,7 @@ TO_HUB: tuple[Content, ...] = (
     Unreadable(UINT, 0xFFFF),
     Receipt(UINT, bytes(4), Stage.READ, "\0"),
     Ack(UINT, 255, frozenset(range(255)), by_hub=True, digest=bytes(4)),
-    RouteToHub(255, UINT, UINT, low=True),
+    RouteToHub(255, UINT, UINT, is_battery_low=True),
 )
 SPOILED = (
     *(("delivery.state", "vanished"), ("contact.modems", "[1]")),
@@ -60,7 +60,7 @@ async def store_all(store: Store) -> dict[str, str]:
         for time in TIMES:
             entries = []
             for item in ITEMS:
-                sos = number % 2 == 1 and not isinstance(item, IncidentWord)
+                sos = number % 2 == 1 and not isinstance(item, IncidentUpdate)
                 entries.append(Entry(number, item, time, sos))
                 number += 1
             await alps.mobile_originated().take_in(alps.device(1), encode(entries), Bearer.IP)

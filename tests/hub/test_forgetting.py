@@ -34,7 +34,7 @@ def test_the_audit_is_dropped_by_age_in_slices(store: Store) -> None:
         dropped.append(store.run_once(lambda db: audit.forget(db, before=before)))
     assert dropped == [some, some, 0]
     assert store.run_once(lambda db: count(db, "audit")) == 10
-    assert store.run_once(lambda db: min(row["at"] for row in audit.latest(db, 100))) == before
+    assert store.run_once(lambda db: min(row["at"] for row in audit.list_latest(db, 100))) == before
 
 
 def test_attempts_are_dropped_in_slices_once_they_count_no_more(store: Store) -> None:

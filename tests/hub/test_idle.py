@@ -20,7 +20,7 @@ from fieldagent.hub import idle
 from fieldagent.hub.field import kit_watch
 from fieldagent.hub.settings import load
 from fieldagent.hub.store import sqlite
-from fieldagent.hub.store.contract import ANYTHING, Db
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.sqlite import SqliteStore
 from tests.breaking import Put, environment
@@ -141,7 +141,7 @@ async def test_what_is_written_by_whomever_is_heard_of(database: str) -> None:
 
     one, other = open_store(database), open_store(database)
     async with running(one), running(other):
-        here, there = one.get_event(ANYTHING), other.get_event(ANYTHING)
+        here, there = one.get_event(ANY_WRITE_TOPIC), other.get_event(ANY_WRITE_TOPIC)
         await one.commit(write)
         with trio.fail_after(PATIENCE):
             await here.wait()
@@ -153,7 +153,7 @@ async def test_what_is_written_by_whomever_is_heard_of(database: str) -> None:
 async def test_what_only_looks_wakes_nobody(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "hub.sqlite3"))
     async with running(store):
-        written = store.get_event(ANYTHING)
+        written = store.get_event(ANY_WRITE_TOPIC)
         await store.commit(lambda db: db.execute("SELECT 1 FROM device"))
         assert not written.is_set()
     store.close()

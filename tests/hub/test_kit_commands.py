@@ -18,7 +18,7 @@ from fieldagent.hub.field.command_cost import compute_cost
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.records import audit, commands
-from fieldagent.hub.records.commands import LIFETIME_S, GivenCommand
+from fieldagent.hub.records.commands import LIFETIME_S, CommandToSend
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import CommandAnswer, CommandOutcome
@@ -40,8 +40,8 @@ STATUS = RemoteCommand(1)
 
 async def give(alps: Field, bearer: str = "", command: RemoteCommand = STATUS) -> int:
     def enter(db: Db) -> int:
-        number = commands.next_number(db, KIT, alps.now)
-        order = GivenCommand(1, KIT, number, prove(number, command, KEY), bearer, "1")
+        number = commands.compute_next_number(db, KIT, alps.now)
+        order = CommandToSend(1, KIT, number, prove(number, command, KEY), bearer, "1")
         commands.give(db, order, alps.now, GRACE)
         return number
 
@@ -49,7 +49,7 @@ async def give(alps: Field, bearer: str = "", command: RemoteCommand = STATUS) -
 
 
 async def state(alps: Field, number: int) -> str:
-    rows = await alps.store.read(lambda db: commands.listing(db, KIT, alps.now, limit=50))
+    rows = await alps.store.read(lambda db: commands.list_commands(db, KIT, alps.now, limit=50))
     return str(next(each["state"] for each in rows if each["number"] == number))
 
 
@@ -76,11 +76,11 @@ async def test_it_takes_over_satellite_what_it_was_said_to(store: Store, verb: V
     async with field_of(store) as alps:
         command = prove(0, written(verb), b"")
         price = await store.read(lambda db: compute_cost(db, KIT, int(START), command, START))
-        assert price.reached and not price.linked and price.fits
+        assert price.is_reachable and not price.linked and price.fits
         await give(alps, "satellite", written(verb))
         await alps.satellite()
         ((_, body),) = alps.sky.taken
-        assert len(body) == price.down
+        assert len(body) == price.bytes_down
         assert price.credits >= 2
 
 
@@ -94,12 +94,12 @@ async def test_the_link_brings_it_once_and_its_answer_is_history_and_audit(store
         assert await brought_by_link(alps) == []
         await alps.sends(KIT, answer(number))
         assert await state(alps, number) == "answered"
-        lines = await store.read(lambda db: audit.latest(db, 10, 1))
+        lines = await store.read(lambda db: audit.list_latest(db, 10, 1))
         assert [each["action"] for each in lines] == ["command answered", "command"]
         # A repeated answer, or one to an unknown command, changes nothing.
         await alps.sends(KIT, answer(number))
         await alps.sends(KIT, answer(number + 1, 70_000_002))
-        assert len(await store.read(lambda db: audit.latest(db, 10, 1))) == 2
+        assert len(await store.read(lambda db: audit.list_latest(db, 10, 1))) == 2
         ((reason,),) = await alps.rows("SELECT reason FROM dead_letter")
         assert "for which the hub does not wait" in reason
 
@@ -117,7 +117,7 @@ async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_
         assert await brought_by_link(alps) == [number]
         assert await brought_by_satellite(alps) == []
         await alps.sends(KIT, answer(number), bearer=Bearer.SATELLITE, key=MO)
-        rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=1))
+        rows = await store.read(lambda db: commands.list_commands(db, KIT, alps.now, limit=1))
         assert rows[0]["answeredBy"] == "satellite" and rows[0]["answer"] == "OK"
 
 
@@ -150,7 +150,7 @@ async def test_without_credits_it_waits_for_the_next_day(store: Store) -> None:
         await store.commit(lambda db: db.execute("UPDATE device SET credits_per_day = 1"))
         first, second = await give(alps, "satellite"), await give(alps, "satellite")
         assert await brought_by_satellite(alps) == [first]
-        rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=1))
+        rows = await store.read(lambda db: commands.list_commands(db, KIT, alps.now, limit=1))
         assert (rows[0]["number"], rows[0]["reason"]) == (second, "no credits left today")
         alps.now += 86_400
         assert await brought_by_satellite(alps) == [second]
@@ -198,7 +198,7 @@ async def test_one_that_is_damaged_holds_up_no_other(store: Store, column: str) 
 
         await store.commit(damage)
         assert await brought_by_link(alps) == [whole]
-        rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=9))
+        rows = await store.read(lambda db: commands.list_commands(db, KIT, alps.now, limit=9))
         assert [each["number"] for each in rows] == [whole, damaged]
         assert [each["command"] for each in rows] == ["log 200", "status"]
         if column == "outcome":
@@ -221,8 +221,8 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
     command = written(BY_NAME[verb])
     with closing(here), closing(there):
         async with field_of(here) as alps:
-            number = await here.read(lambda db: commands.next_number(db, KIT, alps.now))
-            order = GivenCommand(1, KIT, number, command, "", "1")
+            number = await here.read(lambda db: commands.compute_next_number(db, KIT, alps.now))
+            order = CommandToSend(1, KIT, number, command, "", "1")
 
             def give_first(db: Db) -> int:
                 new_number = command_sending.give(

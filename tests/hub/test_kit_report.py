@@ -130,7 +130,7 @@ async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit:
     reader = Caller(1, "", 1, frozenset(), 1, "Integration", "push", "", may_push=True)
     ((device,), _) = store.run_once(lambda db: reading.list_devices(db, reader, 9, 9, 0.0))
     assert device["modems"] == [{"channel": "radio", "signal": 4, "battery": 87, "at": 0.0}]
-    assert store.run_once(lambda db: kit_report.last_number(db, 1)) == 9
+    assert store.run_once(lambda db: kit_report.read_last_number(db, 1)) == 9
     store.close()
 
 

@@ -21,7 +21,7 @@ from fieldagent.http.message import Request
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.administration import api as administration
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.fleet.fleet_api import FleetApi
@@ -185,5 +185,5 @@ def _routes(store: Any) -> list[Route]:
     own = (ReadApi, SosApi, FleetApi)
     routes = [route for each in own for route in each(store, Mock(), clock=clock).make_routes()]
     return routes + administration.make_routes(
-        Acts(store, Mock(), clock=clock), Mock(), Mock(), Mock()
+        AdministrationContext(store, Mock(), clock=clock), Mock(), Mock(), Mock()
     )

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fieldagent.hub.access import directory
-from fieldagent.hub.contract import Device, Unknown
+from fieldagent.hub.contract import Device, UnknownDevice
 from fieldagent.hub.records import alarm, lease
 from fieldagent.hub.records.lease import Leases
 from fieldagent.hub.store.contract import Db, Store
@@ -26,13 +26,13 @@ async def test_a_newer_link_takes_the_lease_also_in_another_process(database: st
     try:
         async with field_of(one) as alps, running(other):
             device = alps.device(1)
-            async with Leases(one, "a", clock=alps.clock).held(device) as lease_of_a:
-                assert await one.read(lambda db: lease.linked(db, alps.now)) == 1
-                async with Leases(other, "b", clock=alps.clock).held(device) as ours:
+            async with Leases(one, "a", clock=alps.clock).hold_lease(device) as lease_of_a:
+                assert await one.read(lambda db: lease.count_linked(db, alps.now)) == 1
+                async with Leases(other, "b", clock=alps.clock).hold_lease(device) as ours:
                     with trio.fail_after(PATIENCE):
                         await lease_of_a.lost.wait()
                     assert not ours.lost.is_set()
-            assert await one.read(lambda db: lease.linked(db, alps.now)) == 0
+            assert await one.read(lambda db: lease.count_linked(db, alps.now)) == 0
     finally:
         one.close()
         other.close()
@@ -43,7 +43,7 @@ async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) 
     async with field_of(store) as alps:
         token = await store.commit(lambda db: directory.make_link_token(db, 1, now=alps.now))
         device = await store.read(lambda db: directory.find_device_of_token(db, token))
-        async with Leases(store, "a", clock=alps.clock).held(device) as ours:
+        async with Leases(store, "a", clock=alps.clock).hold_lease(device) as ours:
             change = (
                 partial(directory.set_disabled, table="device", id_=1, when=alps.now, now=alps.now)
                 if how == "disabled"
@@ -53,7 +53,7 @@ async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) 
             with trio.fail_after(PATIENCE):
                 await ours.lost.wait()
             assert not ours.stranded
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownDevice):
             await store.read(lambda db: directory.find_device_of_token(db, token))
 
 
@@ -68,13 +68,13 @@ async def links_of_two(store: Store, alps: Field, nursery: trio.Nursery) -> Leas
 async def _hold(
     leases: Leases, device: Device, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    async with leases.held(device):
+    async with leases.hold_lease(device):
         task_status.started()
         await trio.sleep_forever()
 
 
 async def linked(store: Store, now: float) -> int:
-    return await store.read(lambda db: lease.linked(db, now))
+    return await store.read(lambda db: lease.count_linked(db, now))
 
 
 async def test_the_leases_of_a_process_that_is_silent_run_out(store: Store) -> None:
@@ -119,12 +119,12 @@ async def test_a_link_that_ends_while_nothing_can_be_written_is_none_later(
             raise trouble
 
         commit = store.commit
-        async with leases.held(alps.device(2)):
+        async with leases.hold_lease(alps.device(2)):
             with monkeypatch.context() as away:
                 if when == "as it begins":
                     away.setattr(store, "commit", stored_or_not)
                 with suppress(type(trouble)):
-                    async with leases.held(alps.device(1)):
+                    async with leases.hold_lease(alps.device(1)):
                         away.setattr(store, "commit", stored_or_not)
                 assert when == "as it begins" or await linked(store, alps.now) == 2
             with trio.fail_after(PATIENCE):
@@ -148,10 +148,10 @@ async def test_a_console_that_is_closed_while_nothing_can_be_written_is_none_lat
         leases = Leases(store, "a", clock=alps.clock)
         nursery.start_soon(leases.run)
         with monkeypatch.context() as away:
-            async with leases.console(1, 2):
+            async with leases.hold_console(1, 2):
                 away.setattr(store, "commit", refuse)
         with trio.fail_after(PATIENCE):
-            while await store.read(lambda db: alarm.reached_until(db, 1, "sos")) > (
+            while await store.read(lambda db: alarm.compute_reachable_until(db, 1, "sos")) > (
                 alps.now + lease.CONSOLE_RETURN_S
             ):
                 await trio.sleep(0.01)

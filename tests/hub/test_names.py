@@ -111,7 +111,7 @@ async def introduced(alps: Field) -> bool:
 async def test_over_satellite_the_kit_asks(store: Store) -> None:
     async with field(store) as alps:
         assert [await introduced(alps) for _ in range(2)] == [True, False]
-        asks = Entry(70_000_001, JournalNumber(asks=True))
+        asks = Entry(70_000_001, JournalNumber(wants_names=True))
         await alps.sends(3, asks, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
         assert [await introduced(alps) for _ in range(2)] == [True, False]
         assert await alps.rows("SELECT journal FROM device WHERE id = 3") == [(70_000_001,)]

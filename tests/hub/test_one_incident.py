@@ -10,7 +10,7 @@ from collections.abc import Callable
 import trio
 
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.sos import Joined
+from fieldagent.hub.records.sos import JoinedIncident
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
@@ -28,18 +28,18 @@ async def test_the_second_to_hear_of_it_joins_what_the_first_has_raised(postgres
     database = new_database(postgres)
     one, other = open_store(database), open_store(database)
     raised, goes_on = threading.Event(), threading.Event()
-    joined: dict[int, Joined] = {}
+    joined: dict[int, JoinedIncident] = {}
 
-    def first(db: Db) -> Joined:
+    def first(db: Db) -> JoinedIncident:
         incident = sos.join(db, 1, 1, NUMBER, 1, START, START)
         raised.set()
         goes_on.wait(PATIENCE)
         return incident
 
-    def second(db: Db) -> Joined:
+    def second(db: Db) -> JoinedIncident:
         return sos.join(db, 1, 1, NUMBER, 2, START, START)
 
-    async def enter(store: Store, operation: Callable[[Db], Joined], item: int) -> None:
+    async def enter(store: Store, operation: Callable[[Db], JoinedIncident], item: int) -> None:
         joined[item] = await store.commit(operation)
 
     try:
@@ -54,8 +54,8 @@ async def test_the_second_to_hear_of_it_joins_what_the_first_has_raised(postgres
                     while await alps.rows(WAITS) == [(0,)]:
                         await trio.sleep(0.01)
                     goes_on.set()
-            assert joined[1] == Joined(1, rings=True, escalates=True)
-            assert joined[2] == Joined(1, rings=False, escalates=False)
+            assert joined[1] == JoinedIncident(1, rings=True, escalates=True)
+            assert joined[2] == JoinedIncident(1, rings=False, escalates=False)
             assert await alps.rows("SELECT DISTINCT incident FROM item") == [(1,)]
     finally:
         goes_on.set()

@@ -40,7 +40,7 @@ from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
-from fieldagent.package.package import IncidentWord, Message, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate, Message
 from fieldagent.wire.directip import Confirmation, read_mobile_terminated, write
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.outcome import Outcome
@@ -72,7 +72,9 @@ async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
         (incident,) = await alarms(alps)
-        await alps.store.commit(lambda db: owe_word(db, incident, Said.SEEN, "Olga", "", alps.now))
+        await alps.store.commit(
+            lambda db: owe_word(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
+        )
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, failure)] * 9 if failure else []
         await alps.satellite()
         assert alps.sky.calls
@@ -81,12 +83,12 @@ async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_
             mailbox = alps.mailbox(1)
             await mailbox.greeted(1)
             words += [
-                entry.content.says
+                entry.content.state
                 for envelope in await collect(mailbox)
                 for entry in envelope.entries
-                if isinstance(entry.content, IncidentWord)
+                if isinstance(entry.content, IncidentUpdate)
             ]
-        assert words == [Said.SEEN], "not at each link that is opened"
+        assert words == [IncidentState.SEEN], "not at each link that is opened"
         # When the operator works again, the message costs nothing.
         alps.sky.verdicts, alps.now = [], alps.now + 2 * FIXED_CAUSE_RETRY_S
         await alps.satellite()
@@ -120,7 +122,7 @@ async def shown_for_device(alps: Field) -> str | None:
 
 
 async def alarms(alps: Field) -> list[Sos]:
-    find = partial(sos.listing, workspace=1, state=None, before=99, limit=9)
+    find = partial(sos.list_sos, workspace=1, state=None, before=99, limit=9)
     return [*await alps.store.read(find)]
 
 
@@ -140,9 +142,9 @@ async def test_it_is_kept_tried_again_and_told(store: Store, failure: Failure) -
         assert await told(alps) == ("waiting", failure.text)
         assert await shown_for_device(alps) == failure.text
         labels = ("directip", failure.scope.value, failure.code)
-        assert +await store.read(operator_trouble.figures) == {labels: 1}
+        assert +await store.read(operator_trouble.count_figures) == {labels: 1}
         for times in range(1, 40):
-            alps.now += max(failure.again, operator_handover.BACKOFF[-1] * 1.3)
+            alps.now += max(failure.retry_after, operator_handover.BACKOFF[-1] * 1.3)
             await fails(alps, failure)
             assert alps.sky.calls == [bytes_] * (times + 1)
         assert await told(alps) == ("waiting", failure.text)
@@ -153,7 +155,7 @@ async def test_it_is_kept_tried_again_and_told(store: Store, failure: Failure) -
         assert alps.sky.taken == [("300000000000002", bytes_)]
         assert await told(alps) == ("on its way", "")
         assert await shown_for_device(alps) is None
-        assert not +await store.read(operator_trouble.figures)
+        assert not +await store.read(operator_trouble.count_figures)
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: f"{failure.code}")
@@ -167,7 +169,7 @@ async def test_what_waits_behind_it_goes_by_or_is_told_the_same(
         await alps.push(Message("second"), target=2)
         alps.now += GRACE
         alps.sky.verdicts = []
-        if failure.again:
+        if failure.retry_after:
             await alps.satellite()
             goes_by = failure.scope is Scope.MESSAGE
             assert len(alps.sky.taken) == int(goes_by)
@@ -184,7 +186,7 @@ async def test_what_waits_behind_it_goes_by_or_is_told_the_same(
     "failure", [each for each in FAILURES if each.scope is not Scope.GATEWAY], ids=lambda f: f.code
 )
 def test_what_people_can_correct_is_tried_within_the_hour(failure: Failure) -> None:
-    assert 0 < failure.again <= FIXED_CAUSE_RETRY_S
+    assert 0 < failure.retry_after <= FIXED_CAUSE_RETRY_S
     assert failure.text
 
 
@@ -378,7 +380,9 @@ async def test_an_answer_to_an_sos_is_tried_soon_whatever_failed(store: Store) -
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
         (incident,) = await alarms(alps)
-        await alps.store.commit(lambda db: owe_word(db, incident, Said.SEEN, "Olga", "", alps.now))
+        await alps.store.commit(
+            lambda db: owe_word(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
+        )
         account = Failure("10", Scope.ACCOUNT, "no credits", FIXED_CAUSE_RETRY_S)
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, account)] * 9
         for _ in range(5):

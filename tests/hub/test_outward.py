@@ -15,7 +15,7 @@ import trio
 
 from fieldagent.hub.escalation import outward as escalation
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.registry import contact_kinds
+from fieldagent.hub.escalation.registry import get_contact_kinds
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.delivery import Stage
@@ -101,7 +101,9 @@ async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) 
         second = await store.commit(lambda db: outward.claim(db, later, 4))
         assert first[0].message_id == second[0].message_id
         for each in (second[0], first[0]):
-            await store.commit(partial(outward.taken, each=each, service="the relay", now=later))
+            await store.commit(
+                partial(outward.mark_accepted, each=each, service="the relay", now=later)
+            )
         assert [each.stage for _, each in await receipts(field, ADA)] == [Stage.HANDED_OVER]
 
 
@@ -120,7 +122,7 @@ async def test_what_waits_behind_a_slow_service_is_claimed_by_nobody(store: Stor
             return HandoverResult(HandoverOutcome.HANDED)
 
         own = {"smtp-host": "relay", "smtp-from": "hub@example.org"}
-        reach = Mock(kinds=contact_kinds(), own=own, tell=tell, is_answered=lambda kind: False)
+        reach = Mock(kinds=get_contact_kinds(), own=own, tell=tell, is_answered=lambda kind: False)
         run = partial(escalation.run, store, reach, clock=field.clock, note_fault=log_fault)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)

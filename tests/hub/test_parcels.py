@@ -14,7 +14,7 @@ from fieldagent.hub.records.stations_in_range import NEXT_AFTER
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message, Parcel
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of
-from fieldagent.wire.kit_note import Earshot
+from fieldagent.wire.kit_note import StationsInRange
 from fieldagent.wire.parcel import BODY_MAX_BYTES, DOWN, UP, unwrap, wrap
 from tests.hub.field import START, Field, collect
 from tests.hub.field import field_of as field
@@ -36,7 +36,7 @@ async def carrier(alps: Field, number: int, **hears: int) -> IpMailbox:
     mailbox = alps.mailbox(number)
     await mailbox.greeted(70_000_000 + number)
     stations = {{"ada": ADA, "ben": BEN, "cleo": CLEO}[who]: hops for who, hops in hears.items()}
-    await mailbox.take_note(Earshot(stations).encode())
+    await mailbox.take_note(StationsInRange(stations).encode())
     return mailbox
 
 
@@ -127,7 +127,7 @@ async def test_the_nearest_brings_it_and_another_where_nothing_comes_of_that(sto
         assert len(await parcels(far)) == 1
         assert await parcels(near) == [], "it goes on by itself"
         await near.greeted(80_000_000)
-        await near.take_note(Earshot({BEN: 1}).encode())
+        await near.take_note(StationsInRange({BEN: 1}).encode())
         alps.now += NEXT_AFTER + 1
         assert len(await parcels(near)) == 1, "its journal is lost"
 

@@ -25,7 +25,7 @@ TIME = int(START)
 
 
 def message(number: int, to: Person | None, *, asks: bool = False, text: str = "Hi") -> Entry:
-    return Entry(number, Message(text), TIME, to=to, asks=asks)
+    return Entry(number, Message(text), TIME, to=to, wants_receipt=asks)
 
 
 async def group(field: Field, name: str, *members: int, over_satellite: bool = False) -> int:
@@ -126,7 +126,7 @@ async def test_each_rung_is_told_to_the_sender_once_and_in_whose_name(store: Sto
         mailbox = field.mailbox(BEN)
         (envelope,) = await collect(mailbox)
         (came,) = [each for each in envelope.entries if isinstance(each.content, Message)]
-        assert (came.to, came.asks) == (BEN, True)
+        assert (came.to, came.wants_receipt) == (BEN, True)
         digest = digest_of(came)
         for stage, text in ((Stage.PROGRAMS, ""), (Stage.READ, "Ben"), (Stage.READ, "Ben")):
             await field.sends(BEN, Entry(came.sequence, Receipt(0, digest, stage, text), TIME))
@@ -290,7 +290,7 @@ async def test_a_radio_belongs_to_one_user(store: Store) -> None:
 async def test_an_event_says_for_whom_it_is(store: Store) -> None:
     async with field_of(store) as field:
         await group(field, "rescue", BEN)
-        await field.sends(ADA, Entry(7, Data(b"x"), TIME, to="RESCUE", asks=True))
+        await field.sends(ADA, Entry(7, Data(b"x"), TIME, to="RESCUE", wants_receipt=True))
         ((addressee, asks),) = await field.rows("SELECT addressee, asks FROM item")
         assert json.loads(addressee) == {"id": "1", "name": "rescue", "type": "Group"}
         assert asks == 1

@@ -106,7 +106,7 @@ async def test_all_take_a_step_before_any_takes_the_next(store: Store) -> None:
         assert await lacking(alps) == 0
         assert await standing(alps) == {f"kit {n}": "3 done" for n in (ADA, BEN, CLEO)}
         assert await asked(alps, ADA) == []
-        lines = await alps.store.read(lambda db: audit.latest(db, 100))
+        lines = await alps.store.read(lambda db: audit.list_latest(db, 100))
         steps = [each["detail"] for each in lines if each["action"] == "radio-key step"]
         assert steps == ["all have it alone", "step 3 of 3", "step 2 of 3"]
         assert NEW.hex() not in str(lines)

@@ -10,7 +10,7 @@ import pytest
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.records import rebuild
-from fieldagent.hub.records.numbering import JUMP, leave_out
+from fieldagent.hub.records.numbering import SKIPPED_NUMBERS, leave_out
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Location, Message
 from fieldagent.wire.backup_note import (
@@ -20,10 +20,10 @@ from fieldagent.wire.backup_note import (
     Copies,
     Copy,
     Direction,
-    Fetch,
-    Held,
+    HeldItem,
     Inventory,
     InventoryRow,
+    ItemRequest,
 )
 from fieldagent.wire.envelope import Entry, Source, compute_fingerprint, encode
 from fieldagent.wire.kit_note import decode
@@ -46,7 +46,7 @@ def copies(items: Sequence[Entry], state: str = "") -> Copies:
 
 
 def summary(entry: Entry, hours: int = 0) -> BackupSummary:
-    return BackupSummary(Held(entry.sequence, compute_fingerprint(entry)[:4]), hours)
+    return BackupSummary(HeldItem(entry.sequence, compute_fingerprint(entry)[:4]), hours)
 
 
 async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
@@ -59,7 +59,7 @@ async def gives_back(alps: Field, items: Sequence[Entry], state: str = "") -> No
     mailbox = alps.mailbox(1)
     assert await asks(mailbox, summary(items[-1])) == Ask(SENT, 0)
     listed = Inventory(SENT, 0, tuple(map(row, items)))
-    assert await asks(mailbox, listed) == Fetch(SENT, tuple(each.sequence for each in items))
+    assert await asks(mailbox, listed) == ItemRequest(SENT, tuple(each.sequence for each in items))
     assert await asks(mailbox, copies(items, state)) == Ask(GOT, 0)
     await mailbox.take_note(Inventory(GOT, 0, ()).encode())
 
@@ -75,7 +75,7 @@ async def test_what_is_known_costs_a_few_bytes_and_no_question(store: Store) -> 
         await alps.push(Message("hello"), target=1)
         (got,) = (await collect(alps.mailbox(1)))[0].entries[-1:]
         known = BackupSummary(
-            summary(sent[-1]).sent, 3, Held(got.sequence, compute_fingerprint(got)[:4])
+            summary(sent[-1]).last_sent, 3, HeldItem(got.sequence, compute_fingerprint(got)[:4])
         )
         await alps.mailbox(1).take_note(known.encode())
         assert await alps.rows("SELECT * FROM rebuild") == []
@@ -89,14 +89,14 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
         listed = Inventory(SENT, 0, tuple(map(row, sent)))
         mailbox = alps.mailbox(1)
         assert await asks(mailbox, summary(sent[4])) == Ask(SENT, 0)
-        assert await asks(mailbox, listed) == Fetch(SENT, (4, 5))
-        assert await asks(mailbox, copies(sent[3:4])) == Fetch(SENT, (5,))
+        assert await asks(mailbox, listed) == ItemRequest(SENT, (4, 5))
+        assert await asks(mailbox, copies(sent[3:4])) == ItemRequest(SENT, (5,))
         # The hub restarts, and the kit has sent something since.
         mailbox = alps.mailbox(1)
         await alps.sends(1, *(newer := entries(6, 6)))
         assert await asks(mailbox, summary(newer[0])) == Ask(SENT, 0)
         listed = Inventory(SENT, 0, tuple(map(row, [*sent, *newer])))
-        assert await asks(mailbox, listed) == Fetch(SENT, (5,))
+        assert await asks(mailbox, listed) == ItemRequest(SENT, (5,))
         assert await asks(mailbox, copies(sent[4:])) == Ask(GOT, 0)
         await mailbox.take_note(Inventory(GOT, 0, ()).encode())
         state = await state_of(alps, 1)
@@ -123,13 +123,13 @@ async def test_what_its_journal_has_no_more_is_counted(store: Store) -> None:
         mailbox = alps.mailbox(1)
         assert await asks(mailbox, summary(items[-1])) == Ask(SENT, 0)
         listed = Inventory(SENT, 0, tuple(map(row, items)), (1, 8))
-        assert await asks(mailbox, listed) == Fetch(SENT, (8, 9))
+        assert await asks(mailbox, listed) == ItemRequest(SENT, (8, 9))
         answer = Copies(SENT, (Copy(8, b""), *copies(items[1:]).copies))
         assert await asks(mailbox, answer) == Ask(GOT, 0)
         state = await state_of(alps, 1)
         assert state is not None
         assert (state.missing, state.back, state.gone) == (6, 1, 5)
-        figures = await store.read(rebuild.figures)
+        figures = await store.read(rebuild.count_figures)
         assert (figures["rebuild_items_gone"], figures["rebuild_kits_waiting"]) == (5, 1)
 
 
@@ -138,9 +138,13 @@ async def test_a_false_holding_concerns_its_own_kit_alone(store: Store) -> None:
         await alps.push(Message("hello"), target=3)
         before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         names = await alps.rows("SELECT device, member FROM introduced ORDER BY device, member")
-        await alps.mailbox(1).take_note(BackupSummary(got=Held(7, b"else")).encode())
+        await alps.mailbox(1).take_note(BackupSummary(last_got=HeldItem(7, b"else")).encode())
         now = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
-        assert [number - was for (number,), (was,) in zip(now, before, strict=True)] == [JUMP, 0, 0]
+        assert [number - was for (number,), (was,) in zip(now, before, strict=True)] == [
+            SKIPPED_NUMBERS,
+            0,
+            0,
+        ]
         others = "SELECT device, member FROM introduced WHERE device <> 1 ORDER BY device, member"
         assert await alps.rows(others) == [each for each in names if each[0] != 1]
         assert decode(await alps.mailbox(1).next_note()) == Ask(SENT, 0)
@@ -152,7 +156,7 @@ async def test_each_kit_is_asked_once_the_hub_itself_was_restored(store: Store) 
         before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         await store.commit(lambda db: leave_out(db, alps.now))
         now = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
-        assert now == [(number + JUMP,) for (number,) in before]
+        assert now == [(number + SKIPPED_NUMBERS,) for (number,) in before]
         for number in (1, 2, 3):
             assert decode(await alps.mailbox(number).next_note()) == Ask(SENT, 0)
 
@@ -169,7 +173,7 @@ async def test_an_sos_rings_again_unless_its_kit_knows_that_it_was_closed(
             )
         )
         first, last = entries(1, 2, sos=True)
-        await gives_back(alps, [first, replace(last, back=1)], state)
+        await gives_back(alps, [first, replace(last, items_back=1)], state)
         ((number, now, raised),) = await alps.rows("SELECT number, state, raised FROM sos")
         assert (number, now) == (1, "closed" if state == "closed" else "open")
         assert raised == AT
@@ -185,12 +189,12 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
         pushed = Entry(4, Message("from the desk"), AT)
         of_ada = Entry(5, Message("from Ada"), AT)
         mailbox = alps.mailbox(2)
-        held = BackupSummary(got=Held(5, compute_fingerprint(of_ada)[:4]))
+        held = BackupSummary(last_got=HeldItem(5, compute_fingerprint(of_ada)[:4]))
         assert await asks(mailbox, held) == Ask(SENT, 0)
         assert await asks(mailbox, Inventory(SENT, 0, ())) == Ask(GOT, 0)
         rows = (row(pushed, 3)._replace(place=1), row(of_ada, 1)._replace(place=2))
         deleted = InventoryRow(3, 9, 6, b"gone", AT)
-        assert await asks(mailbox, Inventory(GOT, 0, (*rows, deleted))) == Fetch(GOT, (1, 2))
+        assert await asks(mailbox, Inventory(GOT, 0, (*rows, deleted))) == ItemRequest(GOT, (1, 2))
         source = Entry(5, Source(1, 77), AT)
         came = (
             Copy(1, encode([pushed], origin=3)),
@@ -207,7 +211,7 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
         mailbox = alps.mailbox(1)
         own = replace(of_ada, sequence=77)
         assert await asks(mailbox, summary(own)) == Ask(SENT, 0)
-        assert await asks(mailbox, Inventory(SENT, 0, (row(own),))) == Fetch(SENT, (77,))
+        assert await asks(mailbox, Inventory(SENT, 0, (row(own),))) == ItemRequest(SENT, (77,))
         await asks(mailbox, copies([own]))
         assert await alps.rows(doubts) == [(1, 0), (3, 1)]
         assert said(await collect(alps.mailbox(2))) == []
@@ -239,7 +243,7 @@ async def test_what_cannot_be_read_counts_as_gone(store: Store) -> None:
         await asks(mailbox, summary(items[0]))
         await asks(mailbox, Inventory(SENT, 0, tuple(map(row, items))))
         bad = (Copy(1, b"\xff"), Copy(2, encode([Entry(2, Source(1, 1))])))
-        assert await asks(mailbox, Copies(SENT, bad)) == Fetch(SENT, (3,))
+        assert await asks(mailbox, Copies(SENT, bad)) == ItemRequest(SENT, (3,))
         assert await asks(mailbox, Copies(SENT, ())) == Ask(GOT, 0)
         state = await state_of(alps, 1)
         assert state is not None

@@ -16,7 +16,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
-from fieldagent.wire.envelope import Entry, Unproved, derive_key, encode
+from fieldagent.wire.envelope import Entry, UnauthenticatedMark, derive_key, encode
 from fieldagent.wire.link import Acknowledged, IpLink, LinkHello
 from tests.hub.field import MASTER, Field, collect, said
 from tests.hub.field import field_of as field
@@ -75,13 +75,13 @@ async def test_an_sos_comes_through_and_says_that_it_is_not_proved(store: Store)
             await alps.sends(BEN, HELP, bearer=Bearer.SATELLITE, origin=CLEO)
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(CLEO, "help")]
-        assert Unproved() in [entry.content for entry in envelope.entries]
+        assert UnauthenticatedMark() in [entry.content for entry in envelope.entries]
         # Cleo's own SOS arrives in any case, without a warning.
         key = derive_key(MASTER, "MO")
         await alps.sends(CLEO, HELP, bearer=Bearer.SATELLITE, key=key)
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(CLEO, "help")]
-        assert Unproved() not in [entry.content for entry in envelope.entries]
+        assert UnauthenticatedMark() not in [entry.content for entry in envelope.entries]
         # After that, the unproved copy is not new.
         await alps.sends(BEN, HELP, bearer=Bearer.SATELLITE, origin=CLEO)
         assert len(await alps.rows("SELECT id FROM item")) == 2

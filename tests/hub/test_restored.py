@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records.numbering import JUMP
+from fieldagent.hub.records.numbering import SKIPPED_NUMBERS
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode
@@ -66,7 +66,7 @@ def test_a_restored_database_gives_no_number_again(tmp_path: Path, by: str) -> N
                 running.expect("numbers are left out for it")
             push(running.port, proof, message_to(ada, first, "after the restore"))
             until(lambda: "after the restore" in contents(kit))
-            until(lambda: deliveries(database) == [(1, "stored"), (JUMP + 2, "stored")])
+            until(lambda: deliveries(database) == [(1, "stored"), (SKIPPED_NUMBERS + 2, "stored")])
         assert sorted(contents(kit)) == ["after the copy", "after the restore", "before the copy"]
 
 
@@ -99,11 +99,11 @@ async def test_a_device_makes_the_hub_leave_its_own_numbers_out_once_an_hour(sto
         await alps.push(Message("hello"), target=3)
         before = await numbers()
         await confirms(1, before[0], None)
-        await confirms(3, before[2] + JUMP, key)
+        await confirms(3, before[2] + SKIPPED_NUMBERS, key)
         assert await numbers() == before
         for _ in range(3):
             await confirms(3, (await numbers())[2], key)
-        assert await numbers() == [*before[:2], before[2] + JUMP]
+        assert await numbers() == [*before[:2], before[2] + SKIPPED_NUMBERS]
         alps.now += 3601
         await confirms(3, (await numbers())[2] + 5, key)
-        assert await numbers() == [*before[:2], before[2] + 2 * JUMP]
+        assert await numbers() == [*before[:2], before[2] + 2 * SKIPPED_NUMBERS]

@@ -15,16 +15,16 @@ from fieldagent.hub.access import directory, revocation
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Bearer, Revoked
 from fieldagent.hub.escalation import notice
-from fieldagent.hub.escalation.notice import AnswerWays
+from fieldagent.hub.escalation.notice import AnswerOptions
 from fieldagent.hub.field import kept_letters
 from fieldagent.hub.field.dead_letters import list_devices_with_letters
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.package.package import IncidentWord, Location, Message, Said
-from fieldagent.wire.envelope import Entry, Receipt, Unproved, digest_of, encode
+from fieldagent.package.package import IncidentState, IncidentUpdate, Location, Message
+from fieldagent.wire.envelope import Entry, Receipt, UnauthenticatedMark, digest_of, encode
 from fieldagent.wire.fragments import split
 from tests.hub.field import Field, collect, field_of, said
 from tests.hub.test_dead_letters import IMEI, Operators
@@ -59,7 +59,7 @@ async def test_what_comes_from_it_is_kept_apart_and_taken_in_once_restored(
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         where = Entry(7, Location(46.0, 7.0), TIME)
-        over = Entry(8, IncidentWord(6, Said.CALLED_OFF), TIME)
+        over = Entry(8, IncidentUpdate(6, IncidentState.CALLED_OFF), TIME)
         for entry in (HELLO, where, over):
             await alps.sends(BEN, entry, bearer=bearer)
         assert await alps.rows("SELECT id FROM item") == []
@@ -81,7 +81,7 @@ async def test_an_sos_of_it_rings_and_says_since_when(store: Store) -> None:
         assert await alps.rows("SELECT sos, unauthenticated, revoked FROM item") == [(1, 1, at)]
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(BEN, "help")]
-        assert Unproved() in [entry.content for entry in envelope.entries]
+        assert UnauthenticatedMark() in [entry.content for entry in envelope.entries]
         assert await alps.rows("SELECT device, state FROM sos") == [(BEN, "open")]
         # The hub sends nothing to it, neither news about that nor pushes.
         await alps.push(Message("where are you?"), target=BEN, over_satellite=True)
@@ -108,7 +108,7 @@ async def test_it_confirms_nothing(store: Store) -> None:
         ((sequence, state, body),) = await alps.rows(
             "SELECT sequence, delivery.state, body FROM delivery JOIN item ON item.id = item"
         )
-        digest = digest_of(replace(stored_entry(body), sequence=sequence))
+        digest = digest_of(replace(read_stored_entry(body), sequence=sequence))
         await revoke(alps, BEN)
         await alps.sends(BEN, Entry(sequence, Receipt(BEN, digest), TIME), bearer=Bearer.SATELLITE)
         assert await alps.rows("SELECT state FROM delivery") == [(state,)]
@@ -123,9 +123,9 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
         assert all("kit 2 is revoked" in each for each in await kept(alps))
         await alps.sends(ADA, HELP, origin=BEN)
         assert await alps.rows("SELECT sos, revoked FROM item") == [(1, alps.now)]
-        incident = await store.read(lambda db: sos.named(db, 1, 1))
+        incident = await store.read(lambda db: sos.find_incident(db, 1, 1))
         assert incident is not None
-        message = await store.read(lambda db: notice.of(db, incident, "1", "", AnswerWays()))
+        message = await store.read(lambda db: notice.of(db, incident, "1", "", AnswerOptions()))
         revoked = "(revoked since 2026-09-21T14:13:20Z, possibly stolen)"
         assert message.subject == f"SOS {incident.short} of kit 2 {revoked}"
         await store.commit(lambda db: revocation.restore(db, BEN, now=alps.now))
@@ -140,7 +140,7 @@ async def test_who_holds_it_in_another_process_ends_it(database: str) -> None:
     try:
         async with field_of(one) as alps, running(other):
             token = await one.commit(lambda db: directory.make_link_token(db, BEN, now=alps.now))
-            async with Leases(other, "b", clock=alps.clock).held(alps.device(BEN)) as lease:
+            async with Leases(other, "b", clock=alps.clock).hold_lease(alps.device(BEN)) as lease:
                 await revoke(alps, BEN)
                 with trio.fail_after(PATIENCE):
                     await lease.lost.wait()

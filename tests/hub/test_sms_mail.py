@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.hub.contract import Bearer, Unknown
+from fieldagent.hub.contract import Bearer, UnknownDevice
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.kit_sms import KitSmsInbox
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import due_receipts, sos
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.package.package import IncidentWord, Message, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate, Message
 from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.envelope import Entry, decode, encode
 from fieldagent.wire.incident_proof import digest_token
@@ -112,7 +112,7 @@ async def test_what_no_kit_has_tagged_counts_for_nothing(store: Store) -> None:
         assert await items(alps) == 0
         assert await desk.told() is None
         assert desk.answers.texts == ["OK 471123"], "what people write goes on"
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownDevice):
             await alps.store.read(lambda db: sms_mail.find_device(db, true))
 
 
@@ -255,13 +255,13 @@ async def test_words_of_an_sos_that_fit_no_two_sms_go_in_more(store: Store) -> N
         def answer(db: Db) -> None:
             incident = sos.of_kit(db, 1, 7)
             assert incident is not None
-            due_receipts.owe_word(db, incident, Said.SEEN, "я" * 30, "я" * 80, alps.now)
+            due_receipts.owe_word(db, incident, IncidentState.SEEN, "я" * 30, "я" * 80, alps.now)
 
         await store.commit(answer)
         frame = await desk.told()
         assert frame is not None
         said = [each.content for each in decode(frame.envelope).entries]
-        (word,) = [each for each in said if isinstance(each, IncidentWord)]
+        (word,) = [each for each in said if isinstance(each, IncidentUpdate)]
         assert (word.by, word.text) == ("я" * 30, "я" * 80)
 
 
@@ -291,7 +291,7 @@ async def test_what_the_day_does_not_pay_waits_for_the_next(store: Store) -> Non
         due = await desk.due(per_day=4)
         assert due is not None
         assert not sms_frame.read(due.text).envelope
-        assert await reasons(alps) == [sms_mail.SPENT]
+        assert await reasons(alps) == [sms_mail.SPENT_REASON]
         await desk.taken(due)
         assert await desk.due(per_day=4) is None
         await desk.comes(frame_of(2, "still here").encode_text(UP))

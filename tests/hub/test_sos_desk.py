@@ -26,7 +26,13 @@ from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
-from fieldagent.package.package import IncidentWord, Location, Message, Said, format_short_number
+from fieldagent.package.package import (
+    IncidentState,
+    IncidentUpdate,
+    Location,
+    Message,
+    format_short_number,
+)
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
 from fieldagent.wire.incident_proof import derive_proof_key, is_proved, prove
@@ -105,11 +111,11 @@ async def told_to_the_kit(alps: Field, device: int, about: int = 0) -> list[tupl
     words = []
     for envelope in await collect(alps.mailbox(device)):
         for entry in envelope.entries:
-            if isinstance(entry.content, IncidentWord):
+            if isinstance(entry.content, IncidentUpdate):
                 keys = [derive_proof_key(MASTER), token_key]
                 assert entry.content.incident == 7 and is_proved(entry.content, keys)
                 assert entry.content.station == about
-                words.append((entry.content.says.value, entry.content.by, entry.content.text))
+                words.append((entry.content.state.value, entry.content.by, entry.content.text))
     return words
 
 
@@ -234,7 +240,7 @@ def recorded(seconds: int) -> datetime:
 
 def later(number: int, content: Any, seconds: int = 60) -> Entry:
     """Return an entry of the incident that HELP raised."""
-    return Entry(number, content, int(START) + seconds, sos=True, back=number - 7)
+    return Entry(number, content, int(START) + seconds, sos=True, items_back=number - 7)
 
 
 async def test_what_its_kit_sends_while_it_is_open_joins_it(store: Store) -> None:
@@ -268,7 +274,7 @@ async def test_a_word_after_the_end_rings_again_and_one_from_before_does_not(sto
 
 
 async def test_who_calls_it_off_is_seen_at_the_desk_and_a_person_closes_it(store: Store) -> None:
-    off = IncidentWord(7, Said.CALLED_OFF)
+    off = IncidentUpdate(7, IncidentState.CALLED_OFF)
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         assert (await hub.told("GET", "/api/sos/1"))["calledOff"] is None
@@ -290,7 +296,7 @@ async def test_called_off_by_another_kits_link_counts_with_its_proof_alone(
     async with desk(store) as hub:
         await store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
         await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
-        off = IncidentWord(7, Said.CALLED_OFF)
+        off = IncidentUpdate(7, IncidentState.CALLED_OFF)
         word = prove(off, derive_proof_key(MASTER)) if proved else prove(off, bytes(32))
         await hub.alps.sends(2, Entry(9, word, int(START)), origin=3)
         incident = await hub.told("GET", "/api/sos/1")
@@ -302,7 +308,7 @@ async def test_called_off_by_another_kits_link_counts_with_its_proof_alone(
 async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -> None:
     """A database that was restored from an earlier copy."""
     async with desk(store) as hub:
-        named = Entry(0, IncidentWord(7, Said.OPEN), int(START))
+        named = Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START))
         await hub.alps.sends(1, named)
         await hub.alps.sends(1, named)
         incident = await hub.told("GET", "/api/sos/1")
@@ -328,7 +334,7 @@ async def test_one_that_its_kit_names_before_its_words_come_is_escalated_like_an
     async with desk(store) as hub:
         later_one = Webhook(0, "https://desk.example/later", after=10)
         await store.commit(lambda db: webhook_directory.add(db, 1, later_one, now=START))
-        await hub.alps.sends(1, Entry(0, IncidentWord(7, Said.OPEN), int(START)))
+        await hub.alps.sends(1, Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START)))
         if answered:
             await hub.told("POST", "/api/sos/1/acknowledge")
         await hub.alps.sends(1, HELP)
@@ -357,11 +363,11 @@ async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: 
         for after in (0, 10):
             one = Webhook(0, f"https://desk.example/{after}", after=after)
             await store.commit(partial(webhook_directory.add, workspace=1, webhook=one, now=START))
-        await hub.alps.sends(1, Entry(0, IncidentWord(7, Said.OPEN), int(START)))
+        await hub.alps.sends(1, Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START)))
         hub.alps.now += sos_without_text.ITEM_WAIT_S - 1
         assert await store.commit(lambda db: sos_without_text.look(db, hub.alps.now)) == []
         hub.alps.now += 1
-        assert await store.read(sos_without_text.next_due) == hub.alps.now
+        assert await store.read(sos_without_text.compute_next_due) == hub.alps.now
         await store.commit(lambda db: sos_without_text.look(db, hub.alps.now))
         assert await store.commit(lambda db: sos_without_text.look(db, hub.alps.now)) == [], "once"
         said = "kit 1 reports an open SOS, but its text has not arrived: ask it"
@@ -377,7 +383,7 @@ async def test_what_another_kit_says_of_it_stands_in_its_timeline(store: Store) 
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         await hub.alps.sends(
-            2, Entry(5, IncidentWord(7, Said.SEEN, 1, "Zoe", "on my way"), int(START))
+            2, Entry(5, IncidentUpdate(7, IncidentState.SEEN, 1, "Zoe", "on my way"), int(START))
         )
         (_, event) = (await hub.told("GET", "/api/sos/1"))["timeline"]
         assert (event["event"], event["detail"]) == ("seen at a kit", "Zoe on my way")
@@ -438,8 +444,8 @@ async def test_it_goes_over_satellite_at_once(store: Store) -> None:
         await hub.alps.satellite()
         ((_, body),) = hub.alps.sky.taken[before:]
         entries = decode(body, keys=[back]).entries
-        words = [each.content for each in entries if isinstance(each.content, IncidentWord)]
-        assert [(word.says, word.by) for word in words] == [(Said.SEEN, "Ben")]
+        words = [each.content for each in entries if isinstance(each.content, IncidentUpdate)]
+        assert [(word.state, word.by) for word in words] == [(IncidentState.SEEN, "Ben")]
 
 
 @pytest.mark.parametrize("letter", ["x", "я", "字", "🚁"])
@@ -459,8 +465,8 @@ async def test_words_of_any_script_fit_a_satellite_message(store: Store, letter:
         bodies = [body for imei, body in hub.alps.sky.taken if imei.endswith("3")]
         assert max(map(len, bodies)) <= MT_BYTES
         entries = [e for body in bodies for e in decode(body).entries]
-        words = [e.content for e in entries if isinstance(e.content, IncidentWord)]
-        assert [word.says for word in words] == [Said.SEEN, Said.CLOSED]
+        words = [e.content for e in entries if isinstance(e.content, IncidentUpdate)]
+        assert [word.state for word in words] == [IncidentState.SEEN, IncidentState.CLOSED]
         assert set(words[0].by) <= {letter, "…"} and set(words[0].text) == {letter, "…"}
 
 
@@ -561,7 +567,7 @@ def _make_a_program_dispatcher(db: Db) -> None:
 async def test_another_workspace_has_its_own(store: Store) -> None:
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
-        incident = await store.read(lambda db: sos.named(db, 2, 1))
+        incident = await store.read(lambda db: sos.find_incident(db, 2, 1))
         assert incident is None
 
 
@@ -708,7 +714,7 @@ async def test_a_closed_incident_keeps_its_place(store: Store) -> None:
         await d.alps.sends(1, Entry(3, before, int(START) - 3_600))
         await d.alps.sends(1, HELP)
         there = Location(46.6, 7.35)
-        await d.alps.sends(1, Entry(8, there, int(START), sos=True, back=1))
+        await d.alps.sends(1, Entry(8, there, int(START), sos=True, items_back=1))
         shown = await d.told("GET", "/api/sos/1")
         assert (shown["position"]["latitude"], shown["position"]["longitude"]) == (46.6, 7.35)
         d.alps.now += 600

@@ -10,7 +10,7 @@ import pytest
 
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading, sos_desk
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.field import check_in, trackers
 from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.trackers import TrackerReport
@@ -37,14 +37,14 @@ async def tracked(alps: Field) -> int:
     return device
 
 
-async def says(alps: Field, what: TrackerReport) -> Became:
+async def says(alps: Field, what: TrackerReport) -> ItemResult:
     return await alps.store.commit(lambda db: trackers.take_in(db, 1, what, alps.now))
 
 
 async def incidents(alps: Field) -> list[Any]:
     return [
         *await alps.store.read(
-            lambda db: sos.listing(db, workspace=1, state=None, before=99, limit=9)
+            lambda db: sos.list_sos(db, workspace=1, state=None, before=99, limit=9)
         )
     ]
 
@@ -72,7 +72,7 @@ async def test_the_map_has_each_position_and_people_are_told_of_one_a_minute(sto
         for seconds in range(0, 121, 10):
             alps.now = START + seconds
             here = report(alps.now, north=45.0 + seconds / 1000)
-            assert await says(alps, here) is Became.TAKEN
+            assert await says(alps, here) is ItemResult.TAKEN
         assert await items(alps) == [("location", 0, device, None)] * 3
         devices, _ = await store.read(
             lambda db: reading.list_devices(db, hub_caller(), reading.END, 10, alps.now)
@@ -95,15 +95,15 @@ async def test_what_comes_again_or_late_is_told_once_and_moves_nobody_back(store
     async with field_of(store) as alps:
         await tracked(alps)
         alps.now += 1000
-        assert await says(alps, report(START + 900, north=46.0)) is Became.TAKEN
-        assert await says(alps, report(START + 900, north=46.0)) is Became.REPEATED
-        assert await says(alps, report(START + 100, north=45.0)) is Became.REPEATED
+        assert await says(alps, report(START + 900, north=46.0)) is ItemResult.TAKEN
+        assert await says(alps, report(START + 900, north=46.0)) is ItemResult.REPEATED
+        assert await says(alps, report(START + 100, north=45.0)) is ItemResult.REPEATED
         # A tracker whose clock is ahead is at that position now.
-        assert await says(alps, report(START + 9e7, north=47.0)) is Became.TAKEN
+        assert await says(alps, report(START + 9e7, north=47.0)) is ItemResult.TAKEN
         assert await alps.rows("SELECT latitude, position_at FROM contact WHERE device = 4") == [
             (47.0, START + 1000)
         ]
-        assert await says(alps, report(START, ident="of nobody")) is Became.REFUSED
+        assert await says(alps, report(START, ident="of nobody")) is ItemResult.REFUSED
         assert len(await items(alps)) == 2
 
 
@@ -136,10 +136,10 @@ async def test_an_alarm_without_a_position_or_without_a_newer_one_rings(store: S
         await tracked(alps)
         await says(alps, report(START))
         # At the same second as the previous position: a button without a new fix.
-        assert await says(alps, report(START, "sos")) is Became.TAKEN
+        assert await says(alps, report(START, "sos")) is ItemResult.TAKEN
         await closed(alps)
         await says(alps, TrackerReport(DOG))
-        assert await says(alps, TrackerReport(DOG, alarm="sos")) is Became.TAKEN
+        assert await says(alps, TrackerReport(DOG, alarm="sos")) is ItemResult.TAKEN
         (raised, _) = await incidents(alps)
         one, two = await words_for_ada(alps)
         assert "at 45.91000 7.61000" in one and "without a position" in two
@@ -218,7 +218,7 @@ async def test_another_alarm_is_told_once(store: Store) -> None:
 async def test_a_tracker_that_falls_silent_is_overdue_as_a_kit_is(store: Store) -> None:
     async with field_of(store) as alps:
         device = await tracked(alps)
-        rule = Rule(every=3600.0)
+        rule = Rule(interval=3600.0)
         await store.commit(lambda db: check_in.begin(db, device, rule, now=alps.now))
         alps.now += 3000
         await says(alps, report(alps.now))

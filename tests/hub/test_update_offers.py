@@ -90,7 +90,7 @@ def test_a_wave_begins_when_all_before_it_run_the_new_version(fleet: Fleet) -> N
     assert (fleet.told(), fleet.state()) == ({3}, ("under way", ""))
     fleet.tells(3, "taken")
     assert (fleet.told(), fleet.state()) == (set(), ("done", ""))
-    lines = fleet.store.run_once(lambda db: audit.latest(db, 9, 1))
+    lines = fleet.store.run_once(lambda db: audit.list_latest(db, 9, 1))
     assert [(line["actor"], line["action"]) for line in lines if "update" in line["action"]] == [
         ("hub", "update done"), *[("hub", "update wave")] * 3, ("administration", "update offer"),
     ]  # fmt: skip

@@ -103,17 +103,17 @@ async def sessions(alps: Field, *counted: tuple[str, str, int]) -> None:
 
 
 async def listed(alps: Field) -> list[usage.UsageDay]:
-    return await alps.store.read(lambda db: usage.usage(db, 1, "2020-01-01", "2099-01-01"))
+    return await alps.store.read(lambda db: usage.list_days(db, 1, "2020-01-01", "2099-01-01"))
 
 
 async def test_ours_stands_beside_theirs_and_what_differs_is_named(store: Store) -> None:
     async with field(store) as alps:
         alps.now = 1_790_000_000.0
-        day = usage.day_of(alps.now)
+        day = usage.format_day(alps.now)
         await sessions(alps, (ONE, "7", 51), (ONE, "7", 51), (ONE, "8", 0), ("3" * 15, "9", 5))
         (before,) = await listed(alps)
         assert (before.mo, before.mt, before.theirs) == (3, 0, None)
-        assert before.difference() == "not imported"
+        assert before.describe_difference() == "not imported"
         file = [
             CountedDay(ONE, day, 3, 5, 120, ("7", "8", "11")),
             CountedDay(OTHER, day, 1, 1, 20, ()),
@@ -124,12 +124,17 @@ async def test_ours_stands_beside_theirs_and_what_differs_is_named(store: Store)
             assert done == (2, ("999999999999999",))
         one, other = await listed(alps)
         assert (one.ours, one.theirs) == (3, 5)
-        assert one.difference() == "2 credits more there: sessions that did not reach this hub: 11"
+        assert (
+            one.describe_difference()
+            == "2 credits more there: sessions that did not reach this hub: 11"
+        )
         assert (other.ours, other.theirs) == (0, 1)
-        assert other.difference().startswith("1 credit more there: sessions that did not reach")
+        assert other.describe_difference().startswith(
+            "1 credit more there: sessions that did not reach"
+        )
         agreed = [CountedDay(ONE, day, 2, 3, 51, ("7", "8"))]
         await store.commit(lambda db: usage.take_counts(db, "directip", agreed))
-        assert (await listed(alps))[0].difference() == ""
+        assert (await listed(alps))[0].describe_difference() == ""
 
 
 async def test_what_the_operator_took_counts_and_what_it_did_not_bill_is_named(
@@ -144,7 +149,7 @@ async def test_what_the_operator_took_counts_and_what_it_did_not_bill_is_named(
         none = [CountedDay(OTHER, day.day, 0, 0, 0, ())]
         await store.commit(lambda db: usage.take_counts(db, "directip", none))
         (day,) = await listed(alps)
-        assert day.difference().startswith(
+        assert day.describe_difference().startswith(
             f"{day.mt} credits fewer there: messages that the modem has not fetched"
         )
 
@@ -153,11 +158,11 @@ async def test_a_large_modem_is_compared_by_bytes(store: Store) -> None:
     async with field(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE device SET modem = 'large' WHERE id = 1"))
         await sessions(alps, (ONE, "a", 5000))
-        day = usage.day_of(alps.now)
+        day = usage.format_day(alps.now)
         theirs = [CountedDay(ONE, day, 1, 0, 5025, ("a",))]
         await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
         (row,) = [
-            usage.row_of(each, lambda _: read_credit_price("0.12 EUR"))
+            usage.make_row(each, lambda _: read_credit_price("0.12 EUR"))
             for each in await listed(alps)
         ]
         assert (row["unit"], row["here"], row["operator"]) == ("byte", 5000, 5025)
@@ -182,14 +187,14 @@ async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
             lambda db: db.execute("UPDATE device SET operator = 'rockblock' WHERE id = 1")
         )
         await sessions(alps, (ONE, "a", 51))
-        theirs = [CountedDay(ONE, usage.day_of(alps.now), 1, 3, 51, ("a",))]
+        theirs = [CountedDay(ONE, usage.format_day(alps.now), 1, 3, 51, ("a",))]
         await store.commit(lambda db: usage.take_counts(db, "cloudloop", theirs))
         days = await listed(alps)
-        (row,) = [usage.row_of(each, price_of) for each in days]
+        (row,) = [usage.make_row(each, price_of) for each in days]
         assert (row["money"], row["operatorMoney"]) == ("0.20 EUR", "0.60 USD")
-        total = usage.total_of(days, price_of)
+        total = usage.compute_total(days, price_of)
         assert total == (2, "0.20 EUR", 2, "0.20 EUR", 3, "0.60 USD")
-        unpriced = usage.total_of(days, lambda _: None)
+        unpriced = usage.compute_total(days, lambda _: None)
         assert (unpriced.money, unpriced.their_money) == ("", "")
 
 

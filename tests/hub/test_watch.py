@@ -39,7 +39,7 @@ NOON = 1_790_078_400.0
 def test_hours_hold_over_midnight(hours: Hours, at: float, holds: bool, change: float) -> None:
     assert hours.hold(NOON + at) is holds
     expected = float("inf") if change is None else NOON + change
-    assert hours.next_change(NOON + at) == expected
+    assert hours.compute_next_change(NOON + at) == expected
 
 
 async def office(alps: Field) -> None:
@@ -58,13 +58,13 @@ async def act(alps: Field, deed: Any, *what: Any) -> None:
 
 async def look(alps: Field) -> list[str]:
     """Check as the hub does, if there is a due time."""
-    if await alps.store.read(shifts.next_due) > alps.now:
+    if await alps.store.read(shifts.compute_next_due) > alps.now:
         return []
     return await alps.store.commit(lambda db: shifts.look(db, alps.now))
 
 
 async def on_watch(alps: Field) -> list[tuple[str, str | None, str]]:
-    standing = await alps.store.read(lambda db: shifts.standing(db, 1, alps.now))
+    standing = await alps.store.read(lambda db: shifts.describe_watch(db, 1, alps.now))
     return [
         (each["user"]["name"], (each["handsOverTo"] or {}).get("name"), each["note"])
         for each in standing["onWatch"]
@@ -73,7 +73,7 @@ async def on_watch(alps: Field) -> list[tuple[str, str | None, str]]:
 
 async def alarms(alps: Field) -> list[tuple[str, str]]:
     incidents = await alps.store.read(
-        lambda db: sos.listing(db, workspace=1, state=None, before=99, limit=9)
+        lambda db: sos.list_sos(db, workspace=1, state=None, before=99, limit=9)
     )
     return [(each.kind, each.state) for each in incidents]
 
@@ -88,7 +88,7 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
         alps.now += HOUR
         await act(alps, watch_desk.take, 3, 8 * HOUR)
         assert await on_watch(alps) == [("Cleo", None, "")]
-        standing = await store.read(lambda db: shifts.standing(db, 1, alps.now))
+        standing = await store.read(lambda db: shifts.describe_watch(db, 1, alps.now))
         (before,) = standing["before"]
         assert (before["ended"], before["note"]) == (alps.now, "Ada is late at the hut")
         # Two may be on watch. One of them ends it, and the other's time is over.
@@ -178,7 +178,7 @@ async def test_who_may_answer_no_more_is_not_on_watch(store: Store, gone: Any) -
         await act(alps, watch_desk.end, 3, "")
         (warning,) = await look(alps)
         assert warning.startswith("no one is on watch in Alps")
-        standing = await store.read(lambda db: shifts.standing(db, 1, alps.now))
+        standing = await store.read(lambda db: shifts.describe_watch(db, 1, alps.now))
         assert [each["ended"] for each in standing["before"]] == [NOON, NOON]
 
 

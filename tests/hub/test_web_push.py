@@ -29,7 +29,7 @@ pytest.importorskip("cryptography", reason="needs extra `push`")
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fieldagent.hub.escalation import mail, web_push
-from fieldagent.hub.escalation.browser import subject_of
+from fieldagent.hub.escalation.browser import find_subject
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.web_push import Subscription, encrypt
 from fieldagent.hub.store.opening import open_store
@@ -168,7 +168,7 @@ def test_a_browser_whose_address_is_damaged_keeps_no_other_from_ringing(
 def test_a_push_service_finds_who_runs_the_hub(
     desk: str, mail_from: str | None, subject: str
 ) -> None:
-    assert subject_of(desk, mail_from) == subject
+    assert find_subject(desk, mail_from) == subject
 
 
 def test_a_hub_that_no_push_service_would_know_takes_no_browser(tmp_path: Path) -> None:
@@ -217,10 +217,10 @@ def test_an_alarm_is_no_sos_in_a_push_and_in_a_mail(
     alarm: str, payload: dict[str, Any], header: tuple[str, str]
 ) -> None:
     notice = Notice("id", "subject", "words", 7, "kit", "words", alarm=alarm)
-    told = json.loads(web_push._written(notice))
+    told = json.loads(web_push._write_payload(notice))
     assert told == {"title": "subject", "body": "words", "device": "kit", **payload}
     own = {"mail-from": "sos@example.org", "imap-host": None}
-    sent = mail._written(own, "duty@example.org", notice)
+    sent = mail._write_mail(own, "duty@example.org", notice)
     assert [each for each in sent.items() if each[0].startswith("fieldagent-")] == [header]
 
 

@@ -16,14 +16,14 @@ import pytest
 import trio
 
 from fieldagent.agent.channels import radio
-from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, TransmitResult
+from fieldagent.agent.channels.radio_modem import ReceivedPacket, ReceiveQueue, TransmitResult
 from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.summaries import list_numbers
 from fieldagent.package.package import Message, Status
-from fieldagent.wire.envelope import Ack, SentBy, decode, digest_of
+from fieldagent.wire.envelope import Ack, AuthorMark, decode, digest_of
 from tests.agent.channels.radio_kit import Station, only_what_is_posted, station
 from tests.models.spin import Step
 
@@ -80,7 +80,7 @@ class Radio:
         self._turns.give(None)
         return TransmitResult.TRANSMITTED
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self.heard.receive()
 
     @asynccontextmanager
@@ -177,13 +177,13 @@ class Walk:
         assert self._call(packet) == step.call, (step, decode(packet))
         for other, set_ in self._radios.items():
             if step.value & (1 << other):
-                set_.heard.hear(HeardPacket(packet))
+                set_.heard.hear(ReceivedPacket(packet))
 
     def _call(self, packet: bytes) -> str:
         """Return the part of the packet about the item, or "" if it only contains a name."""
         entries = decode(packet).entries
         if any(isinstance(each.content, Message) for each in entries):
-            repeated = any(isinstance(each.content, SentBy) for each in entries)
+            repeated = any(isinstance(each.content, AuthorMark) for each in entries)
             return "_pack_repeats" if repeated else "pack"
         return "fill" if any(isinstance(each.content, Ack) for each in entries) else ""
 

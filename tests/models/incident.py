@@ -21,7 +21,7 @@ from fieldagent.hub.records import sos
 from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
-from fieldagent.package.package import IncidentWord, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate
 from fieldagent.wire.envelope import Entry, derive_key, encode
 from fieldagent.wire.incident_proof import derive_proof_key, prove
 from fieldagent.wire.outcome import Outcome
@@ -35,10 +35,10 @@ CLEO, DISPATCHER = 3, 2
 LATER = 10 * 365 * 86_400.0
 """Seconds by which the hub's clock is ahead: no message is newer than its end."""
 KIT = {
-    Said.OPEN: "raised",
-    Said.SEEN: "seen",
-    Said.CLOSED: "closed",
-    Said.CALLED_OFF: "called_off",
+    IncidentState.OPEN: "raised",
+    IncidentState.SEEN: "seen",
+    IncidentState.CLOSED: "closed",
+    IncidentState.CALLED_OFF: "called_off",
 }
 HUB = {"open": "raised", "seen": "seen", "closed": "closed"}
 
@@ -62,7 +62,7 @@ class Walk:
         assert last_incident is not None
         at_hub = incident.list_at_hub(self._kit.journal, self._number)
         return {
-            "kit": KIT[Said(last_incident.state)],
+            "kit": KIT[IncidentState(last_incident.state)],
             "at_hub": str(int(self._number in at_hub)),
             "repeats": str(int(bool(list_repeated(self._kit.journal, "person")))),
         } | await self._hub.store.read(self._hub_state)
@@ -118,7 +118,7 @@ class Walk:
 
     async def note_word(self, step: Step) -> None:
         """A stranger sends this news by radio, without a proof and with a false one."""
-        word = IncidentWord(self._number, Said(step.how), CLEO, "Olga")
+        word = IncidentUpdate(self._number, IncidentState(step.how), CLEO, "Olga")
         for said in (word, prove(word, derive_proof_key(bytes(32)))):
             await self._kit.hear(encode([Entry(5, said, int(START))]), tagged=False)
 

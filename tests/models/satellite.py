@@ -31,7 +31,7 @@ from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.standing import get_standing
 from fieldagent.agent.satellites.sbd import SBD
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
-from fieldagent.extensions.lab.simulator.sbd_state import NextStatus, Volatile
+from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus, VolatileState
 from fieldagent.package.package import Message, Status
 from fieldagent.package.reading import read_package
 from fieldagent.wire import sbd
@@ -192,7 +192,7 @@ class Walk:
         assert step.state == {
             "momsn": str(self._modem.state.momsn % NUMBERS),
             "buffer": str(package_in(volatile.mo_buffer if volatile.mo_flag else b"")),
-            "holds_ours": str(int(self._port is not None and self._port.holds_ours)),
+            "holds_ours": str(int(self._port is not None and self._port.is_holding_own_message)),
             "intent": str(0 if intent is None else package_in(intent.transmission.body)),
             "at_modem": str(0 if intent is None else intent.at_modem % NUMBERS),
             "came": ",".join(map(str, came)),
@@ -229,7 +229,7 @@ class Walk:
 
     def _reset(self, *, echo: bool) -> None:
         """Without its own echo, it is a short power loss without a trace."""
-        self._modem.state.stored = Volatile(echo=echo)
+        self._modem.state.stored = VolatileState(echo=echo)
         self._modem.start_brown_out()
 
     def hold_session(self) -> None:
@@ -240,11 +240,11 @@ class Walk:
             self._reset(echo=True)
             return
         if step.call == "dip":
-            self._modem.state.volatile = replace(Volatile(echo=False))
+            self._modem.state.volatile = replace(VolatileState(echo=False))
             step = self._steps.popleft()
         assert step.call == "reply", step
         counted, delivered = bool(step.value & 1), bool(step.value & 2)
-        status = NextStatus(MO_STATUS[step.how], delivered, counted)
+        status = PlannedStatus(MO_STATUS[step.how], delivered, counted)
         self._modem.faults.statuses.append(status)
         self._modem.faults.lose_replies = step.value >> 2
         self._modem.finish_session()

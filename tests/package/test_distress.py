@@ -86,7 +86,7 @@ def test_on_a_channel_an_sos_has_capitals(text: str, call: Call) -> None:
     ],
 )
 def test_the_words_behind_it_are_kept(text: str, rest: str) -> None:
-    assert read(text).rest == rest
+    assert read(text).remaining_words == rest
 
 
 @given(st.text(max_size=300), st.booleans())

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.package.forecast import (
-    LEAST,
+    PACKAGES_MIN,
     Forecast,
-    Kept,
+    ForecastAccuracy,
     PastDelivery,
     compare_forecasts,
     make_forecast,
@@ -46,9 +46,9 @@ def test_what_ended_otherwise_is_neither_a_success_nor_a_failure() -> None:
 
 
 def test_too_few_and_those_that_all_failed_say_nothing() -> None:
-    assert make_forecast(took(*[30] * (LEAST - 1)), NOW) is None
+    assert make_forecast(took(*[30] * (PACKAGES_MIN - 1)), NOW) is None
     assert make_forecast(took(ended=(30,) * 20), NOW) is None
-    assert make_forecast(took(*[30] * LEAST), NOW) == Forecast(LEAST, 30, 30, 1.0, 30)
+    assert make_forecast(took(*[30] * PACKAGES_MIN), NOW) == Forecast(PACKAGES_MIN, 30, 30, 1.0, 30)
 
 
 def test_a_channel_that_is_silent_now_is_not_praised_for_its_past() -> None:
@@ -80,14 +80,14 @@ def test_how_good_the_words_were() -> None:
             PastDelivery(at, at + taken, True) for at, taken in zip(accepted, seconds, strict=True)
         ]
 
-    assert compare_forecasts(each([60] * 25), NOW) == Kept(20, 20)
+    assert compare_forecasts(each([60] * 25), NOW) == ForecastAccuracy(20, 20)
     # The forecast appears from the sixth on. Four of those took longer than forecast.
-    assert compare_forecasts(each([60] * 16 + [90, 120, 240, 480]), NOW) == Kept(15, 11)
-    assert compare_forecasts(each([60] * 4), NOW) == Kept(0, 0)
+    assert compare_forecasts(each([60] * 16 + [90, 120, 240, 480]), NOW) == ForecastAccuracy(15, 11)
+    assert compare_forecasts(each([60] * 4), NOW) == ForecastAccuracy(0, 0)
 
 
 @given(
-    st.lists(st.floats(0, 3600), min_size=LEAST, max_size=40),
+    st.lists(st.floats(0, 3600), min_size=PACKAGES_MIN, max_size=40),
     st.lists(st.floats(0, 3600), max_size=10),
 )
 def test_what_waits_never_makes_it_sooner(seconds: list[float], waits: list[float]) -> None:

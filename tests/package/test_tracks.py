@@ -9,7 +9,7 @@ import pytest
 
 from fieldagent.package.package import Location
 from fieldagent.package.payload import Identity
-from fieldagent.package.tracks import Placed, make_kml
+from fieldagent.package.tracks import PlacedPoint, make_kml
 
 ADA = Identity("1", "Ada & Co", "User", "", "1")
 
@@ -27,7 +27,7 @@ def test_a_line_tells_heights_of_all_its_points_or_of_none(
 ) -> None:
     """Some readers drop a line if only some of its points have a height."""
     points = [
-        Placed(str(at), ADA, "kit", datetime(2026, 5, 4, 10, at, tzinfo=UTC), place)
+        PlacedPoint(str(at), ADA, "kit", datetime(2026, 5, 4, 10, at, tzinfo=UTC), place)
         for at, place in enumerate(Location(46.0, 7.0, None, height) for height in heights)
     ]
     texts = [each.text for each in ElementTree.fromstring(make_kml(points)).iter() if each.text]

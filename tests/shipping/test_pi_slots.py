@@ -20,7 +20,7 @@ pytestmark = pytest.mark.full
 
 SLOTS = (
     "PYTHONPATH=/usr/lib/fieldagent/fieldagent.pyz python3 -c"
-    " 'from fieldagent.extensions.fleet.system_slots import Slots; slots = Slots(); {}'"
+    " 'from fieldagent.extensions.fleet.system_slots import SystemSlots; slots = SystemSlots(); {}'"
 )
 RESET = 240.0
 

@@ -18,7 +18,7 @@ from fieldagent.agent.mesh.packet import of_each_sender
 from fieldagent.agent.outbound.summaries import list_numbers
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import NodeModem, open_node
-from fieldagent.package.package import IncidentWord, Message, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate, Message
 from fieldagent.wire.envelope import (
     Ack,
     Entry,
@@ -72,13 +72,13 @@ class Collector:
         content = entry.content
         if isinstance(content, Fragment):
             slices = self._slices.setdefault((origin, entry.sequence, content.count), {})
-            slices[content.index] = content.slice
+            slices[content.index] = content.payload
             if len(slices) == content.count:
                 for inner in decode(join(slices)).entries:
                     self._take(inner, origin)
         elif isinstance(content, Receipt):
             self.receipts[entry.sequence] += 1
-        elif isinstance(content, IncidentWord) and content.says is Said.OPEN:
+        elif isinstance(content, IncidentUpdate) and content.state is IncidentState.OPEN:
             self.named.add(content.incident)
         elif isinstance(content, _NO_ITEM):
             pass

@@ -47,10 +47,10 @@ from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir
 from fieldagent.extensions.lab.simulator.nodes import Nodes
 from fieldagent.extensions.lab.simulator.pty_port import PtyPort
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
-from fieldagent.extensions.lab.simulator.sbd_state import NextStatus
+from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus
 from fieldagent.http import link_session as ip_link
 from fieldagent.http.link_session import LinkSession
-from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Message, Said
+from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentState, IncidentUpdate, Message
 from fieldagent.package.reading import read_package
 from fieldagent.system.elapsed_time import Reading
 from fieldagent.system.supervisor import Part
@@ -322,7 +322,7 @@ class World:
         now = int(self.now())
         (entry,) = decode(next(iter(envelopes))).entries
         # A person closes the incident to which it belongs.
-        closed = IncidentWord(sequence - entry.back, Said.CLOSED, by="Olga")
+        closed = IncidentUpdate(sequence - entry.items_back, IncidentState.CLOSED, by="Olga")
         stored = Receipt(digest=digest_of(replace(entry, sequence=sequence)))
         for said in (Entry(sequence, stored, now), Entry(0, closed, now)):
             self.hub.put(_Mail(encode([said])))
@@ -551,7 +551,7 @@ def _no_satellite_in_sight(world: World) -> None:
 def _sessions_fail(world: World) -> None:
     for _ in range(world.chance.randrange(1, 4)):
         number = world.chance.choice([10, 13, 17, 18, 32, 35, 37])
-        world.modem.faults.statuses.append(NextStatus(number, delivered=False, counted=False))
+        world.modem.faults.statuses.append(PlannedStatus(number, delivered=False, counted=False))
 
 
 def _a_reply_is_lost(world: World) -> None:
@@ -559,7 +559,7 @@ def _a_reply_is_lost(world: World) -> None:
 
 
 def _a_session_counts_though_it_failed(world: World) -> None:
-    world.modem.faults.statuses.append(NextStatus(32, delivered=True, counted=True))
+    world.modem.faults.statuses.append(PlannedStatus(32, delivered=True, counted=True))
 
 
 def _the_modem_browns_out(world: World) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from tests.agent.channels.test_satellite_soak import AGAIN_SOON
 from tests.breaking import Put, environment
 from tests.extensions.mqtt.brokers import Mosquitto, Neighbour
@@ -35,7 +35,7 @@ SCOUT = f"SCOUT-{PROCESS}"
 SOON = [1.0, 2.0, 3.0]
 REACHES_SOON = (
     Put("fieldagent.extensions.tak.bridge.link:WAITS", SOON),
-    Put("fieldagent.extensions.mqtt.session:WAITS", SOON),
+    Put("fieldagent.extensions.mqtt.session:RETRY_WAITS_S", SOON),
     Put("fieldagent.extensions.tak.bridge.records:AGAIN", [15.0, 20.0]),
 )
 """Only pauses are shorter. Otherwise a soak with constant kills would spend its time in them."""
@@ -77,7 +77,7 @@ class SoakHub:
     def items(self) -> list[tuple[float, str, bool]]:
         """Return the time of each message, its text, and whether a kit has sent it."""
         rows = self.disk("SELECT accepted, body, source_device IS NOT NULL FROM item ORDER BY id")
-        entries = [(at, stored_entry(body).content, bool(of_kit)) for at, body, of_kit in rows]
+        entries = [(at, read_stored_entry(body).content, bool(of_kit)) for at, body, of_kit in rows]
         return [(at, getattr(item, "content", ""), of_kit) for at, item, of_kit in entries]
 
 

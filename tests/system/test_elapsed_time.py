@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from fieldagent.system.clock_bounds import EARLIEST, LATEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST
 from fieldagent.system.elapsed_time import (
     CLOCK_CACHE_S,
     SAVE_INTERVAL_S,
-    Base,
+    ClockBase,
     ElapsedTime,
     MachineClocks,
     Reading,
@@ -20,7 +20,7 @@ from fieldagent.system.elapsed_time import (
 
 YEAR = 365 * 86_400.0
 NOW = 1_790_000_000.0
-BASE = Base("one", 1000.0, NOW, 0.0, True)
+BASE = ClockBase("one", 1000.0, NOW, 0.0, True)
 """Stored in boot `one`, whose clock was correct."""
 UNSET = BASE._replace(elapsed=50.0, offset=0.0, trusted=False)
 """The same in 1970."""
@@ -52,7 +52,7 @@ UNSET = BASE._replace(elapsed=50.0, offset=0.0, trusted=False)
         ),
     ],
 )
-def test_where_it_goes_on(base: Base | None, seen: Reading, elapsed: float) -> None:
+def test_where_it_goes_on(base: ClockBase | None, seen: Reading, elapsed: float) -> None:
     assert compute_elapsed_time(base, seen) == pytest.approx(elapsed)
     assert ElapsedTime(base, lambda: seen).now() == pytest.approx(elapsed)
 
@@ -69,7 +69,7 @@ class Machine:
         self.seen = replace(
             self.seen,
             since_boot=self.seen.since_boot + seconds,
-            wall=self.seen.wall + seconds + by,
+            wall_time=self.seen.wall_time + seconds + by,
         )
 
 
@@ -118,7 +118,7 @@ def test_it_is_written_down_now_and_then() -> None:
     machine.passes(SAVE_INTERVAL_S - 1)
     assert time.get_due_base() is None
     machine.passes(1)
-    assert time.get_due_base() == Base(
+    assert time.get_due_base() == ClockBase(
         "one", 7.0 + SAVE_INTERVAL_S, NOW + SAVE_INTERVAL_S, 0.0, False
     )
 
@@ -141,14 +141,14 @@ def test_dates_follow_the_best_who_tells_the_time_while_the_clock_is_not_trusted
     assert (time.source(), time.date(time.now())) == ("satellite", NOW + 90)
     time.record_time("hub", NOW + 1000)
     assert time.date(time.now()) == NOW + 90, "another tells it better"
-    assert time.get_base() == Base("one", 67.0, 72.0, NOW + 18, True)
-    machine.seen = replace(machine.seen, wall=NOW + 100, source="network")
+    assert time.get_base() == ClockBase("one", 67.0, 72.0, NOW + 18, True)
+    machine.seen = replace(machine.seen, wall_time=NOW + 100, source="network")
     assert (time.source(), time.date(time.now())) == ("network", NOW + 100)
 
 
 def test_who_tells_a_time_before_all_this_was_made_is_not_heard() -> None:
     time = ElapsedTime(None, lambda: Reading("one", 7.0, 12.0))
-    time.record_time("satellite", EARLIEST - 1)
+    time.record_time("satellite", EARLIEST_TIME - 1)
     time.record_time("GPS", LATEST + 1)
     assert (time.source(), time.date(time.now())) == ("", 12.0)
 

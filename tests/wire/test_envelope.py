@@ -25,12 +25,12 @@ from fieldagent.package.package import (
     CommandAnswer,
     CommandOutcome,
     Data,
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Location,
     Message,
     Parcel,
     PositionSource,
-    Said,
     Waypoint,
 )
 from fieldagent.package.payload import Identity
@@ -41,8 +41,10 @@ from fieldagent.wire.command_proof import prove as prove_command
 from fieldagent.wire.envelope import (
     EPOCH,
     Ack,
+    AuthorMark,
     Contact,
     Entry,
+    EstimatedPosition,
     Fragment,
     Introduction,
     JournalNumber,
@@ -51,10 +53,8 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     RouteToHub,
-    SeenAt,
-    SentBy,
     Source,
-    Unproved,
+    UnauthenticatedMark,
     Unreadable,
     decode,
     derive_key,
@@ -135,7 +135,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "a message of 120 bytes could not be read": ([Entry(0, Unreadable(120), TIME)], 0, None),
     "receipt of 14": ([Entry(14, Receipt(digest=DIGEST), TIME)], 0, None),
     "receipt of 14 by 1": ([Entry(14, Receipt(1, DIGEST), TIME)], 0, None),
-    "for user 12": ([Entry(7, CAMP, TIME, to=12, asks=True)], 0, None),
+    "for user 12": ([Entry(7, CAMP, TIME, to=12, wants_receipt=True)], 0, None),
     "for group 3": ([Entry(7, CAMP, TIME, to=-3)], 0, None),
     'for "ada"': ([Entry(7, CAMP, TIME, to="ada")], 0, None),
     "by user 5": ([Entry(7, CAMP, TIME, author=5)], 0, None),
@@ -143,24 +143,30 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "nobody: 14": ([Entry(14, Receipt(0, DIGEST, Stage.NOBODY, NOBODY), TIME)], 0, None),
     "with programs: 14": ([Entry(14, Receipt(0, DIGEST, Stage.PROGRAMS), TIME)], 0, None),
     "SOS position 12 of the incident 8": (
-        [Entry(12, Location(46.5, 7.25, MOMENT), TIME, sos=True, back=4)],
+        [Entry(12, Location(46.5, 7.25, MOMENT), TIME, sos=True, items_back=4)],
         0,
         None,
     ),
-    "the incident 8 is open": ([Entry(0, IncidentWord(8, Said.OPEN), TIME)], 0, None),
+    "the incident 8 is open": ([Entry(0, IncidentUpdate(8, IncidentState.OPEN), TIME)], 0, None),
     "the incident 8 is called off, number 13": (
-        [Entry(13, prove(IncidentWord(8, Said.CALLED_OFF), PROOF_KEY), TIME)],
+        [Entry(13, prove(IncidentUpdate(8, IncidentState.CALLED_OFF), PROOF_KEY), TIME)],
         0,
         None,
     ),
     "Olga has seen the incident 8": (
-        [Entry(0, prove(IncidentWord(8, Said.SEEN, by="Olga", text="heli"), PROOF_KEY), TIME)],
+        [
+            Entry(
+                0,
+                prove(IncidentUpdate(8, IncidentState.SEEN, by="Olga", text="heli"), PROOF_KEY),
+                TIME,
+            )
+        ],
         0,
         None,
     ),
     "canned words 1 as SOS message 9": ([Entry(9, Message("injury"), TIME, sos=True)], 0, None),
     "canned words 30 as SOS message 10": (
-        [Entry(10, Message("bleeding"), TIME, sos=True, back=1)],
+        [Entry(10, Message("bleeding"), TIME, sos=True, items_back=1)],
         0,
         None,
     ),
@@ -168,7 +174,10 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         [
             Entry(
                 0,
-                prove(IncidentWord(8, Said.SEEN, by="Olga", text="help is on its way"), PROOF_KEY),
+                prove(
+                    IncidentUpdate(8, IncidentState.SEEN, by="Olga", text="help is on its way"),
+                    PROOF_KEY,
+                ),
                 TIME,
             )
         ],
@@ -182,14 +191,14 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
                 Location(46.5, 7.25, MOMENT, source=PositionSource.BROWSER),
                 TIME,
                 sos=True,
-                back=6,
+                items_back=6,
             )
         ],
         0,
         None,
     ),
     "Ben, at station 5, has the incident 8 of station 7": (
-        [Entry(21, IncidentWord(8, Said.SEEN, 7, "Ben"), TIME)],
+        [Entry(21, IncidentUpdate(8, IncidentState.SEEN, 7, "Ben"), TIME)],
         5,
         None,
     ),
@@ -199,28 +208,28 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         None,
     ),
     "12 of station 7 goes no further": (
-        [Entry(12, Ack(7, digest=DIGEST, beyond=(9,)))],
+        [Entry(12, Ack(7, digest=DIGEST, missing_at=(9,)))],
         5,
         None,
     ),
     "the hub has 12": ([Entry(12, Ack(7, by_hub=True, digest=DIGEST))], 5, None),
-    "a satellite gateway has 12": ([Entry(12, Ack(7, left=True, digest=DIGEST))], 5, None),
+    "a satellite gateway has 12": ([Entry(12, Ack(7, is_at_gateway=True, digest=DIGEST))], 5, None),
     "station 7's callsign": ([Entry(0, Introduction(Identity("", "N0CALL-7", "")))], 7, None),
-    "journal 70000001": ([Entry(70_000_001, JournalNumber(asks=True))], 0, None),
+    "journal 70000001": ([Entry(70_000_001, JournalNumber(wants_names=True))], 0, None),
     "SOS message 31 that nobody": (
-        [Entry(31, Message("help"), TIME, sos=True), Entry(31, Unproved())],
+        [Entry(31, Message("help"), TIME, sos=True), Entry(31, UnauthenticatedMark())],
         1,
         None,
     ),
     "the hub is behind two others": ([Entry(0, RouteToHub(2, 5))], 5, None),
     "the hub is behind station 5 and an empty battery": (
-        [Entry(0, RouteToHub(1, 0, 0, low=True))],
+        [Entry(0, RouteToHub(1, 0, 0, is_battery_low=True))],
         5,
         None,
     ),
     "the program of station 5 is": ([Entry(0, Program("0.1.0+12"))], 5, None),
     "message 7 of station 7 again": (
-        [Entry(0, SentBy(7, 1), TIME), Entry(7, Message("Camp reached"), TIME)],
+        [Entry(0, AuthorMark(7, 1), TIME), Entry(7, Message("Camp reached"), TIME)],
         5,
         None,
     ),
@@ -249,7 +258,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         None,
     ),
     "SOS message 32": (
-        [Entry(32, Message("help"), TIME, sos=True), Entry(32, SeenAt(46.5, 7.25, 3))],
+        [Entry(32, Message("help"), TIME, sos=True), Entry(32, EstimatedPosition(46.5, 7.25, 3))],
         1,
         None,
     ),
@@ -276,7 +285,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "packed messages 50000000": (
         [
             Entry(50_000_000, Message("Camp reached"), TIME),
-            Entry(50_000_001, Message("Camp reached"), TIME - 30, to=12, asks=True),
+            Entry(50_000_001, Message("Camp reached"), TIME - 30, to=12, wants_receipt=True),
             Entry(14, Receipt(digest=DIGEST), TIME),
         ],
         0,
@@ -331,12 +340,12 @@ def test_reads_the_vectors(name: str) -> None:
         Fragment,
         Ack,
         RelayRequest,
-        SentBy,
+        AuthorMark,
         Source,
         RouteToHub,
-        Unproved,
+        UnauthenticatedMark,
         Contact,
-        SeenAt,
+        EstimatedPosition,
     )
     expected = [
         Entry(
@@ -344,9 +353,9 @@ def test_reads_the_vectors(name: str) -> None:
             e.content,
             EPOCH if isinstance(e.content, untimed) else e.time,
             e.sos,
-            e.back,
+            e.items_back,
             e.to,
-            e.asks,
+            e.wants_receipt,
             e.author,
         )
         for e in entries
@@ -371,8 +380,8 @@ def said_packed() -> Iterator[Entry]:
     yield Entry(7, Message(words), TIME)
     yield Entry(7, Message(words), TIME, sos=True)
     yield Entry(7, Waypoint(46.5, 7.25, words, MOMENT, words), TIME)
-    for says in Said:
-        yield Entry(0, IncidentWord(8, says, 7, words, words), TIME)
+    for says in IncidentState:
+        yield Entry(0, IncidentUpdate(8, says, 7, words, words), TIME)
 
 
 @pytest.mark.parametrize("entry", [*said_packed()], ids=str)
@@ -386,8 +395,8 @@ def test_the_kinds_are_those_described() -> None:
     _, _, section = text.partition("\n## Entries\n")
     rows = re.findall(r"^\| (\d+) \S+ \| ([^|]+) \|", section.partition("\n## ")[0], re.M)
     described = {int(number): elements.startswith("time") for number, elements in rows}
-    assert described == dict.fromkeys(envelope._TIMED, True) | dict.fromkeys(
-        envelope._UNTIMED, False
+    assert described == dict.fromkeys(envelope._TIMED_KINDS, True) | dict.fromkeys(
+        envelope._UNTIMED_KINDS, False
     )
 
 
@@ -396,7 +405,7 @@ def test_the_canned_words_are_those_described() -> None:
     _, _, section = text.partition("\n## Canned words\n")
     rows = re.findall(r"(?<=[|]) (\d+) \| ([^|]+?) (?=[|])", section.partition("\n## ")[0])
     assert {int(number): words for number, words in rows} == canned.NUMBERS
-    lists = (canned.RAISED, canned.FROM_KIT, canned.FROM_HELPERS, canned.FROM_DESK)
+    lists = (canned.SOS_REASONS, canned.FROM_KIT, canned.FROM_HELPERS, canned.FROM_DESK)
     assert {words for each in lists for words in each} == {*canned.NUMBERS.values()} - {"SOS"}
 
 
@@ -580,7 +589,7 @@ BOUNDED: list[tuple[Entry, object]] = [
     (Entry(1, Location(1, 2, None, -12_001.0)), Location(1, 2, MOMENT)),
     (Entry(1, Location(1, 2, None, None, 10_000.1)), Location(1, 2, MOMENT)),
     (Entry(1, CheckIn((2**32 - 1) * 60)), CheckIn(CHECK_IN_MAX)),
-    (Entry(1, SeenAt(1, 2, 20_101)), None),
+    (Entry(1, EstimatedPosition(1, 2, 20_101)), None),
 ]
 """An entry with a value outside its limits, and its decoded content. None means no entry."""
 
@@ -631,7 +640,7 @@ def test_fragments_fit_and_join_in_any_order(whole: bytes, room: int, chance: ob
     for part in parts:
         assert len(encode([Entry(2**32 - 1, part)])) <= room
     shuffled = sorted(parts, key=lambda part: hash((part.index * 7919) % 13))
-    assert join({part.index: part.slice for part in shuffled}) == whole
+    assert join({part.index: part.payload for part in shuffled}) == whole
 
 
 @pytest.mark.parametrize(
@@ -654,7 +663,7 @@ def test_what_nobody_has_goes_before_what_some_lack(
 
 def test_fragments_of_two_envelopes_do_not_join() -> None:
     one, other = split(b"a" * 500, 100), split(b"b" * 500, 100)
-    slices = {part.index: part.slice for part in one} | {1: other[1].slice}
+    slices = {part.index: part.payload for part in one} | {1: other[1].payload}
     with pytest.raises(RemoteProtocolError, match="CRC"):
         join(slices)
 

@@ -102,7 +102,11 @@ def test_who_sends_it_proves_that_by_the_tag() -> None:
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "tagged"])
 def test_every_cut_is_refused(key: bytes | None) -> None:
-    sent = [replace(said(NUMBER), to="ada", asks=True), Entry(NUMBER, Source(7, 9)), said(3)]
+    sent = [
+        replace(said(NUMBER), to="ada", wants_receipt=True),
+        Entry(NUMBER, Source(7, 9)),
+        said(3),
+    ]
     body = short(*sent, Entry(NUMBER + 2, Data(bytes(200)), TIME - 90), origin=5, key=key)
     assert len(decode(body).entries) == 4
     for cut in range(len(body)):

@@ -17,17 +17,16 @@ from fieldagent.wire.backup_note import (
     Copies,
     Copy,
     Direction,
-    Fetch,
-    Held,
+    HeldItem,
     Inventory,
     InventoryRow,
+    ItemRequest,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     WORDS_MAX,
     Directory,
     DirectoryEntry,
-    Earshot,
     HasDirectory,
     KitReport,
     ModemReport,
@@ -35,6 +34,7 @@ from fieldagent.wire.kit_note import (
     OfferReport,
     ProgramOffer,
     SettingsOffer,
+    StationsInRange,
     UpdateReport,
     decode,
 )
@@ -61,7 +61,7 @@ LISTED = st.builds(
     st.lists(st.integers(0, 2**32), max_size=3).map(tuple),
 )
 DIGEST = st.binary(max_size=4)
-HELD = st.builds(Held, st.integers(0, 2**40), DIGEST)
+HELD = st.builds(HeldItem, st.integers(0, 2**40), DIGEST)
 ROW = st.builds(InventoryRow, *[st.integers(0, 2**40)] * 3, DIGEST, st.integers(0, 2**40))
 NOTES = st.one_of(
     st.builds(
@@ -81,7 +81,9 @@ NOTES = st.one_of(
         ).map(tuple),
     ),
     st.builds(SettingsOffer, TEXT, TEXT),
-    st.builds(Earshot, st.dictionaries(st.integers(1, 2**40), st.integers(0, 255), max_size=64)),
+    st.builds(
+        StationsInRange, st.dictionaries(st.integers(1, 2**40), st.integers(0, 255), max_size=64)
+    ),
     st.builds(HasDirectory, st.integers(0, 2**40)),
     st.builds(Directory, st.integers(1, 2**40), st.integers(0, 2**32), st.lists(LISTED).map(tuple)),
     st.builds(BackupSummary, HELD, st.integers(0, 2**20), HELD),
@@ -93,7 +95,7 @@ NOTES = st.one_of(
         st.lists(ROW, max_size=3).map(tuple),
         st.tuples(st.integers(0, 2**32), st.integers(0, 2**32)),
     ),
-    st.builds(Fetch, st.sampled_from(Direction), st.lists(st.integers(0, 2**40)).map(tuple)),
+    st.builds(ItemRequest, st.sampled_from(Direction), st.lists(st.integers(0, 2**40)).map(tuple)),
     st.builds(
         Copies,
         st.sampled_from(Direction),
@@ -111,7 +113,7 @@ def test_what_is_told_is_what_is_read(note: KitReport | Offer) -> None:
 def test_a_long_reason_is_cut() -> None:
     report = decode(KitReport(UpdateReport("2", "1", "x" * 9_000)).encode())
     assert isinstance(report, KitReport) and report.update is not None
-    assert len(report.update.why) < WORDS_MAX + 9
+    assert len(report.update.reason) < WORDS_MAX + 9
 
 
 @pytest.mark.parametrize(

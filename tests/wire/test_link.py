@@ -19,10 +19,10 @@ from fieldagent.wire.backup_note import (
     Copies,
     Copy,
     Direction,
-    Fetch,
-    Held,
+    HeldItem,
     Inventory,
     InventoryRow,
+    ItemRequest,
 )
 from fieldagent.wire.envelope import Entry, compute_fingerprint, encode
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -36,13 +36,13 @@ from fieldagent.wire.kit_condition import (
 from fieldagent.wire.kit_note import (
     Directory,
     DirectoryEntry,
-    Earshot,
     HasDirectory,
     KitReport,
     ModemReport,
     OfferReport,
     ProgramOffer,
     SettingsOffer,
+    StationsInRange,
     UpdateReport,
     decode,
 )
@@ -52,12 +52,12 @@ from fieldagent.wire.link import (
     OVERHEAD_BYTES,
     WINDOW,
     Acknowledged,
-    Arrived,
     IpLink,
     LinkHello,
     LinkOpened,
+    MessageReceived,
     NoCommonVersion,
-    Noted,
+    NoteReceived,
 )
 from tests.wire.test_command import STATUS
 
@@ -121,7 +121,7 @@ DIRECTORY = Directory(
 )
 LATER = Entry(70_000_002, Message("Camp reached"), 1_790_000_000)
 SUMMARY = BackupSummary(
-    Held(70_000_002, compute_fingerprint(LATER)[:4]), 3, Held(9, b"\x01\x02\x03\x04")
+    HeldItem(70_000_002, compute_fingerprint(LATER)[:4]), 3, HeldItem(9, b"\x01\x02\x03\x04")
 )
 INVENTORY = Inventory(
     Direction.SENT,
@@ -141,11 +141,11 @@ VECTORS = {
     "note, a report of modems": lambda: noted(HEARD.encode()),
     "note, how a kit is": lambda: noted(CONDITION.encode()),
     "note, an offer of a program": lambda: noted(PROGRAM.encode()),
-    "note, the stations": lambda: noted(Earshot({9: 2, 7: 1}).encode()),
+    "note, the stations": lambda: noted(StationsInRange({9: 2, 7: 1}).encode()),
     "note, what the hub had last": lambda: noted(SUMMARY.encode()),
     "note, a question": lambda: noted(Ask(Direction.SENT, 0).encode()),
     "note, what a kit has": lambda: noted(INVENTORY.encode()),
-    "note, an order": lambda: noted(Fetch(Direction.SENT, (70_000_002,)).encode()),
+    "note, an order": lambda: noted(ItemRequest(Direction.SENT, (70_000_002,)).encode()),
     "note, a copy": lambda: noted(COPIES.encode()),
     "note, which directory": lambda: noted(HasDirectory(0).encode()),
     "note, the directory": lambda: noted(DIRECTORY.encode()),
@@ -184,9 +184,9 @@ def test_reads_the_vectors() -> None:
     link = IpLink(LinkHello())
     opened = link.receive(known["hello of an agent"])
     assert opened == LinkOpened(1, 0, BODY_BYTES, WINDOW, silence=300)
-    assert link.receive(known["message 1,"]) == Arrived(1, (ENVELOPE,))
-    assert link.receive(known["message 2,"]) == Arrived(2, ())
-    assert link.receive(known["message 3,"]) == Arrived(3, (ENVELOPE, ENVELOPE))
+    assert link.receive(known["message 1,"]) == MessageReceived(1, (ENVELOPE,))
+    assert link.receive(known["message 2,"]) == MessageReceived(2, ())
+    assert link.receive(known["message 3,"]) == MessageReceived(3, (ENVELOPE, ENVELOPE))
     link.make_ping(), link.send(ENVELOPE)
     assert link.receive(known["acknowledgement of 2"]) == Acknowledged((1, 2))
 
@@ -212,7 +212,7 @@ def test_no_version_in_common(ours: tuple[int, int], theirs: tuple[int, int]) ->
 def test_a_note_is_read_where_both_ends_take_them_and_skipped_otherwise() -> None:
     note = noted(FELL_BACK.encode())
     one, other = pair(LinkHello(features=NOTES), LinkHello(features=NOTES))
-    assert other.receive(note) == Noted(FELL_BACK.encode())
+    assert other.receive(note) == NoteReceived(FELL_BACK.encode())
     assert decode(FELL_BACK.encode()) == FELL_BACK
     # It uses no number, and no place in the window.
     assert one.free == WINDOW and one.make_ping()[0] == 1
@@ -293,7 +293,7 @@ def test_what_a_later_version_may_add_is_skipped() -> None:
     link = IpLink(LinkHello())
     assert isinstance(link.receive(cbor2.dumps([*HELLO, "more", [1]])), LinkOpened)
     assert link.receive(cbor2.dumps([99, 1])) is None
-    assert link.receive(cbor2.dumps([1, 1, b"x", "more"])) == Arrived(1, (b"x",))
+    assert link.receive(cbor2.dumps([1, 1, b"x", "more"])) == MessageReceived(1, (b"x",))
     link.make_ping()
     assert link.receive(cbor2.dumps([2, 1, "more"])) == Acknowledged((1,))
 
@@ -334,7 +334,7 @@ def test_everything_arrives_once_and_in_order(bodies: list[bytes], data: st.Data
     waiting = list(bodies)
     on_the_way: list[bytes] = []
     back: list[bytes] = []
-    arrived: list[Arrived] = []
+    arrived: list[MessageReceived] = []
     settled: list[int] = []
     while len(settled) < len(bodies):
         steps = ["send"] * bool(waiting and ours.free) + ["take"] * bool(on_the_way)
@@ -344,7 +344,7 @@ def test_everything_arrives_once_and_in_order(bodies: list[bytes], data: st.Data
             on_the_way.append(ours.send(waiting.pop(0))[1])
         elif step == "take":
             event = theirs.receive(on_the_way.pop(0))
-            assert isinstance(event, Arrived)
+            assert isinstance(event, MessageReceived)
             arrived.append(event)
         elif step == "answer":
             back.append(theirs.acknowledge(len(arrived)))

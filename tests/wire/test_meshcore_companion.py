@@ -18,7 +18,7 @@ from fieldagent.wire.meshcore_companion import (
     CompanionContact,
     CompanionDeframer,
     CompanionDevice,
-    CompanionSaid,
+    CompanionMessage,
     CompanionSelf,
     CompanionSent,
     CompanionText,
@@ -69,7 +69,7 @@ def test_a_device_is_read_alike() -> None:
 
 
 def test_a_newcomer_is_read_alike() -> None:
-    content = bytes([CompanionSaid.NEW_ADVERT]) + wire.write_contact(CONTACT)
+    content = bytes([CompanionMessage.NEW_ADVERT]) + wire.write_contact(CONTACT)
     assert wire.read_contact(content) == CONTACT
     read = theirs(content)
     assert (read["public_key"], read["adv_name"], read["type"]) == (KEY.hex(), "Ada ✓", 1)
@@ -101,13 +101,13 @@ def test_what_was_sent_and_what_is_acknowledged_is_read_alike() -> None:
     read = theirs(wire.write_sent(sent))
     assert wire.read_sent(wire.write_sent(sent)) == sent
     assert (read["expected_ack"], read["suggested_timeout"]) == (b"\1\2\3\4", 2500)
-    ack = bytes([CompanionSaid.ACK]) + b"\1\2\3\4" + bytes(4)
+    ack = bytes([CompanionMessage.ACK]) + b"\1\2\3\4" + bytes(4)
     assert wire.read_ack(ack).hex() == theirs(ack)["code"]
 
 
 def test_a_channel_is_read_alike() -> None:
     channel = CompanionChannel(1, "Kits", KEY[:16])
-    content = bytes([CompanionSaid.CHANNEL]) + wire.write_channel(channel)
+    content = bytes([CompanionMessage.CHANNEL]) + wire.write_channel(channel)
     assert wire.read_channel(content) == channel
     read = theirs(content)
     assert (read["channel_idx"], read["channel_name"]) == (1, "Kits")
@@ -156,6 +156,11 @@ def test_what_is_too_long_or_too_short_is_refused() -> None:
         wire.make_frame(bytes(301))
     readers = (wire.read_self, wire.read_contact, wire.read_text, wire.read_sent, wire.read_ack)
     for read in (*readers, wire.read_advert, wire.read_time, wire.read_telemetry):
-        for content in (b"", b"\xff", bytes([CompanionSaid.TEXT]), bytes([CompanionSaid.SENT, 1])):
+        for content in (
+            b"",
+            b"\xff",
+            bytes([CompanionMessage.TEXT]),
+            bytes([CompanionMessage.SENT, 1]),
+        ):
             with pytest.raises(RemoteProtocolError):
                 read(content)

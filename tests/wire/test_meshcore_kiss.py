@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fieldagent.wire import meshcore_kiss as wire
 from fieldagent.wire.lora import LoraSettings, compute_air_time
-from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid, MeshcoreWord
+from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreMessage, MeshcoreReport
 
 SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
 
@@ -54,15 +54,15 @@ def test_whatever_a_modem_says_is_read_or_passed_over(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("code", "ends"),
     [
-        (MeshcoreSaid.OK, True),
-        (MeshcoreSaid.ERROR, True),
+        (MeshcoreReport.OK, True),
+        (MeshcoreReport.ERROR, True),
         (0x97, True),
         (0x8B, False),
-        (MeshcoreSaid.TX_DONE, False),
+        (MeshcoreReport.TX_DONE, False),
     ],
 )
 def test_an_answer_is_told_from_what_comes_unasked(code: int, ends: bool) -> None:
-    assert wire.is_answer_to(MeshcoreWord(code, b""), MeshcoreCommand.PING) is ends
+    assert wire.is_answer_to(MeshcoreMessage(code, b""), MeshcoreCommand.PING) is ends
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,9 @@ class TestFrames:
 
     def test_what_stands_between_them_is_skipped(self) -> None:
         deframer = wire.Deframer()
-        stream = wire.WAKE + b"INFO | booting\r\n\x94" + self.HELLO + b"\x94\x00junk" + self.HELLO
+        stream = (
+            wire.WAKE_BYTES + b"INFO | booting\r\n\x94" + self.HELLO + b"\x94\x00junk" + self.HELLO
+        )
         frames = [m for byte in stream for m in deframer.receive_data(bytes([byte]))]
         assert frames == [b"\x18\x05"] * 2
 

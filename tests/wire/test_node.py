@@ -20,9 +20,9 @@ READ: dict[str, node.NodeEvent] = {
     "send packet 1": node.Send(1, b"\x84\x00\x01"),
     "send 200 bytes": node.Send(3, bytes(range(200))),
     "packet 1 was transmitted": node.Result(1, True),
-    "heard a packet": node.Heard(b"\x00\xff", -97, -4),
-    "heard one of unknown strength": node.Heard(b"\x01"),
-    "heard 254 bytes without a zero": node.Heard(b"\x01" * 254),
+    "heard a packet": node.PacketHeard(b"\x00\xff", -97, -4),
+    "heard one of unknown strength": node.PacketHeard(b"\x01"),
+    "heard 254 bytes without a zero": node.PacketHeard(b"\x01" * 254),
     "status": node.NodeStatus(4, 3870, 81, False, (node.Neighbour("c3d4", -88, 12),)),
     "log": node.Log(2, "PLL unlocked"),
 }
@@ -85,7 +85,7 @@ def test_a_numbered_frame_that_cannot_be_read_holds_up_nothing_behind_it() -> No
     link.receive_data(unreadable + node.encode_frame(bytes(head), [b"next", None, None]), 0)
     events = list(iter(link.next_event, None))
     assert isinstance(events[0], node.Damaged)
-    assert events[1:] == [node.Heard(b"next")]
+    assert events[1:] == [node.PacketHeard(b"next")]
     acknowledged = [node.encode_frame(bytes([0x11, 0, 0, last]), []) for last in (1, 2)]
     assert link.data_to_send() == b"".join(acknowledged)
 
@@ -123,12 +123,12 @@ def test_what_is_not_acknowledged_goes_three_times_and_then_the_link_is_down() -
     link.send(node.Send(1, b"x"), 0)
     first = link.data_to_send()
     now = 0.0
-    for _ in range(node.TRIES - 1):
+    for _ in range(node.TRANSMISSIONS_MAX - 1):
         now = link.deadline
         link.tick(now)
         assert link.data_to_send() == first
     link.tick(link.deadline)
-    assert (link.next_event(), link.data_to_send(), link.peer) == (node.Down(), b"", None)
+    assert (link.next_event(), link.data_to_send(), link.peer) == (node.PeerDown(), b"", None)
 
 
 class Pair:
@@ -193,7 +193,10 @@ def test_a_node_that_starts_anew_gets_what_it_never_acknowledged() -> None:
     pair.restart()
     pair.run()
     assert pair.numbers() == [0, 1, 2]
-    assert [e.anew for e in pair.said[0] if isinstance(e, node.NodeOpened)] == [True, True]
+    assert [e.is_new_session for e in pair.said[0] if isinstance(e, node.NodeOpened)] == [
+        True,
+        True,
+    ]
 
 
 def test_one_that_was_only_out_of_reach_takes_up_where_it_was() -> None:
@@ -202,15 +205,18 @@ def test_one_that_was_only_out_of_reach_takes_up_where_it_was() -> None:
     pair.run()
     pair.ends[0].send(node.Send(1, b""), 0)
     pair.ends[0].data_to_send()
-    for _ in range(node.TRIES):
+    for _ in range(node.TRANSMISSIONS_MAX):
         pair.wait(lambda: True)
-    assert node.Down() in pair.said[0]
+    assert node.PeerDown() in pair.said[0]
     pair.ends[0].open(pair.now)
     pair.run()
     pair.ends[0].send(node.Send(2, b""), pair.now)
     pair.run()
     assert pair.numbers() == [0, 1, 2]
-    assert [e.anew for e in pair.said[0] if isinstance(e, node.NodeOpened)] == [True, False]
+    assert [e.is_new_session for e in pair.said[0] if isinstance(e, node.NodeOpened)] == [
+        True,
+        False,
+    ]
 
 
 def test_one_that_was_greeted_before_asks_for_a_hello() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fieldagent.wire import kiss
 from fieldagent.wire import rnode as wire
 from fieldagent.wire.lora import LoraSettings
-from fieldagent.wire.rnode import RnodeBattery, RnodeCommand, RnodeWord
+from fieldagent.wire.rnode import RnodeBattery, RnodeCommand, RnodeMessage
 
 SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
 
@@ -19,7 +19,7 @@ SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
     [
         (RnodeCommand.DETECT, wire.DETECT, "c00873c0"),
         (RnodeCommand.VERSION, b"\0", "c05000c0"),
-        (RnodeCommand.STATE, wire.ON, "c00601c0"),
+        (RnodeCommand.STATE, wire.STATE_ON, "c00601c0"),
         (RnodeCommand.DATA, b"\xc0", "c000dbdcc0"),
         (RnodeCommand.ERROR, b"\3", "c09003c0"),
         (RnodeCommand.SHARE_OF_HOUR, wire.write_share(1.0), "c00c0064c0"),
@@ -50,9 +50,9 @@ def test_a_frequency_may_be_a_step_off(off: int, agrees: bool) -> None:
 
 
 def test_all_else_is_as_it_was_set() -> None:
-    assert wire.is_same_value(RnodeWord(RnodeCommand.POWER, b"\x0e"), b"\x0e")
-    assert not wire.is_same_value(RnodeWord(RnodeCommand.POWER, b"\x0e"), b"\x0d")
-    assert not wire.is_same_value(RnodeWord(RnodeCommand.FREQUENCY, bytes(4)), b"")
+    assert wire.is_same_value(RnodeMessage(RnodeCommand.POWER, b"\x0e"), b"\x0e")
+    assert not wire.is_same_value(RnodeMessage(RnodeCommand.POWER, b"\x0e"), b"\x0d")
+    assert not wire.is_same_value(RnodeMessage(RnodeCommand.FREQUENCY, bytes(4)), b"")
 
 
 def test_strength_and_battery_are_read() -> None:

@@ -20,7 +20,7 @@ from fieldagent.wire.sbd import (
     MobileTerminated,
     ModemReply,
     Ready,
-    Ring,
+    RingAlert,
     SbdEvent,
     Service,
     SessionResult,
@@ -50,14 +50,14 @@ TRICKY = b"\r\nOK\r\nSBDRING\r\nERROR\r\n\x00\xff"
 
 TRANSCRIPTS: list[tuple[str, bytes, list[SbdEvent]]] = [
     ("AT", b"\r\nOK\r\n", [ModemReply(True)]),
-    ("AT", b"AT\r\r\nOK\r\n", [ModemReply(True, echoed=True)]),
+    ("AT", b"AT\r\r\nOK\r\n", [ModemReply(True, is_echoed=True)]),
     ("AT", b"\r\nERROR\r\n", [ModemReply(False)]),
     ("AT+CIER=1,1,1", b"\r\nOK\r\n\r\n+CIEV:0,3\r\n", [ModemReply(True), Signal(3)]),
     ("AT+CGSN", b"\r\n300234010000001\r\n\r\nOK\r\n", [ModemReply(True, ("300234010000001",))]),
     (
         "AT+SBDIX",
         b"\r\nSBDRING\r\n\r\n+CIEV:1,0\r\n\r\n+SBDIX: 0, 5, 1, 9, 12, 2\r\n\r\nOK\r\n",
-        [Ring(), Service(False), ModemReply(True, ("+SBDIX: 0, 5, 1, 9, 12, 2",))],
+        [RingAlert(), Service(False), ModemReply(True, ("+SBDIX: 0, 5, 1, 9, 12, 2",))],
     ),
     (
         "AT+SBDRB",
@@ -67,12 +67,12 @@ TRANSCRIPTS: list[tuple[str, bytes, list[SbdEvent]]] = [
     (
         "AT+SBDRB",
         b"AT+SBDRB\r\n" + binary(b"x", spoil=1) + b"\r\nOK\r\n",
-        [MobileTerminated(b"x", intact=False, guard=0x79), ModemReply(True, echoed=True)],
+        [MobileTerminated(b"x", intact=False, guard=0x79), ModemReply(True, is_echoed=True)],
     ),
     (
         "AT+SBDRB",
         b"\r\nSBDRING\r\n" + binary(b"") + b"\r\nOK\r\n\r\n+CIEV:0,5\r\n",
-        [Ring(), MobileTerminated(b"", intact=True), ModemReply(True), Signal(5)],
+        [RingAlert(), MobileTerminated(b"", intact=True), ModemReply(True), Signal(5)],
     ),
     (
         "AT+SBDRB",
@@ -270,7 +270,7 @@ def test_waits_have_their_bounds(number: int, tries: int, chance: float) -> None
         assert BARRED_WAIT <= urgent <= BARRED_WAIT * 1.1
     else:
         assert 0 <= urgent <= 60.0
-    assert retry_after(status, tries, chance, urgent=False) >= (status.wait or 0)
+    assert retry_after(status, tries, chance, urgent=False) >= (status.wait_s or 0)
 
 
 def test_after_every_transcript_more_is_needed() -> None:

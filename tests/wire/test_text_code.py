@@ -291,7 +291,7 @@ def test_a_number_says_the_same_item_whichever_form_it_came_in() -> None:
     plain, packed = (decode(encode([sent], packed=each)) for each in (False, True))
     assert plain.entries == packed.entries
     assert digest_of(plain.entries[0]) == digest_of(packed.entries[0])
-    assert (plain.packed, packed.packed) == (False, True)
+    assert (plain.is_packed, packed.is_packed) == (False, True)
 
 
 def test_an_sos_is_plain_for_whoever_reads_no_packed_text() -> None:
@@ -308,7 +308,7 @@ def test_a_large_envelope_holds_no_packed_text() -> None:
     body = encode(many, packed=True)
     assert len(body) > PACKED_BYTES
     read = decode(body)
-    assert (read.entries, read.packed) == (tuple(many), False)
+    assert (read.entries, read.is_packed) == (tuple(many), False)
     packed = [[1, n, 0, pack("Arrived at camp, all well")] for n in range(60)]
     theirs = decode(cbor2.dumps([1, 0, 0, *packed]))
     assert not theirs.entries

@@ -117,7 +117,7 @@ def test_they_come_out_as_the_single_locations_that_went_in(
     key = derive_key(bytes(32), "MO")
     read = decode(encode(newest_first, key=key, packed=True), keys=[key])
     assert list(read.entries) == [*sent, newest_first[-1]]
-    assert read.packed
+    assert read.is_packed
     assert [digest_of(e) for e in read.entries[:45]] == [digest_of(e) for e in sent]
 
 

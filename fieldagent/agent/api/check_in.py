@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.outbound.check_in import make_request
-from fieldagent.agent.outbound.standing import Standing
+from fieldagent.agent.outbound.standing import PackageState
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
@@ -19,19 +19,19 @@ from fieldagent.package.reading import (
 from fieldagent.package.strict_json import load_document
 
 
-async def begin(parts: Parts, request: Request) -> Standing:
+async def begin(parts: Parts, request: Request) -> PackageState:
     """Ask the hub to raise the alarm after the number of silent seconds in the body. Raises
     Problem.
     """
     return await _ask(parts, _read_deadline(get_required_body(request)))
 
 
-async def end(parts: Parts) -> Standing:
+async def end(parts: Parts) -> PackageState:
     """Ask the hub to end the check-in."""
     return await _ask(parts, None)
 
 
-async def _ask(parts: Parts, within: int | None) -> Standing:
+async def _ask(parts: Parts, within: int | None) -> PackageState:
     package = make_request(within, frozenset(parts.queues))
     if package is None:
         detail = "no channel leads to the hub: set hub-address or satellite-port and restart"

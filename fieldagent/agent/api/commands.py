@@ -24,10 +24,10 @@ def list_commands(parts: Parts) -> dict[str, Any]:
                 "number": each.number,
                 "command": format_command(each.command),
                 "channel": each.channel,
-                "came": date(each.came),
+                "came": date(each.arrived_at),
                 "state": each.state,
                 **_answer(each),
-                "answered": None if each.answered is None else date(each.answered),
+                "answered": None if each.answered_at is None else date(each.answered_at),
             }
             for each in newest
         ],

@@ -7,7 +7,7 @@ from typing import Any
 from fieldagent.package.package import (
     CheckIn,
     CommandAnswer,
-    IncidentWord,
+    IncidentUpdate,
     Item,
     Location,
     Message,
@@ -21,7 +21,7 @@ from fieldagent.package.writing import format_minutes, get_kind
 
 TEXT_MAX = 500
 """Most characters of a text in a list; `GET /api/package/{id}` shows all of it."""
-DAMAGED: dict[str, Any] = {
+DAMAGED_CONTENT: dict[str, Any] = {
     "kind": "damaged",
     "sos": False,
     "priority": None,
@@ -49,16 +49,16 @@ def describe_content(package: Package, most: int | None = None) -> dict[str, Any
         "position": None if place is None else [place.latitude, place.longitude],
         "to": package.to,
         "from": package.author,
-        "receipt": "read" if package.asks else None,
+        "receipt": "read" if package.wants_receipt else None,
         "incident": _describe_incident_update(package.item),
     }
 
 
 def _describe_incident_update(item: Item | ToHub) -> dict[str, str | None] | None:
     """Return an incident update in parts, so that a page can say it in the reader's language."""
-    if not isinstance(item, IncidentWord):
+    if not isinstance(item, IncidentUpdate):
         return None
-    return {"state": item.says.value, "by": item.by or None, "text": item.text or None}
+    return {"state": item.state.value, "by": item.by or None, "text": item.text or None}
 
 
 def _find_text(item: Item | ToHub) -> str | None:
@@ -66,12 +66,14 @@ def _find_text(item: Item | ToHub) -> str | None:
         return item.content
     if isinstance(item, Waypoint):
         return item.name if item.notes is None else f"{item.name}: {item.notes}"
-    if isinstance(item, IncidentWord):
+    if isinstance(item, IncidentUpdate):
         return describe_incident_update(item)
     if isinstance(item, Parcel):
         return f"from the hub for station {item.station}" if item.station else "for the hub"
     if isinstance(item, CheckIn):
-        return "done" if item.within is None else f"check-in every {format_minutes(item.within)}"
+        return (
+            "done" if item.within_s is None else f"check-in every {format_minutes(item.within_s)}"
+        )
     if isinstance(item, CommandAnswer):
         return f"to command {item.number}: {item.outcome.name.lower()}"
     return None

@@ -10,7 +10,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import listing
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.package.forecast import (
-    PAST,
+    PACKAGES_READ_MAX,
     Forecast,
     PastDelivery,
     compare_forecasts,
@@ -39,7 +39,9 @@ def find_forecast(parts: Parts, channel: Channel) -> dict[str, Any] | None:
 def _read_past_deliveries(parts: Parts, channel: Channel) -> tuple[list[PastDelivery], float]:
     """Return the past deliveries of the newest Packages on the channel, and the Unix time now."""
     clock = parts.journal.clock
-    return listing.list_past_deliveries(parts.journal, channel, PAST), clock.date(clock.now())
+    return listing.list_past_deliveries(parts.journal, channel, PACKAGES_READ_MAX), clock.date(
+        clock.now()
+    )
 
 
 def _encode_forecast(prediction: Forecast | None) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]
     if station is None:
         return {"station": None, "neighbours": [], "remoteStations": []}
     names = inbound.read_station_names(journal)
-    hub_routes = station.words.hub_routes.get_valid_routes()
+    hub_routes = station.piggyback.hub_routes.get_valid_routes()
     in_range = set(station.neighbours.list_in_range())
     ours, hops = _list_repeated_packages(journal, station), station.get_in_range()
     neighbours = [
@@ -57,7 +57,11 @@ def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]
 def _describe_hub_route(route: KnownRoute | None) -> dict[str, Any]:
     if route is None:
         return {"hub": None, "hopsToHub": None, "routeBatteryLow": None}
-    return {"hub": route.hops == 0, "hopsToHub": route.hops, "routeBatteryLow": route.low}
+    return {
+        "hub": route.hops == 0,
+        "hopsToHub": route.hops,
+        "routeBatteryLow": route.is_battery_low,
+    }
 
 
 def _list_repeated_packages(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:
@@ -67,7 +71,7 @@ def _list_repeated_packages(journal: Journal, station: Station) -> list[tuple[in
     items = station.rounds.list_ours()
     known = outbound.read_packages(journal, [item.entry.sequence for item in items])
     ids = {sequence: each.id for sequence, each in known.items()}
-    packages = [(ids.get(item.entry.sequence) or 0, item.has) for item in items]
+    packages = [(ids.get(item.entry.sequence) or 0, item.confirmed_by) for item in items]
     return [each for each in reversed(packages) if each[0] > 0]
 
 

@@ -15,7 +15,7 @@ from fieldagent.agent.api.queue_listing import AT_ONCE, shorten_content
 from fieldagent.agent.journal import inbound, listing, outbound
 from fieldagent.agent.journal.directory import describe_addressee
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, Known
+from fieldagent.agent.journal.records import PackageFacts, StoredPackage
 from fieldagent.agent.outbound.reach import list_reached_beyond
 from fieldagent.agent.outbound.settlement import parse_credits
 from fieldagent.agent.outbound.waiting import WaitReasons
@@ -88,13 +88,13 @@ def _list_rows(
 
 
 def _describe_package(
-    journal: Journal, known: Accepted | Known, said: dict[str, Any]
+    journal: Journal, known: StoredPackage | PackageFacts, said: dict[str, Any]
 ) -> dict[str, Any]:
     date, ended = journal.clock.date, known.ended
     return {
         "id": known.id,
         **said,
-        "relayed": isinstance(known, Accepted) and bool(known.origin),
+        "relayed": isinstance(known, StoredPackage) and bool(known.origin),
         "relayedFor": _find_origin(journal, known),
         "accepted": date(known.accepted),
         "ended": None if ended is None else date(ended),
@@ -102,9 +102,9 @@ def _describe_package(
     }
 
 
-def _find_origin(journal: Journal, known: Accepted | Known) -> str | None:
+def _find_origin(journal: Journal, known: StoredPackage | PackageFacts) -> str | None:
     """Return the name of the kit whose item this kit relays; None if the item is this kit's."""
-    if not isinstance(known, Accepted) or not known.origin:
+    if not isinstance(known, StoredPackage) or not known.origin:
         return None
     return inbound.read_station_names(journal).get(known.origin) or f"kit {known.origin}"
 

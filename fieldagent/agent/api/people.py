@@ -9,7 +9,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.inbound.reading import mark
 from fieldagent.agent.journal import directory
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Known
+from fieldagent.agent.journal.records import PackageFacts
 from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
@@ -39,7 +39,7 @@ async def answer_people(parts: Parts, request: Request) -> Response:
     )
 
 
-READ = {"by": Field(read_text, "by")}
+READ_FIELDS = {"by": Field(read_text, "by")}
 
 
 async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A002
@@ -51,7 +51,7 @@ async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A0
     faults: list[Fault] = []
     if not isinstance(document, dict):
         raise InvalidPackage([Fault("must be a JSON object", "")])
-    said = read_members(document, READ, "", faults)
+    said = read_members(document, READ_FIELDS, "", faults)
     if faults:
         raise InvalidPackage(faults)
     by = " ".join(said.get("by", "").split())
@@ -69,6 +69,6 @@ def describe_with_names(journal: Journal, package: Package) -> dict[str, Any]:
     }
 
 
-def list_stages(journal: Journal, known: Known) -> list[dict[str, Any]]:
+def list_stages(journal: Journal, known: PackageFacts) -> list[dict[str, Any]]:
     """Return the stages that a Package has reached, in the API's form."""
     return [step._asdict() for step in list_reached(journal, known)]

@@ -10,10 +10,10 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.api.content import DAMAGED, TEXT_MAX, describe_content
+from fieldagent.agent.api.content import DAMAGED_CONTENT, TEXT_MAX, describe_content
 from fieldagent.agent.journal import listing, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, Known
+from fieldagent.agent.journal.records import PackageFacts, StoredPackage
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel
 
@@ -46,7 +46,7 @@ def _list_rows(
     )
     for sequence in sequences:
         if (known := packages.get(sequence)) is not None:
-            whole = known if isinstance(known, Accepted) else None
+            whole = known if isinstance(known, StoredPackage) else None
             expires = whole and whole.expires
             yield {
                 "id": known.id,
@@ -58,8 +58,12 @@ def _list_rows(
             }
 
 
-def shorten_content(known: Accepted | Known) -> dict[str, Any]:
+def shorten_content(known: StoredPackage | PackageFacts) -> dict[str, Any]:
     """Return the content of a Package in a list, with a shortened text; a damaged Package is
     marked.
     """
-    return describe_content(known.package, TEXT_MAX) if isinstance(known, Accepted) else DAMAGED
+    return (
+        describe_content(known.package, TEXT_MAX)
+        if isinstance(known, StoredPackage)
+        else DAMAGED_CONTENT
+    )

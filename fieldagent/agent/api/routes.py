@@ -35,7 +35,7 @@ from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.losses import report_unreadable
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.cost import compute_costs
-from fieldagent.agent.outbound.standing import Standing
+from fieldagent.agent.outbound.standing import PackageState
 from fieldagent.agent.outbound.standing import find_standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.agent.refusals import convert_refusals, describe_unread_member
@@ -191,14 +191,14 @@ class LocalApi:
                         "parts": cost.parts,
                         "bytes": cost.bytes,
                         "credits": cost.credits,
-                        "creditsLeft": None if cost.by_bytes else cost.left,
+                        "creditsLeft": None if cost.by_bytes else cost.remaining,
                         "byBytes": cost.by_bytes,
-                        "bytesLeft": cost.left if cost.by_bytes else None,
+                        "bytesLeft": cost.remaining if cost.by_bytes else None,
                         "money": self._format_money(cost.credits),
                         "begins": begins[channel].after,
-                        "why": begins[channel].why or None,
+                        "why": begins[channel].reason or None,
                         "expected": forecast.find_forecast(self._parts, channel),
-                        "reason": cost.cannot or None,
+                        "reason": cost.refusal or None,
                     }
                     for channel, cost in estimates.items()
                 }
@@ -212,7 +212,7 @@ class LocalApi:
         price = self._parts.price
         return price.of(paid) if price is not None and paid else None
 
-    async def _accept(self, request: Request) -> tuple[Standing, dict[str, Any]]:
+    async def _accept(self, request: Request) -> tuple[PackageState, dict[str, Any]]:
         """Accept a Package. Also return the answer's member with the faults of an SOS."""
         key = read_idempotency_key(request.headers)
         unread: list[Fault] = []
@@ -400,7 +400,7 @@ def _get_wait_reasons(parts: Parts) -> WaitReasons:
     return WaitReasons(parts.journal, parts.queues, parts.outboxes, parts.endings.clock())
 
 
-def _make_location_header(standing: Standing) -> tuple[str, str]:
+def _make_location_header(standing: PackageState) -> tuple[str, str]:
     return "Location", f"/api/package/{standing.id}"
 
 
@@ -476,7 +476,7 @@ def _add_memory_reason(journal: Journal, answer: dict[str, Any]) -> dict[str, An
     return {**answer, "notOnDisk": why} if why else answer
 
 
-def _answer(standing: Standing) -> dict[str, Any]:
+def _answer(standing: PackageState) -> dict[str, Any]:
     return {
         "id": standing.id,
         "status": standing.status,
@@ -486,7 +486,7 @@ def _answer(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _describe_progress(standing: Standing) -> dict[str, Any]:
+def _describe_progress(standing: PackageState) -> dict[str, Any]:
     """Return the answer with the time of acceptance; `status` is null while the Package waits."""
     return {**_answer(standing), "accepted": standing.accepted}
 

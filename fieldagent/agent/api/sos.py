@@ -16,7 +16,7 @@ import trio
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident, outbound, places
-from fieldagent.agent.journal.incident import OWN, Incident, IncidentOver
+from fieldagent.agent.journal.incident import OWN_STATION, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
 from fieldagent.agent.outbound.incident_end import call_off, can_be_known, has_own_words
 from fieldagent.agent.outbound.intake import KeyReused
@@ -29,17 +29,17 @@ from fieldagent.http.query import number, refuse_others
 from fieldagent.package import canned
 from fieldagent.package.package import (
     SOS_PRIORITY,
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Item,
     Location,
     Message,
     Package,
     PositionSource,
-    Said,
     Status,
 )
 from fieldagent.package.reading import (
-    UNSAID,
+    SOS_WITHOUT_TEXT,
     Fault,
     Field,
     InvalidPackage,
@@ -74,7 +74,7 @@ class IncidentApi:
             # People with handhelds may cancel the SOS that they raised, so a press adds a message
             # of the kit's own.
             is_ours = current is not None and has_own_words(self._journal, current.number)
-            said: list[Item] = [Message(text or UNSAID)] if text or not is_ours else []
+            said: list[Item] = [Message(text or SOS_WITHOUT_TEXT)] if text or not is_ours else []
             said += [] if position is None else [position]
             last = places.find_last_own(self._journal) if raised and position is None else None
             # If it was canceled meanwhile, it is over, and the rest must not raise another.
@@ -109,7 +109,7 @@ class IncidentApi:
         refuse_others(request, ())
         return make_json_response(
             {
-                "raised": canned.RAISED,
+                "raised": canned.SOS_REASONS,
                 "fromKit": canned.FROM_KIT,
                 "fromHelpers": canned.FROM_HELPERS,
             }
@@ -161,10 +161,10 @@ class IncidentApi:
                     station=station,
                 ),
             )
-        word = IncidentWord(wanted[1], Said.SEEN, wanted[0], by, text)
+        word = IncidentUpdate(wanted[1], IncidentState.SEEN, wanted[0], by, text)
         at = self._journal.clock.date(now := self._journal.clock.now())
         # The person is at this kit, so its own alarm stops too.
-        is_here = wanted[0] == OWN
+        is_here = wanted[0] == OWN_STATION
         await self._journal.commit(
             lambda db: incident.note_word(db, word, at, now, proved=True, counts=is_here)
         )
@@ -172,7 +172,7 @@ class IncidentApi:
             await self._send_update_once(word)
         return make_json_response(self._get_incident_status(), 202)
 
-    async def _send_update_once(self, word: IncidentWord) -> None:
+    async def _send_update_once(self, word: IncidentUpdate) -> None:
         """Send the update. A repeated request sends it again only if the first was not
         delivered.
         """
@@ -220,7 +220,7 @@ def _read_text_and_position(body: bytes, unread: list[Fault]) -> tuple[str, Loca
         ]
     text = said.get("text", "").strip()
     if where is not None and position is None:
-        text = f"{text or UNSAID} (position: {_summarise_value(where)})"
+        text = f"{text or SOS_WITHOUT_TEXT} (position: {_summarise_value(where)})"
     return text, position
 
 

@@ -23,7 +23,7 @@ from fieldagent.http.query import number, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.package.package import Channel, Location, Package
 from fieldagent.package.strict_json import load_document
-from fieldagent.package.tracks import Placed
+from fieldagent.package.tracks import PlacedPoint
 from fieldagent.system.sentence import sentence
 
 DAY = 86_400
@@ -91,12 +91,12 @@ def _begin_of(day: str | None, now: datetime) -> datetime:
     raise Problem(400, detail="?day= is a day such as 2026-03-01, of UTC")
 
 
-def _read_moment(each: Placed) -> datetime:
+def _read_moment(each: PlacedPoint) -> datetime:
     return each.moment
 
 
 def _find_gaps(
-    track: list[Placed], pause: float, now: datetime
+    track: list[PlacedPoint], pause: float, now: datetime
 ) -> Iterator[tuple[float, float | None]]:
     """Yield start and end of each period without a position, in Unix time; the end is None if it
     continues.
@@ -115,8 +115,8 @@ def _encode_position(pace: TrackerPace) -> dict[str, Any]:
         "batch": pace.batch,
         "costly": pace.costly,
         "moving": pace.moving,
-        "due": pace.due,
-        "reportedAt": pace.told,
+        "due": pace.due_at,
+        "reportedAt": pace.reported_at,
     }
 
 

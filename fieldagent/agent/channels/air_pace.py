@@ -17,18 +17,18 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 WINDOW = 4
 """Most packets that wait for an answer at the same time; an urgent packet may exceed this
 number."""
-ROUND = 20
+ROUND_FRAGMENTS_MAX = 20
 """Most fragments of one item that are sent in a row before the answer to them is awaited."""
 ANSWER_TIMEOUT_S = 3.0
 """Seconds to wait for an answer, in addition to the time on air of the waiting packets and of the
 answer."""
 ACK_WITHIN, ACK_EACH, ACK_MOST = 2.0, 1.0, 20.0
 """Seconds in which one station of a dense network confirms an item that is not an SOS. The values
-are the minimum, the addition for each station beyond `CROWD`, and the maximum. If many stations
-transmit, the confirmation rides in a packet that one of them sends anyway."""
+are the minimum, the addition for each station beyond `CROWD_STATIONS`, and the maximum. If many
+stations transmit, the confirmation rides in a packet that one of them sends anyway."""
 PAUSE = 1.0
 """Longest random quiet time before a packet, in seconds."""
-CROWD = 10
+CROWD_STATIONS = 10
 """Stations in range from which on the full `PAUSE` is used; fewer stations need a shorter pause."""
 ON_CALL = 3
 """Number of stations of a dense network that send, or repeat, an answer that each of them could
@@ -38,15 +38,15 @@ SLOWER = 0.25
 AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
 """Seconds until a packet is retried: the first wait, which doubles, its maximum, and its maximum
 for an SOS."""
-LATELY = 60.0
+PRESENT_S = 60.0
 """A neighbour counts as present for this many seconds after its last packet."""
-PRODS = 16
+UNANSWERED_ROUNDS_MAX = 16
 """Unanswered rounds after which a station that we hear counts as unable to hear us."""
 FRAGMENT_SPACING_S = 0.5
 """Seconds between two fragments of a round, until the true interval has been heard."""
-LEAST = 0.25
+ANSWER_WAIT_MIN_S = 0.25
 """Shortest wait for an answer, in seconds."""
-MEAN_SHARE, STRAY_SHARE, STRAYS = 1 / 8, 1 / 4, 4.0
+MEAN_SHARE, STRAY_SHARE, DEVIATION_WEIGHTS = 1 / 8, 1 / 4, 4.0
 """Weight of one answer in the mean and in the deviation, and the allowed number of deviations (RFC
 6298, 2.3)."""
 
@@ -62,14 +62,15 @@ def draw_backoff(share: float, most: float, crowd: int) -> float:
 
 def compute_ack_wait(crowd: int) -> float:
     """Return the seconds in which one of `crowd` stations confirms an item that is not an SOS."""
-    return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD))
+    return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD_STATIONS))
 
 
 def draw_share(share: float, crowd: int) -> float:
     """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
-    or more. Up to `CROWD` stations all answer. If there are more, about `ON_CALL` of them do.
+    or more. Up to `CROWD_STATIONS` stations all answer. If there are more, about `ON_CALL` of them
+    do.
     """
-    return share * max(1.0, (crowd - CROWD + ON_CALL) / ON_CALL)
+    return share * max(1.0, (crowd - CROWD_STATIONS + ON_CALL) / ON_CALL)
 
 
 def compute_lone_wait(share: float, crowd: int) -> float:
@@ -83,7 +84,7 @@ def compute_lone_wait(share: float, crowd: int) -> float:
     share, most = draw_share(share, crowd), compute_ack_wait(crowd)
     if share >= 1:
         return inf
-    if crowd <= CROWD:
+    if crowd <= CROWD_STATIONS:
         return draw_backoff(share, most, crowd)
     return most / 2 + draw_backoff(share, most / 2, ON_CALL)
 
@@ -91,30 +92,30 @@ def compute_lone_wait(share: float, crowd: int) -> float:
 class AirTurn(NamedTuple):
     """The part of a packet that shows whose turn it is to transmit."""
 
-    follows: int = 0
+    more_fragments: int = 0
     """Fragments that the sender may add at once."""
-    crowd: int = 1
+    stations_in_range: int = 1
     """Number of stations in range."""
-    known: bool = False
+    is_from_known_station: bool = False
     """True if the packet is from a known station."""
 
 
 @dataclass(slots=True)
 class AirPace:
-    on_air: float = 0.0
+    slowest_air_time: float = 0.0
     """Time on air of the slowest recent packet, in seconds."""
-    mute: int = 0
+    packets_without_result: int = 0
     """Packets in a row for which the radio did not report a result."""
-    _turn: AirTurn = field(default_factory=AirTurn)
+    _last_turn: AirTurn = field(default_factory=AirTurn)
     """Content of the last packet."""
     _heard_at: float = -inf
     _met_at: float = -inf
     """Time when a known station was last heard."""
     _missed: bool = False
     """True if a packet was not answered since the waiting packets were last sent at once."""
-    _vain: int = 0
+    _missed_answers: int = 0
     """Missed answers since the last answer, a few seconds apart, although a station was heard."""
-    _vain_at: float = -inf
+    _missed_at: float = -inf
     _spacing: float = FRAGMENT_SPACING_S
     _answered_at: float = -inf
     _mean: float = 0.0
@@ -126,27 +127,27 @@ class AirPace:
         one round show the seconds between fragments.
         """
         since = now - self._heard_at
-        if turn.follows and self._turn.follows and since < ANSWER_TIMEOUT_S:
+        if turn.more_fragments and self._last_turn.more_fragments and since < ANSWER_TIMEOUT_S:
             # Some fragments in between may be lost, so the interval grows slowly.
             self._spacing = min(since, self._spacing * 1.2)
-        self._turn, self._heard_at = turn, now
-        if turn.known:
-            if now - self._met_at > LATELY:
-                self._vain = 0
+        self._last_turn, self._heard_at = turn, now
+        if turn.is_from_known_station:
+            if now - self._met_at > PRESENT_S:
+                self._missed_answers = 0
             self._met_at = now
 
     def note_missed(self, now: float) -> None:
         """Record that no station answered in time."""
         self._missed = True
-        if now - self._met_at < LATELY and now - self._vain_at >= AGAIN_FIRST:
-            self._vain, self._vain_at = self._vain + 1, now
+        if now - self._met_at < PRESENT_S and now - self._missed_at >= AGAIN_FIRST:
+            self._missed_answers, self._missed_at = self._missed_answers + 1, now
 
     def take_hastening(self) -> bool:
         """Return True, once, if the waiting packets may be retried at once because a station is
-        heard again. Return False after `PRODS` unanswered rounds, because then the stations do
-        not hear us.
+        heard again. Return False after `UNANSWERED_ROUNDS_MAX` unanswered rounds, because then the
+        stations do not hear us.
         """
-        hastens = self._missed and self._vain < PRODS
+        hastens = self._missed and self._missed_answers < UNANSWERED_ROUNDS_MAX
         self._missed = False
         return hastens
 
@@ -154,14 +155,14 @@ class AirPace:
         """Record how many seconds a packet took on the air. The next packet waits for its
         own turn.
         """
-        self.on_air = max(seconds, self.on_air * 0.8)
-        self._turn = AirTurn(crowd=self._turn.crowd)
+        self.slowest_air_time = max(seconds, self.slowest_air_time * 0.8)
+        self._last_turn = AirTurn(stations_in_range=self._last_turn.stations_in_range)
 
     def note_answered(self, now: float, seconds: float, *, part: bool) -> None:
         """Record the seconds until an answer came. For a fragment (`part`) they count from the end
         of its round.
         """
-        self._answered_at, self._vain = now, 0
+        self._answered_at, self._missed_answers = now, 0
         if not self._mean:
             self._mean, self._stray = seconds, seconds / 2
         if not part:
@@ -171,31 +172,33 @@ class AirPace:
 
     def pause(self, share: float) -> float:
         """Return the seconds of quiet before our next packet."""
-        longest = max(PAUSE, self.on_air * SLOWER) * min(1.0, max(1, self._turn.crowd) / CROWD)
-        held = self._turn.follows * self._spacing
+        longest = max(PAUSE, self.slowest_air_time * SLOWER) * min(
+            1.0, max(1, self._last_turn.stations_in_range) / CROWD_STATIONS
+        )
+        held = self._last_turn.more_fragments * self._spacing
         return held + (0.1 + 0.9 * share) * longest
 
     def compute_answer_wait(self, tries: int, *, part: bool, urgent: bool = False) -> float:
         """Return the seconds to wait for an answer. Urgent packets and fragments are answered at
         once.
         """
-        longest = ANSWER_TIMEOUT_S + self.on_air * (WINDOW + 2)
+        longest = ANSWER_TIMEOUT_S + self.slowest_air_time * (WINDOW + 2)
         if not (part or urgent):
-            longest += compute_ack_wait(self._turn.crowd) - ACK_WITHIN
-        if not part or not self._mean or tries >= PRODS:
+            longest += compute_ack_wait(self._last_turn.stations_in_range) - ACK_WITHIN
+        if not part or not self._mean or tries >= UNANSWERED_ROUNDS_MAX:
             return longest
-        return min(longest, max(LEAST, self._mean + STRAYS * self._stray))
+        return min(longest, max(ANSWER_WAIT_MIN_S, self._mean + DEVIATION_WEIGHTS * self._stray))
 
     def compute_retry_wait(
         self, tries: int, now: float, share: float, *, urgent: bool, part: bool
     ) -> float:
         """Return the seconds until an unanswered packet is retried."""
         since = self._answered_at
-        if part and now - self._heard_at < LATELY:
-            if tries < PRODS:
+        if part and now - self._heard_at < PRESENT_S:
+            if tries < UNANSWERED_ROUNDS_MAX:
                 return 0.0
-            tries -= PRODS
-        elif self._vain < PRODS:
+            tries -= UNANSWERED_ROUNDS_MAX
+        elif self._missed_answers < UNANSWERED_ROUNDS_MAX:
             since = max(since, self._met_at)
         longest = URGENT_AGAIN_MAX if urgent else AGAIN_MAX
         # If a station was heard recently, wait at most half the time since then (6 s or more),

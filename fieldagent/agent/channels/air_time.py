@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ HOUR = 3600.0
 _MINUTE = 60.0
 URGENT_SHARE = 2.0
 """Factor by which an SOS may exceed the share."""
-UNSAVED = 0.05
+UNSAVED_SHARE_MAX = 0.05
 """Share of the hour's allowance that may be used before it is stored: at most twenty writes an
 hour. A start adds the same amount, because that much may have been lost."""
 
@@ -26,7 +26,7 @@ class Dwell(NamedTuple):
     """Limit on the use of one frequency: at most `seconds` on air within a period."""
 
     seconds: float
-    within: float
+    period_s: float
     """Length of the period, in seconds."""
 
 
@@ -55,7 +55,7 @@ class AirTime:
         self._changed: set[int] = set()
         self._unsaved = 0.0
         self._lately: deque[tuple[float, float]] = deque()
-        self._beyond = Seldom(clock)
+        self._beyond = EventRate(clock)
 
     def narrow(self, limit: AirLimit) -> None:
         """Narrow the limit to the lower of both shares, and use the dwell time of `limit` if it has
@@ -65,7 +65,7 @@ class AirTime:
         self.limit = AirLimit(percent, limit.dwell or self.limit.dwell)
         if self._may_lack and self.is_limited():
             self._may_lack = False
-            self.note(UNSAVED * self._get_allowance())
+            self.note(UNSAVED_SHARE_MAX * self._get_allowance())
 
     def is_limited(self) -> bool:
         """Return True if the band limits air-time per hour at all."""
@@ -115,7 +115,7 @@ class AirTime:
 
     def is_to_be_saved(self) -> bool:
         """Return True if enough air-time is unsaved to be worth a write."""
-        return self.is_limited() and self._unsaved >= UNSAVED * self._get_allowance()
+        return self.is_limited() and self._unsaved >= UNSAVED_SHARE_MAX * self._get_allowance()
 
     def take_unsaved(self) -> dict[int, float]:
         """Return the unsaved seconds by minute, and count them as saved."""
@@ -141,7 +141,7 @@ class AirTime:
         return self.limit.percent / 100 * HOUR
 
     def _sum_within(self, dwell: Dwell) -> float:
-        oldest = self._clock() - dwell.within
+        oldest = self._clock() - dwell.period_s
         while self._lately and self._lately[0][0] <= oldest:
             self._lately.popleft()
         return sum(took for _, took in self._lately)

@@ -46,7 +46,7 @@ PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
 random, so that a thousand agents do not return to a hub at one moment."""
 SHARE = (0.05, 1.0)
 """Lowest and highest share of the longest pause; the random pause lies between them."""
-SOON = 4.0
+ORDERLY_PAUSE_MAX_S = 4.0
 """Longest pause in seconds after the hub ended the link in order. It stops and another hub takes
 over, or its database is away for a moment."""
 SOON_TRIES = 5
@@ -70,15 +70,17 @@ class _OutboxPost:
     outbox: Outbox
     reception: Reception
     notes: KitNotes
-    again: deque[Transmission] = field(default_factory=deque)
+    _to_send_again: deque[Transmission] = field(default_factory=deque)
     """Transmissions that the last link left unacknowledged, SOS first."""
 
     async def accept_hello(self, journal: int) -> None:
         self.notes.begin()
 
     async def wait_for_next(self, *, urgent: bool) -> Transmission:
-        if self.again and (self.again[0].urgent or not (urgent or await self._is_urgent_waiting())):
-            return self.again.popleft()
+        if self._to_send_again and (
+            self._to_send_again[0].urgent or not (urgent or await self._is_urgent_waiting())
+        ):
+            return self._to_send_again.popleft()
         while True:
             await self.outbox.wait_until_ready(urgent=urgent)
             await self.outbox.fix_dates()
@@ -96,9 +98,9 @@ class _OutboxPost:
         await self.outbox.settle(item, Outcome.SENT)
 
     async def return_unsent(self, items: list[Transmission], reason: str) -> None:
-        waiting = sorted([*items, *self.again], key=lambda item: not item.urgent)
-        self.again.clear()
-        self.again.extend(waiting)
+        waiting = sorted([*items, *self._to_send_again], key=lambda item: not item.urgent)
+        self._to_send_again.clear()
+        self._to_send_again.extend(waiting)
 
     async def take_in(self, body: bytes) -> None:
         await self.reception.receive(body)
@@ -136,8 +138,8 @@ async def run(
     """
     turn = IpTurn() if turn is None else turn
     # Forget the transmissions of a run that failed: its outbox has already put them back.
-    turn.left.clear()
-    post = _OutboxPost(outbox, reception, notes, turn.left)
+    turn.unacknowledged.clear()
+    post = _OutboxPost(outbox, reception, notes, turn.unacknowledged)
     await CellularDriver(
         hub, post, link, random, Keepalive(ping), heal, journal, progress, turn
     ).work()
@@ -147,23 +149,23 @@ async def run(
 class LinkPace:
     """Longest allowed pause before the next attempt."""
 
-    tries: int = 0
+    attempts: int = 0
     """Attempts in a row that did not lead to a steady link."""
-    wish: float | None = None
+    requested_wait: float | None = None
     """Seconds after which the hub itself asks to be tried again."""
 
     def count_try(self) -> float:
         """Count an attempt, and return the longest pause in seconds before the next."""
-        self.tries += 1
-        if self.wish is not None:
-            return min(PAUSE_MAX, max(1.0, self.wish))
-        return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.tries - 1, 10)))
+        self.attempts += 1
+        if self.requested_wait is not None:
+            return min(PAUSE_MAX, max(1.0, self.requested_wait))
+        return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.attempts - 1, 10)))
 
     def is_back_soon(self, ended: LinkEnd) -> bool:
-        """Return True if the hub ended the link in order, so that a pause of at most `SOON` is
-        right.
+        """Return True if the hub ended the link in order, so that a pause of at most
+        `ORDERLY_PAUSE_MAX_S` is right.
         """
-        return ended.by_peer and ended.code in _IN_ORDER and self.tries < SOON_TRIES
+        return ended.by_peer and ended.code in _IN_ORDER and self.attempts < SOON_TRIES
 
 
 @dataclass(slots=True)
@@ -190,7 +192,7 @@ class CellularDriver:
         """
         while True:
             self.progress()
-            self.pace.wish = None
+            self.pace.requested_wait = None
             try:
                 ended = await self._link()
                 self._judge(ended)
@@ -215,7 +217,7 @@ class CellularDriver:
                 socket = await open_web_socket(self.hub, stream)
                 opening.deadline = inf
                 if (unix := read_date(socket.date)) is not None:
-                    self.link.tell_time(unix)
+                    self.link.report_time(unix)
                 return await self._exchange(
                     LinkSession(
                         RecordedSocket(socket, self.link.recorder, self.hub.address),
@@ -239,7 +241,7 @@ class CellularDriver:
             self.turn.note(linked=False)
             self.dead_since = trio.current_time()
             if exchange.acknowledged or self.dead_since - began > PAUSE_MAX:
-                self.pace.tries = 0
+                self.pace.attempts = 0
 
     def _open_link(self) -> None:
         self.post.outbox.fit(IP_MESSAGE_LIMITS)
@@ -257,7 +259,7 @@ class CellularDriver:
 
     def _judge(self, ended: LinkEnd) -> None:
         if self.pace.is_back_soon(ended):
-            self._note_wish(SOON)
+            self._note_wish(ORDERLY_PAUSE_MAX_S)
         fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None
         if fault is not None:
             self._show(LinkState.FAULT, fault)
@@ -269,7 +271,7 @@ class CellularDriver:
         """Record when the hub wants the next attempt. The hub has answered, so the modem works: the
         time without a sign of life starts again.
         """
-        self.pace.wish = again
+        self.pace.requested_wait = again
         if again is not None:
             self.dead_since = trio.current_time()
 

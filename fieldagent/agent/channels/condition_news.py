@@ -28,18 +28,18 @@ and bars."""
 
 @dataclass(slots=True)
 class ConditionNews:
-    """State of the reports over one link. `look` returns the kit's current condition."""
+    """State of the reports over one link. `read_condition` returns the kit's current condition."""
 
-    look: Callable[[], KitCondition]
-    told: KitCondition | None = field(default=None)
+    read_condition: Callable[[], KitCondition]
+    last_reported: KitCondition | None = field(default=None)
     """Condition that was last reported over this link."""
-    told_at: float = -inf
+    reported_at: float = -inf
     looked_at: float = -inf
     """Times of the last report and of the last look, by trio's clock."""
 
     def begin(self) -> None:
         """Start with a new link: the condition is reported again."""
-        self.told, self.looked_at = None, -inf
+        self.last_reported, self.looked_at = None, -inf
 
     def pause(self) -> float:
         """Return the seconds until the next look."""
@@ -54,15 +54,19 @@ class ConditionNews:
             return None
         self.looked_at = now
         try:
-            current = self.look()
+            current = self.read_condition()
             note = current.encode()
         except Exception:
             log.exception("the state of this kit cannot be sent, trying again in an hour")
             return None
-        is_old = self.told is None or now >= self.told_at + REPORT_INTERVAL_MAX_S
-        if self.told is not None and not is_old and not is_changed(self.told, current):
+        is_old = self.last_reported is None or now >= self.reported_at + REPORT_INTERVAL_MAX_S
+        if (
+            self.last_reported is not None
+            and not is_old
+            and not is_changed(self.last_reported, current)
+        ):
             return None
-        self.told, self.told_at = current, now
+        self.last_reported, self.reported_at = current, now
         return note
 
 

@@ -61,7 +61,7 @@ class ChannelLink:
     """Time when the driver next tries to reach the network, if it pauses; trio's clock."""
     next_urgent: float = -inf
     """The same for an SOS, which waits for a shorter time."""
-    tell_time: Callable[[float], None] = lambda unix: None
+    report_time: Callable[[float], None] = lambda unix: None
     """Called by the driver with the Unix time that its peer reports."""
     changed: Callable[[], None] = lambda: None
     """Called when the state or the signal has changed."""
@@ -80,7 +80,7 @@ class ChannelLink:
     heal_now: bool = False
     """True if a person has requested the next recovery step before it is due."""
 
-    _asked: trio.Event = field(default_factory=trio.Event)
+    _requested: trio.Event = field(default_factory=trio.Event)
 
     @property
     def state(self) -> LinkState:
@@ -102,12 +102,12 @@ class ChannelLink:
 
     def ask(self) -> None:
         """Request another attempt now, for example because a person sees the sky."""
-        self._asked.set()
-        self._asked = trio.Event()
+        self._requested.set()
+        self._requested = trio.Event()
 
     async def wait_until_requested(self) -> None:
         """Wait until a person requests an attempt."""
-        await self._asked.wait()
+        await self._requested.wait()
 
     def note_signal(self, bars: int | None) -> None:
         """Record the signal, in bars. If several changes come within `SIGNAL_EVERY`, only the last
@@ -134,7 +134,7 @@ class Transmission:
     body: bytes
     urgent: bool
     """True if it carries an SOS."""
-    tries: int
+    attempts: int
     """Number of attempts for its first Package on this channel since a part of that Package was
     sent."""
     answerable: bool = True

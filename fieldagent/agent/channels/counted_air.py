@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
-    UNSENT,
-    HeardPacket,
+    UNSENT_REASONS,
     RadioModem,
+    ReceivedPacket,
     TransmitResult,
 )
 
@@ -37,11 +37,11 @@ class CountedModem:
         # air.
         self._link.air_time.note(seconds)
         result = await self._modem.transmit(packet, urgent=urgent)
-        if result in UNSENT:
+        if result in UNSENT_REASONS:
             self._link.air_time.note(-seconds)
         return result
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self._modem.receive()
 
 

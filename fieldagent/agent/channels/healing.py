@@ -123,7 +123,7 @@ class HealingLadder:
     """
 
     steps: tuple[HealingStep, ...]
-    taken: list[float] = field(default_factory=list)
+    step_times: list[float] = field(default_factory=list)
     """Times of the steps in the last hour, in elapsed time; loaded from disk at the start."""
     silent: float = SILENCE_S
     pause: float = PAUSE_S
@@ -141,14 +141,14 @@ class HealingLadder:
         if away_since != self.away_since:
             self.away_since, self.place, self.rounds = away_since, 0, 0
             self.not_before = (away_since or 0.0) + self.silent
-        self.taken = [at for at in self.taken if elapsed - HOUR < at <= elapsed]
+        self.step_times = [at for at in self.step_times if elapsed - HOUR < at <= elapsed]
         if away_since is None or not self.steps or (now < self.not_before and not asked):
             return None
-        return self.steps[self.place] if len(self.taken) < STEPS_AN_HOUR else None
+        return self.steps[self.place] if len(self.step_times) < STEPS_AN_HOUR else None
 
     def take(self, now: float, elapsed: float) -> None:
         """Record that the step that was due is being taken."""
-        self.taken.append(elapsed)
+        self.step_times.append(elapsed)
         self.place = (self.place + 1) % len(self.steps)
         self.not_before = now + self.pause
         if self.place == 0:

@@ -112,7 +112,7 @@ class Healer:
         ladder.take(trio.current_time(), now)
         self._link.heal_now = False
         self._keep()
-        count = f"{len(ladder.taken)} of at most {STEPS_AN_HOUR} in an hour"
+        count = f"{len(ladder.step_times)} of at most {STEPS_AN_HOUR} in an hour"
         log.warning(
             "the %s modem stays silent: %s, %s; %s", self._healing.channel, place, step, count
         )
@@ -176,7 +176,7 @@ class Healer:
 
     def _keep(self) -> None:
         try:
-            put_file(self._file, json.dumps(self._ladder.taken).encode())
+            put_file(self._file, json.dumps(self._ladder.step_times).encode())
         except OSError as error:
             log.info("%s cannot be written: %s", self._file, error.strerror)
 

@@ -10,7 +10,7 @@ import trio
 from fieldagent import __version__
 from fieldagent.agent.channels.connecting import ServerPlace, Unreachable, open_stream
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.http.web_socket import Closed, HandshakeRefused, WebSocket, connect
+from fieldagent.http.web_socket import HandshakeRefused, WebSocket, WebSocketClosed, connect
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.link import BODY_BYTES, CHECK_PATH, OVERHEAD_BYTES, PATH
 
@@ -21,11 +21,11 @@ CHECK_TIMEOUT_S = 10.0
 """Seconds in which the hub must close a WebSocket that was opened as a test."""
 
 _PORTS = {"http": 80, "https": 443}
-GONE = 410
+STATUS_GONE = 410
 REVOKED_WORDS = (
     "the hub has revoked this kit: the operator of the hub can restore it (device restore)"
 )
-_BUSY = {408, 429, 500, 502, 503, 504}
+_BUSY_STATUSES = {408, 429, 500, 502, 503, 504}
 
 
 class TokenRefused(Unreachable):
@@ -66,7 +66,7 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = 
         return await connect(stream, url, headers, max_size=BODY_BYTES + OVERHEAD_BYTES)
     except HandshakeRefused as refused:
         raise _make_refusal(refused) from refused
-    except Closed as closed:
+    except WebSocketClosed as closed:
         raise Unreachable(LinkState.NO_SERVICE, "the hub closed the connection") from closed
 
 
@@ -80,7 +80,7 @@ async def probe(hub: HubAddress) -> None:
             try:
                 while True:
                     await socket.receive()
-            except Closed as closed:
+            except WebSocketClosed as closed:
                 if not closed.broke_off:
                     return
     text = "the WebSocket opens, but no data arrives: does a proxy hold it back?"
@@ -90,14 +90,14 @@ async def probe(hub: HubAddress) -> None:
 def _make_refusal(refused: HandshakeRefused) -> Unreachable:
     if refused.status == 401:
         return TokenRefused(LinkState.FAULT, "the hub refuses the token: correct hub-token")
-    if refused.status == GONE:
+    if refused.status == STATUS_GONE:
         return Unreachable(LinkState.FAULT, REVOKED_WORDS)
     if refused.status == UPGRADE_REQUIRED:
         what = (
             "the hub answers, but a proxy removes the header Upgrade (HTTP 426): the hub's"
             " proxy must pass WebSockets at /link; see docs/how-to/hub-tls.md for nginx and others"
         )
-    elif refused.status in _BUSY:
+    elif refused.status in _BUSY_STATUSES:
         text = f"the hub cannot take the link now: {refused}"
         return Unreachable(LinkState.NO_SERVICE, text, refused.retry_after)
     else:

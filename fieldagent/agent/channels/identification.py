@@ -16,9 +16,9 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent.channels.radio_modem import (
-    UNSENT,
-    HeardPacket,
+    UNSENT_REASONS,
     RadioModem,
+    ReceivedPacket,
     TransmitResult,
 )
 from fieldagent.system.lazy_dataclass import dataclass
@@ -33,29 +33,29 @@ RETRY_AFTER_S = 10.0
 
 
 @dataclass(slots=True)
-class OwedIdentification:
+class IdentificationTimer:
     """Time when the callsign is due. It outlives the opening of the radio, because the duty does
     too.
     """
 
     packet: bytes
-    due: float = inf
+    due_at: float = inf
 
     def note_transmitted(self, now: float) -> None:
         """Record that a packet was sent at `now`: the callsign is due at most IDENTIFY_AFTER_S
         later.
         """
-        self.due = min(self.due, now + IDENTIFY_AFTER_S)
+        self.due_at = min(self.due_at, now + IDENTIFY_AFTER_S)
 
     def note_said(self) -> None:
         """Record that the callsign was sent: it is no longer due."""
-        self.due = inf
+        self.due_at = inf
 
 
 class IdentifiedModem:
     """Implements `channels.radio_modem.RadioModem` on top of another modem."""
 
-    def __init__(self, modem: RadioModem, owed: OwedIdentification) -> None:
+    def __init__(self, modem: RadioModem, owed: IdentificationTimer) -> None:
         self._modem = modem
         self._owed = owed
         self._transmitting = trio.Lock()
@@ -65,13 +65,13 @@ class IdentifiedModem:
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._transmitting:
             result = await self._modem.transmit(packet, urgent=urgent)
-        if result not in UNSENT:
+        if result not in UNSENT_REASONS:
             self._owed.note_transmitted(trio.current_time())
             self._left.set()
             self._left = trio.Event()
         return result
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         while (packet := await self._modem.receive()).body == self._owed.packet:
             # A repeater returns our own callsign packet: skip it.
             pass
@@ -82,20 +82,20 @@ class IdentifiedModem:
         radio does not transmit it. Raises RadioLost.
         """
         while True:
-            if self._owed.due == inf:
+            if self._owed.due_at == inf:
                 await self._left.wait()
-            await trio.sleep_until(self._owed.due)
+            await trio.sleep_until(self._owed.due_at)
             async with self._transmitting:
                 result = await self._modem.transmit(self._owed.packet, urgent=False)
-                if result not in UNSENT:
+                if result not in UNSENT_REASONS:
                     self._owed.note_said()
-            if result in UNSENT:
+            if result in UNSENT_REASONS:
                 await trio.sleep(RETRY_AFTER_S)
 
 
 @asynccontextmanager
 async def open_identified(
-    open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], owed: OwedIdentification
+    open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], owed: IdentificationTimer
 ) -> AsyncIterator[RadioModem]:
     """Open a modem that identifies itself. `owed` belongs to the caller, because the duty outlives
     this opening. Raises the errors of `open_modem`; errors from within are raised in groups.

@@ -25,7 +25,7 @@ class IpTurn:
     linked: bool = False
     since: float = field(default_factory=trio.current_time)
     """Time of the last change, by trio's clock."""
-    left: deque[Transmission] = field(default_factory=deque)
+    unacknowledged: deque[Transmission] = field(default_factory=deque)
     """Transmissions that the last link left unacknowledged, SOS first. The bearer that replaces the
     link returns them to the outbox."""
     _changed: trio.Event = field(default_factory=trio.Event)

@@ -22,18 +22,18 @@ from fieldagent.system import waits
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.backup_note import Ask, BackupSummary, Copies, Fetch, Inventory
+from fieldagent.wire.backup_note import Ask, BackupSummary, Copies, Inventory, ItemRequest
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     ZIPAPP,
     Directory,
-    Earshot,
     HasDirectory,
     KitReport,
     ModemReport,
     OfferReport,
     ProgramOffer,
     SettingsOffer,
+    StationsInRange,
     decode,
 )
 from fieldagent.wire.settings_change import NotAChange, read_change
@@ -66,7 +66,7 @@ class DirectoryShelf(NamedTuple):
 class BackupShelf(NamedTuple):
     summary: Callable[[], Awaitable[BackupSummary]]
     """The last state that the hub is known to have received."""
-    answer: Callable[[Ask | Fetch], Awaitable[Inventory | Copies]]
+    answer: Callable[[Ask | ItemRequest], Awaitable[Inventory | Copies]]
     """Waits until the kit is idle, and returns the data that the hub requests."""
 
 
@@ -79,7 +79,7 @@ class KitNotes:
     state_directory: Path
     links: Mapping[str, ChannelLink]
     installed: str = field(default_factory=lambda: find_installation_kind(Path(__file__)))
-    told: KitReport = field(default_factory=KitReport)
+    last_report: KitReport = field(default_factory=KitReport)
     """Last report over this link."""
     watch_until: float = -inf
     modems_again: float = -inf
@@ -87,13 +87,13 @@ class KitNotes:
     offered: trio.Event = field(default_factory=trio.Event)
 
     directory: DirectoryShelf | None = None
-    earshot: Callable[[], Mapping[int, int]] | None = None
+    read_in_range: Callable[[], Mapping[int, int]] | None = None
     """Returns the stations in range, each with its number of hops; None if the hub should not know
     them."""
-    told_earshot: Mapping[int, int] = field(default_factory=dict)
+    reported_in_range: Mapping[int, int] = field(default_factory=dict)
     backup: BackupShelf | None = None
     reported_backup: bool = False
-    asked: deque[Ask | Fetch] = field(default_factory=deque)
+    backup_requests: deque[Ask | ItemRequest] = field(default_factory=deque)
     """Requests of the hub over this link for backup data."""
     named_directory: bool = False
     """True if the kit has reported its directory's version over this link."""
@@ -105,9 +105,9 @@ class KitNotes:
         left = self._encode_remaining(OFFER) or self._encode_remaining(PROGRAM_OFFER)
         if left or outcomes.is_at_work(self.state_directory):
             self.watch_until = trio.current_time() + WATCH_FILES_S
-        self.told, self.modems_again = KitReport(), -inf
-        self.named_directory, self.told_earshot, self.reported_backup = False, {}, False
-        self.asked.clear()
+        self.last_report, self.modems_again = KitReport(), -inf
+        self.named_directory, self.reported_in_range, self.reported_backup = False, {}, False
+        self.backup_requests.clear()
         if self.condition is not None:
             self.condition.begin()
 
@@ -124,12 +124,15 @@ class KitNotes:
             summary = await self.backup.summary()
             if summary != BackupSummary():
                 return summary.encode()
-        while (report := self._report()) == self.told:
-            if self.backup is not None and self.asked:
-                return (await self.backup.answer(self.asked.popleft())).encode()
-            if self.earshot is not None and (heard := self.earshot()) != self.told_earshot:
-                self.told_earshot = heard
-                return Earshot(heard).encode()
+        while (report := self._report()) == self.last_report:
+            if self.backup is not None and self.backup_requests:
+                return (await self.backup.answer(self.backup_requests.popleft())).encode()
+            if (
+                self.read_in_range is not None
+                and (heard := self.read_in_range()) != self.reported_in_range
+            ):
+                self.reported_in_range = heard
+                return StationsInRange(heard).encode()
             if self.condition is not None and (note := self.condition.take_news()) is not None:
                 return note
             with waits.move_on_after(
@@ -137,14 +140,14 @@ class KitNotes:
             ):
                 await self.offered.wait()
             self.offered = trio.Event()
-        if report.modems != self.told.modems:
+        if report.modems != self.last_report.modems:
             self.modems_again = trio.current_time() + MODEMS_INTERVAL_S
-        self.told = report
+        self.last_report = report
         return report.encode()
 
     def _rest(self) -> float:
         """Return the seconds until another note may be due."""
-        if self.earshot is not None:
+        if self.read_in_range is not None:
             return STATIONS_INTERVAL_S
         rest = MODEMS_INTERVAL_S if self.links else inf
         return rest if self.condition is None else min(rest, self.condition.pause())
@@ -161,7 +164,7 @@ class KitNotes:
         soon = trio.current_time() < self.modems_again
         return replace(
             report,
-            modems=self.told.modems if soon else tuple(_list_modems(self.links)),
+            modems=self.last_report.modems if soon else tuple(_list_modems(self.links)),
             settings=self._find_waiting_offer(OFFER) or report.settings,
             program=self._find_waiting_offer(PROGRAM_OFFER) or report.program,
             installed=self.installed,
@@ -187,8 +190,8 @@ class KitNotes:
             if self.directory is not None:
                 await self.directory.keep(said)
             return
-        if isinstance(said, Ask | Fetch):
-            self.asked.append(said)
+        if isinstance(said, Ask | ItemRequest):
+            self.backup_requests.append(said)
             self.offered.set()
             return
         offer = _read(body)

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 ANSWER_TIMEOUT_S = 1.0
 """Seconds for an answer. The question is sent twice, because the first may meet the rest
 of a line."""
-TRIES = 2
+ATTEMPTS = 2
 SEARCH_INTERVAL_S = 600.0
 """Seconds between two searches: a modem without power answers at no rate."""
 
@@ -32,7 +32,7 @@ class Probe:
     speeds: tuple[int, ...]
     """Baud rates, the usual one of this kind first."""
     question: bytes
-    answers: Callable[[bytes], bool]
+    is_answered_by: Callable[[bytes], bool]
     """Returns True if the received bytes contain its answer."""
 
 
@@ -40,10 +40,10 @@ async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
     """Return True if such a modem answers at this baud rate. Raises PortLost."""
 
     def is_there(said: bytes) -> bool | None:
-        return probe.answers(said[-SAID_MAX:]) or None
+        return probe.is_answered_by(said[-SAID_MAX:]) or None
 
     async with open_serial(port, baud) as line:
-        for _ in range(TRIES):
+        for _ in range(ATTEMPTS):
             if await answer_to(line, probe.question, is_there, ANSWER_TIMEOUT_S):
                 return True
     return False

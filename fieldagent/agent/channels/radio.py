@@ -21,7 +21,7 @@ from fieldagent.agent.channels.air_pace import WINDOW, AirPace
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Transmission
 from fieldagent.agent.channels.radio_modem import (
     AIR_BYTES,
-    UNSENT,
+    UNSENT_REASONS,
     AirReception,
     RadioLost,
     RadioModem,
@@ -112,7 +112,7 @@ class RadioDriver:
     """Set when all fragments of a round have left, and then replaced."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Scope in which the transmitting task waits; cancel it to make the task decide again."""
-    said: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES))
+    last_transmitted: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES))
     """Last transmitted packets: some radios and repeaters return them."""
 
     async def work(self) -> None:
@@ -128,13 +128,13 @@ class RadioDriver:
             heard_at = trio.current_time()
             # The channel is not quiet yet.
             self.pause.cancel()
-            if packet.body in self.said:
+            if packet.body in self.last_transmitted:
                 continue
             # Storing takes as long as the disk, and must not be interrupted.
             with trio.CancelScope(shield=True):
                 turn = await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
             self.pace.note_heard(turn, heard_at)
-            if turn.known and self.pace.take_hastening():
+            if turn.is_from_known_station and self.pace.take_hastening():
                 self.outbox.try_again()
             self.pause.cancel()
 
@@ -173,23 +173,23 @@ class RadioDriver:
         settled = False
         try:
             self.link.state = LinkState.BUSY
-            self.said.append(transmission.body)
+            self.last_transmitted.append(transmission.body)
             result = await self._give(transmission)
-            if result not in UNSENT and transmission.answerable:
+            if result not in UNSENT_REASONS and transmission.answerable:
                 self.waiting += 1
                 flights.start_soon(self._await_answer, transmission, self.round)
                 settled = True
         finally:
             if not settled:
-                sent = result not in UNSENT and not transmission.answerable
-                why = UNSENT.get(result, "the radio gave up on the packet")
+                sent = result not in UNSENT_REASONS and not transmission.answerable
+                why = UNSENT_REASONS.get(result, "the radio gave up on the packet")
                 await self._settle(transmission, sent, why, BUSY_RETRY_S)
         if result is TransmitResult.DROPPED:
             self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1
         elif result is not TransmitResult.SPENT:
             self.pace.note_transmitted(trio.current_time() - began)
-        self.link.state = LinkState.NO_SERVICE if result in UNSENT else LinkState.READY
-        self.link.reason = UNSENT.get(result, "")
+        self.link.state = LinkState.NO_SERVICE if result in UNSENT_REASONS else LinkState.READY
+        self.link.reason = UNSENT_REASONS.get(result, "")
 
     async def _give(self, transmission: Transmission) -> TransmitResult:
         """Pass it to the radio, and return the radio's report. Raises RadioLost."""
@@ -199,12 +199,12 @@ class RadioDriver:
                 result = await self.air.transmit(transmission.body, urgent=transmission.urgent)
                 nursery.cancel_scope.cancel()
         if not limit.cancelled_caught:
-            self.pace.mute = 0
+            self.pace.packets_without_result = 0
             return result
-        self.pace.mute += 1
-        if self.pace.mute < MUTE_MAX:
+        self.pace.packets_without_result += 1
+        if self.pace.packets_without_result < MUTE_MAX:
             return TransmitResult.UNKNOWN
-        self.pace.mute = 0
+        self.pace.packets_without_result = 0
         raise RadioLost(f"the radio did not report the result of {MUTE_MAX} packets in a row")
 
     async def _pass_urgent(self, transmission: Transmission, limit: trio.CancelScope) -> None:
@@ -224,7 +224,7 @@ class RadioDriver:
                 await round_over.wait()
             began = trio.current_time()
             patience = pace.compute_answer_wait(
-                transmission.tries, part=part, urgent=transmission.urgent
+                transmission.attempts, part=part, urgent=transmission.urgent
             )
             with waits.move_on_after(patience):
                 answered = await self.outbox.wait_for_acknowledgement(transmission)
@@ -239,7 +239,7 @@ class RadioDriver:
             self.pause.cancel()
             wait = 0.0
             if not missed:
-                tries, share = transmission.tries, self.random.random()
+                tries, share = transmission.attempts, self.random.random()
                 wait = pace.compute_retry_wait(
                     tries, now, share, urgent=transmission.urgent, part=part
                 )

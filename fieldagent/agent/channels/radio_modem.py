@@ -16,7 +16,7 @@ import trio
 from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.channels.contract import Outbox, Transmission
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +43,14 @@ class TransmitResult(Enum):
     """The radio has used up its air-time of this hour."""
 
 
-UNSENT = {
+UNSENT_REASONS = {
     TransmitResult.DROPPED: "the channel is busy",
     TransmitResult.SPENT: "the air-time of this hour is spent; an SOS is sent anyway",
 }
 """Results of packets that were not on the air, each with the reason for people."""
 
 
-class HeardPacket(NamedTuple):
+class ReceivedPacket(NamedTuple):
     """A received packet, with its RSSI in dBm and its SNR in dB if the radio reports them."""
 
     body: bytes
@@ -65,7 +65,7 @@ class RadioModem(Protocol):
         Only one call at a time. Raises RadioLost.
         """
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         """Wait for the next received packet, of any content, and return it. Raises RadioLost."""
 
 
@@ -75,17 +75,17 @@ class ReceiveQueue:
     """
 
     def __init__(self) -> None:
-        self._heard, self._packets = trio.open_memory_channel[HeardPacket](PACKETS_MAX)
-        self._lost = Seldom(trio.current_time)
+        self._heard, self._packets = trio.open_memory_channel[ReceivedPacket](PACKETS_MAX)
+        self._lost = EventRate(trio.current_time)
 
-    def hear(self, packet: HeardPacket) -> None:
+    def hear(self, packet: ReceivedPacket) -> None:
         try:
             self._heard.send_nowait(packet)
         except trio.WouldBlock:
             if count := self._lost.note():
                 log.warning("%d packets were lost: more arrive than can be stored", count)
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self._packets.receive()
 
 

@@ -1,7 +1,7 @@
 """Identifies the device at a port. Each kind of radio and modem supplies a `Recognition`.
 
-A device also receives the questions to all other kinds. So each question begins with `GUARD`, and a
-question must not contain bytes that another kind of firmware would obey:
+A device also receives the questions to all other kinds. So each question begins with `GUARD_BYTES`,
+and a question must not contain bytes that another kind of firmware would obey:
 
     a KISS TNC     takes the bytes after a FEND as a frame. With the guard that is command 13,
                    which does not exist. Without it the node link's hello, which begins with 00,
@@ -25,14 +25,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 Read = TypeVar("Read")
 
-GUARD = b"\r"
-ROUNDS = 2
+GUARD_BYTES = b"\r"
+QUESTION_ROUNDS = 2
 """Rounds of questions: a board that starts when its port is opened misses the first round."""
 ANSWER_TIMEOUT_S = 0.8
 """Seconds for an answer, unless the kind sets another time."""
 SAID_MAX = 8_192
 """Largest number of received bytes that are examined."""
-SHOWN = 40
+SHOWN_CHARACTERS_MAX = 40
 """Characters of the received text that are shown to people."""
 
 
@@ -46,7 +46,7 @@ class DeviceLine(Protocol):
 class DeviceReport(NamedTuple):
     """Description of a device from its own answers; it never contains a key."""
 
-    what: str
+    device_kind: str
     """Kind of device, for people."""
     lines: tuple[str, ...] = ()
     """Current settings, for people."""
@@ -64,14 +64,14 @@ class Recognition:
 
     name: str
     """Name of the kind in the settings."""
-    turn: int
+    order: int
     """Order of the questions; the lowest is first."""
     baud: int
     question: Callable[[], bytes]
     """Makes the question, without the guard; empty if the device transmits by itself."""
     is_answer: Callable[[bytes], bool]
     """Returns True if the received bytes contain its answer."""
-    tell: Callable[[DeviceLine], Awaitable[DeviceReport]]
+    read_report: Callable[[DeviceLine], Awaitable[DeviceReport]]
     """Queries a recognised device for its full report, within its own deadline. Raises RadioLost
     and PortLost, in groups."""
     tcp_port: int = 0
@@ -83,15 +83,15 @@ class Recognition:
 class Unrecognised(NamedTuple):
     """Facts about a device of another kind than those in question."""
 
-    said: bytes
+    last_bytes: bytes
     """The last bytes that it sent, without echoes of the questions."""
     echoes: bool
     """True if it returns the bytes that it receives."""
 
     def describe_facts(self) -> str:
         """Return the known facts for people, with a guess about the kind of device."""
-        if self.said:
-            shown = self.said.decode("ascii", "backslashreplace")[:SHOWN]
+        if self.last_bytes:
+            shown = self.last_bytes.decode("ascii", "backslashreplace")[:SHOWN_CHARACTERS_MAX]
             return (
                 f"an unknown device answers ({shown!r} …): check its speed and firmware, and"
                 " that it is a radio"
@@ -104,7 +104,7 @@ class Unrecognised(NamedTuple):
         return "the device accepts bytes and does not answer, as a KISS TNC or a dead line does"
 
 
-class _Hearing:
+class _ReceivedBytes:
     """Bytes that the device has sent, without the echoed questions."""
 
     def __init__(self) -> None:
@@ -138,16 +138,16 @@ async def recognise(
     """Send the question of each kind in `asked` in turn, and return the kind of the answer, which
     may also be one of `known`. Return Unrecognised if no kind answers. Raises PortLost.
     """
-    hearing = _Hearing()
-    for number in range(ROUNDS):
-        for kind in sorted(asked, key=lambda each: each.turn):
+    hearing = _ReceivedBytes()
+    for number in range(QUESTION_ROUNDS):
+        for kind in sorted(asked, key=lambda each: each.order):
             question = kind.question()
             if not question and number:
                 continue
             with waits.move_on_after(kind.patience):
                 if question:
-                    hearing.ask(GUARD + question)
-                    await line.write(GUARD + question)
+                    hearing.ask(GUARD_BYTES + question)
+                    await line.write(GUARD_BYTES + question)
                 while True:
                     said = hearing.get_received()
                     for each in (*asked, *known):

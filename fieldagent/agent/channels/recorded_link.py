@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.http.link_session import LinkSocket
-from fieldagent.http.web_socket import Closed
+from fieldagent.http.web_socket import WebSocketClosed
 from fieldagent.wire import trace
 
 
@@ -21,7 +21,7 @@ class RecordedSocket:
         """Return the next message. Raises Closed."""
         try:
             message = await self._socket.receive()
-        except Closed as closed:
+        except WebSocketClosed as closed:
             self._recorder.record_event(f"closed by the hub: {closed.code} {closed.reason}")
             raise
         self._recorder.record_received(message)

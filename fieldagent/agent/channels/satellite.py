@@ -45,7 +45,7 @@ from fieldagent.agent.channels.contract import (
 )
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.channels.reopening import forbid_healing, keep_open
-from fieldagent.agent.channels.satellite_pace import WITHHELD, GatewayMailbox, LinkRest
+from fieldagent.agent.channels.satellite_pace import WITHHELD_REASON, GatewayMailbox, LinkRest
 from fieldagent.agent.channels.satellite_waits import (
     compute_next_look,
     note_absent,
@@ -70,11 +70,11 @@ TRIES_BESIDE = 2
 """Attempts per look at a message that was already read with pauses."""
 GARBLED_MAX_S = 600.0
 """Seconds for which an unreadable message stays in the modem, if its place is not needed."""
-GARBLED = "its checksum was wrong, or its end was missing, each time it was read"
-STAYS = "a message is garbled on the serial line and is read again: check the cable"
+GARBLED_REASON = "its checksum was wrong, or its end was missing, each time it was read"
+STAYS_IN_MODEM_REASON = "a message is garbled on the serial line and is read again: check the cable"
 
 
-class MailRead(Enum):
+class ReadResult(Enum):
     """Result of reading the modem's message."""
 
     STORED = auto()
@@ -99,7 +99,7 @@ class MailReader:
     _size: int = 0
     """Size in bytes, as the session reported it; 0 if unknown."""
 
-    async def read(self, *, needed: bool = False, size: int = 0) -> MailRead:
+    async def read(self, *, needed: bool = False, size: int = 0) -> ReadResult:
         """Read the message. With `needed`, another message is about to take its place, so it does
         not stay. `size` is its size in bytes, if a session has just reported it.
 
@@ -109,29 +109,31 @@ class MailReader:
         read, hurry = await self._try()
         if read is None or not (read.intact or read.body):
             if not self.mailbox.withheld:
-                log.error("%s", WITHHELD)
+                log.error("%s", WITHHELD_REASON)
             self.mailbox.withheld = True
-            return MailRead.NOTHING
+            return ReadResult.NOTHING
         now = trio.current_time()
         if not read.intact:
             if self.garbled_since is None:
                 self.garbled_since = now
                 await self.modem.link.recorder.record_fault("a message was garbled")
             if not needed and not hurry and now - self.garbled_since < GARBLED_MAX_S:
-                return MailRead.STAYS
+                return ReadResult.STAYS
         if size:
-            self.mailbox.uncleared = b""
-        if read.body and read.body != self.mailbox.uncleared:
+            self.mailbox.uncleared_message = b""
+        if read.body and read.body != self.mailbox.uncleared_message:
             if read.intact:
                 await self.reception.receive(read.body)
             else:
                 unreadable = Unreadable(self._size or len(read.body), read.guard)
-                await self.reception.receive(read.body, damage=GARBLED, unreadable=unreadable)
-            self.mailbox.uncleared = read.body
+                await self.reception.receive(
+                    read.body, damage=GARBLED_REASON, unreadable=unreadable
+                )
+            self.mailbox.uncleared_message = read.body
         if await self.modem.clear(sbd.CLEAR_MT):
-            self.mailbox.uncleared = b""
+            self.mailbox.uncleared_message = b""
         self.mailbox.withheld, self.garbled_since, self._size = False, None, 0
-        return MailRead.STORED if read.body else MailRead.NOTHING
+        return ReadResult.STORED if read.body else ReadResult.NOTHING
 
     async def _try(self) -> tuple[sbd.MobileTerminated | None, bool]:
         """Return the best reading, and True if a waiting SOS ended the pauses."""
@@ -214,20 +216,20 @@ class Pace:
     mailbox: GatewayMailbox = field(default_factory=GatewayMailbox)
     empty: int = 0
     """Sessions in a row that left an empty buffer and no other sign of a reset."""
-    keeper: str | None = None
+    keeping_imei: str | None = None
     """IMEI of the last modem that kept a message after sending it."""
 
     def note_kept(self, modem: str) -> None:
         """Record that the modem kept its sent message: from now on an empty buffer means a
         reset.
         """
-        self.keeper, self.empty = modem, 0
+        self.keeping_imei, self.empty = modem, 0
 
     def count_empty(self, modem: str, looks_sent: bool) -> bool:
         """Count a session that left an empty buffer. Return True if that is a habit of this modem,
         because nothing else has shown a reset in EMPTY_MAX sessions.
         """
-        self.empty = self.empty + 1 if looks_sent and modem != self.keeper else 0
+        self.empty = self.empty + 1 if looks_sent and modem != self.keeping_imei else 0
         return self.empty >= EMPTY_MAX
 
 
@@ -279,7 +281,7 @@ class SatelliteDriver:
         self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
         mailbox = "" if away else self.pace.mailbox.describe_wait()
         if self.mail.garbled_since is not None:
-            mailbox = STAYS
+            mailbox = STAYS_IN_MODEM_REASON
         held = self.outbox.describe_hold() or self._describe_mail_hold()
         if held and held != self.link.reason:
             log.warning("%s", held)
@@ -290,7 +292,7 @@ class SatelliteDriver:
         empty string.
         """
         waiting = self.pace.mailbox.queued
-        if not (self.modem.rang or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:
+        if not (self.modem.has_rung or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:
             return ""
         what = format_count(waiting, "message") if waiting else "a message"
         return (
@@ -363,7 +365,7 @@ class SatelliteDriver:
         now, pace = trio.current_time(), self.pace
         since = now - pace.last_session
         check = pace.mailbox_check is not None and since >= pace.mailbox_check
-        wanted = self.modem.rang or pace.mailbox.queued > 0 or check
+        wanted = self.modem.has_rung or pace.mailbox.queued > 0 or check
         rested = now >= max(pace.rest.compute_end(self.modem.service), pace.mailbox.until)
         free = not pace.mailbox.withheld
         return wanted and rested and free and self.outbox.compute_allowance(mailbox=True) != 0
@@ -386,7 +388,7 @@ class SatelliteDriver:
                 # The old message would be sent, and billed, again.
                 self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
                 return
-            self.pace.mailbox.begun = (self.modem.imei, status.momsn)
+            self.pace.mailbox.begun_check = (self.modem.imei, status.momsn)
         else:
             await trio.sleep(1)
             return
@@ -418,18 +420,22 @@ class SatelliteDriver:
         later.
         """
         self.link.state = LinkState.BUSY
-        rang, self.modem.rang = self.modem.rang, False
+        rang, self.modem.has_rung = self.modem.has_rung, False
         try:
             urgent = transmission is not None and transmission.urgent
             result = await self.modem.hold_session(answers_ring=rang, urgent=urgent)
         except BaseException:
-            self.modem.rang = self.modem.rang or rang
+            self.modem.has_rung = self.modem.has_rung or rang
             raise
         finally:
             self.pace.last_session = trio.current_time()
-        self.pace.mailbox.begun = None
+        self.pace.mailbox.begun_check = None
         status = find_mo_status(result.mo_status)
-        text = status.means if transmission is not None else _describe_check_result(result, status)
+        text = (
+            status.description
+            if transmission is not None
+            else _describe_check_result(result, status)
+        )
         log.info("session %d ended: %s", result.momsn, text)
         verdict = status.verdict
         if transmission is not None:
@@ -448,13 +454,13 @@ class SatelliteDriver:
         """Decide if the message was sent, from the MO status, the MOMSN before and after, and the
         buffer (see the table at the top of this module).
         """
-        wrote, resets = self.modem.holds_ours, self.modem.resets
+        wrote, resets = self.modem.is_holding_own_message, self.modem.resets
         after = await self.modem.read_status()
         moved = after.momsn == (momsn + 1) % sbd.MOMSN_MODULUS
         told_sent = status.verdict is SessionVerdict.SENT
-        if self.modem.holds_ours and moved and told_sent:
+        if self.modem.is_holding_own_message and moved and told_sent:
             self.pace.note_kept(self.modem.imei)
-        if self.modem.holds_ours or self.pace.count_empty(
+        if self.modem.is_holding_own_message or self.pace.count_empty(
             self.modem.imei, wrote and moved and told_sent and resets == self.modem.resets
         ):
             if moved and not told_sent:
@@ -480,8 +486,8 @@ class SatelliteDriver:
             chance = self.pace.random.random()
             self.pace.rest.start_after_failure(status, trio.current_time(), chance)
         if status.verdict is SessionVerdict.FAULT:
-            self.link.state, self.link.reason = LinkState.FAULT, status.means
-            log.error("the satellite modem refuses to work: %s", status.means)
+            self.link.state, self.link.reason = LinkState.FAULT, status.description
+            log.error("the satellite modem refuses to work: %s", status.description)
         else:
             self.link.state = LinkState.READY
 
@@ -489,12 +495,14 @@ class SatelliteDriver:
         self, transmission: Transmission, status: MoStatus, verdict: SessionVerdict
     ) -> None:
         reached = status.verdict in (SessionVerdict.SENT, SessionVerdict.DOUBTFUL)
-        if reached and verdict is not SessionVerdict.SENT and self.modem.holds_ours:
+        if reached and verdict is not SessionVerdict.SENT and self.modem.is_holding_own_message:
             # The gateway may have it and bill it, although the modem's number did not move.
             await self.outbox.note_doubtful_cost(transmission)
-        await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.means)
+        await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.description)
         if verdict is SessionVerdict.DOUBTFUL:
-            await self.link.recorder.record_fault(f"unknown whether it was sent: {status.means}")
+            await self.link.recorder.record_fault(
+                f"unknown whether it was sent: {status.description}"
+            )
         if verdict is SessionVerdict.SENT:
             # The modem keeps its sent message: another session would send and bill it again.
             await self.modem.clear(sbd.CLEAR_MO)
@@ -510,9 +518,9 @@ class SatelliteDriver:
             chance = self.pace.random.random()
             self.pace.mailbox.note_check(result, trio.current_time(), chance)
         else:
-            self.modem.rang = self.modem.rang or rang
+            self.modem.has_rung = self.modem.has_rung or rang
         if result.mt_status == 1 and result.mt_length > 0:
-            if await self.mail.read(size=result.mt_length) is MailRead.NOTHING:
+            if await self.mail.read(size=result.mt_length) is ReadResult.NOTHING:
                 await self.outbox.spend(compute_credits(result.mt_length))
         elif alone and reached:
             await self.outbox.spend(1)
@@ -521,7 +529,7 @@ class SatelliteDriver:
         """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. A
         message that it brought is in the modem and is booked when it is read.
         """
-        begun, self.pace.mailbox.begun = self.pace.mailbox.begun, None
+        begun, self.pace.mailbox.begun_check = self.pace.mailbox.begun_check, None
         if begun is None or begun == (self.modem.imei, status.momsn) or status.mt_flag:
             return
         self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
@@ -538,7 +546,7 @@ class SatelliteDriver:
         status = await self.modem.read_status()
         same = intent.modem == self.modem.imei
         moved = status.momsn == (intent.at_modem + 1) % sbd.MOMSN_MODULUS
-        if same and moved and self.modem.holds_ours:
+        if same and moved and self.modem.is_holding_own_message:
             log.info("message %d had been sent, as the modem's number shows", intent.at_modem)
             await self.outbox.settle(intent.transmission, Outcome.SENT)
             await self.modem.clear(sbd.CLEAR_MO)
@@ -590,5 +598,5 @@ def _describe_check_result(result: sbd.SessionResult, status: MoStatus) -> str:
     return (
         MT_STATUS.get(result.mt_status, "a mailbox check was requested")
         if reached
-        else status.means
+        else status.description
     )

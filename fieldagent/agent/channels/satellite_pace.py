@@ -19,7 +19,9 @@ FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
 TRAFFIC_MAX = 3600.0
 """Longest wait in seconds that the network may request, because a damaged number could
 mean a day."""
-WITHHELD = "the modem holds a message and does not hand it over; no other can be fetched before it"
+WITHHELD_REASON = (
+    "the modem holds a message and does not hand it over; no other can be fetched before it"
+)
 TOO_LARGE = 1
 """MO status: the first message of the queue is too large for this modem, and blocks the queue."""
 
@@ -31,9 +33,9 @@ class LinkRest:
     until: float = -inf
     urgent_until: float = -inf
     """End of the pause for an SOS: sooner, but not before the network or the account allows it."""
-    soonest: float = -inf
+    earliest_retry: float = -inf
     """Time from which all may be tried again if the modem sees the sky again."""
-    away: bool = False
+    was_without_network: bool = False
     """True if the modem had no network at some time since the last session."""
 
     def start_after_failure(self, status: MoStatus, now: float, chance: float) -> None:
@@ -42,9 +44,9 @@ class LinkRest:
         """
         self.until = now + retry_after(status, self.failures, chance, urgent=False)
         self.urgent_until = now + retry_after(status, self.failures, chance, urgent=True)
-        self.soonest = now + retry_at_once(status, chance)
+        self.earliest_retry = now + retry_at_once(status, chance)
         self.failures += 1
-        self.away = False
+        self.was_without_network = False
 
     def start_until_traffic(self, seconds: float, now: float, chance: float) -> None:
         """Pause until the network accepts sessions again, in that many seconds. An SOS waits no
@@ -52,25 +54,25 @@ class LinkRest:
         """
         seconds = min(seconds, TRAFFIC_MAX) * (1 + 0.1 * chance)
         self.until = now + seconds
-        self.urgent_until = self.soonest = now + min(seconds, URGENT_WAIT_MAX)
+        self.urgent_until = self.earliest_retry = now + min(seconds, URGENT_WAIT_MAX)
 
     def end_after_success(self) -> None:
         """Note a session that succeeded: it ends every pause."""
-        self.failures, self.until, self.urgent_until, self.soonest = 0, -inf, -inf, -inf
+        self.failures, self.until, self.urgent_until, self.earliest_retry = 0, -inf, -inf, -inf
 
     def end(self) -> None:
         """End the pause as far as the network allows, because a person who sees the sky requests
         another attempt.
         """
-        self.until = self.urgent_until = self.soonest
+        self.until = self.urgent_until = self.earliest_retry
 
     def compute_end(self, service: bool | None, *, urgent: bool = False) -> float:
         """Return the time when all, or an SOS, may be tried again. The return of the network ends
         every pause except one that the network itself requested.
         """
-        self.away = self.away or service is False
+        self.was_without_network = self.was_without_network or service is False
         until = self.urgent_until if urgent else self.until
-        return min(until, self.soonest) if self.away and service else until
+        return min(until, self.earliest_retry) if self.was_without_network and service else until
 
 
 @dataclass(slots=True)
@@ -78,17 +80,17 @@ class GatewayMailbox:
     """The known state of our mailbox at the gateway."""
 
     queued: int = 0
-    fruitless: int = 0
+    fruitless_checks: int = 0
     """Checks in a row that brought nothing although messages wait."""
     until: float = -inf
     withheld: bool = False
     """True if the modem holds a message and does not give it: another message would take
     its place."""
-    uncleared: bytes = b""
+    uncleared_message: bytes = b""
     """Last stored and booked message, if the modem has not confirmed that it cleared it. The
     message is then read again without a cost. A restart loses this, and books the message twice
     at worst."""
-    begun: tuple[str, int] | None = None
+    begun_check: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a check whose end is unknown."""
 
     def note_check(self, result: SessionResult, now: float, chance: float) -> None:
@@ -99,25 +101,25 @@ class GatewayMailbox:
         blocked = result.mo_status == TOO_LARGE
         self.queued = result.queued
         if brought or not (blocked or result.queued):
-            self.fruitless, self.until = 0, -inf
+            self.fruitless_checks, self.until = 0, -inf
             return
         self.rest(now, chance, FRUITLESS_MAX if blocked else 0.0)
 
     def rest(self, now: float, chance: float, least: float = 0.0) -> None:
         """Pause after a check that brought nothing, for at least `least` seconds."""
-        wait = max(least, min(FRUITLESS_MAX, FRUITLESS_FIRST * 2 ** min(self.fruitless, 10)))
+        wait = max(least, min(FRUITLESS_MAX, FRUITLESS_FIRST * 2 ** min(self.fruitless_checks, 10)))
         self.until = now + wait * (1 + 0.1 * chance)
-        self.fruitless += 1
+        self.fruitless_checks += 1
 
     def describe_wait(self) -> str:
         """Return for people why messages at the gateway do not arrive; empty if they are not held
         up.
         """
         if self.withheld:
-            return WITHHELD
-        if not self.fruitless:
+            return WITHHELD_REASON
+        if not self.fruitless_checks:
             return ""
         return (
             f"{format_count(max(1, self.queued), 'message')} at the gateway did not arrive when"
-            f" requested ({self.fruitless} times); trying less often"
+            f" requested ({self.fruitless_checks} times); trying less often"
         )

@@ -45,29 +45,29 @@ class ModemSilent(Exception):
 
 @dataclass(slots=True)
 class Modem:
-    """Commands and replies over one open port. Unsolicited reports go to `link`, `rang` and
+    """Commands and replies over one open port. Unsolicited reports go to `link`, `has_rung` and
     `service`.
     """
 
     port: SerialPort
     link: ChannelLink
     conversation: sbd.Conversation = field(default_factory=sbd.Conversation)
-    rang: bool = False
+    has_rung: bool = False
     news: trio.Event = field(default_factory=trio.Event)
     """Set when the modem sent an unsolicited report, and then replaced."""
     service: bool | None = None
     imei: str = ""
     last_read: sbd.MobileTerminated | None = None
-    holds_ours: bool = False
+    is_holding_own_message: bool = False
     """True if the MO buffer holds our last message. A reset empties it; no reset has shown
     since."""
     resets: int = 0
     """Number of resets that were noticed."""
     settings: tuple[sbd.LineSetting, ...] = (sbd.RINGS, sbd.SIGNAL_AND_SERVICE)
     """Settings that only the agent makes."""
-    untold: set[sbd.LineSetting] = field(default_factory=set)
+    unreported_settings: set[sbd.LineSetting] = field(default_factory=set)
     """Settings that this modem does not report when queried."""
-    refused: set[str] = field(default_factory=set)
+    refused_commands: set[str] = field(default_factory=set)
     """Commands that this modem does not know."""
     echo_shows_reset: bool = True
     """True if an echo shows a reset; False if the modem always echoes."""
@@ -89,9 +89,9 @@ class Modem:
         if isinstance(event, sbd.MobileTerminated):
             self.last_read = event
             return
-        if isinstance(event, sbd.Ring):
+        if isinstance(event, sbd.RingAlert):
             log.info("the modem rings: a message waits")
-            self.rang = True
+            self.has_rung = True
         elif isinstance(event, sbd.Signal):
             self.link.note_signal(event.bars)
         else:
@@ -114,8 +114,8 @@ class Modem:
         return event
 
     def _note_echo(self, event: sbd.SbdEvent) -> None:
-        if isinstance(event, sbd.ModemReply) and event.echoed and self.echo_shows_reset:
-            self.holds_ours = False
+        if isinstance(event, sbd.ModemReply) and event.is_echoed and self.echo_shows_reset:
+            self.is_holding_own_message = False
 
     async def _ask(self, command: str, seconds: float) -> sbd.SbdEvent:
         await self._write(command, self.conversation.send(command), seconds)
@@ -147,8 +147,8 @@ class Modem:
         reply = await self._write_result(command, len(body))
         assert isinstance(reply, sbd.ModemReply)
         result = sbd.parse_write(reply)
-        reset = reply.echoed and self.echo_shows_reset
-        self.holds_ours = result is sbd.WriteResult.STORED and not reset
+        reset = reply.is_echoed and self.echo_shows_reset
+        self.is_holding_own_message = result is sbd.WriteResult.STORED and not reset
         return result
 
     async def _write_result(self, command: str, size: int) -> sbd.SbdEvent:
@@ -191,9 +191,9 @@ class Modem:
         """Restore all settings that a reset undoes. Only the first command must succeed."""
         self.echo_shows_reset = True
         first = await self._wake_up()
-        self.holds_ours = not first.echoed
-        probe = await self.ask(sbd.AT)
-        self.echo_shows_reset = not probe.echoed
+        self.is_holding_own_message = not first.is_echoed
+        probe = await self.ask(sbd.AT_PREFIX)
+        self.echo_shows_reset = not probe.is_echoed
         for command in (
             sbd.make_session_timeout(MODEM_SESSION_TIMEOUT_S),
             *(setting.command for setting in self.settings),
@@ -201,7 +201,7 @@ class Modem:
             reply = await self.ask(command)
             if not reply.ok:
                 log.info("the modem does not know %s; continuing without it", command)
-                self.refused.add(command)
+                self.refused_commands.add(command)
         # Firmware TA16005 hangs in its first session without this query.
         await self.ask_time()
 
@@ -211,14 +211,14 @@ class Modem:
         each time.
         """
         for setting in self.settings:
-            if setting.command in self.refused:
+            if setting.command in self.refused_commands:
                 continue
-            is_readable = setting not in self.untold
+            is_readable = setting not in self.unreported_settings
             numbers = sbd.parse_numbers(await self.ask(setting.query)) if is_readable else ()
             if not numbers:
-                self.untold.add(setting)
+                self.unreported_settings.add(setting)
                 await self.ask(setting.command)
-            elif numbers[: len(setting.shows)] != setting.shows:
+            elif numbers[: len(setting.answer_start)] != setting.answer_start:
                 log.warning("the modem has lost %s: setting it again", setting.command)
                 await self.ask(setting.command)
 
@@ -226,7 +226,7 @@ class Modem:
         """Query the network's time, and report it if the modem knows it."""
         unix = sbd.parse_system_time(await self.ask(sbd.SYSTEM_TIME))
         if unix is not None:
-            self.link.tell_time(unix)
+            self.link.report_time(unix)
 
     async def ask_traffic(self) -> int | None:
         """Return the seconds until the network accepts a session; None if the network does not
@@ -239,7 +239,7 @@ class Modem:
         and may reply to half a line. A modem whose stored settings are V0 or Q1 gives no
         readable reply before SET_UP.
         """
-        for command in (sbd.SET_UP, sbd.SET_UP, sbd.AT):
+        for command in (sbd.SET_UP, sbd.SET_UP, sbd.AT_PREFIX):
             try:
                 reply = await self.ask(command, 3)
             except ModemSilent:
@@ -293,7 +293,7 @@ class Modem:
         not, because the message would be sent or read again.
         """
         if command == sbd.CLEAR_MO:
-            self.holds_ours = False
+            self.is_holding_own_message = False
         reply = await self.ask(command)
         cleared = reply.ok and reply.lines[-1:] != ("1",)
         if not cleared:
@@ -303,17 +303,17 @@ class Modem:
     async def read_status(self) -> sbd.BufferStatus:
         """Query the buffers. If the modem was reset, set it up again."""
         reply = await self.ask(sbd.STATUS)
-        if reply.echoed and self.echo_shows_reset:
+        if reply.is_echoed and self.echo_shows_reset:
             log.info("the modem was reset: setting it up again")
             await self.set_up()
-            self.holds_ours = False
+            self.is_holding_own_message = False
             self.resets += 1
             reply = await self.ask(sbd.STATUS)
         if not reply.ok:
             reply = await self.ask(sbd.STATUS_SHORT)
         status = sbd.parse_status(reply)
-        self.holds_ours = self.holds_ours and bool(status.mo_flag)
-        self.rang = self.rang or bool(status.ring_flag)
+        self.is_holding_own_message = self.is_holding_own_message and bool(status.mo_flag)
+        self.has_rung = self.has_rung or bool(status.ring_flag)
         return status
 
 

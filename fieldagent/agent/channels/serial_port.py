@@ -14,7 +14,7 @@ import trio
 
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 
-_TAKEN = (errno.EAGAIN, errno.EBUSY)
+_LOCKED_ERRNOS = (errno.EAGAIN, errno.EBUSY)
 """Error numbers of a port that is locked (flock(2)) or opened exclusively (TIOCEXCL) by another
 program."""
 
@@ -69,7 +69,7 @@ async def open_serial(
     try:
         line = await trio.to_thread.run_sync(opening)
     except (serial.SerialException, OSError, ValueError, termios.error) as error:
-        if getattr(error, "errno", None) in _TAKEN:
+        if getattr(error, "errno", None) in _LOCKED_ERRNOS:
             from fieldagent.agent.channels.port_holder import describe_holder
 
             raise PortInUse(f"{path} {describe_holder(path)}") from None

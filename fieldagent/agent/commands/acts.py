@@ -20,10 +20,10 @@ from fieldagent import __version__
 from fieldagent.agent import outcomes
 from fieldagent.agent.assembly import derive_air_keys, get_secrets
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
+from fieldagent.agent.commands.hands import CannotBeDone, CommandFailed, Hands
 from fieldagent.agent.journal import commands, incident, outbound, program_deltas
 from fieldagent.agent.journal.commands import KnownCommand
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.modem_healing import make_healing
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, release_kind
 from fieldagent.agent.outbound.outbox import ChannelOutbox
@@ -94,7 +94,9 @@ async def heal(hands: Hands, known: KnownCommand) -> str:
             await trio.sleep(CHECK_INTERVAL_S)
         return str(link.facts.get("healing", ""))
     link.heal_now = False
-    raise Failed("no step was taken in five minutes: the modem answers, or 8 were in an hour")
+    raise CommandFailed(
+        "no step was taken in five minutes: the modem answers, or 8 were in an hour"
+    )
 
 
 def check_restart(hands: Hands) -> None:
@@ -125,9 +127,13 @@ async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
     try:
         await trio.to_thread.run_sync(partial(put_file, place, boot.encode()))
     except OSError as error:
-        raise Failed(f"the order cannot be stored for root's unit: {error.strerror}") from None
+        raise CommandFailed(
+            f"the order cannot be stored for root's unit: {error.strerror}"
+        ) from None
     await trio.sleep(REBOOT_TIMEOUT_S)
-    raise Failed("fieldagent-reboot.path does not run here, or the machine does not shut down")
+    raise CommandFailed(
+        "fieldagent-reboot.path does not run here, or the machine does not shut down"
+    )
 
 
 async def change_settings(hands: Hands, known: KnownCommand) -> str:
@@ -140,7 +146,7 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
     if await _is_change_done(hands, "settings", known.number):
         return "they are in force"
     (state / OFFER).unlink(missing_ok=True)
-    raise Failed("root's unit has not tried them: fieldagent-settings.path")
+    raise CommandFailed("root's unit has not tried them: fieldagent-settings.path")
 
 
 async def update_program(hands: Hands, known: KnownCommand) -> str:
@@ -154,7 +160,7 @@ async def update_program(hands: Hands, known: KnownCommand) -> str:
     if await _is_change_done(hands, "program", known.number):
         return f"{__version__} runs"
     (state / PROGRAM_OFFER).unlink(missing_ok=True)
-    raise Failed("root's unit has not tried it: fieldagent-update-offer.path")
+    raise CommandFailed("root's unit has not tried it: fieldagent-update-offer.path")
 
 
 def check_update(hands: Hands) -> None:
@@ -198,7 +204,7 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     try:
         await trio.to_thread.run_sync(leave)
     except OSError as error:
-        raise Failed(f"it cannot be stored for root's unit: {error.strerror}") from None
+        raise CommandFailed(f"it cannot be stored for root's unit: {error.strerror}") from None
     return version
 
 
@@ -210,9 +216,9 @@ async def _is_change_done(hands: Hands, what: str, number: int) -> bool:
         while (report := _report(hands, what, number)) is None or report.state not in ENDED:
             await trio.sleep(CHECK_INTERVAL_S)
         if report.state == "refused":
-            raise CannotBeDone(report.why)
+            raise CannotBeDone(report.reason)
         if report.state == "back":
-            raise Failed(f"taken back: {report.why}")
+            raise CommandFailed(f"taken back: {report.reason}")
         return True
     return False
 
@@ -237,7 +243,7 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
     try:
         await trio.to_thread.run_sync(partial(radio_keys.store, hands.settings, keys))
     except OSError as error:
-        raise Failed(f"the key cannot be kept: {error.strerror}") from None
+        raise CommandFailed(f"the key cannot be kept: {error.strerror}") from None
     station.take_keys(
         GroupKeys(derive_air_keys(keys.keys), derive_air_keys(keys.dropped)), keys.step
     )
@@ -272,7 +278,7 @@ def _find_kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQ
 def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
     """Return the queued Packages of that kind that are not an SOS."""
     known = outbound.read_packages(hands.parts.journal, queue.list_waiting())
-    packages = {key: each.package for key, each in known.items() if isinstance(each, Accepted)}
+    packages = {key: each.package for key, each in known.items() if isinstance(each, StoredPackage)}
     return [
         sequence
         for sequence, package in packages.items()
@@ -291,7 +297,7 @@ async def _leave(hands: Hands, known: KnownCommand) -> None:
     except NotAChange as wrong:
         raise CannotBeDone(str(wrong)) from None
     except OSError as error:
-        raise Failed(f"they cannot be stored for root's unit: {error.strerror}") from None
+        raise CommandFailed(f"they cannot be stored for root's unit: {error.strerror}") from None
 
 
 def _report(hands: Hands, what: str, number: int) -> OfferReport | None:
@@ -333,13 +339,13 @@ ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
     "radio-key": change_radio_key,
     "update": update_program,
 }
-AGAIN = ("reboot", "set", "hold", "resume", "radio-key", "update")
+REPEATABLE_VERBS = ("reboot", "set", "hold", "resume", "radio-key", "update")
 """Commands that continue if they were begun before the agent's start, because a repetition has no
 further effect. The same order means one reboot per boot, and one trial of settings or of a
 program with that number. It also means one kind that is held or released, and one step to a key."""
 JUDGES = {"heal": check_healing, "restart": check_restart, "update": check_update}
 """Checks before a command is begun."""
-WAITS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": is_delta_here}
+VERB_CONDITIONS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": is_delta_here}
 """Conditions that a command waits for."""
-CUTS = ("heal", "restart", "reboot", "set", "update")
+INTERRUPTING_VERBS = ("heal", "restart", "reboot", "set", "update")
 """Commands that wait until no modem is in a session."""

@@ -16,7 +16,7 @@ class CannotBeDone(Exception):
     """The command was not begun; the text contains the reason."""
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """The command failed; the text contains the reason."""
 
 
@@ -29,5 +29,5 @@ class Hands:
     trouble: Callable[[], str | None]
     """Returns the problem of the whole agent; None if it works."""
     log: RecentLog = field(default_factory=RecentLog)
-    starts: int = 0
+    start_count: int = 0
     """Number of starts of the agent, including this one."""

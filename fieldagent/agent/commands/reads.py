@@ -14,7 +14,9 @@ from fieldagent.wire.command import Argument, get_answer_size
 def read_status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
     """Return the kit's condition in 32 bytes."""
     answer, trouble = hands.status(), hands.trouble() is not None
-    return kit_status.encode(make_status(hands.settings, answer, hands.starts, trouble=trouble))
+    return kit_status.encode(
+        make_status(hands.settings, answer, hands.start_count, trouble=trouble)
+    )
 
 
 def log(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:

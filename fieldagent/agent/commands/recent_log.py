@@ -7,7 +7,7 @@ from collections import deque
 
 from fieldagent.package.writing import format_clock_time
 
-KEPT = 100
+LINES_MAX = 100
 LINE_MAX = 300
 """Most characters of a line."""
 
@@ -17,7 +17,7 @@ class RecentLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._kept: deque[logging.LogRecord] = deque(maxlen=KEPT)
+        self._kept: deque[logging.LogRecord] = deque(maxlen=LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one more record."""

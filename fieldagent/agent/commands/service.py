@@ -17,13 +17,20 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.commands.acts import ACTS, AGAIN, CUTS, JUDGES, WAITS, wait_until_quiet
-from fieldagent.agent.commands.hands import CannotBeDone, Failed, Hands
+from fieldagent.agent.commands.acts import (
+    ACTS,
+    INTERRUPTING_VERBS,
+    JUDGES,
+    REPEATABLE_VERBS,
+    VERB_CONDITIONS,
+    wait_until_quiet,
+)
+from fieldagent.agent.commands.hands import CannotBeDone, CommandFailed, Hands
 from fieldagent.agent.commands.reads import READS
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, CommandGate
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.commands import KnownCommand
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome, Package
 from fieldagent.package.reading import KINDS
 from fieldagent.store.group import StoreFailed, StoreFull
@@ -47,8 +54,8 @@ async def run(hands: Hands, gate: CommandGate) -> None:
     """Carry out stored and new commands until canceled."""
     journal = hands.parts.journal
     with _keep_log(hands):
-        if not hands.starts:
-            hands.starts = await journal.persist(commands.count_start)
+        if not hands.start_count:
+            hands.start_count = await journal.persist(commands.count_start)
         for each in commands.list_under_way(journal):
             if each.state == "begun":
                 await _owe(hands, await _make_answer_after_start(hands, each))
@@ -70,7 +77,7 @@ def _is_something_missing(hands: Hands, known: KnownCommand) -> bool:
     """Return True if the command needs something that has not arrived."""
     if not known.is_readable:
         return False
-    is_here = WAITS.get(get_verb(known.command).name)
+    is_here = VERB_CONDITIONS.get(get_verb(known.command).name)
     return is_here is not None and not is_here(hands, known)
 
 
@@ -78,7 +85,7 @@ def _can_still_arrive(hands: Hands, known: KnownCommand) -> bool:
     """Return True if it may still arrive."""
     return (
         _is_something_missing(hands, known)
-        and hands.parts.journal.clock.now() < known.came + AGE_MAX_S
+        and hands.parts.journal.clock.now() < known.arrived_at + AGE_MAX_S
     )
 
 
@@ -106,7 +113,7 @@ async def _carry_out(hands: Hands, known: KnownCommand) -> CommandAnswer:
             return CommandAnswer(known.number, CommandOutcome.DONE, body)
         if name in JUDGES:
             JUDGES[name](hands)
-        if name in CUTS:
+        if name in INTERRUPTING_VERBS:
             await wait_until_quiet(hands)
     except CannotBeDone as why:
         return _make_answer(known, CommandOutcome.REFUSED, str(why))
@@ -123,7 +130,7 @@ async def _make_done(hands: Hands, known: KnownCommand, name: str) -> CommandAns
         return _make_answer(known, CommandOutcome.DONE, await ACTS[name](hands, known))
     except CannotBeDone as why:
         return _make_answer(known, CommandOutcome.REFUSED, str(why))
-    except Failed as why:
+    except CommandFailed as why:
         return _make_answer(known, CommandOutcome.FAILED, str(why))
     except Exception as error:
         return _make_mistake_answer(known, error)
@@ -148,7 +155,7 @@ async def _make_answer_after_start(hands: Hands, known: KnownCommand) -> Command
         return _make_answer(known, CommandOutcome.DONE, "the agent has restarted")
     if name == "reboot" and known.boot != hands.parts.journal.clock.get_base().boot:
         return _make_answer(known, CommandOutcome.DONE, "the machine has restarted")
-    if name in AGAIN:
+    if name in REPEATABLE_VERBS:
         return await _make_done(hands, known, name)
     return _make_answer(known, CommandOutcome.FAILED, CUT_OFF)
 
@@ -185,7 +192,7 @@ async def _answer_by_radio(hands: Hands, number: int, answer: CommandAnswer) -> 
     """Send the answer up in a parcel, because the command came in a parcel."""
     parts, now = hands.parts, hands.parts.journal.clock.now()
 
-    def store(db: sqlite3.Connection) -> Accepted | None:
+    def store(db: sqlite3.Connection) -> StoredPackage | None:
         commands.mark_answered(number, now)(db)
         station = parts.station
         return None if station is None else station.parcels.answer(db, answer, now)

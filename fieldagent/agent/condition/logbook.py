@@ -37,7 +37,7 @@ STARTS_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class LogbookContent:
     """Content of the file."""
 
     boot: str = ""
@@ -75,7 +75,7 @@ class Logbook:
         if before.boot != boot:
             cause = COMMAND if before.boot in commanded else find_cause(before, reset)
         starts = [*(each for each in before.starts if 0 <= at - each < DAY), at]
-        self._known = Remembered(boot, cause, False, starts[-STARTS_KEPT:], before.hours)
+        self._known = LogbookContent(boot, cause, False, starts[-STARTS_KEPT:], before.hours)
 
     @property
     def cause(self) -> int:
@@ -139,7 +139,7 @@ class Logbook:
         return medians
 
 
-def find_cause(before: Remembered, reset: int) -> int:
+def find_cause(before: LogbookContent, reset: int) -> int:
     """Return the reason of a start without a command; `reset` is the hardware's report."""
     if before.in_order:
         return SHUTDOWN
@@ -167,18 +167,18 @@ def compute_median(
     return None
 
 
-def _read(path: Path) -> Remembered:
+def _read(path: Path) -> LogbookContent:
     """Return the content of the file; empty if it is missing or damaged."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         document = json.loads(read_slots(path))
-        return Remembered(
+        return LogbookContent(
             str(document["boot"]),
             _count_within(document["cause"], len(CAUSES)),
             document["in_order"] is True,
             [float(each) for each in document["starts"]][-STARTS_KEPT:],
             {str(name): _group_by_hour(hours) for name, hours in document["hours"].items()},
         )
-    return Remembered()
+    return LogbookContent()
 
 
 def _count_within(value: Any, end: int) -> int:

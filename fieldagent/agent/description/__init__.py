@@ -22,7 +22,7 @@ from fieldagent.http.openapi_parts import (
 from fieldagent.page.language import LANGUAGES
 
 _CALLS = (*packages.CALLS, *distress.CALLS, *inbound.CALLS, *state.CALLS, *pages.CALLS)
-_COMMON = Access(
+_COMMON_ACCESS = Access(
     answers={403: WRONG_HOST, "default": OF_HTTP},
     body={400: MALFORMED, 411: NO_LENGTH, 413: LARGER_THAN_1_MIB, 415: NOT_JSON},
 )
@@ -40,5 +40,5 @@ def describe() -> dict[str, Any]:
         "http://127.0.0.1:9091",
         _CALLS,
         problem=PROBLEM,
-        common=_COMMON,
+        common=_COMMON_ACCESS,
     )

@@ -24,7 +24,7 @@ from fieldagent.http.openapi import (
     words,
 )
 from fieldagent.http.openapi_parts import FAULT, INT32, INT64_MAX, UNIX_TIME, problem_schema
-from fieldagent.package.package import Channel, Said, Status
+from fieldagent.package.package import Channel, IncidentState, Status
 
 PROBLEM = problem_schema(
     code=text("`no-such-person`: the hub's directory does not contain the addressee")
@@ -34,13 +34,13 @@ STATUS_PATH = {"Location": of_answer(text(), "Path of the Package's status", req
 ON_DISK = "The Package is on disk"
 WRONG_QUERY = {400: "The query has an unknown parameter"}
 FAULTS = "The Package has faults, or the Idempotency-Key was used with another body"
-BUSY = problem(
+BUSY_ANSWER = problem(
     "The agent is stopping, its disk has failed, or too many large bodies are in progress",
     RETRY_AFTER,
 )
 DISK_FULL = "The disk is full: nothing was accepted"
 JOURNAL_IN_MEMORY = "The disk is full, or the journal is not on the disk: nothing was accepted"
-BEFORE = query(
+BEFORE_PARAMETER = query(
     "before",
     integer(format="int64", minimum=1, maximum=INT64_MAX),
     "Start of the page: `next` of the page before",
@@ -55,8 +55,18 @@ def limit(about: str, default: int, most: int) -> dict[str, Any]:
 CHANNELS = [channel.value for channel in Channel]
 CHANNEL = text(enum=CHANNELS)
 STATUS_WORD = text(enum=[status.value for status in Status])
-SOS_STATE = words(*(said.value for said in (Said.OPEN, Said.SEEN, Said.CLOSED, Said.CALLED_OFF)))
-_SHORT = text("Short number, which all kits and the desk show", pattern="^[0-9]{3}$")
+SOS_STATE = words(
+    *(
+        said.value
+        for said in (
+            IncidentState.OPEN,
+            IncidentState.SEEN,
+            IncidentState.CLOSED,
+            IncidentState.CALLED_OFF,
+        )
+    )
+)
+_SHORT_NUMBER = text("Short number, which all kits and the desk show", pattern="^[0-9]{3}$")
 STATION = integer(minimum=1)
 NOT_ON_DISK_FIELD = {
     "notOnDisk?": text(
@@ -64,9 +74,9 @@ NOT_ON_DISK_FIELD = {
         "disk"
     )
 }
-_ACCEPTED = record({**NOT_ON_DISK_FIELD, "status": or_null(STATUS_WORD), "reason?": text()})
+_ACCEPTED_RECORD = record({**NOT_ON_DISK_FIELD, "status": or_null(STATUS_WORD), "reason?": text()})
 NO_CHANNEL = text("Fault of the whole Package: no channel is configured")
-UNREAD = schema(
+UNREAD_SCHEMA = schema(
     "Unread",
     listed(
         open_record(FAULT),
@@ -76,9 +86,9 @@ UNREAD = schema(
 ANSWER_FIELDS: Fields = {
     "id": INT32,
     "data": record({"payload": text()}),
-    "channels": mapping(_ACCEPTED, "Status on each channel", keys=CHANNELS),
+    "channels": mapping(_ACCEPTED_RECORD, "Status on each channel", keys=CHANNELS),
     "reason?": NO_CHANNEL,
-    "unread?": UNREAD,
+    "unread?": UNREAD_SCHEMA,
 }
 PROGRESS = named_record(
     "Progress", {**ANSWER_FIELDS, "status": or_null(STATUS_WORD), "accepted": UNIX_TIME}
@@ -140,7 +150,7 @@ INCIDENT = named_record(
     "Incident",
     {
         "number": integer("Number of its first item on the air"),
-        "short": _SHORT,
+        "short": _SHORT_NUMBER,
         "state": SOS_STATE,
         "raised": UNIX_TIME,
         "ended": or_null(UNIX_TIME),
@@ -152,7 +162,7 @@ INCIDENT = named_record(
                 "the raising, before the channels have planned it"
             )
         ),
-        "unread?": UNREAD,
+        "unread?": UNREAD_SCHEMA,
     },
     "Complete SOS of this kit: its items and their states",
 )
@@ -162,7 +172,7 @@ _HEARD_INCIDENT = named_record(
         "station": integer(),
         "name": text(),
         "number": integer(),
-        "short": _SHORT,
+        "short": _SHORT_NUMBER,
         "state": SOS_STATE,
         "raised": number("Unix time by its sender's clock"),
         "came": UNIX_TIME,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.agent.description.common import (
-    BUSY,
+    BUSY_ANSWER,
     DISK_FULL,
     FAULTS,
     INCIDENT,
@@ -39,7 +39,7 @@ CALLS = (
             201: answer("The SOS is raised and on disk", INCIDENT),
             411: NO_LENGTH,
             422: FAULTS,
-            503: BUSY,
+            503: BUSY_ANSWER,
             507: DISK_FULL,
         },
         parameters=[
@@ -110,7 +110,7 @@ CALLS = (
             202: answer("The report is on its way to that kit", SOS_STATUS),
             404: "This kit has received no such SOS",
             422: "`by` is missing or wrong, or the body has an unknown member",
-            503: BUSY,
+            503: BUSY_ANSWER,
             507: DISK_FULL,
         },
         parameters=[
@@ -132,7 +132,7 @@ CALLS = (
             202: answer(ON_DISK, PROGRESS, headers=STATUS_PATH),
             409: "No channel leads to the hub",
             422: "`within` is missing or wrong, or the body has an unknown member",
-            503: BUSY,
+            503: BUSY_ANSWER,
             507: JOURNAL_IN_MEMORY,
         },
         body=record(
@@ -152,7 +152,7 @@ CALLS = (
         {
             202: answer(ON_DISK, PROGRESS, headers=STATUS_PATH),
             409: "No channel leads to the hub",
-            503: BUSY,
+            503: BUSY_ANSWER,
             507: JOURNAL_IN_MEMORY,
         },
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.agent.api.queue_listing import PAGE_MAX
-from fieldagent.agent.description.common import BEFORE, NEXT_LINK, WRONG_QUERY, limit
+from fieldagent.agent.description.common import BEFORE_PARAMETER, NEXT_LINK, WRONG_QUERY, limit
 from fieldagent.http.openapi import (
     answer,
     boolean,
@@ -176,7 +176,7 @@ CALLS = (
         },
         parameters=[
             query("state", text(enum=["waiting", "handed", "dead"])),
-            BEFORE,
+            BEFORE_PARAMETER,
             limit("Payloads on a page", PAGE_MAX, PAGE_MAX),
         ],
     ),

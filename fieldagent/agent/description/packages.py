@@ -7,8 +7,8 @@ from fieldagent.agent.api.queue_listing import PAGE_MAX
 from fieldagent.agent.api.routes import LISTED
 from fieldagent.agent.description.common import (
     ANSWER_FIELDS,
-    BEFORE,
-    BUSY,
+    BEFORE_PARAMETER,
+    BUSY_ANSWER,
     CHANNEL,
     CHANNELS,
     EXPECTED,
@@ -162,12 +162,12 @@ _STEP = named_record(
 )
 _CONTENT = text("Content of a message; name and notes of a waypoint; at most 500 characters")
 _POSITION = or_null(listed(number(), "Latitude and longitude", minItems=2, maxItems=2))
-_NAMED = {
+_NAMED_ADDRESSEE = {
     "type": ["string", "integer", "null"],
     "description": "Addressee, as its sender named it; a number if that is known",
 }
 _WRITER = {
-    **_NAMED,
+    **_NAMED_ADDRESSEE,
     "description": "Person who wrote it, as named there; a number if that is known",
 }
 _PROGRESS = {
@@ -188,7 +188,7 @@ _UPDATE = or_null(
         "An incident update, of which `text` is the English sentence; null for every other Package",
     )
 )
-_NEXT = or_null(text("Path of the next page; null on the last page"))
+_NEXT_PAGE = or_null(text("Path of the next page; null on the last page"))
 _LISTED = {
     "id": INT32,
     "kind": _KIND,
@@ -197,12 +197,12 @@ _LISTED = {
     "text": or_null(_CONTENT),
     "position": _POSITION,
     "channels": _ON_CHANNELS,
-    "to": _NAMED,
+    "to": _NAMED_ADDRESSEE,
     "from": _WRITER,
     "receipt": words("read", None),
     "incident": _UPDATE,
 }
-_SENT = record(
+_SENT_PACKAGE = record(
     {
         **_LISTED,
         "relayed": boolean("True for an item of a neighbour that this kit relays"),
@@ -217,7 +217,9 @@ _SENT = record(
         "toName": or_null(text("Name of the addressee")),
     }
 )
-SENT = named_record("Sent", {"packages": listed(_SENT, maxItems=PAGE_MAX), "next": _NEXT})
+SENT_LIST = named_record(
+    "Sent", {"packages": listed(_SENT_PACKAGE, maxItems=PAGE_MAX), "next": _NEXT_PAGE}
+)
 _EVENT = record(
     {
         "at": number("Unix time; if `times` is above 1, of the last event"),
@@ -227,10 +229,10 @@ _EVENT = record(
         "times": integer(minimum=1),
     }
 )
-_UNCONFIRMED = record(
+_UNCONFIRMED_STATION = record(
     {"station": STATION, "name": or_null(text("null until the station has sent it"))}
 )
-STANDING = named_record(
+PACKAGE_STATE = named_record(
     "Standing",
     {
         "id": INT32,
@@ -242,7 +244,7 @@ STANDING = named_record(
         "accepted": number(),
         "receipts": listed(RECEIPT, "Users whose agents have stored it"),
         "unconfirmed": listed(
-            _UNCONFIRMED,
+            _UNCONFIRMED_STATION,
             "Stations that were heard by radio within the last hour and have not confirmed it, "
             "while it is sent by radio",
         ),
@@ -255,7 +257,7 @@ STANDING = named_record(
         "position?": _POSITION,
         "reason?": NO_CHANNEL,
         "reached": listed(_STEP, "Known stages of delivery, from the first to the last"),
-        "to?": _NAMED,
+        "to?": _NAMED_ADDRESSEE,
         "from?": _WRITER,
         "receipt?": words("read", None),
         "toName?": or_null(text()),
@@ -269,7 +271,7 @@ _QUEUED = record(
     {**_LISTED, "collapseKey": or_null(INT32), "accepted": number(), "expires": or_null(number())}
 )
 QUEUE = named_record(
-    "Queue", {"queued": integer(minimum=0), "packages": listed(_QUEUED), "next": _NEXT}
+    "Queue", {"queued": integer(minimum=0), "packages": listed(_QUEUED), "next": _NEXT_PAGE}
 )
 
 _COST = record(
@@ -295,11 +297,11 @@ _COST = record(
         ),
     }
 )
-_APPLIED = {"Preference-Applied": of_answer(text(), "`wait=N`, if Prefer requested it")}
-_REFUSED: Answers = {
+_PREFERENCE_APPLIED = {"Preference-Applied": of_answer(text(), "`wait=N`, if Prefer requested it")}
+_REFUSED_ANSWERS: Answers = {
     409: "A waiting Package has this id and another body",
     422: FAULTS,
-    503: BUSY,
+    503: BUSY_ANSWER,
     507: JOURNAL_IN_MEMORY,
 }
 _CANCELED: Answers = {
@@ -316,13 +318,13 @@ CALLS = (
         "POST /api/package",
         "send: Send a Package and wait for its terminal status",
         {
-            200: answer("The Package has ended", ANSWER, headers=_APPLIED),
+            200: answer("The Package has ended", ANSWER, headers=_PREFERENCE_APPLIED),
             202: answer(
                 "The Package is still waiting after the seconds of Prefer",
                 PROGRESS,
-                headers={**STATUS_PATH, **_APPLIED},
+                headers={**STATUS_PATH, **_PREFERENCE_APPLIED},
             ),
-            **_REFUSED,
+            **_REFUSED_ANSWERS,
         },
         parameters=[
             IDEMPOTENCY_KEY,
@@ -338,7 +340,7 @@ CALLS = (
     call(
         "POST /api/package/async",
         "enqueue: Accept a Package and return",
-        {202: answer(ON_DISK, PROGRESS, headers=STATUS_PATH), **_REFUSED},
+        {202: answer(ON_DISK, PROGRESS, headers=STATUS_PATH), **_REFUSED_ANSWERS},
         parameters=[IDEMPOTENCY_KEY],
         body=any_of(PACKAGE, FORGIVEN_SOS),
     ),
@@ -361,7 +363,7 @@ CALLS = (
             200: answer(
                 "A page of sent Packages, newest first. With filters, a page can be short or "
                 "empty and still have a next page",
-                SENT,
+                SENT_LIST,
                 headers=NEXT_LINK,
             ),
             **WRONG_QUERY,
@@ -369,14 +371,14 @@ CALLS = (
         parameters=[
             query("state", text(enum=list(STATES)), "Only Packages with this status"),
             query("kind", _KIND, "Only items of this kind"),
-            BEFORE,
+            BEFORE_PARAMETER,
             limit(_PAGE, LISTED, PAGE_MAX),
         ],
     ),
     call(
         "GET /api/package/{id}",
         "look: Return the status of a Package",
-        {200: answer("The Package", STANDING), 404: "No Package has that id"},
+        {200: answer("The Package", PACKAGE_STATE), 404: "No Package has that id"},
         parameters=[_PACKAGE_ID],
     ),
     call(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.api.places import NEWEST, NEWEST_MAX
+from fieldagent.agent.api.places import DEFAULT_AND_MAX_COUNT, NEWEST_MAX
 from fieldagent.agent.api.track import DAY
 from fieldagent.agent.description.common import CHANNELS, WRONG_QUERY, limit
 from fieldagent.agent.handbook import NAMES as HANDBOOK
@@ -30,9 +30,9 @@ from fieldagent.http.openapi import (
 from fieldagent.http.openapi_parts import UNIX_TIME
 from fieldagent.package.tracks import CONTENT_TYPES
 from fieldagent.page import map_description
-from fieldagent.page.files import SHARED
+from fieldagent.page.files import SHARED_FILES
 
-CHOSEN = {
+CHOSEN_INTERVAL = {
     "chosenInterval": or_null(
         integer(
             "Seconds between two positions at rest, chosen by people; null for the tracker's own "
@@ -83,7 +83,7 @@ CALLS = (
             304: _UNCHANGED,
             404: "The page has no such file",
         },
-        parameters=[segment("name", text(enum=sorted({*SHARED, *NAMES})))],
+        parameters=[segment("name", text(enum=sorted({*SHARED_FILES, *NAMES})))],
     ),
     call(
         "GET /help",
@@ -129,7 +129,7 @@ CALLS = (
                 "format", text(enum=list(CONTENT_TYPES), default="geojson"), "GeoJSON, or GPX 1.1"
             ),
             query("of", text(enum=["own", "others"]), "Only these kinds"),
-            limit("Most items of each kind", NEWEST, NEWEST_MAX),
+            limit("Most items of each kind", DEFAULT_AND_MAX_COUNT, NEWEST_MAX),
         ],
     ),
     *map_description.describe_calls("Return the map of the kit (map-file)"),
@@ -153,7 +153,7 @@ CALLS = (
                             record({"from": number(), "until": or_null(number())}),
                             "Gaps of that day, complete; `until` is null while the gap lasts",
                         ),
-                        **CHOSEN,
+                        **CHOSEN_INTERVAL,
                         "tracker": or_null(_TRACKER),
                     }
                 ),
@@ -193,7 +193,7 @@ CALLS = (
         "chooseTrackInterval: Set the interval of the tracker; the tracker uses it within a "
         "minute and after a restart",
         {
-            200: answer("The interval is on disk", record(CHOSEN)),
+            200: answer("The interval is on disk", record(CHOSEN_INTERVAL)),
             422: "`interval` is missing or wrong",
             **_DISK,
         },
@@ -210,14 +210,14 @@ CALLS = (
     call(
         "DELETE /api/track/interval",
         "leaveTrackInterval: Reset the interval to the tracker's own options",
-        {200: answer("The interval is on disk", record(CHOSEN)), **WRONG_QUERY, **_DISK},
+        {200: answer("The interval is on disk", record(CHOSEN_INTERVAL)), **WRONG_QUERY, **_DISK},
     ),
     call(
         "POST /api/track/tracker",
         "tellTrackPace: For `fieldagent track`: report the intervals; the answer has the chosen "
         "interval",
         {
-            200: answer("The page shows it until the agent restarts", record(CHOSEN)),
+            200: answer("The page shows it until the agent restarts", record(CHOSEN_INTERVAL)),
             422: "A member is missing or wrong",
         },
         body=open_record(

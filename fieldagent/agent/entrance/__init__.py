@@ -29,7 +29,7 @@ COOKIE = "fieldagent-page"
 SESSION_LIFETIME_S = 43_200.0
 """Seconds for which a person stays signed in."""
 SIGNED_IN_MAX = 256
-TRIES = Rate(per_minute=6, burst=12)
+PASSPHRASE_RATE = Rate(per_minute=6, burst=12)
 """Rate of wrong passphrases from one address."""
 FEW_TRIES = Rate(per_minute=0.05, burst=3)
 """Rate of wrong passphrases up to which an address counts as a person who mistypes."""
@@ -119,7 +119,10 @@ class Entrance:
         few = FEW_TRIES, source
         tat, wait = FEW_TRIES.admit(self._tats.get(few, 0.0), now)
         guesses = wait > 0
-        accounts: list[_Account] = [(TRIES, source), (ALL_TRIES, "guesses" if guesses else "")]
+        accounts: list[_Account] = [
+            (PASSPHRASE_RATE, source),
+            (ALL_TRIES, "guesses" if guesses else ""),
+        ]
         waiting = self._limiter.statistics().tasks_waiting
         if waiting >= (GUESSES_WAITING_MAX if guesses else WAITING_MAX):
             raise _make_too_many(1)

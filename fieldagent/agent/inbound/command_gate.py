@@ -24,7 +24,7 @@ NOT_PROVED = (
 )
 
 
-class CommandBrought(Protocol):
+class ReceivedCommand(Protocol):
     """The message that contains the command."""
 
     now: float
@@ -55,7 +55,7 @@ class CommandGate:
         number: int,
         command: RemoteCommand,
         clock: ElapsedTime,
-        taken: CommandBrought,
+        taken: ReceivedCommand,
     ) -> None:
         """Store a new, authenticated command. If it is refused, store its answer too."""
         if not is_proved(number, command, self._keys):

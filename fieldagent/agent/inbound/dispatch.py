@@ -64,12 +64,12 @@ async def dispatch(
     number in [0, 1). With `probes`, a failed call means that the receiver is away, not that this
     delivery must come later.
     """
-    reach = _Reach() if probes else None
+    reach = _HookReachability() if probes else None
     return await _Dispatch(spool, call, name, clock, schedule, at_once, chance, reach).run()
 
 
 @dataclass(slots=True)
-class _Reach:
+class _HookReachability:
     """Reachability of a hook that probes, from its last calls. Times are by trio's clock."""
 
     failures: int = FAILURES
@@ -109,22 +109,22 @@ class _Dispatch:
     schedule: Sequence[float]
     at_once: int
     chance: Callable[[], float]
-    reach: _Reach | None
+    reachability: _HookReachability | None
     busy: set[str] = field(default_factory=set)
     urgent: int = 0
     """Number of busy lanes with an SOS."""
-    gone: str | None = None
+    end_reason: str | None = None
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     async def run(self) -> str:
         async with trio.open_nursery() as nursery:
-            while self.gone is None:
+            while self.end_reason is None:
                 # Take the event before the spool is read, so that changes in between are noticed.
                 news = self.spool.get_news()
                 pause = self.start_due(nursery)
                 with waits.move_on_after(pause) as self.pause:
                     await news.wait()
-        return self.gone
+        return self.end_reason
 
     def start_due(self, nursery: trio.Nursery) -> float:
         """Start the deliveries that are due. Return the seconds until the next one is due."""
@@ -149,9 +149,9 @@ class _Dispatch:
         """Return the seconds until this delivery may be sent as a probe; inf if it may not. A
         delivery without an attempt waits for another reason.
         """
-        if self.reach is None or self.busy or not delivery.attempts:
+        if self.reachability is None or self.busy or not delivery.attempts:
             return inf
-        return self.reach.compute_next_probe()
+        return self.reachability.compute_next_probe()
 
     async def serve(self, delivery: Delivery, early: bool) -> None:
         """Hand a payload to the hook. A running hook may finish when the agent stops, so that it is
@@ -176,22 +176,22 @@ class _Dispatch:
         payload is never handed over again.
         """
         if result.outcome is HandoverOutcome.HANDED:
-            up_again = self.reach is not None and self.reach.record_success()
+            up_again = self.reachability is not None and self.reachability.record_success()
             await self.spool.mark_handed_over(delivery.request_id)
             if up_again:
                 await self.spool.hasten()
         elif result.outcome is HandoverOutcome.REFUSED:
             await self.bury(delivery, result.reason)
         elif result.outcome is HandoverOutcome.FAILED:
-            if self.reach is not None:
-                self.reach.record_failure(result.retry_after)
+            if self.reachability is not None:
+                self.reachability.record_failure(result.retry_after)
             if early:
                 at, why = delivery.not_before, result.reason
                 await self.spool.postpone(delivery.request_id, at, why, tries=0)
             else:
                 await self.postpone(delivery, result)
         else:
-            self.gone = result.reason
+            self.end_reason = result.reason
             await self.spool.postpone(delivery.request_id, self.clock(), result.reason)
 
     async def postpone(self, delivery: Delivery, result: HandoverResult) -> None:

@@ -12,7 +12,7 @@ import trio
 from fieldagent.agent.inbound.dispatch import dispatch
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
-from fieldagent.agent.journal.inbound import LeftOver
+from fieldagent.agent.journal.inbound import UnacceptedPayloads
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import Settings
 from fieldagent.store.group import StoreFailed
@@ -30,7 +30,7 @@ class Hook:
 
     name: str
     call: HookCall
-    gone: str | None = None
+    end_reason: str | None = None
     """Reason why it is no longer called; None while it is used."""
     by_itself: bool = True
     """True if the agent runs it all the time, False if its owner runs it."""
@@ -62,12 +62,14 @@ def make_hooks(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     return hooks
 
 
-def list_notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterator[str]:
+def list_notices(
+    hooks: Collection[Hook], left_overs: Collection[UnacceptedPayloads]
+) -> Iterator[str]:
     """Yield notices for people about payloads that a hook has not accepted."""
     for hook in hooks:
-        if hook.gone is not None:
+        if hook.end_reason is not None:
             remedy = "correct it, and restart the agent"
-            yield f"the {hook.name} is not used any more: {hook.gone}; {remedy}"
+            yield f"the {hook.name} is not used any more: {hook.end_reason}; {remedy}"
     configured = {hook.name for hook in hooks}
     for each in left_overs:
         if each.hook not in configured:
@@ -104,8 +106,8 @@ async def run_hook(
     spool = JournalSpool(hook.name, journal, lambda: inbox.news, inbox.report_stages)
     try:
         name, clock = f"the {hook.name}", journal.clock.now
-        hook.gone = await dispatch(spool, call, name=name, clock=clock, probes=hook.probes)
-        log.error("the %s is not used any more: %s", hook.name, hook.gone)
+        hook.end_reason = await dispatch(spool, call, name=name, clock=clock, probes=hook.probes)
+        log.error("the %s is not used any more: %s", hook.name, hook.end_reason)
     except* StoreFailed:
         log.error("the %s stops, because its progress cannot be stored", hook.name)
 
@@ -117,7 +119,7 @@ class JournalSpool:
     hook: str
     journal: Journal
     get_news: Callable[[], trio.Event]
-    tell: Callable[[], None] = lambda: None
+    notify_receipt: Callable[[], None] = lambda: None
     """Called when a sender must receive a receipt."""
 
     def get_heads(self, limit: int) -> list[Delivery]:
@@ -126,7 +128,7 @@ class JournalSpool:
     async def mark_handed_over(self, request_id: str) -> None:
         at = self.journal.clock.date(self.journal.clock.now())
         if await self.journal.persist(inbound.mark_handed_over(self.hook, request_id, at)):
-            self.tell()
+            self.notify_receipt()
 
     async def postpone(self, request_id: str, until: float, reason: str, *, tries: int = 1) -> None:
         put_off = inbound.postpone(self.hook, request_id, until, reason, tries=tries)

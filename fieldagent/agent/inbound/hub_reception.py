@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Protocol
 
-from fieldagent.agent.inbound.incident_news import GoesDown
-from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.inbound.incident_news import ForwardedUpdate
+from fieldagent.agent.inbound.reception import Inbox, ReceivedMessage
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import compute_price
 from fieldagent.agent.outbound.ending import Endings
@@ -29,10 +29,12 @@ log = logging.getLogger(__name__)
 class Carrier(Protocol):
     """Sends down the hub's messages for neighbours, as in `mesh.relay_down`."""
 
-    def store(self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float) -> list[Accepted]:
+    def store(
+        self, db: sqlite3.Connection, down: Sequence[ForwardedUpdate], now: float
+    ) -> list[StoredPackage]:
         """Store messages for neighbours in this transaction, and return the accepted Packages."""
 
-    def queue(self, accepted: Sequence[Accepted]) -> None: ...
+    def queue(self, accepted: Sequence[StoredPackage]) -> None: ...
 
 
 class HubReception:
@@ -102,7 +104,7 @@ class HubReception:
             await self._inbox.bury(body, cost, channel=channel, reason=damage)
             return
         clock = self._journal.clock
-        owed = inbound.UnreadableOwed(unreadable, int(clock.date(clock.now())))
+        owed = inbound.PendingUnreadableReport(unreadable, int(clock.date(clock.now())))
 
         def and_also(db: sqlite3.Connection) -> None:
             cost(db)
@@ -113,13 +115,13 @@ class HubReception:
         self._queue.wake()
 
     async def _take_in(self, body: bytes, cost: Operation[None]) -> None:
-        goes_down: list[Accepted] = []
+        goes_down: list[StoredPackage] = []
 
-        def and_then(db: sqlite3.Connection, taken: Taken) -> None:
+        def and_then(db: sqlite3.Connection, taken: ReceivedMessage) -> None:
             # A transaction may run again, so start with an empty list each time.
             goes_down.clear()
             if self._carrier is not None:
-                goes_down.extend(self._carrier.store(db, taken.down, taken.now))
+                goes_down.extend(self._carrier.store(db, taken.updates_for_kits, taken.now))
 
         taken = await self._inbox.take_in(
             body,
@@ -131,13 +133,13 @@ class HubReception:
         )
         if self._carrier is not None:
             self._carrier.queue(goes_down)
-        if taken.nameless:
+        if taken.has_nameless_author:
             self._piggyback.ask_names()
             self._queue.wake()
         if taken.owed:
             self._piggyback.look()
             self._queue.wake()
-        for sequence in taken.receipts if taken.proved else ():
+        for sequence in taken.receipts if taken.is_authenticated else ():
             await self._endings.note_at_hub(sequence, proved=True)
         for sequence, report in taken.reports:
             try:

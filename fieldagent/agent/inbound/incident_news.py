@@ -15,36 +15,36 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fieldagent.agent.journal import incident
-from fieldagent.agent.journal.incident import OWN, HeardIncident
-from fieldagent.package.package import IncidentWord, Message, Parcel, Said
+from fieldagent.agent.journal.incident import OWN_STATION, HeardIncident
+from fieldagent.package.package import IncidentState, IncidentUpdate, Message, Parcel
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source
 from fieldagent.wire.incident_proof import is_proved
 
 
-class GoesDown(NamedTuple):
+class ForwardedUpdate(NamedTuple):
     """A message of the hub for another kit: an update about that kit's incident, which is news for
     this kit too, or a parcel.
     """
 
-    content: IncidentWord | Parcel
+    content: IncidentUpdate | Parcel
     at: int
     """Unix time."""
 
 
-class Brought(Protocol):
+class ReceivedUpdate(Protocol):
     """The message that contains the news."""
 
     now: float
-    proved: bool
+    is_authenticated: bool
     unauthenticated: set[int]
-    down: list[GoesDown]
+    updates_for_kits: list[ForwardedUpdate]
 
 
 def get_incident_number(entry: Entry, source: Source | None) -> int:
     """Return the number of the incident that an item belongs to, as its own kit counts."""
-    return (entry.sequence if source is None else source.sequence) - entry.back
+    return (entry.sequence if source is None else source.sequence) - entry.items_back
 
 
 class IncidentNews:
@@ -53,7 +53,7 @@ class IncidentNews:
     """
 
     def __init__(
-        self, station: int = OWN, keys: Sequence[bytes] = (), *, has_hub: bool = True
+        self, station: int = OWN_STATION, keys: Sequence[bytes] = (), *, has_hub: bool = True
     ) -> None:
         self._station = station
         self._keys = keys
@@ -66,21 +66,21 @@ class IncidentNews:
         entry: Entry,
         source: Source | None,
         clock: ElapsedTime,
-        taken: Brought,
+        taken: ReceivedUpdate,
     ) -> int | None:
         """Store the incident news of a new item. Return the age in seconds of an SOS whose clock is
         far behind this kit's trusted clock, otherwise None.
         """
-        if isinstance(entry.content, IncidentWord):
+        if isinstance(entry.content, IncidentUpdate):
             self._note_word(db, origin, entry, entry.content, source, taken)
             return None
-        station = -origin if origin < 0 else OWN if source is None else source.station
-        if not entry.sos or station in (OWN, self._station):
+        station = -origin if origin < 0 else OWN_STATION if source is None else source.station
+        if not entry.sos or station in (OWN_STATION, self._station):
             return None
         now = clock.date(taken.now)
         text = entry.content.content if isinstance(entry.content, Message) else ""
         number = get_incident_number(entry, source)
-        heard = HeardIncident(station, number, Said.OPEN, entry.time, now, text)
+        heard = HeardIncident(station, number, IncidentState.OPEN, entry.time, now, text)
         incident.note_heard(db, heard)
         return incident.compute_shown_age(heard, clock)
 
@@ -89,33 +89,33 @@ class IncidentNews:
         db: sqlite3.Connection,
         origin: int,
         entry: Entry,
-        word: IncidentWord,
+        word: IncidentUpdate,
         source: Source | None,
-        taken: Brought,
+        taken: ReceivedUpdate,
     ) -> None:
-        speaker = -origin if origin < 0 else OWN if source is None else source.station
+        speaker = -origin if origin < 0 else OWN_STATION if source is None else source.station
         from_hub = origin >= 0 and source is None
-        about = word.station or (OWN if from_hub else speaker)
+        about = word.station or (OWN_STATION if from_hub else speaker)
         # Without a station number the kit does not know its number at the hub. Then the incident's
         # number shows that it is its own, because each journal starts at a random number.
-        unnamed = self._station == OWN and incident.is_own(db, word.incident)
+        unnamed = self._station == OWN_STATION and incident.is_own(db, word.incident)
         if about == self._station or unnamed:
-            about = OWN
+            about = OWN_STATION
         doubtful = entry.sequence in taken.unauthenticated
-        by_hub = origin >= 0 and taken.proved and not doubtful
+        by_hub = origin >= 0 and taken.is_authenticated and not doubtful
         # Only the hub can verify that another kit's update is about that kit's own incident.
-        proved = by_hub and (from_hub or about != OWN)
-        if about == OWN and is_proved(word, self._keys):
+        proved = by_hub and (from_hub or about != OWN_STATION)
+        if about == OWN_STATION and is_proved(word, self._keys):
             proved = True
         counts = proved or (not self._has_hub and self._is_theirs_to_say(word, about, speaker))
         # Its addressee checks the proof, by a key that this kit does not have.
-        if (by_hub or word.proof) and from_hub and about != OWN:
-            taken.down.append(GoesDown(word, entry.time))
-        named = IncidentWord(word.incident, word.says, about, word.by, word.text)
+        if (by_hub or word.proof) and from_hub and about != OWN_STATION:
+            taken.updates_for_kits.append(ForwardedUpdate(word, entry.time))
+        named = IncidentUpdate(word.incident, word.state, about, word.by, word.text)
         incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)
 
-    def _is_theirs_to_say(self, word: IncidentWord, about: int, speaker: int) -> bool:
+    def _is_theirs_to_say(self, word: IncidentUpdate, about: int, speaker: int) -> bool:
         """Return whether the speaker may end it, as far as a kit without a hub can know."""
-        if about == OWN:
-            return word.says is Said.SEEN
-        return word.says is Said.CALLED_OFF and about == speaker
+        if about == OWN_STATION:
+            return word.state is IncidentState.SEEN
+        return word.state is IncidentState.CALLED_OFF and about == speaker

@@ -16,15 +16,19 @@ from typing import Any
 import trio
 
 from fieldagent.agent.inbound.command_gate import CommandGate
-from fieldagent.agent.inbound.incident_news import GoesDown, IncidentNews, get_incident_number
+from fieldagent.agent.inbound.incident_news import (
+    ForwardedUpdate,
+    IncidentNews,
+    get_incident_number,
+)
 from fieldagent.agent.journal import dead_letters, directory, inbound, outbound, program_deltas
 from fieldagent.agent.journal.dead_letters import DeadLetter
-from fieldagent.agent.journal.inbound import ItemCame, Received
+from fieldagent.agent.journal.inbound import NumberedItem, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.item_identity import is_about
 from fieldagent.package.delivery import Stage
-from fieldagent.package.package import Data, IncidentWord, Item, Parcel, ToHub, get_date
+from fieldagent.package.package import Data, IncidentUpdate, Item, Parcel, ToHub, get_date
 from fieldagent.package.payload import (
     SOS_MARK,
     Identity,
@@ -36,10 +40,12 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
+    AuthorMark,
     Beside,
     Contact,
     Content,
     Entry,
+    EstimatedPosition,
     Fragment,
     Introduction,
     JournalNumber,
@@ -48,11 +54,9 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     RouteToHub,
-    SeenAt,
-    SentBy,
     Source,
     Unauthenticated,
-    Unproved,
+    UnauthenticatedMark,
     Unreadable,
     compute_fingerprint,
     decode,
@@ -68,16 +72,16 @@ log = logging.getLogger(__name__)
 THE_HUB = 0
 """Value of an origin."""
 _NOT_FOR_A_KIT = (
-    Ack | RelayRequest | SentBy | Program | RouteToHub | JournalNumber | ToHub | Unreadable
+    Ack | RelayRequest | AuthorMark | Program | RouteToHub | JournalNumber | ToHub | Unreadable
 )
 
 
 @dataclass(slots=True)
-class Taken:
+class ReceivedMessage:
     """Content of one message and the actions that follow."""
 
     now: float
-    owes: str | None = None
+    owed_channel: str | None = None
     channel: str | None = None
     """Channel for dead letters of unusable parts; None on the air, where a message has no cost and
     its sender repeats it."""
@@ -89,17 +93,17 @@ class Taken:
     mismatches: list[int] = field(default_factory=list)
     """Numbers whose confirmation belongs to another item than the one that has the number now."""
     sources: dict[int, Source] = field(default_factory=dict)
-    nameless: bool = False
+    has_nameless_author: bool = False
     """True if an item came from a person without a known name."""
-    proved: bool = False
+    is_authenticated: bool = False
     """True if it is from the hub, shown by its link or its tag."""
     not_before: float = 0.0
     """Elapsed time until which hooks receive only an SOS of it."""
     unauthenticated: set[int] = field(default_factory=set)
     """Numbers of items whose sender is unauthenticated."""
     contacts: dict[int, Contact] = field(default_factory=dict)
-    seen_at: dict[int, SeenAt] = field(default_factory=dict)
-    down: list[GoesDown] = field(default_factory=list)
+    seen_at: dict[int, EstimatedPosition] = field(default_factory=dict)
+    updates_for_kits: list[ForwardedUpdate] = field(default_factory=list)
     """Messages for other kits that came with it."""
     commands: int = 0
     stages: bool = False
@@ -119,7 +123,7 @@ OTHER_KEY = (
     "the hub tags with another key than satellite-key: set the key here that `fieldagent hub"
     " device key` showed"
 )
-UNCHECKED = (
+UNCHECKED_TAG_REASON = (
     "the hub tags its messages, but satellite-key is not set here, so anyone can send in its"
     " name: set the key that the hub showed"
 )
@@ -168,8 +172,8 @@ class Inbox:
         channel: str,
         owes: str | None,
         tagged: bool,
-        then: Callable[[sqlite3.Connection, Taken], None] = lambda db, taken: None,
-    ) -> Taken:
+        then: Callable[[sqlite3.Connection, ReceivedMessage], None] = lambda db, taken: None,
+    ) -> ReceivedMessage:
         """Take in a message, and return when it is on disk. `also` and `then` run in the same
         commit; `then` receives the result. Damage, unknown versions and unknown kinds are never
         raised: the message is kept as a dead letter.
@@ -182,14 +186,16 @@ class Inbox:
         except RemoteProtocolError as error:
             return await self.bury(body, also, channel=channel, reason=self._describe_item(error))
         if tagged:
-            self._note_key("" if self._keys or not envelope.tagged else UNCHECKED)
+            self._note_key("" if self._keys or not envelope.tagged else UNCHECKED_TAG_REASON)
         now = self._clock()
 
-        def store(db: sqlite3.Connection) -> Taken:
+        def store(db: sqlite3.Connection) -> ReceivedMessage:
             also(db)
             # A transaction may run again, so start with an empty result each time.
             proved = not tagged or bool(self._keys)
-            taken = Taken(now, owes, channel, troubles=[*envelope.not_understood], proved=proved)
+            taken = ReceivedMessage(
+                now, owes, channel, troubles=[*envelope.not_understood], is_authenticated=proved
+            )
             self.store_all(db, envelope.origin, envelope.entries, taken)
             then(db, taken)
             if taken.troubles and not taken.buried:
@@ -201,14 +207,16 @@ class Inbox:
         self.publish(taken)
         return taken
 
-    async def bury(self, body: bytes, also: Operation[None], *, channel: str, reason: str) -> Taken:
+    async def bury(
+        self, body: bytes, also: Operation[None], *, channel: str, reason: str
+    ) -> ReceivedMessage:
         """Store an unusable message as a dead letter, with `also` in the same commit."""
         now = self._clock()
 
-        def store(db: sqlite3.Connection) -> Taken:
+        def store(db: sqlite3.Connection) -> ReceivedMessage:
             also(db)
             trouble = f"{len(body)} bytes over {channel}: {reason}"
-            taken = Taken(now, channel=channel, troubles=[trouble])
+            taken = ReceivedMessage(now, channel=channel, troubles=[trouble])
             self._keep(db, DeadLetter(channel, body, reason, self.date(now)), taken)
             return taken
 
@@ -227,8 +235,8 @@ class Inbox:
         if envelope.not_understood:
             return False
 
-        def store(db: sqlite3.Connection) -> Taken:
-            taken = Taken(self._clock(), channel=letter.channel)
+        def store(db: sqlite3.Connection) -> ReceivedMessage:
+            taken = ReceivedMessage(self._clock(), channel=letter.channel)
             self.store_all(db, envelope.origin, envelope.entries, taken)
             if not taken.troubles:
                 dead_letters.remove(db, letter.number)
@@ -251,7 +259,7 @@ class Inbox:
             log.error("%s", trouble)
         self.key_trouble = trouble
 
-    def _keep(self, db: sqlite3.Connection, letter: DeadLetter, taken: Taken) -> None:
+    def _keep(self, db: sqlite3.Connection, letter: DeadLetter, taken: ReceivedMessage) -> None:
         taken.buried += 1
         taken.dropped += dead_letters.keep(db, letter)
         if self._hand_unread:
@@ -262,7 +270,7 @@ class Inbox:
             inbound.spool(db, payload, self.hooks)
             taken.payloads.append(payload)
 
-    def publish(self, taken: Taken) -> None:
+    def publish(self, taken: ReceivedMessage) -> None:
         """Log the result, which is on disk, and wake the hooks."""
         # Several of these may be true of one message. The hooks are woken last, so that the log
         # shows the reason before the actions.
@@ -311,22 +319,24 @@ class Inbox:
         self.stages = trio.Event()
 
     def store_all(
-        self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: Taken
+        self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: ReceivedMessage
     ) -> None:
         """Store the content of one envelope. Call `publish` once it is on disk."""
         for entry in entries:
             if isinstance(entry.content, Source):
                 taken.sources[entry.sequence] = entry.content
-            elif isinstance(entry.content, Unproved):
+            elif isinstance(entry.content, UnauthenticatedMark):
                 taken.unauthenticated.add(entry.sequence)
             elif isinstance(entry.content, Contact):
                 taken.contacts[entry.sequence] = entry.content
-            elif isinstance(entry.content, SeenAt):
+            elif isinstance(entry.content, EstimatedPosition):
                 taken.seen_at[entry.sequence] = entry.content
         for entry in entries:
             self._take_entry(db, origin, entry, taken)
 
-    def _take_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
+    def _take_entry(
+        self, db: sqlite3.Connection, origin: int, entry: Entry, taken: ReceivedMessage
+    ) -> None:
         content = entry.content
         if isinstance(content, Introduction):
             inbound.introduce(db, entry.sequence, content.identity)
@@ -345,21 +355,21 @@ class Inbox:
                 "a note for the air or the hub, which is not valid on this channel"
             )
         elif isinstance(content, Parcel):
-            taken.down.append(GoesDown(content, entry.time))
+            taken.updates_for_kits.append(ForwardedUpdate(content, entry.time))
         elif not isinstance(content, Beside):
             self.store_entry(db, origin, entry, taken)
 
     def _take_receipt(
-        self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, taken: Taken
+        self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, taken: ReceivedMessage
     ) -> None:
         number, by, at = entry.sequence, receipt.by, float(entry.time)
         if receipt.stage is not Stage.STORED:
             outbound.note_stage(db, number, by, receipt.stage, receipt.text, at)
-        elif outbound.note_receipt(db, number, by, at, proved=taken.proved):
+        elif outbound.note_receipt(db, number, by, at, proved=taken.is_authenticated):
             taken.receipts.append(number)
 
     def _take_report(
-        self, db: sqlite3.Connection, entry: Entry, report: Report, taken: Taken
+        self, db: sqlite3.Connection, entry: Entry, report: Report, taken: ReceivedMessage
     ) -> None:
         """Store a report of missing fragments. A replayed report has no effect, because each report
         causes transmissions that cost.
@@ -369,7 +379,9 @@ class Inbox:
         else:
             taken.duplicates += 1
 
-    def store_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
+    def store_entry(
+        self, db: sqlite3.Connection, origin: int, entry: Entry, taken: ReceivedMessage
+    ) -> None:
         """Spool an item that is new under each number by which it is known."""
         is_new = inbound.mark_arrived(
             db, origin, entry.sequence, compute_fingerprint(entry), taken.now, sos=entry.sos
@@ -400,7 +412,7 @@ class Inbox:
             extra = _make_envelope_members(entry, source, age, taken) | _make_address_members(
                 db, entry
             )
-            taken.nameless |= origin > 0 and inbound.find_identity(db, origin) is None
+            taken.has_nameless_author |= origin > 0 and inbound.find_identity(db, origin) is None
             here = not isinstance(entry.content, Parcel) and (
                 entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
             )
@@ -417,7 +429,12 @@ class Inbox:
         _owe(db, entry, taken, self.date(taken.now))
 
     def store_fragment(
-        self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: Taken
+        self,
+        db: sqlite3.Connection,
+        origin: int,
+        sequence: int,
+        part: Fragment,
+        taken: ReceivedMessage,
     ) -> Sequence[Entry] | None:
         """Store a fragment. If it was the last one, return the entries of the complete item,
         otherwise None.
@@ -426,7 +443,7 @@ class Inbox:
             taken.duplicates += 1
             return None
         item = inbound.FragmentedItem(origin, sequence, part.count)
-        slices = inbound.keep_slice(db, item, part.index, part.slice, taken.now)
+        slices = inbound.keep_slice(db, item, part.index, part.payload, taken.now)
         try:
             whole = reassemble(sequence, part.count, slices)
         except RemoteProtocolError as error:
@@ -456,16 +473,16 @@ class Inbox:
         origin: int,
         entry: Entry,
         item: Item,
-        taken: Taken,
+        taken: ReceivedMessage,
         extra: Mapping[str, Any],
     ) -> Received:
         sender = inbound.find_identity(db, origin) or _make_numbered_identity(origin)
         moment = get_date(item, entry.time)
         plain = _make_payload(sender, item, moment, taken.now, sos=entry.sos, extra=extra)
         came = None
-        if entry.sequence and not isinstance(item, IncidentWord):
-            asks = entry.asks or entry.sos
-            came = ItemCame(min(origin, 0), entry.sequence, digest_of(entry), asks)
+        if entry.sequence and not isinstance(item, IncidentUpdate):
+            asks = entry.wants_receipt or entry.sos
+            came = NumberedItem(min(origin, 0), entry.sequence, digest_of(entry), asks)
         copy = _copy(origin, entry, taken) if came is not None and origin > 0 else None
         payload = replace(plain, item=came, copy=copy)
         inbound.spool(db, payload, self.hooks, taken.not_before)
@@ -477,18 +494,18 @@ def _is_program(data: Data) -> bool:
     return is_signed_delta(data.payload)
 
 
-def _copy(origin: int, entry: Entry, taken: Taken) -> bytes:
+def _copy(origin: int, entry: Entry, taken: ReceivedMessage) -> bytes:
     """Return a copy of the hub's item with its accompanying entries, for a hub that has lost it."""
     number = entry.sequence
     extras = [taken.sources.get(number), taken.contacts.get(number), taken.seen_at.get(number)]
     beside: list[Content] = [each for each in extras if each is not None]
     if number in taken.unauthenticated:
-        beside.append(Unproved())
+        beside.append(UnauthenticatedMark())
     return encode([entry, *(Entry(number, each) for each in beside)], origin=origin)
 
 
 def _make_envelope_members(
-    entry: Entry, source: Source | None, age: int | None, taken: Taken
+    entry: Entry, source: Source | None, age: int | None, taken: ReceivedMessage
 ) -> dict[str, Any]:
     """Return the envelope's facts about the item, as members of its event."""
     sequence = entry.sequence
@@ -507,7 +524,7 @@ def _make_address_members(db: sqlite3.Connection, entry: Entry) -> dict[str, Any
     """Return the addressee, the author and the request for receipts, as members of the item's
     event.
     """
-    members: dict[str, Any] = {"receipt": "read"} if entry.asks else {}
+    members: dict[str, Any] = {"receipt": "read"} if entry.wants_receipt else {}
     for name, named in (("to", entry.to), ("from", entry.author)):
         if named is not None:
             members[name] = directory.make_identity_members(db, named)
@@ -533,15 +550,15 @@ def _make_payload(
     )
 
 
-def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken, at: float) -> None:
-    if taken.owes is not None:
-        owed = inbound.Owed(entry.sequence, int(at), entry.sos, digest_of(entry))
-        inbound.owe(db, taken.owes, owed)
+def _owe(db: sqlite3.Connection, entry: Entry, taken: ReceivedMessage, at: float) -> None:
+    if taken.owed_channel is not None:
+        owed = inbound.PendingReceipt(entry.sequence, int(at), entry.sos, digest_of(entry))
+        inbound.owe(db, taken.owed_channel, owed)
         taken.owed = True
 
 
 def is_confirmation_of(
-    db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: Taken
+    db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: ReceivedMessage
 ) -> bool:
     """Return True if the confirmation belongs to the Package that has this number now."""
     try:

@@ -36,7 +36,7 @@ LINGER_S = 1.0
 
 _READ_SIZE = 16_384
 
-_OURS = {
+_OWN_VARIABLES = {
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
     "WATCHDOG_PID",
@@ -101,7 +101,7 @@ def make_environment(
     """Return the hook's environment: our own, `make_marks`, and the payload if every shell can
     hold it.
     """
-    ours = {name: value for name, value in inherited.items() if name not in _OURS}
+    ours = {name: value for name, value in inherited.items() if name not in _OWN_VARIABLES}
     ours |= marks
     if len(body) <= ENVIRONMENT_MAX and body.isascii() and "\0" not in body:
         return ours | {"AGENT_PAYLOAD": body}

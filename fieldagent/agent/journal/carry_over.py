@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fieldagent.store.sqlite import roll_back
 
-LEFT = ("reserve",)
+TABLES_LEFT_OUT = ("reserve",)
 """Tables that are not copied: each file has its own reserve of space."""
 _TABLES = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 _TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'"
@@ -44,7 +44,7 @@ def _replace(db: sqlite3.Connection) -> None:
     for name, _ in triggers:
         db.execute(f"DROP TRIGGER main.{name}")
     for (table,) in db.execute(_TABLES).fetchall():
-        if table not in LEFT:
+        if table not in TABLES_LEFT_OUT:
             theirs = _list_columns(db, "later", table)
             names = ", ".join(each for each in _list_columns(db, "main", table) if each in theirs)
             if not names:

@@ -10,11 +10,11 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
-class Asked(NamedTuple):
+class CheckInRequest(NamedTuple):
     """The last request. `at` and `heard` are elapsed time, `confirmed` is Unix time."""
 
     sequence: int
-    within: int | None
+    within_s: int | None
     at: float
     confirmed: float | None
     """Time when the hub confirmed it."""
@@ -27,7 +27,7 @@ def note(db: sqlite3.Connection, sequence: int, within: int | None, now: float) 
     db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, within, now))
 
 
-def read_last_request(journal: Journal) -> Asked | None:
+def read_last_request(journal: Journal) -> CheckInRequest | None:
     """Return the last request to the hub; None if there is none."""
     rows = journal.read("SELECT sequence, within, at, confirmed, heard FROM check_in")
-    return Asked(*rows[0]) if rows else None
+    return CheckInRequest(*rows[0]) if rows else None

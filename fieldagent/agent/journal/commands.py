@@ -24,7 +24,7 @@ from fieldagent.wire import answer_text, strict_cbor
 from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, get_verb, read_command
 from fieldagent.wire.errors import RemoteProtocolError
 
-KEPT = 200
+COMMANDS_MAX = 200
 """Number of commands that are kept. A number below theirs counts as old."""
 ANSWER_DAMAGED = "its answer is damaged on the kit's disk: its progress is unknown"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
@@ -36,13 +36,13 @@ class KnownCommand(NamedTuple):
     """Command without its tag."""
     channel: str
     """Channel of its first arrival; the answer uses it too."""
-    came: float
+    arrived_at: float
     """Elapsed time, as are the other times."""
     state: str
     boot: str
     """Boot in which it was begun; empty before that."""
     answer: CommandAnswer | None
-    answered: float | None
+    answered_at: float | None
     is_readable: bool = True
     """True if the command is complete and known; otherwise `command` contains only the verb."""
 
@@ -65,9 +65,9 @@ def is_known(db: sqlite3.Connection, number: int) -> bool:
     ((there, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
         " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",
-        (number, KEPT),
+        (number, COMMANDS_MAX),
     )
-    return bool(there) or (count >= KEPT and number < oldest)
+    return bool(there) or (count >= COMMANDS_MAX and number < oldest)
 
 
 def read_last_number(db: sqlite3.Connection) -> int:
@@ -103,7 +103,7 @@ def mark_answered(number: int, now: float) -> Operation[None]:
         db.execute(
             "DELETE FROM command WHERE state = 'answered' AND number <"
             " (SELECT min(number) FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?))",
-            (KEPT,),
+            (COMMANDS_MAX,),
         )
 
     return store

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from fieldagent.agent.journal.opening import Opened, open_journal
+from fieldagent.agent.journal.opening import OpenedJournal, open_journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import close_keeping_log, connect, copy_whole, open_reader, transact
@@ -32,7 +32,7 @@ ROOM_BYTES = 2 << 20
 them."""
 
 
-TRIES, PAUSE = 2, 0.5
+OPEN_ATTEMPTS_AND_PAUSE_S, PAUSE = 2, 0.5
 """Attempts to open the journal on a disk that may fail once, and the seconds between them."""
 
 
@@ -54,7 +54,7 @@ class JournalFiles:
         self._others: list[sqlite3.Connection] = []
         """Writer and reader of the other place; a reader may still be in use."""
         try:
-            opened = _open_journal(home, tries=TRIES if may_leave_disk else 1)
+            opened = _open_journal(home, tries=OPEN_ATTEMPTS_AND_PAUSE_S if may_leave_disk else 1)
         except Unusable as trouble:
             if not may_leave_disk:
                 raise
@@ -84,7 +84,7 @@ class JournalFiles:
             opened.mark.close()
         return True
 
-    def _open_in_memory(self, trouble: Unusable) -> Opened:
+    def _open_in_memory(self, trouble: Unusable) -> OpenedJournal:
         """Open a copy in memory, repaired if it is damaged, or an empty journal if no content can
         be read. Raises Unusable (`trouble`) if memory does not help.
         """
@@ -166,7 +166,7 @@ class JournalFiles:
         self.mark.close()
 
 
-def _open_journal(home: Path, tries: int) -> Opened:
+def _open_journal(home: Path, tries: int) -> OpenedJournal:
     """Open the journal, with `tries` attempts. Raises Unusable."""
     while True:
         tries -= 1

@@ -68,7 +68,7 @@ class HandheldPost(NamedTuple):
     text: str
     part: int
     """Number of its parts that the radio has."""
-    tries: int
+    attempts: int
     not_before: float
     expires: float
     answers: int
@@ -114,14 +114,14 @@ def is_heard(journal: Journal, handle: str, number: int) -> bool:
     return bool(journal.read(sql, handle, number))
 
 
-REFUSED = "❌"
+REFUSED_SIGN = "❌"
 """Sign that the sender gets for a packet that was refused."""
 
 
 def is_refused(journal: Journal, handle: str, number: int) -> bool:
     """Return True if that packet arrived before and was refused."""
     sql = "SELECT told FROM handheld_said WHERE handle = ? AND number = ? AND sequence IS NULL"
-    return any(answer == REFUSED for (answer,) in journal.read(sql, handle, number))
+    return any(answer == REFUSED_SIGN for (answer,) in journal.read(sql, handle, number))
 
 
 def note_said(
@@ -360,7 +360,7 @@ def join_sos(incident: int, handle: str, *, raised: bool) -> Operation[None]:
     return store
 
 
-class InSos(NamedTuple):
+class PersonInSos(NamedTuple):
     """A person in an incident."""
 
     handle: str
@@ -368,14 +368,14 @@ class InSos(NamedTuple):
     called_off: bool
 
 
-def list_in_sos(journal: Journal, incident: int) -> list[InSos]:
+def list_in_sos(journal: Journal, incident: int) -> list[PersonInSos]:
     """Return the people with handhelds in this kit's incident with that number, including those who
     have canceled.
     """
     rows = journal.read(
         "SELECT handle, raised, called_off FROM handheld_sos WHERE incident = ?", incident
     )
-    return [InSos(handle, bool(raised), bool(off)) for handle, raised, off in rows]
+    return [PersonInSos(handle, bool(raised), bool(off)) for handle, raised, off in rows]
 
 
 def leave_sos(incident: int, handle: str) -> Operation[None]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.losses import read_status
-from fieldagent.agent.journal.records import Known, Storage
+from fieldagent.agent.journal.records import PackageFacts, StorageReceipt
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -72,7 +72,7 @@ def can_have_left(journal: Journal, sequence: int, channel: Channel | None = Non
     """Return whether it has been transmitted over that channel, or any, or nobody knows that it was
     not."""
     if channel is None:
-        return bool(journal.read(f"{_LEFT} LIMIT 1", sequence))
+        return bool(journal.read(f"{_SELECT_LEFT} LIMIT 1", sequence))
     return bool(journal.read(_LEFT_OVER, sequence, channel))
 
 
@@ -81,8 +81,8 @@ def can_have_left_in(db: sqlite3.Connection, sequence: int, channel: Channel) ->
     return bool(db.execute(_LEFT_OVER, (sequence, channel)).fetchall())
 
 
-_LEFT = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left')"
-_LEFT_OVER = f"{_LEFT} AND channel = ? LIMIT 1"
+_SELECT_LEFT = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left')"
+_LEFT_OVER = f"{_SELECT_LEFT} AND channel = ? LIMIT 1"
 
 
 def is_sent_by_sms(journal: Journal, sequence: int) -> bool:
@@ -126,11 +126,13 @@ def add_names(journal: Journal, detail: str) -> str:
     return _STATION.sub(lambda match: names.get(int(match[1])) or match[0], detail)
 
 
-def _name_station(receipt: Storage) -> str:
+def _name_station(receipt: StorageReceipt) -> str:
     return f"stored by {receipt.by.name or receipt.by.id}"
 
 
-def list_lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
+def list_lines(
+    journal: Journal, accepted: PackageFacts, receipts: Iterable[StorageReceipt]
+) -> list[Line]:
     """Return the whole history of a Package in order of time: acceptance, attempts, ends of its
     channel deliveries, receipts, and the final status.
     """

@@ -18,14 +18,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Unreadable
 
 
-class ItemCame(NamedTuple):
+class NumberedItem(NamedTuple):
     """An item by the number under which it arrived."""
 
     origin: int
     """Source of the number: negative for a station, otherwise the hub."""
     sequence: int
     digest: bytes
-    asks: bool
+    wants_receipt: bool
     """True if its sender requests receipts."""
 
 
@@ -37,7 +37,7 @@ class Received:
     sender: str
     body: str
     received: float
-    item: ItemCame | None = None
+    item: NumberedItem | None = None
     """Number and digest for receipts; None if its sender cannot be notified."""
     copy: bytes | None = None
     """The item as the hub sent it; None for other items."""
@@ -156,7 +156,7 @@ def _hand_over(
     )
 
 
-class Owed(NamedTuple):
+class PendingReceipt(NamedTuple):
     """A receipt that the peer has not received yet: item `sequence` is stored here."""
 
     sequence: int
@@ -165,7 +165,7 @@ class Owed(NamedTuple):
     digest: bytes
 
 
-def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
+def owe(db: sqlite3.Connection, channel: str, what: PendingReceipt) -> None:
     """Record that the peer of a channel must receive a receipt for a stored item. Only the last
     receipt for a number is kept.
     """
@@ -175,10 +175,10 @@ def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
     )
 
 
-def list_owed(journal: Journal, channel: str) -> list[Owed]:
+def list_owed(journal: Journal, channel: str) -> list[PendingReceipt]:
     """Return the receipts that the peer of a channel has not received, oldest first."""
     return [
-        Owed(sequence, at, bool(sos), bytes(digest))
+        PendingReceipt(sequence, at, bool(sos), bytes(digest))
         for sequence, at, sos, digest in journal.read(
             "SELECT sequence, at, sos, digest FROM owed WHERE channel = ? ORDER BY at, sequence",
             channel,
@@ -193,41 +193,41 @@ def mark_reported(db: sqlite3.Connection, channel: str, sequences: Iterable[int]
     )
 
 
-class UnreadableOwed(NamedTuple):
+class PendingUnreadableReport(NamedTuple):
     """A report that the hub has not received yet: a message arrived that could not be read."""
 
-    said: Unreadable
+    report: Unreadable
     at: int
     """Unix time."""
 
 
-def owe_unreadable(db: sqlite3.Connection, channel: str, what: UnreadableOwed) -> None:
+def owe_unreadable(db: sqlite3.Connection, channel: str, what: PendingUnreadableReport) -> None:
     """Record that the hub must be notified of an unreadable message."""
     db.execute(
         "INSERT OR IGNORE INTO unreadable_owed (channel, size, guard, at) VALUES (?, ?, ?, ?)",
-        (channel, what.said.size, what.said.guard, what.at),
+        (channel, what.report.size, what.report.guard, what.at),
     )
 
 
-def list_unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
+def list_unreadable_owed(journal: Journal, channel: str) -> list[PendingUnreadableReport]:
     """Return the reports of unreadable messages that the hub has not received, oldest first."""
     rows = journal.read(
         "SELECT size, guard, at FROM unreadable_owed WHERE channel = ? ORDER BY at", channel
     )
-    return [UnreadableOwed(Unreadable(size, guard), at) for size, guard, at in rows]
+    return [PendingUnreadableReport(Unreadable(size, guard), at) for size, guard, at in rows]
 
 
 def mark_unreadable_reported(
-    db: sqlite3.Connection, channel: str, entries: Iterable[UnreadableOwed]
+    db: sqlite3.Connection, channel: str, entries: Iterable[PendingUnreadableReport]
 ) -> None:
     """Delete the reports that the hub has received."""
     db.executemany(
         "DELETE FROM unreadable_owed WHERE channel = ? AND size = ? AND at = ?",
-        [(channel, each.said.size, each.at) for each in entries],
+        [(channel, each.report.size, each.at) for each in entries],
     )
 
 
-class StageOwed(NamedTuple):
+class PendingStage(NamedTuple):
     """A receipt that the hub has not received yet: the stage that an item has reached here."""
 
     origin: int
@@ -287,7 +287,7 @@ def owe_reading_again(
 _STAGES = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 
-def list_stages_owed(journal: Journal, limit: int = 64) -> list[StageOwed]:
+def list_stages_owed(journal: Journal, limit: int = 64) -> list[PendingStage]:
     """Return the receipts that the hub has not received, oldest first."""
     return _list_stages(journal.read(f"{_STAGES} ORDER BY at LIMIT ?", limit))
 
@@ -297,14 +297,14 @@ def is_hub_stage_owed(journal: Journal) -> bool:
     return bool(journal.read("SELECT 1 FROM rung_owed WHERE origin >= 0 LIMIT 1"))
 
 
-def list_hub_stages(db: sqlite3.Connection, limit: int = 8) -> list[StageOwed]:
+def list_hub_stages(db: sqlite3.Connection, limit: int = 8) -> list[PendingStage]:
     """Return the receipts for the hub's own items, as many as fit into one parcel."""
     return _list_stages(db.execute(f"{_STAGES} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
 
 
-def _list_stages(rows: Iterable[Sequence[Any]]) -> list[StageOwed]:
+def _list_stages(rows: Iterable[Sequence[Any]]) -> list[PendingStage]:
     return [
-        StageOwed(origin, sequence, Stage(stage), text, at, bytes(digest))
+        PendingStage(origin, sequence, Stage(stage), text, at, bytes(digest))
         for origin, sequence, stage, text, at, digest in rows
     ]
 
@@ -316,7 +316,7 @@ def mark_stages_reported(db: sqlite3.Connection, keys: Iterable[tuple[int, int, 
     )
 
 
-class StationOwed(NamedTuple):
+class PendingStationStage(NamedTuple):
     """A receipt that a station has not received yet: the stage that its item has reached here."""
 
     station: int
@@ -326,7 +326,7 @@ class StationOwed(NamedTuple):
     at: int
     """Unix time."""
     digest: bytes
-    asks: bool
+    wants_receipt: bool
     """True if the sender requests receipts."""
 
 
@@ -334,7 +334,7 @@ STATION_RECEIPT_LIFETIME_S = 7 * 86_400
 """Seconds for which a receipt is offered to a station."""
 
 
-def list_station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
+def list_station_owed(journal: Journal, limit: int = 64) -> list[PendingStationStage]:
     """Return the receipts that stations have not received, newest first."""
     rows = journal.read(
         "SELECT station, sequence, rung, text, at, digest, asks FROM station_owed"
@@ -343,12 +343,12 @@ def list_station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
         limit,
     )
     return [
-        StationOwed(station, sequence, Stage(stage), text, at, bytes(digest), bool(asks))
+        PendingStationStage(station, sequence, Stage(stage), text, at, bytes(digest), bool(asks))
         for station, sequence, stage, text, at, digest, asks in rows
     ]
 
 
-def mark_station_reported(db: sqlite3.Connection, entry: StationOwed) -> None:
+def mark_station_reported(db: sqlite3.Connection, entry: PendingStationStage) -> None:
     """Delete the receipt that the station has received."""
     db.execute(
         "DELETE FROM station_owed WHERE station = ? AND sequence = ? AND rung = ? AND text = ?",
@@ -417,7 +417,7 @@ def list_heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
     )
 
 
-class LeftOver(NamedTuple):
+class UnacceptedPayloads(NamedTuple):
     """Payloads that a hook has not accepted, and the reason of the last failure."""
 
     hook: str
@@ -427,7 +427,7 @@ class LeftOver(NamedTuple):
     reason: str
 
 
-class LeftOvers:
+class UnacceptedPayloadList:
     """Payloads that are left over, for each hook that has failed.
 
     The query reads every payload, and the page asks each second. So the result is kept until the
@@ -436,25 +436,25 @@ class LeftOvers:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._found: list[LeftOver] = []
+        self._found: list[UnacceptedPayloads] = []
         self._commits = -1
         """Number of commits before the query."""
 
-    def list_payloads(self) -> list[LeftOver]:
+    def list_payloads(self) -> list[UnacceptedPayloads]:
         """Return the list, queried again if there was a commit since."""
         commits = self._journal.commits
         if commits != self._commits:
             self._found, self._commits = self._look(), commits
         return self._found
 
-    def _look(self) -> list[LeftOver]:
+    def _look(self) -> list[UnacceptedPayloads]:
         # With max(), a bare column is taken from the row with the maximum
         # (sqlite.org/lang_select.html, 2.5).
         rows = self._journal.read(
             "SELECT hook, state, count(*), reason, max(CASE WHEN reason <> '' THEN number END)"
             " FROM handover WHERE state <> 'handed' GROUP BY hook, state ORDER BY hook, state"
         )
-        return [LeftOver(*row) for *row, last in rows if last is not None]
+        return [UnacceptedPayloads(*row) for *row, last in rows if last is not None]
 
 
 _OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE request_id = ?)"

@@ -22,11 +22,11 @@ import sqlite3
 from collections.abc import Sequence
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.package.package import Channel, IncidentWord, Said
+from fieldagent.package.package import Channel, IncidentState, IncidentUpdate
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-OWN = 0
+OWN_STATION = 0
 """Value for this kit instead of a station number."""
 
 
@@ -57,15 +57,15 @@ class Incident(NamedTuple):
     """Elapsed time; None while it is open."""
 
 
-class Word(NamedTuple):
+class StoredUpdate(NamedTuple):
     """An update about an incident."""
 
-    says: str
+    state: str
     by: str
     text: str
     at: float
     """Unix time."""
-    proved: bool
+    is_authenticated: bool
 
 
 class HeardIncident(NamedTuple):
@@ -127,7 +127,7 @@ def is_own(db: sqlite3.Connection, number: int) -> bool:
 
 def call_off(db: sqlite3.Connection, number: int, now: float) -> bool:
     """Cancel the kit's own incident. Return True if it was open."""
-    return _end(db, number, Said.CALLED_OFF, now)
+    return _end(db, number, IncidentState.CALLED_OFF, now)
 
 
 def _end(db: sqlite3.Connection, number: int, state: str, now: float) -> bool:
@@ -140,7 +140,7 @@ def _end(db: sqlite3.Connection, number: int, state: str, now: float) -> bool:
 
 def note_word(
     db: sqlite3.Connection,
-    word: IncidentWord,
+    word: IncidentUpdate,
     at: float,
     now: float,
     *,
@@ -154,21 +154,21 @@ def note_word(
         "INSERT INTO incident_word (station, incident, says, by, text, at, proved)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET proved = max(proved,"
         " excluded.proved)",
-        (word.station, word.incident, word.says, word.by, word.text, at, int(proved)),
+        (word.station, word.incident, word.state, word.by, word.text, at, int(proved)),
     )
-    if word.station != OWN and (proved or counts):
+    if word.station != OWN_STATION and (proved or counts):
         db.execute(
             "UPDATE heard_incident SET state = ? WHERE station = ? AND number = ?"
             " AND state NOT IN ('closed', 'called off')",
-            (word.says, word.station, word.incident),
+            (word.state, word.station, word.incident),
         )
-    elif word.station == OWN and counts and word.says is Said.SEEN:
+    elif word.station == OWN_STATION and counts and word.state is IncidentState.SEEN:
         db.execute(
             "UPDATE incident SET state = 'seen' WHERE number = ? AND state = 'open'",
             (word.incident,),
         )
-    elif word.station == OWN and counts and word.says is Said.CLOSED:
-        _end(db, word.incident, Said.CLOSED, now)
+    elif word.station == OWN_STATION and counts and word.state is IncidentState.CLOSED:
+        _end(db, word.incident, IncidentState.CLOSED, now)
 
 
 def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
@@ -291,7 +291,7 @@ def find_incident(journal: Journal, sequence: int) -> int | None:
     return rows[0][0] if rows else None
 
 
-def list_updates(journal: Journal, number: int, station: int = OWN) -> list[Word]:
+def list_updates(journal: Journal, number: int, station: int = OWN_STATION) -> list[StoredUpdate]:
     """Return the updates about an incident, oldest first."""
     rows = journal.read(
         "SELECT says, by, text, at, proved FROM incident_word WHERE station = ? AND incident = ?"
@@ -299,7 +299,7 @@ def list_updates(journal: Journal, number: int, station: int = OWN) -> list[Word
         station,
         number,
     )
-    return [Word(says, by, text, at, bool(proved)) for says, by, text, at, proved in rows]
+    return [StoredUpdate(says, by, text, at, bool(proved)) for says, by, text, at, proved in rows]
 
 
 def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:

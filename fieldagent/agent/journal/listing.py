@@ -15,12 +15,12 @@ END = 2**63 - 1
 """Place after all Packages."""
 
 
-class Listed(NamedTuple):
+class ListedPackage(NamedTuple):
     sequence: int
     status: str | None
 
 
-Batch = Sequence[Listed]
+Batch = Sequence[ListedPackage]
 
 
 def list_newest(journal: Journal, before: int, limit: int) -> Batch:
@@ -32,7 +32,7 @@ def list_newest(journal: Journal, before: int, limit: int) -> Batch:
         before,
         limit,
     )
-    return [Listed(*row) for row in rows]
+    return [ListedPackage(*row) for row in rows]
 
 
 def list_transmissions(

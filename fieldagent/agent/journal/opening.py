@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fieldagent.agent.journal import elapsed_base, high_water, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
-from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL, UNSOUND
+from fieldagent.agent.journal.schema import A_NUMBER, JOURNAL, UNSOUND_ROWS_SQL
 from fieldagent.agent.journal.untouched import use_note
 from fieldagent.store.sqlite import connect, open_reader
 from fieldagent.store.trouble import is_damage, make_unusable
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 FILES = ("-wal", "-shm", "")
 """Files of a journal, the main file last."""
-MENDED = "-mended"
+REPAIRED_SUFFIX = "-mended"
 """Suffix of a new journal that is complete but has not replaced the damaged one yet."""
-SETTLED = (16, 0), (0, 64, 32, 32)
+FIXED_HEADER_BYTES = (16, 0), (0, 64, 32, 32)
 """Bytes 16 and 17, and 20 to 23, of each of our files (https://sqlite.org/fileformat2.html#1.3).
 With other values SQLite sees another kind of file, or a read-only file."""
 
@@ -38,15 +38,15 @@ class DamageFound(sqlite3.DatabaseError):
     """Damage that our own checks found."""
 
 
-class Opened(NamedTuple):
+class OpenedJournal(NamedTuple):
     connection: sqlite3.Connection
     mark: HighWaterFile
-    as_left: bool
+    are_checks_skipped: bool
     """True if the checks were skipped, because the file was not changed since it was closed
     properly."""
 
 
-def open_journal(path: Path) -> Opened:
+def open_journal(path: Path) -> OpenedJournal:
     """Open the journal. Raises Unusable for errors that are not damage: an intact journal is never
     set aside.
     """
@@ -64,7 +64,7 @@ def open_journal(path: Path) -> Opened:
             raise
     except (sqlite3.Error, OSError) as error:
         raise make_unusable(path, error) from error
-    return Opened(connection, mark, as_left)
+    return OpenedJournal(connection, mark, as_left)
 
 
 def find_damage(path: Path) -> str:
@@ -128,7 +128,10 @@ def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
         return
     with path.open("rb") as journal:
         head = journal.read(24)
-    if (tuple(head[16:18]), tuple(head[20:24])) != SETTLED or not {*head[18:20]} <= {1, 2}:
+    if (tuple(head[16:18]), tuple(head[20:24])) != FIXED_HEADER_BYTES or not {*head[18:20]} <= {
+        1,
+        2,
+    }:
         raise DamageFound("its head is damaged")
     with closing(open_reader(path)) as looker:
         ((version,),) = looker.execute("PRAGMA user_version")
@@ -197,7 +200,7 @@ def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
 
 
 def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
-    for table, unsound in UNSOUND.items():
+    for table, unsound in UNSOUND_ROWS_SQL.items():
         if connection.execute(f"SELECT 1 FROM {table} WHERE {unsound} LIMIT 1").fetchall():
             raise DamageFound(f"the table {table} has entries that the agent did not write")
     if alone := connection.execute("PRAGMA foreign_key_check").fetchone():
@@ -215,7 +218,7 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
     for suffix in FILES:
         _make_path_beside(new, suffix).unlink(missing_ok=True)
     saved = mend(path, new, mark, why, bad.name)
-    new.rename(_make_path_beside(path, MENDED))
+    new.rename(_make_path_beside(path, REPAIRED_SUFFIX))
     _take_over(path)
     log.error(
         "the journal was damaged (%s): %s. The damaged one is kept as %s; `fieldagent status`"
@@ -230,7 +233,7 @@ def _take_over(path: Path) -> None:
     """Move a repaired journal, if there is one, to the place of the damaged one, which is
     renamed.
     """
-    mended = _make_path_beside(path, MENDED)
+    mended = _make_path_beside(path, REPAIRED_SUFFIX)
     if not mended.exists():
         return
     bad = _make_name(path)

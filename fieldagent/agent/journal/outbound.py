@@ -16,13 +16,13 @@ from fieldagent.agent.journal.incident import RAISED_UNPROVED
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.losses import read_status
 from fieldagent.agent.journal.records import (
-    DAMAGED,
-    Accepted,
+    DAMAGED_DELIVERY,
     DamagedPackage,
     EndedDelivery,
-    Known,
+    PackageFacts,
     Segment,
-    Storage,
+    StorageReceipt,
+    StoredPackage,
     ask_anew,
     compute_crc,
 )
@@ -44,17 +44,17 @@ _COLUMNS = (
 _PACKAGES = (
     "FROM package LEFT JOIN carried USING (sequence) LEFT JOIN incident_item USING (sequence)"
 )
-_AMONG = "(SELECT value FROM json_each(?))"
-_KNOWN = "SELECT sequence, id, digest, accepted, status, ended FROM package"
-_ALIKE = (
+_AMONG_SQL = "(SELECT value FROM json_each(?))"
+_SELECT_FACTS = "SELECT sequence, id, digest, accepted, status, ended FROM package"
+_SELECT_BY_STATUSES = (
     "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
-    f" AS statuses FROM leg WHERE sequence IN {_AMONG} GROUP BY sequence) GROUP BY statuses"
+    f" AS statuses FROM leg WHERE sequence IN {_AMONG_SQL} GROUP BY sequence) GROUP BY statuses"
 )
 """Combinations of channel delivery states, with the Packages that have each:
 thousands may end at one moment."""
 
 
-def _read_accepted(row: Sequence[Any]) -> Accepted:
+def _read_accepted(row: Sequence[Any]) -> StoredPackage:
     """Return the Package of a row. Raises DamagedPackage."""
     *values, crc, status, ended, origin, origin_sequence, undated, back, is_unproved = row
     sequence, id_, body, digest, key, *times = values
@@ -70,23 +70,25 @@ def _read_accepted(row: Sequence[Any]) -> Accepted:
     whose = (origin or 0, origin_sequence or 0)
     life = (accepted, expires, known, ended)
     marks = (dated, bool(undated), back, bool(is_unproved))
-    return Accepted(sequence, id_, package, digest, key, *life, *whose, *marks)
+    return StoredPackage(sequence, id_, package, digest, key, *life, *whose, *marks)
 
 
-def read_kept_package(journal: Journal, sequence: int) -> Accepted | None:
+def read_kept_package(journal: Journal, sequence: int) -> StoredPackage | None:
     """Return a Package; None if it is no longer kept. Raises DamagedPackage."""
     rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", sequence)
     return _read_accepted(rows[0]) if rows else None
 
 
-def read_packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted | Known]:
+def read_packages(
+    journal: Journal, sequences: Sequence[int]
+) -> dict[int, StoredPackage | PackageFacts]:
     """Return the known facts about each Package, even if it is damaged, because a list without it
     would hide a loss.
     """
     rows = journal.read(
-        f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_AMONG}", json.dumps(sequences)
+        f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_AMONG_SQL}", json.dumps(sequences)
     )
-    by_number: dict[int, Accepted | Known] = {}
+    by_number: dict[int, StoredPackage | PackageFacts] = {}
     for row in rows:
         try:
             by_number[row[0]] = _read_accepted(row)
@@ -97,25 +99,25 @@ def read_packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accep
     return by_number
 
 
-def read_package_in(db: sqlite3.Connection, sequence: int) -> Accepted | None:
+def read_package_in(db: sqlite3.Connection, sequence: int) -> StoredPackage | None:
     """Return a Package as `read_kept_package` does, within a transaction."""
     row = db.execute(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", (sequence,)).fetchone()
     return None if row is None else _read_accepted(row)
 
 
-def _read_known(rows: Sequence[Sequence[Any]]) -> Known | None:
+def _read_known(rows: Sequence[Sequence[Any]]) -> PackageFacts | None:
     for sequence, id_, digest, accepted, status, ended in rows:
         known = read_status(status)
-        return Known(sequence, id_, digest, accepted, known, ended)
+        return PackageFacts(sequence, id_, digest, accepted, known, ended)
     return None
 
 
-def find_by_sequence(journal: Journal, sequence: int) -> Known | None:
+def find_by_sequence(journal: Journal, sequence: int) -> PackageFacts | None:
     """Return the Package with that sequence; None if it is unknown or deleted."""
-    return _read_known(journal.read(f"{_KNOWN} WHERE sequence = ?", sequence))
+    return _read_known(journal.read(f"{_SELECT_FACTS} WHERE sequence = ?", sequence))
 
 
-def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted, int]:
+def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[StoredPackage, int]:
     """Return a waiting Package, and its number of attempts on this channel since a part of it last
     left. Raises DamagedPackage.
     """
@@ -128,16 +130,18 @@ def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Acc
     return _read_accepted(row), tries or 0
 
 
-def find_by_id(journal: Journal, id_: int) -> Known | None:
+def find_by_id(journal: Journal, id_: int) -> PackageFacts | None:
     """Return the newest Package with that id, because a caller may reuse an id once its Package has
     ended.
     """
-    return _read_known(journal.read(f"{_KNOWN} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_))
+    return _read_known(
+        journal.read(f"{_SELECT_FACTS} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_)
+    )
 
 
-def find_by_idempotency_key(journal: Journal, key: str) -> Known | None:
+def find_by_idempotency_key(journal: Journal, key: str) -> PackageFacts | None:
     """Return the Package that was accepted under this key; None if there is none."""
-    return _read_known(journal.read(f"{_KNOWN} WHERE idempotency_key = ?", key))
+    return _read_known(journal.read(f"{_SELECT_FACTS} WHERE idempotency_key = ?", key))
 
 
 def compute_next_id(journal: Journal) -> int:
@@ -185,7 +189,7 @@ def read_deliveries_of(
     """
     by_number: dict[int, dict[Channel, ChannelDelivery]] = {sequence: {} for sequence in sequences}
     for sequence, channel, *columns in journal.read(
-        f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_AMONG}"
+        f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_AMONG_SQL}"
         " ORDER BY sequence, channel",
         json.dumps(sequences),
     ):
@@ -200,23 +204,25 @@ def _read_delivery(status: str | None, reason: str, begins: float) -> ChannelDel
 THE_HUB = Identity("0", "the hub", "Integration")
 
 
-def list_receipts(journal: Journal, sequence: int) -> list[Storage]:
+def list_receipts(journal: Journal, sequence: int) -> list[StorageReceipt]:
     """Return the receipts of a Package, oldest first."""
     return list_receipts_of(journal, [sequence])[sequence]
 
 
-def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Storage]]:
+def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[StorageReceipt]]:
     """Return the receipts of each of these Packages, oldest first, in one query. Each Package has
     an entry, which may be empty.
     """
-    by_number: dict[int, list[Storage]] = {sequence: [] for sequence in sequences}
+    by_number: dict[int, list[StorageReceipt]] = {sequence: [] for sequence in sequences}
     for sequence, by, at, *who in journal.read(
         "SELECT sequence, by, at, identity.id, name, type, email, account"
         " FROM receipt LEFT JOIN identity ON identity.origin = receipt.by"
-        f" WHERE sequence IN {_AMONG} ORDER BY at, by",
+        f" WHERE sequence IN {_AMONG_SQL} ORDER BY at, by",
         json.dumps(sequences),
     ):
-        by_number[sequence].append(Storage(_make_identity(by, who), at, "agent" if by else "hub"))
+        by_number[sequence].append(
+            StorageReceipt(_make_identity(by, who), at, "agent" if by else "hub")
+        )
     return by_number
 
 
@@ -265,7 +271,7 @@ def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[R
     for sequence, by, stage, text, at, *who in journal.read(
         "SELECT sequence, by, rung, text, at, identity.id, name, type, email, account"
         " FROM reached LEFT JOIN identity ON identity.origin = by"
-        f" WHERE sequence IN {_AMONG} AND NOT (by < 0 AND EXISTS (SELECT 1 FROM reached hub"
+        f" WHERE sequence IN {_AMONG_SQL} AND NOT (by < 0 AND EXISTS (SELECT 1 FROM reached hub"
         " WHERE hub.sequence = reached.sequence AND hub.rung = reached.rung AND hub.by > 0"
         " AND hub.at = reached.at AND instr(hub.text, reached.text) = 1))"
         " ORDER BY at",
@@ -283,7 +289,7 @@ def _make_identity(by: int, row: Sequence[Any]) -> Identity:
 
 Place = tuple[int, int]
 """Place of a Package in the queue: its negated priority, and its sequence."""
-FIRST: Place = (-(2**40), 0)
+FIRST_PLACE: Place = (-(2**40), 0)
 _PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 
 
@@ -317,7 +323,7 @@ class NewPackage(NamedTuple):
     digest: bytes
     accepted: float
     expires: float | None
-    dated: float
+    dated_at: float
     """Unix time."""
     deliveries: Mapping[Channel, ChannelDelivery]
     priority: int
@@ -330,7 +336,7 @@ class NewPackage(NamedTuple):
     is_sos: bool = False
     joins: int | None = None
     """Incident that an SOS belongs to."""
-    unproved: str = ""
+    unauthenticated_handle: str = ""
     """Handheld that raised its own SOS, because its owner is unauthenticated."""
     calls_off: int | None = None
     """This kit's incident that the Package ends."""
@@ -347,11 +353,11 @@ def accept(new: NewPackage) -> Operation[int]:
         sequence = _compute_next_sequence(db)
         id_ = new.id if new.id is not None else -sequence
         kept = (id_, new.body, new.digest, new.idempotency_key)
-        crc = compute_crc(sequence, *kept, new.accepted, new.expires, new.dated)
+        crc = compute_crc(sequence, *kept, new.accepted, new.expires, new.dated_at)
         db.execute(
             "INSERT INTO package (sequence, id, body, digest, idempotency_key, accepted, expires,"
             " status, ended, crc, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (sequence, *kept, new.accepted, new.expires, new.status, ended, crc, new.dated),
+            (sequence, *kept, new.accepted, new.expires, new.status, ended, crc, new.dated_at),
         )
         db.executemany(
             "INSERT INTO leg (sequence, channel, status, reason, ended, priority, begins)"
@@ -364,7 +370,7 @@ def accept(new: NewPackage) -> Operation[int]:
                     delivery.reason,
                     new.accepted if delivery.status else None,
                     new.priority,
-                    delivery.begins,
+                    delivery.begins_after,
                 )
                 for channel, delivery in new.deliveries.items()
             ],
@@ -372,11 +378,11 @@ def accept(new: NewPackage) -> Operation[int]:
         if new.undated:
             dating.mark(db, sequence)
         if new.is_sos:
-            incident.join(db, sequence, new.accepted, new.joins, new.unproved)
+            incident.join(db, sequence, new.accepted, new.joins, new.unauthenticated_handle)
         if new.calls_off is not None:
             incident.call_off(db, new.calls_off, new.accepted)
         if new.check_in is not None:
-            asked.note(db, sequence, new.check_in.within, new.accepted)
+            asked.note(db, sequence, new.check_in.within_s, new.accepted)
         return sequence
 
     return store
@@ -402,21 +408,21 @@ def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
         for (channel, delivery), sequences in alike.items():
             db.execute(
                 "UPDATE leg SET status = ?, reason = ?, ended = ?"
-                f" WHERE sequence IN {_AMONG} AND channel = ? AND status IS NULL",
+                f" WHERE sequence IN {_AMONG_SQL} AND channel = ? AND status IS NULL",
                 (delivery.status, delivery.reason, now, json.dumps(sequences), channel),
             )
-        for statuses, listed in db.execute(_ALIKE, (concerned,)).fetchall():
+        for statuses, listed in db.execute(_SELECT_BY_STATUSES, (concerned,)).fetchall():
             status = get_terminal_status(
                 ChannelDelivery(read_status(each)) for each in json.loads(statuses)
             )
             if status is not None:
                 db.execute(
                     "UPDATE package SET status = ?, ended = ?"
-                    f" WHERE sequence IN {_AMONG} AND status IS NULL",
+                    f" WHERE sequence IN {_AMONG_SQL} AND status IS NULL",
                     (status, now, listed),
                 )
         for (_, delivery), sequences in alike.items():
-            for sequence in sequences if delivery == DAMAGED else ():
+            for sequence in sequences if delivery == DAMAGED_DELIVERY else ():
                 ask_anew(db, sequence)
 
     return store
@@ -581,7 +587,7 @@ def intend(channel: Channel, intent: Intent, segments: Iterable[Segment]) -> Ope
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             "INSERT OR REPLACE INTO intent VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (channel, t.body, t.urgent, t.tries, listed, intent.modem, intent.at_modem),
+            (channel, t.body, t.urgent, t.attempts, listed, intent.modem, intent.at_modem),
         )
 
     return store

@@ -12,42 +12,42 @@ from fieldagent.agent.journal.losses import report_unreadable
 from fieldagent.package.package import Location, Waypoint, date_of
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package, read_timestamp
-from fieldagent.package.tracks import Placed
+from fieldagent.package.tracks import PlacedPoint
 
-OWN = Identity("", "this kit", "Device")
+OWN_IDENTITY = Identity("", "this kit", "Device")
 LOOKED_AT = 20_000
 """Number of Packages, and of payloads, that are searched, however long the journal is."""
-_OWN = (
+_SELECT_OWN = (
     "SELECT sequence, body, accepted FROM package WHERE sequence > (SELECT max(sequence) FROM"
     " package) - {looked_at} AND sequence NOT IN (SELECT sequence FROM carried)"
     " AND (instr(body, '\"location\":{{') OR instr(body, '\"waypoint\":{{'))"
     " ORDER BY sequence DESC LIMIT {limit}"
 )
-_OTHERS = (
+_SELECT_OTHERS = (
     "SELECT request_id, body FROM inbound WHERE number > (SELECT max(number) FROM inbound)"
     " - {looked_at} AND instr(body, '\"latitude\":') ORDER BY number DESC LIMIT {limit}"
 )
 
 
-async def list_newest(journal: Journal, limit: int) -> tuple[list[Placed], list[Placed]]:
+async def list_newest(journal: Journal, limit: int) -> tuple[list[PlacedPoint], list[PlacedPoint]]:
     """Return our own and others' places, each newest first and at most `limit`. A row that cannot
     be read is left out and logged.
     """
-    own = await journal.read_aside(_OWN.format(limit=limit, looked_at=LOOKED_AT))
-    others = await journal.read_aside(_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
+    own = await journal.read_aside(_SELECT_OWN.format(limit=limit, looked_at=LOOKED_AT))
+    others = await journal.read_aside(_SELECT_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
     return list(_list_own(journal, own)), list(_list_received(others))
 
 
 def find_last_own(journal: Journal) -> Location | None:
     """Return the last position that this kit posted, with its own time; None if there is none."""
-    sql = _OWN.format(limit=LOOKED_AT, looked_at=LOOKED_AT)
+    sql = _SELECT_OWN.format(limit=LOOKED_AT, looked_at=LOOKED_AT)
     for each in _list_own(journal, journal.read(sql)):
         if isinstance(each.place, Location):
             return replace(each.place, timestamp=each.moment)
     return None
 
 
-def _list_own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
+def _list_own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[PlacedPoint]:
     for sequence, body, accepted in rows:
         try:
             package = read_package(json.loads(body))
@@ -57,10 +57,10 @@ def _list_own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Place
         place = package.item
         if isinstance(place, Location | Waypoint):
             moment = place.timestamp or date_of(int(journal.clock.date(accepted)))
-            yield Placed(str(sequence), OWN, None, moment, place, package.sos)
+            yield PlacedPoint(str(sequence), OWN_IDENTITY, None, moment, place, package.sos)
 
 
-def _list_received(rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
+def _list_received(rows: Sequence[Sequence[Any]]) -> Iterator[PlacedPoint]:
     for request_id, body in rows:
         try:
             (payload,) = json.loads(body)["payloads"]
@@ -71,13 +71,13 @@ def _list_received(rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
             report_unreadable("payload", request_id)
 
 
-def _read_placed(request_id: str, identity: dict[str, str], event: dict[str, Any]) -> Placed:
+def _read_placed(request_id: str, identity: dict[str, str], event: dict[str, Any]) -> PlacedPoint:
     """Return the place of a payload. Raises KeyError, TypeError or ValueError if the row is
     damaged.
     """
     place, moment = _read_place(event), read_timestamp(event["timestamp"])
     who = Identity(identity["id"], identity["name"] or identity["id"], identity["type"])
-    return Placed(request_id, who, None, moment, place, bool(event.get("sos")))
+    return PlacedPoint(request_id, who, None, moment, place, bool(event.get("sos")))
 
 
 def _read_place(event: dict[str, Any]) -> Location | Waypoint:

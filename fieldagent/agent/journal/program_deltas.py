@@ -7,7 +7,7 @@ import sqlite3
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.wire.signed_delta import digest_of_payload
 
-KEPT = 2
+DELTAS_MAX = 2
 """Number of deltas that are kept; the newest is the one that the sender wants."""
 
 
@@ -20,7 +20,7 @@ def note(db: sqlite3.Connection, payload: bytes) -> None:
     db.execute(
         "DELETE FROM program_delta WHERE number NOT IN"
         " (SELECT number FROM program_delta ORDER BY number DESC LIMIT ?)",
-        (KEPT,),
+        (DELTAS_MAX,),
     )
 
 

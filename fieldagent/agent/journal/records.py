@@ -32,7 +32,7 @@ class DamagedPackage(Exception):
 RELAYED = b"relayed "
 """Prefix of a fingerprint in `arrived`: the item was relayed, not received."""
 
-DAMAGED = ChannelDelivery(Status.ERROR, "damaged")
+DAMAGED_DELIVERY = ChannelDelivery(Status.ERROR, "damaged")
 """Final state of a damaged Package."""
 
 
@@ -80,7 +80,7 @@ def compute_crc(
     return crc32(repr(whole).encode())
 
 
-class Known(NamedTuple):
+class PackageFacts(NamedTuple):
     """Facts about a Package that need no parsing of its content."""
 
     sequence: int
@@ -91,7 +91,7 @@ class Known(NamedTuple):
     ended: float | None
 
 
-class Accepted(NamedTuple):
+class StoredPackage(NamedTuple):
     """A Package in the journal; `accepted`, `expires` and `ended` are elapsed time."""
 
     sequence: int
@@ -142,7 +142,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class StorageReceipt:
     """Receipt: an addressee's agent has stored the Package at Unix time `at`."""
 
     by: Identity

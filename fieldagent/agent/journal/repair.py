@@ -25,7 +25,7 @@ from fieldagent.system.named_object import import_own
 log = logging.getLogger(__name__)
 
 
-class Saved(NamedTuple):
+class RepairResult(NamedTuple):
     """The result of a repair."""
 
     text: str
@@ -34,7 +34,7 @@ class Saved(NamedTuple):
     payloads_lost: int
 
 
-Salvage = Callable[[Path, sqlite3.Connection, HighWater, float], Saved]
+Salvage = Callable[[Path, sqlite3.Connection, HighWater, float], RepairResult]
 """Copies content of the damaged journal at a path into an empty one, which is in a transaction and
 has no foreign keys. The arguments after it are the highest numbers of the damaged journal, which
 must not be used again, and the elapsed time. Raises sqlite3.Error, OSError.
@@ -64,7 +64,9 @@ def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
     return saved.text
 
 
-def _save_nothing(path: Path, connection: sqlite3.Connection, mark: HighWater, now: float) -> Saved:
+def _save_nothing(
+    path: Path, connection: sqlite3.Connection, mark: HighWater, now: float
+) -> RepairResult:
     if mark.package:
         # Continue with the next number instead of the new journal's own, which is random.
         connection.execute("DELETE FROM sqlite_sequence")
@@ -75,7 +77,7 @@ def _save_nothing(path: Path, connection: sqlite3.Connection, mark: HighWater, n
         f"nothing could be saved; unknown: the last {packages} accepted; received payloads"
         f" that are lost: {mark.payload}. Post those again"
     )
-    return Saved(text, packages, mark.payload)
+    return RepairResult(text, packages, mark.payload)
 
 
 def _compute_clock_lead(path: Path) -> float:

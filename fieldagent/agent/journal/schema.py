@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fieldagent.package.delivery import Stage
-from fieldagent.package.package import Channel, CommandOutcome, Said, Status
+from fieldagent.package.package import Channel, CommandOutcome, IncidentState, Status
 from fieldagent.store.schema import Schema
 
 OUTBOUND = """
@@ -425,7 +425,7 @@ CREATE TABLE program_delta ( -- what makes another program of this one (`journal
 """
 """Commands that this kit received from the hub."""
 
-ITSELF = """
+JOURNAL_TABLES_SQL = """
 CREATE TABLE beginning ( -- the number before this journal's first: it names the journal
     one INTEGER PRIMARY KEY CHECK (one = 1),
     number INTEGER NOT NULL
@@ -516,7 +516,7 @@ not mistaken for this one's."""
 LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
 """Bounds in seconds from acceptance to delivery: a session takes half a minute, a night without sky
 takes hours."""
-_BOUND = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
+_BOUND_SQL = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
 TALLY = f"""
 CREATE TABLE tally ( -- counted for ever, also of what is forgotten
     what TEXT NOT NULL, -- ended, latency, hook
@@ -533,7 +533,7 @@ CREATE TRIGGER leg_counted AFTER UPDATE OF status ON leg
 END;
 CREATE TRIGGER delivery_counted AFTER UPDATE OF status ON leg
     WHEN old.status IS NULL AND new.status = 'Delivered' BEGIN
-    INSERT INTO tally SELECT 'latency', new.channel, CASE {_BOUND} ELSE '0' END, 1, seconds
+    INSERT INTO tally SELECT 'latency', new.channel, CASE {_BOUND_SQL} ELSE '0' END, 1, seconds
         FROM (SELECT max(0.0, new.ended - accepted) AS seconds FROM package
             WHERE sequence = new.sequence) WHERE true
         ON CONFLICT DO UPDATE SET count = count + 1, seconds = seconds + excluded.seconds;
@@ -566,7 +566,7 @@ INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
 """
 
 TABLES = "".join((
-    *(OUTBOUND, BOOKING, INBOUND, INCIDENTS, PEOPLE, COMMANDS, ITSELF),
+    *(OUTBOUND, BOOKING, INBOUND, INCIDENTS, PEOPLE, COMMANDS, JOURNAL_TABLES_SQL),
     *(EVENTS, TALLY, CHECK_IN, FIRST_NUMBERS),
 ))  # fmt: skip
 STEPS: Mapping[int, str] = {23: BOOKING}
@@ -581,7 +581,7 @@ def _make_none_of(column: str, words: Iterable[object]) -> str:
 
 _CHANNEL = _make_none_of("channel", map(str, Channel))
 _STAGE = _make_none_of("rung", map(int, Stage))
-UNSOUND = {
+UNSOUND_ROWS_SQL = {
     "package": _make_none_of("status", map(str, Status)),
     "leg": f"{_CHANNEL} OR {_make_none_of('status', map(str, Status))}",
     "story": _CHANNEL,
@@ -590,8 +590,8 @@ UNSOUND = {
     "inbound": "NOT json_valid(body)",
     "handover": _make_none_of("state", ("waiting", "handed", "dead")),
     "dead_letter": _CHANNEL,
-    "incident": _make_none_of("state", map(str, Said)),
-    "incident_word": _make_none_of("says", map(str, Said)),
+    "incident": _make_none_of("state", map(str, IncidentState)),
+    "incident_word": _make_none_of("says", map(str, IncidentState)),
     "reached": _STAGE,
     "rung_owed": _STAGE,
     "station_owed": _STAGE,

@@ -35,7 +35,7 @@ class Booking(NamedTuple):
 
 
 _DAY = "SELECT day, since, trusted, carried FROM budget_day"
-_SPENT = (
+_SELECT_SPENT = (
     "SELECT coalesce(sum(bytes), 0), coalesce(sum(credits), 0), coalesce(sum(doubtful), 0)"
     " FROM spent"
     " WHERE channel = ? AND day IN (?, ?)"
@@ -77,13 +77,13 @@ def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
 
 def read_spent(journal: Journal, channel: str, day: BudgetDay) -> Spent:
     """Return the costs of a channel on that day of the budget."""
-    (row,) = journal.read(_SPENT, channel, day.day, day.carried)
+    (row,) = journal.read(_SELECT_SPENT, channel, day.day, day.carried)
     return Spent(*row)
 
 
 def read_spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent:
     """Return the costs as `read_spent` does, within a transaction."""
-    return Spent(*db.execute(_SPENT, (channel, day.day, day.carried)).fetchone())
+    return Spent(*db.execute(_SELECT_SPENT, (channel, day.day, day.carried)).fetchone())
 
 
 def note_bookings(

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from fieldagent.system.lazy_dataclass import dataclass
 
-APART = 1_000_000
+JOURNAL_DISTANCE = 1_000_000
 """Numbers further apart than this are from two journals, because each journal starts at a random
 number below 2³¹."""
-TURNS = 2
+CHANGES_BACK_MAX = 2
 CHANGE_BACK_MAX_S = 3600.0
 """Seconds within which each change back must follow."""
 STATIONS_MAX = 1000
 
 
 @dataclass(slots=True)
-class _Told:
+class _SentValues:
     """Last and previous value that a station sent."""
 
     value: int | str
     at: float
-    before: int | str | None = None
-    before_at: float = 0.0
-    turns: int = 0
+    previous_value: int | str | None = None
+    previous_at: float = 0.0
+    changes_back: int = 0
     """Number of changes back in a row."""
 
     def note(self, value: int | str, now: float) -> bool:
@@ -34,24 +34,26 @@ class _Told:
         if _is_one(self.value, value):
             self.value, self.at = value, now
             return False
-        back = self.before is not None and _is_one(self.before, value)
-        self.turns = self.turns + 1 if back and now - self.before_at < CHANGE_BACK_MAX_S else 0
-        self.before, self.before_at = self.value, self.at
+        back = self.previous_value is not None and _is_one(self.previous_value, value)
+        self.changes_back = (
+            self.changes_back + 1 if back and now - self.previous_at < CHANGE_BACK_MAX_S else 0
+        )
+        self.previous_value, self.previous_at = self.value, self.at
         self.value, self.at = value, now
-        return self.turns >= TURNS
+        return self.changes_back >= CHANGES_BACK_MAX
 
 
 def _is_one(said: int | str, says: int | str) -> bool:
     if isinstance(said, int) and isinstance(says, int):
-        return abs(said - says) <= APART
+        return abs(said - says) <= JOURNAL_DISTANCE
     return said == says
 
 
-class Twins:
+class DuplicateDetector:
     """Detector of twins. Times are of any one clock."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[int, type], _Told] = {}
+        self._told: dict[tuple[int, type], _SentValues] = {}
 
     def note(self, station: int, value: int | str, now: float) -> bool:
         """Record that a station has this name, or sent a new item with this number. Return True if
@@ -60,7 +62,7 @@ class Twins:
         key = station, type(value)
         known = self._told.pop(key, None)
         is_twin = known is not None and known.note(value, now)
-        self._told[key] = known or _Told(value, now)
+        self._told[key] = known or _SentValues(value, now)
         while len(self._told) > STATIONS_MAX:
             del self._told[next(iter(self._told))]
         return is_twin

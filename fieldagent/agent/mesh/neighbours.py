@@ -14,7 +14,7 @@ AWAY_AFTER_S = 3600.0
 
 
 @dataclass(slots=True)
-class HeardStation:
+class NeighbourFacts:
     """Facts about a station from its last packets."""
 
     heard_at: float = -inf
@@ -35,7 +35,7 @@ class Neighbours:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.known: dict[int, HeardStation] = {}
+        self.known: dict[int, NeighbourFacts] = {}
         """All stations that were heard, the most recent last."""
 
     def note(
@@ -47,7 +47,7 @@ class Neighbours:
     ) -> bool:
         """Record that a station was heard. Return True if it was not in range before."""
         now = self._clock()
-        each = self.known.pop(station, None) or HeardStation()
+        each = self.known.pop(station, None) or NeighbourFacts()
         returned = now - each.heard_at >= AWAY_AFTER_S
         each.heard_at, each.rssi, each.snr, each.key = now, rssi, snr, key
         self.known[station] = each

@@ -12,9 +12,9 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from fieldagent.agent.inbound.reception import Taken, is_confirmation_of
+from fieldagent.agent.inbound.reception import ReceivedMessage, is_confirmation_of
 from fieldagent.agent.journal import history, inbound, on_air, outbound
-from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.mesh.key_change import GroupKeys
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
@@ -28,6 +28,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
+    AuthorMark,
     Beside,
     Entry,
     Envelope,
@@ -39,7 +40,6 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     RouteToHub,
-    SentBy,
     Source,
     Unauthenticated,
     Unreadable,
@@ -61,7 +61,7 @@ AskedFor = tuple[int, int]
 ASKED_FOR_MAX = 1000
 _NOT_STORED = (
     RelayRequest
-    | SentBy
+    | AuthorMark
     | Program
     | Report
     | Beside
@@ -79,7 +79,7 @@ class Packet:
     """Content of one packet and the actions that follow."""
 
     station: int
-    taken: Taken
+    received: ReceivedMessage
     relay: bool = False
     """True if the sender asks to relay its items."""
     namesake: bool = False
@@ -88,28 +88,28 @@ class Packet:
     """True if it is our own packet."""
     acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements that are due."""
-    again: set[int] = field(default_factory=set)
+    repeated_numbers: set[int] = field(default_factory=set)
     """Numbers of items of which a known fragment came again, probably because our acknowledgement
     was lost."""
     heard: list[Numbered] = field(default_factory=list)
     """Acknowledgements of our own items that are progress."""
     stopped: list[tuple[int, str]] = field(default_factory=list)
     """Numbers of our own items that are not passed on any further, each with the place."""
-    overheard: list[Numbered] = field(default_factory=list)
+    overheard_acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements of other stations' items."""
-    relayed: list[Accepted] = field(default_factory=list)
+    relayed_items: list[StoredPackage] = field(default_factory=list)
     """Neighbours' items, and confirmations of parcels, that are in the journal and must be
     queued."""
-    asked_for: set[AskedFor] = field(default_factory=set)
-    whole: set[AskedFor] = field(default_factory=set)
+    requested_items: set[AskedFor] = field(default_factory=set)
+    complete_items: set[AskedFor] = field(default_factory=set)
     sender: int = 0
     """Station that transmitted the packet: its origin, or a station that repeats it."""
     hops: int = 1
     """Number of transmissions that brought it here."""
-    lacking: dict[int, set[int]] = field(default_factory=dict)
+    missing_at: dict[int, set[int]] = field(default_factory=dict)
     """Stations that the packet names as missing an item, by the item's number. Other stations do
     not answer."""
-    again_for_others: bool = False
+    is_repeat_for_others: bool = False
     """True if it is repeated for stations that reported it missing, so an answer is not
     expected."""
     summaries: list[Entry] = field(default_factory=list)
@@ -120,13 +120,13 @@ class Packet:
     repeated: set[int] = field(default_factory=set)
     """Numbers of those items that were here before, because the sender did not receive our
     answer."""
-    words: list[tuple[Entry, bool]] = field(default_factory=list)
+    receipts: list[tuple[Entry, bool]] = field(default_factory=list)
     """Receipts for our items, each with True if we requested them."""
     others_words: list[Entry] = field(default_factory=list)
     """Receipts for other stations' items, and the answers to them."""
-    opened: list[Taken] = field(default_factory=list)
+    opened: list[ReceivedMessage] = field(default_factory=list)
     """Contents of parcels for this kit."""
-    answers: bool = False
+    is_answer: bool = False
     """True if it answers a receipt of ours."""
 
 
@@ -208,7 +208,7 @@ class PacketReception:
         caller's transaction. If a station repeats our own packet, store that this station has
         it.
         """
-        taken = Taken(now, troubles=[*envelope.not_understood])
+        taken = ReceivedMessage(now, troubles=[*envelope.not_understood])
         if now < self.catching_up_until:
             taken.not_before = self.catching_up_until
         packet = Packet(envelope.origin, taken, sender=envelope.origin)
@@ -238,11 +238,11 @@ class PacketReception:
 
     def mark_stored(self, packet: Packet) -> None:
         """Record the requests of a packet that is now on disk, and publish its items."""
-        self._asked_for |= packet.asked_for
-        self._asked_for -= packet.whole
+        self._asked_for |= packet.requested_items
+        self._asked_for -= packet.complete_items
         while len(self._asked_for) > ASKED_FOR_MAX:
             self._asked_for.pop()
-        for each in (packet.taken, *packet.opened):
+        for each in (packet.received, *packet.opened):
             self._inbox.publish(each)
 
     def _store_entry(self, db: sqlite3.Connection, entry: Entry, packet: Packet) -> None:
@@ -262,7 +262,7 @@ class PacketReception:
             elif content.station == self.station and not packet.namesake:
                 self._note_ack(db, entry.sequence, content, packet)
             else:
-                packet.overheard.append((entry.sequence, content))
+                packet.overheard_acks.append((entry.sequence, content))
         elif isinstance(content, Introduction):
             if entry.sequence == station:
                 inbound.introduce(db, -station, content.identity)
@@ -289,7 +289,7 @@ class PacketReception:
         if len(ours) < len(numbers):
             return
         if digest_of_slices(ours) != ack.digest:
-            packet.taken.mismatches.append(entry.sequence)
+            packet.received.mismatches.append(entry.sequence)
             return
         for number, digest in zip(numbers, ours, strict=True):
             if not on_air.has_confirmed(db, packet.station, number):
@@ -307,15 +307,15 @@ class PacketReception:
             owed = self._readings.find_answered(packet.station, entry)
             if owed is not None:
                 inbound.mark_station_reported(db, owed)
-                packet.answers = True
+                packet.is_answer = True
         elif receipt.stage in _BY_RADIO and is_confirmation_of(
-            db, entry.sequence, receipt, packet.taken
+            db, entry.sequence, receipt, packet.received
         ):
             said = receipt.stage, receipt.text, float(entry.time)
             outbound.note_stage(db, entry.sequence, -packet.station, *said)
             known = outbound.read_package_in(db, entry.sequence)
-            asked = known is not None and (known.package.asks or known.package.sos)
-            packet.words.append((entry, asked))
+            asked = known is not None and (known.package.wants_receipt or known.package.sos)
+            packet.receipts.append((entry, asked))
 
     def _digest_of_ours(self, db: sqlite3.Connection, number: int) -> bytes | None:
         return self._summaries.digest(self.station, number) or _digest_of_ours(db, number)
@@ -326,7 +326,7 @@ class PacketReception:
             return
         for entry in envelope.entries:
             if isinstance(entry.content, Item) and _is_ours(db, entry):
-                at = self._inbox.date(packet.taken.now)
+                at = self._inbox.date(packet.received.now)
                 outbound.note_receipt(db, entry.sequence, -packet.sender, at)
                 ack = Ack(self.station, digest=digest_of(entry))
                 packet.heard.append((entry.sequence, ack))
@@ -337,54 +337,54 @@ class PacketReception:
         """Store a complete item and prepare its acknowledgement, unless its fragments were
         acknowledged.
         """
-        known = packet.taken.duplicates
-        self._inbox.store_entry(db, -packet.station, entry, packet.taken)
+        known = packet.received.duplicates
+        self._inbox.store_entry(db, -packet.station, entry, packet.received)
         digest = digest_of(entry)
         at_hub, left = False, False
         if packet.relay:
             at_hub, left = on_air.read_relay_state(db, packet.station, entry.sequence, digest)
-        came_again = packet.taken.duplicates > known
+        came_again = packet.received.duplicates > known
         silent = in_parts or (came_again and self._is_silent(packet, entry.sequence))
-        silent |= packet.again_for_others and not entry.sos
+        silent |= packet.is_repeat_for_others and not entry.sos
         if at_hub or left or not silent:
-            ack = Ack(packet.station, by_hub=at_hub, digest=digest, left=left)
+            ack = Ack(packet.station, by_hub=at_hub, digest=digest, is_at_gateway=left)
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
         if not came_again:
             # The sender repeats its request to the hub by itself.
-            route = Entry(0, SentBy(packet.station, packet.hops), entry.time)
+            route = Entry(0, AuthorMark(packet.station, packet.hops), entry.time)
             kept = encode([route, entry], origin=packet.station)
             on_air.keep(db, packet.station, entry.sequence, compute_fingerprint(entry), kept)
         if came_again:
             packet.repeated.add(entry.sequence)
         content = entry.content
         if isinstance(content, Parcel) and content.station == self.station and not came_again:
-            now, not_before = packet.taken.now, packet.taken.not_before
+            now, not_before = packet.received.now, packet.received.not_before
             opened, answer = self._parcels.take_in(db, content, now, not_before)
             packet.opened.append(opened)
-            packet.relayed += answer
+            packet.relayed_items += answer
         if packet.relay and self._relay is not None and not packet.namesake:
-            accepted = self._relay.store(db, packet.station, entry, packet.taken.now)
+            accepted = self._relay.store(db, packet.station, entry, packet.received.now)
             if accepted is not None:
-                packet.relayed.append(accepted)
+                packet.relayed_items.append(accepted)
 
     def _store_fragment(
         self, db: sqlite3.Connection, sequence: int, part: Fragment, packet: Packet
     ) -> None:
         station = packet.station
         if packet.relay:
-            packet.asked_for.add((station, sequence))
-        known = packet.taken.duplicates
-        whole = self._inbox.store_fragment(db, -station, sequence, part, packet.taken)
-        came_again = packet.taken.duplicates > known
+            packet.requested_items.add((station, sequence))
+        known = packet.received.duplicates
+        whole = self._inbox.store_fragment(db, -station, sequence, part, packet.received)
+        came_again = packet.received.duplicates > known
         if came_again:
-            packet.again.add(sequence)
+            packet.repeated_numbers.add(sequence)
         if not (came_again and self._is_silent(packet, sequence)):
             packet.acks.append((sequence, _make_fragments_ack(db, station, sequence, part)))
         if whole is None:
             return
         packet.relay = packet.relay or (station, sequence) in self._asked_for
-        packet.whole.add((station, sequence))
+        packet.complete_items.add((station, sequence))
         for entry in whole:
             self._store_item(db, entry, packet, in_parts=True)
 
@@ -392,20 +392,20 @@ class PacketReception:
         """Return True if the packet is repeated for other stations, because the repeating station
         knows that we have the item.
         """
-        return self.station not in packet.lacking.get(sequence, {self.station})
+        return self.station not in packet.missing_at.get(sequence, {self.station})
 
     def _note_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
-        station, now = packet.station, packet.taken.now
-        if not is_confirmation_of(db, sequence, ack, packet.taken):
+        station, now = packet.station, packet.received.now
+        if not is_confirmation_of(db, sequence, ack, packet.received):
             return
         if ack.by_hub:
             text = f"station {station} relayed it to the hub"
             history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
-        elif ack.left:
+        elif ack.is_at_gateway:
             text = f"left by station {station}'s satellite"
             history.note(db, [sequence], Channel.RADIO, "left nearby", text, now)
-        if ack.beyond:
-            text = on_air.stop_text(station, ack.beyond)
+        if ack.missing_at:
+            text = on_air.stop_text(station, ack.missing_at)
             if on_air.note_stopped(db, sequence, text, now):
                 packet.stopped.append((sequence, text))
         if ack.whole:
@@ -449,12 +449,12 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
             parts = any(isinstance(each.content, Fragment) for each in envelope.entries)
             if entry.content.station != packet.station:
                 packet.sender, packet.hops = entry.content.station, entry.content.sequence + 1
-                packet.again_for_others = True
+                packet.is_repeat_for_others = True
             else:
                 # With fragments, its number is the count of fragments that follow.
-                packet.again_for_others = not parts
+                packet.is_repeat_for_others = not parts
         else:
-            packet.lacking.setdefault(entry.sequence, set()).add(entry.content.station)
+            packet.missing_at.setdefault(entry.sequence, set()).add(entry.content.station)
 
 
 def of_each_sender(envelope: Envelope) -> list[Envelope]:
@@ -464,7 +464,7 @@ def of_each_sender(envelope: Envelope) -> list[Envelope]:
     groups: list[list[Entry]] = [[]]
     whose = [envelope.origin]
     for entry in envelope.entries:
-        if isinstance(entry.content, SentBy):
+        if isinstance(entry.content, AuthorMark):
             mark = Source(envelope.origin, entry.content.transmissions)
             groups.append([Entry(0, mark)])
             whose.append(entry.content.station)

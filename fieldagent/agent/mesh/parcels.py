@@ -8,9 +8,9 @@ import logging
 import sqlite3
 from collections.abc import Sequence
 
-from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.inbound.reception import Inbox, ReceivedMessage
 from fieldagent.agent.journal import inbound
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.mesh.relay import enter
 from fieldagent.package.package import Channel, CommandAnswer, Item, Package, Parcel
 from fieldagent.package.reading import KINDS
@@ -37,12 +37,12 @@ class Parcels:
 
     def take_in(
         self, db: sqlite3.Connection, parcel: Parcel, now: float, not_before: float
-    ) -> tuple[Taken, list[Accepted]]:
+    ) -> tuple[ReceivedMessage, list[StoredPackage]]:
         """Store the content of a parcel for this kit, and enter its confirmation in the journal.
         The caller publishes both once they are on disk. `now` is elapsed time; hooks wait until
         `not_before`.
         """
-        taken = Taken(now, proved=True, not_before=not_before)
+        taken = ReceivedMessage(now, is_authenticated=True, not_before=not_before)
         try:
             envelope = unwrap(parcel.body, self._secrets, DOWN)
         except RemoteProtocolError as error:
@@ -61,7 +61,7 @@ class Parcels:
         ]
         return taken, [self._enter(db, confirmed, now, at)] if confirmed else []
 
-    def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> Accepted:
+    def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> StoredPackage:
         """Enter the answer to a command that came in a parcel."""
         at = int(self.inbox.date(now))
         return self._enter(db, [Entry(0, answer, at)], now, at)
@@ -70,7 +70,7 @@ class Parcels:
         """Return True if the kit has a secret, so that the hub can verify its parcels."""
         return bool(self._secrets)
 
-    def enter_receipts(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
+    def enter_receipts(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:
         """Enter the receipts that the hub has not received yet for its items."""
         owed = inbound.list_hub_stages(db)
         if not owed:
@@ -84,7 +84,7 @@ class Parcels:
 
     def _enter(
         self, db: sqlite3.Connection, said: Sequence[Entry], now: float, at: int
-    ) -> Accepted:
+    ) -> StoredPackage:
         parcel = Parcel(wrap(said, self._secrets[0], UP))
         priority = KINDS[get_kind(parcel)].priority
         package = Package(parcel, channels=frozenset({Channel.RADIO}), priority=priority)

@@ -11,9 +11,9 @@ from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.journal.history import add_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
-from fieldagent.agent.mesh.duplicate_stations import Twins
+from fieldagent.agent.mesh.duplicate_stations import DuplicateDetector
 from fieldagent.agent.mesh.packet import Packet, PacketReception, of_each_sender
-from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, OnItsWay, Rounds, is_repeated
+from fieldagent.agent.mesh.rounds import OTHERS_REPEATED_S, RepeatableItem, Rounds, is_repeated
 from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -66,7 +66,7 @@ class RadioReception:
         self._intake = intake
         self._endings = endings
         self._troubles = packets.troubles
-        self._twins = Twins()
+        self._twins = DuplicateDetector()
 
     async def receive(
         self,
@@ -82,12 +82,12 @@ class RadioReception:
         """
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
-            return AirTurn(crowd=len(self._neighbours.list_in_range()))
+            return AirTurn(stations_in_range=len(self._neighbours.list_in_range()))
         acks: dict[int, Ack] = {}
         for part in of_each_sender(envelope):
             acks |= await self._take_in(part, rssi, snr)
         crowd = len(self._neighbours.list_in_range())
-        return AirTurn(_compute_more_fragments(envelope, acks), crowd, known=True)
+        return AirTurn(_compute_more_fragments(envelope, acks), crowd, is_from_known_station=True)
 
     async def _take_in(
         self, envelope: Envelope, rssi: int | None, snr: int | None
@@ -139,9 +139,9 @@ class RadioReception:
     def _note_words(self, packet: Packet, now: float) -> None:
         """Answer receipts for our items, and pass on receipts of other stations."""
         readings, crowd = self._piggyback.readings, len(self._neighbours.list_in_range())
-        if packet.answers:
+        if packet.is_answer:
             self._piggyback.look()
-        for entry, asked in packet.words:
+        for entry, asked in packet.receipts:
             readings.answer(packet.station, entry, now, asked=asked)
         for entry in packet.others_words:
             said = entry.content
@@ -152,7 +152,7 @@ class RadioReception:
             elif said.by != packet.station:
                 asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)
                 readings.hear(*came, crowd=crowd, asked=asked)
-        if packet.words or packet.others_words:
+        if packet.receipts or packet.others_words:
             self._queue.wake()
 
     def _note_route(self, packet: Packet) -> None:
@@ -181,7 +181,7 @@ class RadioReception:
     def _go_round(self, packet: Packet) -> None:
         """Add the items to the rounds, which repeat them for stations that did not hear them."""
         now = trio.current_time()
-        for sequence, ack in (*packet.heard, *packet.overheard):
+        for sequence, ack in (*packet.heard, *packet.overheard_acks):
             by = packet.sender if packet.is_echo else packet.station
             self._rounds.note_ack(sequence, ack, by, now)
         self._note_summaries(packet)
@@ -190,14 +190,14 @@ class RadioReception:
             asked = bool(parts) and (entry.sos or packet.relay)
             if not asked and not is_repeated(len(parts), self._packing.capacity.size):
                 continue
-            item = OnItsWay(
+            item = RepeatableItem(
                 packet.station,
                 entry,
                 parts,
                 now + OTHERS_REPEATED_S,
-                asks=packet.relay,
+                is_for_hub=packet.relay,
                 hops=packet.hops,
-                has={packet.sender},
+                confirmed_by={packet.sender},
             )
             self._rounds.add(item, now)
         # Wake the task that repeats.
@@ -229,7 +229,7 @@ class RadioReception:
 
     async def _follow_up(self, packet: Packet) -> None:
         """Queue relayed items and acknowledgements; the packet is on disk."""
-        for accepted in packet.relayed:
+        for accepted in packet.relayed_items:
             self._intake.queue_relayed(accepted)
         self._note_here(packet)
         if not self._troubles.is_lately(Trouble.NAMESAKE):
@@ -237,15 +237,17 @@ class RadioReception:
             urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
                 # The sender of a round waits for its answer.
-                twice = sequence in packet.again
+                twice = sequence in packet.repeated_numbers
                 together = (
-                    ack.whole and sequence not in urgent and not (ack.by_hub or ack.left or twice)
+                    ack.whole
+                    and sequence not in urgent
+                    and not (ack.by_hub or ack.is_at_gateway or twice)
                 )
                 alone = sequence in packet.repeated
                 self._piggyback.acknowledge(
                     sequence, ack, together=together, twice=twice, alone=alone, crowd=crowd
                 )
-        for sequence, ack in packet.overheard:
+        for sequence, ack in packet.overheard_acks:
             self._piggyback.overhear(sequence, ack)
         for sequence, text in packet.stopped:
             log.warning("number %d is not relayed: %s", sequence, add_names(self._journal, text))

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from fieldagent.agent.journal import history, inbound, outbound, spending
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import RELAYED, Accepted, Spent
+from fieldagent.agent.journal.records import RELAYED, Spent, StoredPackage
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound import others_sos
 from fieldagent.agent.outbound.budget import compute_day
@@ -21,7 +21,7 @@ from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import (
     SOS_PRIORITY,
     Channel,
-    IncidentWord,
+    IncidentUpdate,
     Item,
     Location,
     Package,
@@ -31,7 +31,7 @@ from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import get_kind, make_canonical, sound
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, compute_fingerprint, encode
 
@@ -74,7 +74,7 @@ class Relay:
         self._clock = clock
         self.waiting: dict[tuple[int, int], _Unpaid] = {}
         """Items that cost more than today's remaining credits for others, by station and number."""
-        self._over_budget = Seldom(clock.now)
+        self._over_budget = EventRate(clock.now)
         self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
         """Credits for others that were booked for a Package, and the day, by its sequence. A
         restart forgets them: then they stay booked."""
@@ -93,7 +93,7 @@ class Relay:
             for each in self.waiting.values()
         )
 
-    def retry(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
+    def retry(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:
         """Enter the waiting items that can be paid for now."""
         results = [
             self.store(db, station, each.entry, now)
@@ -127,7 +127,7 @@ class Relay:
 
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
-    ) -> Accepted | None:
+    ) -> StoredPackage | None:
         """Enter the item in the journal. Return None if it is already relayed, costs too much, or
         is not for the hub.
         """
@@ -157,7 +157,7 @@ class Relay:
             channels=frozenset(channels),
             priority=priority,
             to=entry.to,
-            asks=entry.asks,
+            wants_receipt=entry.wants_receipt,
             author=entry.author,
         )
         expires = None if package.urgent else now + self._time_to_live
@@ -166,8 +166,10 @@ class Relay:
             self._promised[entered.sequence] = booked, self._get_day(db, now)
         if len(self._promised) > PROMISED_MAX:
             self._promised.popitem(last=False)
-        outbound.enter_relayed(db, entered.sequence, station, entry.sequence, entry.back)
-        return entered._replace(origin=station, origin_sequence=entry.sequence, back=entry.back)
+        outbound.enter_relayed(db, entered.sequence, station, entry.sequence, entry.items_back)
+        return entered._replace(
+            origin=station, origin_sequence=entry.sequence, back=entry.items_back
+        )
 
     def _give_back(self, db: sqlite3.Connection) -> None:
         """Give back what was booked for Packages that have ended without satellite, because the IP
@@ -217,7 +219,7 @@ class Relay:
 
 
 def _is_urgent(entry: Entry) -> bool:
-    return entry.sos or isinstance(entry.content, IncidentWord)
+    return entry.sos or isinstance(entry.content, IncidentUpdate)
 
 
 def _compute_cost(entry: Entry) -> int:
@@ -232,7 +234,7 @@ def enter(
     now: float,
     expires: float | None,
     dated: float,
-) -> Accepted:
+) -> StoredPackage:
     """Enter a Package that no local program posted, for the channels that it names. Its own kit
     repeats an SOS. `now` and `expires` are elapsed time, `dated` is Unix time.
     """
@@ -242,11 +244,11 @@ def enter(
         digest,
         accepted=now,
         expires=expires,
-        dated=dated,
+        dated_at=dated,
         deliveries=dict.fromkeys(package.channels, ChannelDelivery()),
         priority=package.priority,
     )
     sequence = outbound.accept(new)(db)
-    return Accepted(
+    return StoredPackage(
         sequence, -sequence, package, digest, None, now, expires, None, None, dated=dated
     )

@@ -11,13 +11,13 @@ import logging
 import sqlite3
 from collections.abc import Sequence
 
-from fieldagent.agent.inbound.incident_news import GoesDown
+from fieldagent.agent.inbound.incident_news import ForwardedUpdate
 from fieldagent.agent.journal import outbound, spending
-from fieldagent.agent.journal.records import Accepted, Spent
+from fieldagent.agent.journal.records import Spent, StoredPackage
 from fieldagent.agent.mesh.relay import FOR_OTHERS, enter
 from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Package, Parcel
+from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentUpdate, Package, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import get_kind
 from fieldagent.system.elapsed_time import ElapsedTime
@@ -44,23 +44,27 @@ class RelayDown:
         self._clock = clock
         self._brings_parcels = brings_parcels
 
-    def store(self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float) -> list[Accepted]:
+    def store(
+        self, db: sqlite3.Connection, down: Sequence[ForwardedUpdate], now: float
+    ) -> list[StoredPackage]:
         """Enter incident updates for incidents that this kit relayed, and parcels. Pass the result
         to `queue` once it is on disk. `now` is elapsed time.
         """
         entered = (self._enter(db, each, now) for each in down)
         return [each for each in entered if each is not None]
 
-    def queue(self, accepted: Sequence[Accepted]) -> None:
+    def queue(self, accepted: Sequence[StoredPackage]) -> None:
         for each in accepted:
             if isinstance(each.package.item, Parcel):
                 station = each.package.item.station
                 log.info("sending the hub's items for station %d by radio", station)
             self._intake.queue_relayed(each)
 
-    def _enter(self, db: sqlite3.Connection, down: GoesDown, now: float) -> Accepted | None:
+    def _enter(
+        self, db: sqlite3.Connection, down: ForwardedUpdate, now: float
+    ) -> StoredPackage | None:
         said, seconds, priority = down.content, RETENTION_S, PRIORITY
-        if isinstance(said, IncidentWord):
+        if isinstance(said, IncidentUpdate):
             if not outbound.has_carried(db, said.station, said.incident):
                 return None
         else:

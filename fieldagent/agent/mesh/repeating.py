@@ -12,29 +12,29 @@ import trio
 
 from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.mesh.rounds import (
     OTHERS_REPEATED_S,
     OURS_REPEATED_S,
-    OnItsWay,
+    RepeatableItem,
     Rounds,
     is_repeated,
 )
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.packing import Packing
-from fieldagent.agent.outbound.piggyback import Repeat
+from fieldagent.agent.outbound.piggyback import RepeatedPacket
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback, is_going_down
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     Ack,
+    AuthorMark,
     Entry,
     Introduction,
     RelayRequest,
-    SentBy,
     Source,
     compute_fingerprint,
     decode,
@@ -133,7 +133,7 @@ class Repeating:
             ):
                 continue
             until = now + OTHERS_REPEATED_S - (elapsed - came)
-            self._rounds.add(OnItsWay(station, entry, parts, until, hops=hops), now)
+            self._rounds.add(RepeatableItem(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
         """Add our items that have left and that at least one station has."""
@@ -149,7 +149,7 @@ class Repeating:
             if not known.origin:
                 self._add(known)
 
-    def _add(self, known: Accepted) -> None:
+    def _add(self, known: StoredPackage) -> None:
         now, entry = trio.current_time(), make_entry(known)
         left = OURS_REPEATED_S
         if known.expires is not None:
@@ -161,8 +161,8 @@ class Repeating:
         collapse = known.package.collapse_key
         if collapse is not None:
             self._rounds.supersede(collapse, sos=entry.sos)
-        item = OnItsWay(self._station, entry, parts, now + left, collapse=collapse)
-        item.has |= on_air.read_holders(self._journal, known.sequence)
+        item = RepeatableItem(self._station, entry, parts, now + left, collapse=collapse)
+        item.confirmed_by |= on_air.read_holders(self._journal, known.sequence)
         item.at_hub = on_air.is_relayed(self._journal, known.sequence)
         if item.at_hub or on_air.list_left_nearby(self._journal, known.sequence):
             item.brought_by = self._station
@@ -173,8 +173,8 @@ class Repeating:
     def _drop_what_is_over(self) -> None:
         """Drop an SOS that is known to be closed or canceled."""
         for item in [each for each in self._rounds.items.values() if each.entry.sos]:
-            whose = incident.OWN if item.station == self._station else item.station
-            if incident.is_over(self._journal, whose, item.entry.sequence - item.entry.back):
+            whose = incident.OWN_STATION if item.station == self._station else item.station
+            if incident.is_over(self._journal, whose, item.entry.sequence - item.entry.items_back):
                 self._rounds.drop(item)
 
     async def _repeat(self) -> None:
@@ -184,7 +184,7 @@ class Repeating:
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
                 asks = self._words.is_relay_needed() and not is_going_down(item.entry)
-                item.asks = asks and not elsewhere
+                item.is_for_hub = asks and not elsewhere
         repeats = self._rounds.take(now)
         if not repeats:
             return
@@ -194,7 +194,7 @@ class Repeating:
         self._words.repeat([self._add_station_name(each) for each in repeats])
         self._packing.queue.wake()
 
-    def _add_station_name(self, repeat: Repeat) -> Repeat:
+    def _add_station_name(self, repeat: RepeatedPacket) -> RepeatedPacket:
         """Add the station's name to an acknowledgement that is passed on, if it fits: a station
         that does not hear the other knows only its number.
         """
@@ -204,14 +204,14 @@ class Repeating:
         if name is None:
             return repeat
         who = Identity(str(repeat.origin), name, "Device")
-        return replace(repeat, lacking=[Entry(repeat.origin, Introduction(who))])
+        return replace(repeat, optional_entries=[Entry(repeat.origin, Introduction(who))])
 
-    async def _note(self, repeat: Repeat) -> None:
+    async def _note(self, repeat: RepeatedPacket) -> None:
         """Add the repeat to the history of our Package."""
         sequence, elapsed = repeat.entries[0].sequence, self._clock()
         named = [
             each.content.station
-            for each in repeat.lacking
+            for each in repeat.optional_entries
             if isinstance(each.content, Source) and each.content.station != self._station
         ]
         asks = any(isinstance(each.content, RelayRequest) for each in repeat.entries)
@@ -246,11 +246,13 @@ class Repeating:
             self._intake.queue_relayed(accepted)
 
 
-def _read_whole(envelope: bytes, identity: bytes) -> tuple[SentBy, Entry] | None:
+def _read_whole(envelope: bytes, identity: bytes) -> tuple[AuthorMark, Entry] | None:
     """Return the mark and the item of a stored envelope; None if the disk has damaged it."""
     try:
         match decode(envelope).entries:
-            case (Entry(content=SentBy() as mark), entry) if compute_fingerprint(entry) == identity:
+            case (Entry(content=AuthorMark() as mark), entry) if (
+                compute_fingerprint(entry) == identity
+            ):
                 return mark, entry
     except RemoteProtocolError:
         pass

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from math import inf
 
-from fieldagent.agent.channels.air_pace import CROWD, draw_backoff, draw_share
+from fieldagent.agent.channels.air_pace import CROWD_STATIONS, draw_backoff, draw_share
 from fieldagent.agent.mesh.neighbours import Neighbours
-from fieldagent.agent.outbound.piggyback import Repeat
+from fieldagent.agent.outbound.piggyback import RepeatedPacket
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import BEYOND_MAX, Ack, Entry, RelayRequest, Source, digest_of, encode
@@ -40,7 +40,7 @@ NAMED_MAX = 8
 """Most stations that are named as missing an item, about 9 bytes each; if more are missing it, all
 stations answer."""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
-WAIT, WAIT_LEAST = 0.5, 2.0
+WAIT_PER_STATION_AND_MIN_S, WAIT_LEAST = 0.5, 2.0
 """Seconds for each station in range, and the minimum: the longest wait before we repeat a missing
 item, because other stations have it too."""
 REDRAW_INTERVAL_S = 30.0
@@ -61,7 +61,7 @@ SOS_BLIND, SOS_ALONE = 3, 8
 """How often an SOS goes again though nobody is known to lack it: the hello of one that lacks it may
 have been lost. More often if no station has acknowledged it yet. Our own SOS also if the group has
 no key: anyone can have forged each acknowledgement."""
-ENOUGH = 2
+REPEATERS_ENOUGH = 2
 """Number of other stations heard repeating an SOS for which we skip our turn."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
 """Most fragments of an item, not an SOS, that is repeated; with smaller packets, as many as these
@@ -84,7 +84,7 @@ def is_repeated(parts: int, packet_bytes: int) -> bool:
 
 
 @dataclass(slots=True)
-class OnItsWay:
+class RepeatableItem:
     """An item that may be repeated."""
 
     station: int
@@ -92,13 +92,13 @@ class OnItsWay:
     parts: Sequence[Entry]
     """Entries to send: the item itself, or its fragments."""
     until: float
-    asks: bool = False
+    is_for_hub: bool = False
     """True if it must reach the hub."""
     hops: int = 0
     """Number of transmissions that brought it here; 0 for our own item."""
-    has: set[int] = field(default_factory=set)
+    confirmed_by: set[int] = field(default_factory=set)
     """Stations that confirmed it."""
-    answers: int = 0
+    answer_count: int = 0
     """Number of stations that confirmed it after we sent it to them."""
     echoes: set[int] = field(default_factory=set)
     """Stations that repeated it since our last turn."""
@@ -106,41 +106,41 @@ class OnItsWay:
     """Station that relayed it to the hub or to a satellite gateway; 0 for none."""
     at_hub: bool = False
     """True: the station above reports that the hub has it."""
-    due: float = inf
-    tries: int = 0
-    aired: float = -inf
+    due_at: float = inf
+    attempts: int = 0
+    last_on_air: float = -inf
     """Time when it was last on the air."""
-    wanted: float = -inf
+    first_missing_at: float = -inf
     """Time of the first report, since its last transmission, that a station is missing it."""
-    asked: set[int] = field(default_factory=set)
+    asked_neighbours: set[int] = field(default_factory=set)
     """Neighbours that were asked to relay it to the hub."""
     hub_due: float = inf
     hub_tries: int = 0
-    tell_due: float = inf
+    notice_due_at: float = inf
     """Time when its sender is next notified that the hub has it."""
-    tells: int = 0
+    notice_count: int = 0
     """Number of those notices since its sender last asked."""
     stopped: dict[int, set[int]] = field(default_factory=dict)
     """Stations that are missing it, by the station that has it and may not pass it on."""
     stop_due: float = inf
     """Time when its sender is notified of that."""
-    stop_tells: int = 0
+    stop_notice_count: int = 0
     collapse: int | None = None
     """A newer item of ours with the same key replaces it."""
 
 
 @dataclass(slots=True)
-class OnCall:
+class RepeatDecision:
     """Decides if this kit repeats requested items."""
 
     _drawn: bool = True
     _until: float = -inf
 
     def draw(self, crowd: int, now: float, share: float) -> bool:
-        """Return True if this kit repeats. Up to `CROWD` stations in range all repeat. If there are
-        more, a few are drawn by a share from 0 to 1.
+        """Return True if this kit repeats. Up to `CROWD_STATIONS` stations in range all repeat. If
+        there are more, a few are drawn by a share from 0 to 1.
         """
-        if crowd <= CROWD:
+        if crowd <= CROWD_STATIONS:
             return True
         if now >= self._until:
             self._drawn, self._until = draw_share(share, crowd) < 1, now + REDRAW_INTERVAL_S
@@ -171,52 +171,55 @@ class Rounds:
         self._hops = hops
         self._packet_bytes = packet_bytes
         self._random = random
-        self.items: dict[Key, OnItsWay] = {}
+        self.items: dict[Key, RepeatableItem] = {}
         """Items by key, the oldest first."""
         self._bytes = 0
-        self._on_call = OnCall()
+        self._on_call = RepeatDecision()
         self._ordinary_at = -inf
         """Time when items that are not an SOS may be repeated again."""
 
-    def add(self, item: OnItsWay, now: float) -> None:
+    def add(self, item: RepeatableItem, now: float) -> None:
         """Add an item that arrived, from its sender or from a station that repeats it, or our own
         item after it first left.
         """
         ours = item.station == self.station
-        item.aired = now
+        item.last_on_air = now
         known = self.items.setdefault(_make_key(item), item)
         if known is not item:
             self._postpone_heard(known, item, now)
             return
         if item.entry.sos:
-            item.due = now + (10 if ours else 5 + 10 * self._random())
+            item.due_at = now + (10 if ours else 5 + 10 * self._random())
         item.hub_due = now + (60 if ours else 2 + 4 * self._random())
         self._bytes += ITEM_BYTES + _count_bytes(item)
         while self._bytes > BYTES_MAX:
-            self.drop(min(self.items.values(), key=lambda each: (each.entry.sos, each.asks)))
+            self.drop(min(self.items.values(), key=lambda each: (each.entry.sos, each.is_for_hub)))
 
-    def _postpone_heard(self, known: OnItsWay, again: OnItsWay, now: float) -> None:
-        known.has |= again.has
-        known.aired = now
+    def _postpone_heard(self, known: RepeatableItem, again: RepeatableItem, now: float) -> None:
+        known.confirmed_by |= again.confirmed_by
+        known.last_on_air = now
         if again.hops > 1:
-            known.echoes |= again.has
+            known.echoes |= again.confirmed_by
         if not known.entry.sos:
             # A station that was missing it has it by now, or reports it again.
-            known.due = inf
+            known.due_at = inf
             self._words.leave(known.station, known.entry.sequence)
             # Stations beyond its last hop may have it through this transmission.
             known.stopped.pop(self.station, None)
             if again.hops > 1:
                 self._wait_to_gather(now)
         known.hops = min(known.hops, again.hops)
-        if not again.asks:
+        if not again.is_for_hub:
             return
         # The sender of the request does not know that the hub has it, or the hub is missing it.
-        if not known.asks:
-            known.asks, known.hub_due = True, now + 2 + 4 * self._random()
+        if not known.is_for_hub:
+            known.is_for_hub, known.hub_due = True, now + 2 + 4 * self._random()
         known.until = max(known.until, again.until)
-        if known.brought_by and known.tries + known.hub_tries:
-            known.tells, known.tell_due = 0, min(known.tell_due, now + 1 + 4 * self._random())
+        if known.brought_by and known.attempts + known.hub_tries:
+            known.notice_count, known.notice_due_at = (
+                0,
+                min(known.notice_due_at, now + 1 + 4 * self._random()),
+            )
         elif not known.brought_by and known.hub_tries >= PRODS_MAX and again.hops <= known.hops:
             # Ignore a request from a station that received it from us or as we did; otherwise both
             # would ask each other forever.
@@ -226,30 +229,32 @@ class Rounds:
         """Delay our next packet after another station of a dense network repeated items: by then
         the missing items fill a packet.
         """
-        if self._ordinary_at <= now and len(self.neighbours.list_in_range()) > CROWD:
+        if self._ordinary_at <= now and len(self.neighbours.list_in_range()) > CROWD_STATIONS:
             self._ordinary_at = now + PACKET_SPACING_S * (1 + self._random())
 
     def record_missing(self, station: int, sequence: int, by: int, now: float) -> None:
         """Record that the station `by` is missing that item of a station, which is not an SOS."""
         digest = self._words.summaries.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
-        if item is None or item.entry.sos or now - item.aired < UNCONFIRMABLE_S:
+        if item is None or item.entry.sos or now - item.last_on_air < UNCONFIRMABLE_S:
             return
         if self._can_transmit(item):
             crowd = len(self.neighbours.list_in_range())
             asked_again = _note_wanted(item, now)
             if not (self._on_call.draw(crowd, now, self._random()) or asked_again):
                 return
-            wait = draw_backoff(self._random(), max(WAIT_LEAST, WAIT * crowd), crowd)
-            item.due = min(item.due, now + wait)
+            wait = draw_backoff(
+                self._random(), max(WAIT_LEAST, WAIT_PER_STATION_AND_MIN_S * crowd), crowd
+            )
+            item.due_at = min(item.due_at, now + wait)
         else:
             self._note_stop(item, self.station, [by], now + STOPS_AFTER_S)
 
-    def list_ours(self) -> list[OnItsWay]:
+    def list_ours(self) -> list[RepeatableItem]:
         """Return the items of this station that may be repeated."""
         return [item for item in self.items.values() if item.station == self.station]
 
-    def drop(self, item: OnItsWay) -> None:
+    def drop(self, item: RepeatableItem) -> None:
         """Remove an item and free its memory."""
         if self.items.pop(_make_key(item), None) is not None:
             self._bytes -= ITEM_BYTES + _count_bytes(item)
@@ -267,23 +272,26 @@ class Rounds:
         item = self.items.get((ack.station, sequence, ack.digest))
         if item is None or not ack.whole:
             return
-        item.answers += by not in item.has
-        item.has.add(by)
-        if ack.beyond:
-            self._note_stop(item, by, ack.beyond, now)
-        if (ack.by_hub and not item.at_hub) or (ack.left and not item.brought_by):
+        item.answer_count += by not in item.confirmed_by
+        item.confirmed_by.add(by)
+        if ack.missing_at:
+            self._note_stop(item, by, ack.missing_at, now)
+        if (ack.by_hub and not item.at_hub) or (ack.is_at_gateway and not item.brought_by):
             item.brought_by, item.at_hub = by, ack.by_hub
-            if item.station != self.station and item.tries + item.hub_tries:
+            if item.station != self.station and item.attempts + item.hub_tries:
                 # The station that asked may not hear the station that answered.
-                item.tell_due = now + 1 + 4 * self._random()
+                item.notice_due_at = now + 1 + 4 * self._random()
 
-    def _note_stop(self, item: OnItsWay, at: int, beyond: Iterable[int], now: float) -> None:
+    def _note_stop(self, item: RepeatableItem, at: int, beyond: Iterable[int], now: float) -> None:
         """Record that the stations `beyond` are missing the item and `at` may not pass it on. New
         stations are reported to its sender.
         """
         known = item.stopped.setdefault(at, set())
         if item.station != self.station and not known.issuperset(beyond):
-            item.stop_tells, item.stop_due = 0, min(item.stop_due, now + 1 + 4 * self._random())
+            item.stop_notice_count, item.stop_due = (
+                0,
+                min(item.stop_due, now + 1 + 4 * self._random()),
+            )
         known.update(beyond)
 
     def is_asked(self, station: int, number: int, digest: bytes) -> bool:
@@ -291,12 +299,12 @@ class Rounds:
         known here.
         """
         item = self.items.get((station, number, digest))
-        return item is None or item.entry.asks or item.entry.sos
+        return item is None or item.entry.wants_receipt or item.entry.sos
 
     def note_route(self, now: float) -> None:
         """Schedule the items that waited for a route to the hub, because one is known."""
         for item in self.items.values():
-            if item.asks and not item.brought_by:
+            if item.is_for_hub and not item.brought_by:
                 item.hub_due = min(item.hub_due, now + 1 + 9 * self._random())
 
     def welcome(self, station: int, now: float) -> None:
@@ -309,43 +317,43 @@ class Rounds:
             if not item.entry.sos:
                 continue
             if self._can_transmit(item):
-                item.has.discard(station)
+                item.confirmed_by.discard(station)
             if station in self.list_missing(item):
                 # Other stations that have it may be as fast: a kit that hears the answer skips its
                 # turn.
-                item.due = min(item.due, now + others * self._random())
+                item.due_at = min(item.due_at, now + others * self._random())
 
     def compute_next_due(self) -> float:
         """Return the time of the next repeat or notice, by trio's clock; `inf` for never."""
         moments = (
-            min(each.due, each.hub_due, each.tell_due, each.stop_due)
+            min(each.due_at, each.hub_due, each.notice_due_at, each.stop_due)
             for each in self.items.values()
         )
         return min(moments, default=inf)
 
-    def list_missing(self, item: OnItsWay) -> list[int]:
+    def list_missing(self, item: RepeatableItem) -> list[int]:
         """Return the stations in range that have not confirmed the item."""
-        knows = item.has | {item.station, self.station}
+        knows = item.confirmed_by | {item.station, self.station}
         return [number for number in self.neighbours.list_in_range() if number not in knows]
 
-    def take(self, now: float) -> list[Repeat]:
+    def take(self, now: float) -> list[RepeatedPacket]:
         """Return the repeats that are due now. Items that are not an SOS are sorted,
         newest first.
         """
         for item in [each for each in self.items.values() if each.until < now]:
             self.drop(item)
-        repeats: list[Repeat] = []
+        repeats: list[RepeatedPacket] = []
         ordinary = [each for each in self.items.values() if not each.entry.sos]
         # An item that waits for its time is sent along with an item that is due.
-        begins = now >= self._ordinary_at and any(each.due <= now for each in ordinary)
+        begins = now >= self._ordinary_at and any(each.due_at <= now for each in ordinary)
         capacity = self._packet_bytes if begins else 0
         for item in reversed(self.items.values()):
-            goes = item.due <= now
+            goes = item.due_at <= now
             if not item.entry.sos:
-                goes = capacity > 0 and item.due < inf
+                goes = capacity > 0 and item.due_at < inf
                 goes = goes and (capacity == self._packet_bytes or _count_bytes(item) <= capacity)
                 if not goes:
-                    item.due = max(item.due, self._ordinary_at)
+                    item.due_at = max(item.due_at, self._ordinary_at)
                 item.hub_due = max(item.hub_due, self._ordinary_at)
             again = self._list_due(item, now, goes=goes)
             if again and not item.entry.sos:
@@ -354,33 +362,33 @@ class Rounds:
             repeats += again
         return repeats
 
-    def _list_due(self, item: OnItsWay, now: float, *, goes: bool) -> list[Repeat]:
-        again: list[Repeat] = []
-        if item.tell_due <= now:
-            item.tells += 1
-            pause = self._spread(TELL_AGAIN * 4 ** (item.tells - 1))
-            item.tell_due = now + pause if item.tells < TELLS_MAX else inf
+    def _list_due(self, item: RepeatableItem, now: float, *, goes: bool) -> list[RepeatedPacket]:
+        again: list[RepeatedPacket] = []
+        if item.notice_due_at <= now:
+            item.notice_count += 1
+            pause = self._spread(TELL_AGAIN * 4 ** (item.notice_count - 1))
+            item.notice_due_at = now + pause if item.notice_count < TELLS_MAX else inf
             again += self._make_notices(item)
         if item.stop_due <= now:
-            item.stop_tells += 1
-            pause = self._spread(TELL_AGAIN * 2 ** (item.stop_tells - 1))
-            more = item.entry.sos and item.stop_tells < STOP_TELLS_MAX
+            item.stop_notice_count += 1
+            pause = self._spread(TELL_AGAIN * 2 ** (item.stop_notice_count - 1))
+            more = item.entry.sos and item.stop_notice_count < STOP_TELLS_MAX
             item.stop_due = now + pause if more else inf
             again += self._make_stop_notices(item)
         lacking: list[int] = []
         if goes and item.entry.sos:
             goes, lacking = self._is_sos_due(item, now)
         elif goes:
-            item.due, item.tries = inf, item.tries + 1
+            item.due_at, item.attempts = inf, item.attempts + 1
         asks = item.hub_due <= now and self._is_asked_again(item, now)
         if goes or asks:
-            item.aired = now
+            item.last_on_air = now
             again += self._list_repeats(item, lacking, asks=asks)
         return again
 
-    def _is_sos_due(self, item: OnItsWay, now: float) -> tuple[bool, list[int]]:
+    def _is_sos_due(self, item: RepeatableItem, now: float) -> tuple[bool, list[int]]:
         """Return True if the SOS is repeated now, and the stations known to be missing it."""
-        item.due = inf
+        item.due_at = inf
         lacking = self.list_missing(item)
         blind = not lacking and self._is_repeated_blindly(item)
         ours = item.station == self.station
@@ -389,29 +397,29 @@ class Rounds:
             return False, []
         if not (blind or lacking):
             return False, []
-        item.tries += 1
+        item.attempts += 1
         # No station is known to be missing it, and none would report it: keep the short interval
         # for the first SOS_BLIND repeats, then double.
-        doublings = max(0, item.tries - SOS_BLIND) if blind else item.tries
+        doublings = max(0, item.attempts - SOS_BLIND) if blind else item.attempts
         pause = (10 if ours else 15) * 2 ** min(doublings, 10)
-        item.due = now + self._spread(min(AGAIN_MAX, pause))
-        enough = blind and len(item.echoes) >= ENOUGH
+        item.due_at = now + self._spread(min(AGAIN_MAX, pause))
+        enough = blind and len(item.echoes) >= REPEATERS_ENOUGH
         item.echoes = set()
         return not enough, lacking
 
-    def _can_transmit(self, item: OnItsWay) -> bool:
+    def _can_transmit(self, item: RepeatableItem) -> bool:
         """Return True if the item may be transmitted once more."""
         return item.station == self.station or item.hops < self._hops
 
-    def _is_repeated_blindly(self, item: OnItsWay) -> bool:
+    def _is_repeated_blindly(self, item: RepeatableItem) -> bool:
         """Return True if the SOS is repeated although no station is known to be missing it."""
-        answered = item.answers > 0 and (item.station != self.station or self._proves())
-        return item.entry.sos and item.tries < (SOS_BLIND if answered else SOS_ALONE)
+        answered = item.answer_count > 0 and (item.station != self.station or self._proves())
+        return item.entry.sos and item.attempts < (SOS_BLIND if answered else SOS_ALONE)
 
-    def _is_asked_again(self, item: OnItsWay, now: float) -> bool:
+    def _is_asked_again(self, item: RepeatableItem, now: float) -> bool:
         item.hub_due = inf
         ours = item.station == self.station
-        if not item.asks or item.brought_by or self._words.hub_routes.is_relaying():
+        if not item.is_for_hub or item.brought_by or self._words.hub_routes.is_relaying():
             return False
         if not ours and (item.hops >= self._hops or item.hub_tries >= PRODS_MAX):
             return False
@@ -428,15 +436,17 @@ class Rounds:
         """
         return pause * (0.75 + 0.5 * self._random())
 
-    def _list_repeats(self, item: OnItsWay, lacking: Sequence[int], *, asks: bool) -> list[Repeat]:
+    def _list_repeats(
+        self, item: RepeatableItem, lacking: Sequence[int], *, asks: bool
+    ) -> list[RepeatedPacket]:
         sos, number = item.entry.sos, item.entry.sequence
         beside: list[Entry] = []
-        if asks or (sos and item.asks and not item.brought_by):
-            request = self._words.request(sos=sos, but={item.station, *item.asked})
+        if asks or (sos and item.is_for_hub and not item.brought_by):
+            request = self._words.request(sos=sos, but={item.station, *item.asked_neighbours})
             if request is not None:
                 assert isinstance(request.content, RelayRequest)
                 beside.append(request)
-                item.asked.add(request.content.station)
+                item.asked_neighbours.add(request.content.station)
         # For our own item that is not an SOS, stations that have it stay silent.
         if item.station != self.station or not sos:
             beside.append(Entry(0, Source(self.station, item.hops)))
@@ -446,44 +456,44 @@ class Rounds:
             named = [Entry(number, Source(each, 0)) for each in lacking or [self.station]]
         origin, hops = item.station, item.hops
         if not sos and not asks and item.parts[0] == item.entry:
-            return [Repeat(origin, [item.entry], hops=hops, joins=True)]
-        return [Repeat(origin, [part, *beside], named, sos, hops) for part in item.parts]
+            return [RepeatedPacket(origin, [item.entry], hops=hops, joins=True)]
+        return [RepeatedPacket(origin, [part, *beside], named, sos, hops) for part in item.parts]
 
-    def _make_notices(self, item: OnItsWay) -> list[Repeat]:
+    def _make_notices(self, item: RepeatableItem) -> list[RepeatedPacket]:
         if item.hops >= self._hops:
             return []
         digest = digest_of(item.entry)
-        ack = Ack(item.station, by_hub=item.at_hub, digest=digest, left=not item.at_hub)
+        ack = Ack(item.station, by_hub=item.at_hub, digest=digest, is_at_gateway=not item.at_hub)
         mark = Entry(0, Source(self.station, item.hops))
-        return [Repeat(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
+        return [RepeatedPacket(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
 
-    def _make_stop_notices(self, item: OnItsWay) -> list[Repeat]:
+    def _make_stop_notices(self, item: RepeatableItem) -> list[RepeatedPacket]:
         """Return notices of the stations that are missing the item: our own, and those heard from
         other stations, under their number.
         """
         repeats = []
         for at, beyond in item.stopped.items():
             ours = at == self.station
-            lack = sorted(beyond - item.has)[:BEYOND_MAX]
+            lack = sorted(beyond - item.confirmed_by)[:BEYOND_MAX]
             if lack and ours is not self._can_transmit(item):
-                ack = Ack(item.station, digest=digest_of(item.entry), beyond=tuple(lack))
+                ack = Ack(item.station, digest=digest_of(item.entry), missing_at=tuple(lack))
                 mark = [] if ours else [Entry(0, Source(self.station, item.hops))]
-                repeats.append(Repeat(at, [Entry(item.entry.sequence, ack), *mark]))
+                repeats.append(RepeatedPacket(at, [Entry(item.entry.sequence, ack), *mark]))
         return repeats
 
 
-def _note_wanted(item: OnItsWay, now: float) -> bool:
+def _note_wanted(item: RepeatableItem, now: float) -> bool:
     """Record that a station is missing it. Return True if it has been missing for REDRAW_INTERVAL_S
     or more without a repeat.
     """
-    if item.wanted <= item.aired:
-        item.wanted = now
-    return now - item.wanted >= REDRAW_INTERVAL_S
+    if item.first_missing_at <= item.last_on_air:
+        item.first_missing_at = now
+    return now - item.first_missing_at >= REDRAW_INTERVAL_S
 
 
-def _count_bytes(item: OnItsWay) -> int:
+def _count_bytes(item: RepeatableItem) -> int:
     return sum(len(encode([part])) for part in item.parts)
 
 
-def _make_key(item: OnItsWay) -> Key:
+def _make_key(item: RepeatableItem) -> Key:
     return item.station, item.entry.sequence, digest_of(item.entry)

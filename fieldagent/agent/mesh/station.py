@@ -34,7 +34,7 @@ from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import DIGEST_BYTES
-from fieldagent.wire.envelope import EPOCH, Entry, Introduction, Receipt, SentBy, encode
+from fieldagent.wire.envelope import EPOCH, AuthorMark, Entry, Introduction, Receipt, encode
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class StationSettings:
 @dataclass(frozen=True, slots=True)
 class Station:
     number: int
-    words: RadioPiggyback
+    piggyback: RadioPiggyback
     outbox: ChannelOutbox
     reception: RadioReception
     neighbours: Neighbours
@@ -156,7 +156,7 @@ def _compute_text_bytes(settings: StationSettings) -> int:
     """
     number, time = settings.number, EPOCH + 2**27
     said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Stage.READ, 24 * "x"), time)
-    mark = Entry(0, SentBy(number, settings.hops), time)
+    mark = Entry(0, AuthorMark(number, settings.hops), time)
     taken = len(encode([mark, said], origin=number, key=next(iter(settings.keys), None))) - 24
     return max(0, settings.packet_bytes - taken)
 

@@ -12,7 +12,7 @@ from math import inf
 
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Trouble(Enum):
 
 @dataclass(slots=True)
 class _Seen:
-    seldom: Seldom
+    seldom: EventRate
     count: int = 0
     at: float = -inf
     detail: str = ""
@@ -83,22 +83,26 @@ class AirTroubles:
     """Counts of the problems. `clock` is elapsed time."""
 
     clock: Callable[[], float]
-    _seen: dict[Trouble, _Seen] = field(default_factory=dict)
+    _seen_troubles: dict[Trouble, _Seen] = field(default_factory=dict)
 
     def note(self, trouble: Trouble, detail: str = "") -> None:
-        seen = self._seen.setdefault(trouble, _Seen(Seldom(self.clock)))
+        seen = self._seen_troubles.setdefault(trouble, _Seen(EventRate(self.clock)))
         seen.count, seen.at, seen.detail = seen.count + 1, self.clock(), detail
         if count := seen.seldom.note():
             log.warning("%s", describe_trouble(trouble, count, detail))
 
     def is_lately(self, trouble: Trouble) -> bool:
         """Return True if the problem occurred within SHOWN_FOR_S."""
-        return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR_S
+        return (
+            trouble in self._seen_troubles
+            and self.clock() - self._seen_troubles[trouble].at < SHOWN_FOR_S
+        )
 
     def get_counts(self) -> dict[str, int]:
         """Return the number of occurrences since the agent started, by status member."""
         return {
-            each.member: self._seen[each].count if each in self._seen else 0 for each in Trouble
+            each.member: self._seen_troubles[each].count if each in self._seen_troubles else 0
+            for each in Trouble
         }
 
     def list_notices(self, date: Callable[[float], float]) -> list[str]:
@@ -108,7 +112,7 @@ class AirTroubles:
         return [
             f"{describe_trouble(trouble, seen.count, seen.detail)} (last"
             f" {format_clock_time(date(seen.at))})"
-            for trouble, seen in self._seen.items()
+            for trouble, seen in self._seen_troubles.items()
             if self.is_lately(trouble)
         ]
 

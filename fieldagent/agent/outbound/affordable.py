@@ -15,9 +15,9 @@ from fieldagent.wire.credit import CREDIT_BYTES
 class SpendingLimits(NamedTuple):
     """Limits on the cost of a sender's Package."""
 
-    refused: str
+    refusal: str
     """Reason, for people, why channels that cost are not allowed; empty if they are."""
-    left: int
+    remaining: int
     """Remaining credits of today, out of `per_day`."""
     per_day: int
     limit: str
@@ -63,9 +63,9 @@ def find_affordable(
     estimates = compute_costs(package, outboxes, now)
     for channel, cost in estimates.items():
         amount = _compute_price(channel, cost, bearer_bytes=limits.bearer_bytes)
-        left = limits.left - price
-        if amount and limits.refused:
-            withheld[channel] = limits.refused
+        left = limits.remaining - price
+        if amount and limits.refusal:
+            withheld[channel] = limits.refusal
         elif amount > left:
             withheld[channel] = (
                 f"it takes {amount} of the {left} left of {limits.per_day} that {limits.limit}"

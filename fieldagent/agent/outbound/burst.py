@@ -13,7 +13,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 class Burst:
     waiting: list[int]
     """Positions that are sent as soon as no more urgent Package waits."""
-    flying: set[int] = field(default_factory=set)
+    in_flight: set[int] = field(default_factory=set)
     heard: bool = False
     """True if a part of it has arrived."""
 
@@ -31,19 +31,19 @@ class Bursts(dict[int, Burst]):
         """Start with the first of `positions`; the others follow."""
         burst = self.setdefault(segment.sequence, Burst(positions))
         burst.waiting.remove(segment.position)
-        burst.flying.add(segment.position)
+        burst.in_flight.add(segment.position)
 
     def land(self, segment: Segment, *, sent: bool) -> Burst | None:
         """Record that a segment is no longer on its way. Return its burst when that was the last
         one, otherwise None.
         """
         burst = self.get(segment.sequence, Burst([]))
-        burst.flying.discard(segment.position)
+        burst.in_flight.discard(segment.position)
         burst.heard |= sent
         if not sent:
             # A station that should receive it does not.
             burst.waiting.clear()
-        if burst.flying:
+        if burst.in_flight:
             return None
         self.pop(segment.sequence, None)
         return burst

@@ -11,7 +11,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.standing import Standing, find_standing, get_standing
+from fieldagent.agent.outbound.standing import PackageState, find_standing, get_standing
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system import waits
@@ -20,7 +20,7 @@ SETTLED_WITHIN = 120.0
 """Longest time in seconds that a transmission may still take."""
 BY_CALL = "by a call"
 CANCELED = ChannelDelivery(Status.CANCELED, BY_CALL)
-SLICE = 400
+CANCEL_BATCH = 400
 """Packages that are canceled in one commit, which takes some milliseconds."""
 
 
@@ -38,7 +38,7 @@ class Cancellation:
         self._endings = endings
         self._resumed = resumed
 
-    async def cancel(self, id_: int, channel: Channel | None = None) -> Standing:
+    async def cancel(self, id_: int, channel: Channel | None = None) -> PackageState:
         """Withdraw a Package from one channel or all, and return its state.
 
         A transmission in progress is not recalled: its end is awaited for as long as a session may
@@ -100,8 +100,8 @@ class Cancellation:
         sequences = list(waiting)
         # Start with the newest: they are at the ends of the heaps, which then need no sweep.
         sequences.reverse()
-        for begin in range(0, len(sequences), SLICE):
-            await self._take_out(sequences[begin : begin + SLICE], channel)
+        for begin in range(0, len(sequences), CANCEL_BATCH):
+            await self._take_out(sequences[begin : begin + CANCEL_BATCH], channel)
         return len(sequences)
 
     async def _is_all_back(self) -> None:
@@ -120,7 +120,7 @@ class Cancellation:
         in_flight: list[trio.Event] = []
         for queue in self._of(channel):
             withdrawn = queue.withdraw(sequences, BY_CALL)
-            canceled += [EndedDelivery(out, queue.channel, CANCELED) for out in withdrawn.out]
+            canceled += [EndedDelivery(out, queue.channel, CANCELED) for out in withdrawn.removed]
             in_flight += withdrawn.in_flight
         if canceled:
             await self._endings.record(canceled)

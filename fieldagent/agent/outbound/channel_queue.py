@@ -14,7 +14,7 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.journal.records import Accepted, EndedDelivery, Segment
+from fieldagent.agent.journal.records import EndedDelivery, Segment, StoredPackage
 from fieldagent.agent.outbound import queue as order
 from fieldagent.agent.outbound.burst import Bursts
 from fieldagent.agent.outbound.channel_limits import LIMITS
@@ -24,13 +24,13 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Status
 from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-SLICE = 200
+EXPIRE_BATCH = 200
 """Packages that expire in one commit."""
-REPLACED = ChannelDelivery(Status.COLLAPSED, "replaced by a newer Package")
+REPLACED_DELIVERY = ChannelDelivery(Status.COLLAPSED, "replaced by a newer Package")
 
 
 class Withdrawn(NamedTuple):
-    out: list[int]
+    removed: list[int]
     """Packages that were removed; the caller must record their end."""
     in_flight: list[trio.Event]
     """Events for those in flight, each set when its transmission is over."""
@@ -98,7 +98,7 @@ class ChannelQueue:
             if held:
                 self.wake()
 
-    def add(self, accepted: Accepted, life: float | None, delay: float = 0.0) -> list[int]:
+    def add(self, accepted: StoredPackage, life: float | None, delay: float = 0.0) -> list[int]:
         """Queue a Package for `life` seconds (None: forever), to leave after at least `delay`
         seconds.
 
@@ -155,8 +155,8 @@ class ChannelQueue:
                 withdrawn.in_flight.append(event)
             elif self._queue.remove(sequence, arrived=arrived):
                 self.held.discard(sequence)
-                withdrawn.out.append(sequence)
-        if withdrawn.out:
+                withdrawn.removed.append(sequence)
+        if withdrawn.removed:
             self.wake()
         return withdrawn
 
@@ -170,7 +170,7 @@ class ChannelQueue:
             failed, self._failed = self._failed, []
             if failed:
                 return failed
-            if expired := self._queue.expire(now, SLICE):
+            if expired := self._queue.expire(now, EXPIRE_BATCH):
                 self.held.difference_update(expired)
                 delivery = ChannelDelivery(Status.ERROR, "expired")
                 return [EndedDelivery(key, self.channel, delivery) for key in expired]
@@ -243,7 +243,7 @@ class ChannelQueue:
                     Status.CANCELED, self._withdrawn[sequence][1]
                 )
             elif sequence in self._queue and self._queue.is_superseded(sequence):
-                deliveries[sequence] = REPLACED
+                deliveries[sequence] = REPLACED_DELIVERY
         return [
             EndedDelivery(sequence, self.channel, delivery)
             for sequence, delivery in deliveries.items()
@@ -254,7 +254,7 @@ class ChannelQueue:
         withdrawn or replaced meanwhile, return its ending.
         """
         (ended,) = self.compute_ends([sequence]) or (None,)
-        if ended is not None and ended.delivery is not REPLACED:
+        if ended is not None and ended.delivery is not REPLACED_DELIVERY:
             self.finish(sequence)
         elif sequence in self._queue:
             # A newer Package that replaces it gets its place.
@@ -278,7 +278,7 @@ class ChannelQueue:
         self.wake()
 
 
-def _get_priority(accepted: Accepted) -> int:
+def _get_priority(accepted: StoredPackage) -> int:
     """Return the priority in the queue: an SOS of the kit's own people goes before one of
     others.
     """

@@ -28,7 +28,7 @@ def describe_state(journal: Journal) -> dict[str, Any] | None:
     the hub.
     """
     asked = check_in.read_last_request(journal)
-    if asked is None or (asked.within is None and asked.confirmed is not None):
+    if asked is None or (asked.within_s is None and asked.confirmed is not None):
         return None
     date = journal.clock.date
     known = outbound.find_by_sequence(journal, asked.sequence)
@@ -37,8 +37,8 @@ def describe_state(journal: Journal) -> dict[str, Any] | None:
     return {
         "package": None if known is None else known.id,
         "status": None if known is None else known.status,
-        "within": asked.within,
+        "within": asked.within_s,
         "since": date(asked.at),
         "confirmed": asked.confirmed,
-        "due": date(last + (asked.within or 0)) if counts else None,
+        "due": date(last + (asked.within_s or 0)) if counts else None,
     }

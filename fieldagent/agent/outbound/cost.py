@@ -20,11 +20,11 @@ class Cost(NamedTuple):
     bytes: int
     credits: int
     """0 if the account pays for bytes."""
-    left: int | None
+    remaining: int | None
     """Rest of today's budget in credits or bytes; None without a budget."""
     by_bytes: bool = False
     """True if the account pays for bytes; then `bytes` are the billed ones."""
-    cannot: str = ""
+    refusal: str = ""
     """Reason why the channel cannot carry it; empty if it can."""
 
 

@@ -14,10 +14,10 @@ import trio
 
 from fieldagent.agent.journal import on_air, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import Accepted, DamagedPackage, EndedDelivery
+from fieldagent.agent.journal.records import DamagedPackage, EndedDelivery, StoredPackage
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.item_identity import make_entry
-from fieldagent.agent.outbound.standing import Standing, get_standing
+from fieldagent.agent.outbound.standing import PackageState, get_standing
 from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.sentence import sentence
@@ -90,9 +90,9 @@ class Endings:
         for sequence in {each.sequence for each in ended}:
             self._wake_caller(sequence)
 
-    def _read_known(self, ended: Sequence[EndedDelivery]) -> dict[int, Accepted]:
+    def _read_known(self, ended: Sequence[EndedDelivery]) -> dict[int, StoredPackage]:
         """Return the Packages themselves, if further actions depend on them."""
-        packages: dict[int, Accepted] = {}
+        packages: dict[int, StoredPackage] = {}
         for each in ended:
             if not self._is_end_relevant(each):
                 continue
@@ -119,7 +119,7 @@ class Endings:
         return [self._queues[Channel.SATELLITE]]
 
     def _take_out_superfluous(
-        self, ended: EndedDelivery, known: Mapping[int, Accepted]
+        self, ended: EndedDelivery, known: Mapping[int, StoredPackage]
     ) -> list[EndedDelivery]:
         """Remove the Package from other channels that need not send it any more, and return those
         endings. After a failure the other channels send it at once.
@@ -169,12 +169,12 @@ class Endings:
         if withdrawn := _take_out(queues, sequence, "the hub has it"):
             await self.record(withdrawn)
 
-    def _report_to_neighbour(self, package: Accepted, *, by_hub: bool) -> None:
+    def _report_to_neighbour(self, package: StoredPackage, *, by_hub: bool) -> None:
         """Report to the kit whose item it is that the hub has the item; without `by_hub`, that a
         satellite gateway has it."""
         if package.origin and self._neighbours is not None:
             digest = digest_of(make_entry(package))
-            ack = Ack(package.origin, by_hub=by_hub, digest=digest, left=not by_hub)
+            ack = Ack(package.origin, by_hub=by_hub, digest=digest, is_at_gateway=not by_hub)
             self._neighbours.acknowledge(package.origin_sequence, ack)
             self._queues[Channel.RADIO].wake()
 
@@ -183,7 +183,7 @@ class Endings:
         if waiter is not None and get_standing(self._journal, sequence).status is not None:
             waiter.set()
 
-    async def wait_for_outcome(self, sequence: int) -> Standing:
+    async def wait_for_outcome(self, sequence: int) -> PackageState:
         """Wait for the terminal status. Raises AgentStopping once `stop` was called."""
         while (standing := get_standing(self._journal, sequence)).status is None:
             if self._stopped:
@@ -205,7 +205,7 @@ def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[E
     return [
         EndedDelivery(out, queue.channel, ChannelDelivery(Status.CANCELED, why))
         for queue in queues
-        for out in queue.withdraw([sequence], why, arrived=True).out
+        for out in queue.withdraw([sequence], why, arrived=True).removed
     ]
 
 

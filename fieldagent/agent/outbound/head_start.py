@@ -14,25 +14,25 @@ from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-ENOUGH = 0.95
+DELIVERED_SHARE_ENOUGH = 0.95
 """Sufficient share of the cheaper deliveries after the longest wait, or of the deliveries in time
 without a wait."""
-MARGIN = 2.0
+USUAL_TIME_FACTOR = 2.0
 """Factor on a more expensive channel's usual time, because another Package may go first, or an
 attempt may fail."""
 _ROUNDING = 1e-9
-CHEAPER = "a cheaper channel goes first"
-GATHERS = "it waits for others to share a message with"
+CHEAPER_FIRST_REASON = "a cheaper channel goes first"
+GATHERING_REASON = "it waits for others to share a message with"
 
 
 class Begin(NamedTuple):
     after: float
     """Seconds from the acceptance of a Package until it may start on a channel."""
-    why: str = ""
+    reason: str = ""
     """Reason for people; empty if it starts at once."""
 
 
-class _Cheaper(NamedTuple):
+class _CheaperChannel(NamedTuple):
     begins: float
     steps: Steps | None
 
@@ -56,56 +56,61 @@ def compute_head_starts(
     if package.sos:
         return begins
     if fan_out is FanOut.CHEAPEST:
-        cheaper: list[_Cheaper] = []
+        cheaper: list[_CheaperChannel] = []
         for channel in sorted(waits, key=CHEAPEST_FIRST.index):
             begins[channel] = _begin(cheaper, shown.get(channel), head_start, package.by)
-            cheaper.append(_Cheaper(begins[channel].after, shown.get(channel)))
+            cheaper.append(_CheaperChannel(begins[channel].after, shown.get(channel)))
     satellite = begins.get(Channel.SATELLITE)
     if package.gather is not None and satellite is not None and package.gather > satellite.after:
-        begins[Channel.SATELLITE] = Begin(package.gather, GATHERS)
+        begins[Channel.SATELLITE] = Begin(package.gather, GATHERING_REASON)
     return begins
 
 
 def _begin(
-    cheaper: Sequence[_Cheaper], own: Steps | None, head_start: float, by: float | None
+    cheaper: Sequence[_CheaperChannel], own: Steps | None, head_start: float, by: float | None
 ) -> Begin:
     usual = len(cheaper) * head_start
     if by is not None and own is not None:
         # The effect of a longer wait is unknown, so it is waited for.
-        after, why = _compute_latest(cheaper, own, by), f"{CHEAPER}, and there is still time"
+        after, why = (
+            _compute_latest(cheaper, own, by),
+            f"{CHEAPER_FIRST_REASON}, and there is still time",
+        )
     elif by is not None or any(each.steps is None for each in cheaper):
-        after, why = usual if by is None else min(usual, by), CHEAPER
+        after, why = usual if by is None else min(usual, by), CHEAPER_FIRST_REASON
     else:
         after = _compute_soonest(cheaper, usual)
         why = "cheaper channels nearly always deliver within that time"
     return Begin(after, why) if cheaper and after else Begin(0.0)
 
 
-def _compute_soonest(cheaper: Sequence[_Cheaper], usual: float) -> float:
+def _compute_soonest(cheaper: Sequence[_CheaperChannel], usual: float) -> float:
     """Return the time by which the cheaper channels have delivered nearly everything that they
     deliver by the usual time.
     """
     moments = {each.begins + after for each in cheaper for after, _ in each.steps or ()}
-    enough = ENOUGH * _compute_delivered(cheaper, usual) - _ROUNDING
+    enough = DELIVERED_SHARE_ENOUGH * _compute_delivered(cheaper, usual) - _ROUNDING
     candidates = (at for at in sorted({0.0, *moments}) if _compute_delivered(cheaper, at) >= enough)
     return min(next(candidates, usual), usual)
 
 
-def _compute_latest(cheaper: Sequence[_Cheaper], own: Steps, by: float) -> float:
+def _compute_latest(cheaper: Sequence[_CheaperChannel], own: Steps, by: float) -> float:
     """Return the latest start with which the Package is in time nearly as often as with a start
     now.
     """
     missed = 1 - _compute_delivered(cheaper, by)
 
     def compute_share_in_time(begins: float) -> float:
-        return 1 - missed * (1 - share_within(own, (by - begins) / MARGIN))
+        return 1 - missed * (1 - share_within(own, (by - begins) / USUAL_TIME_FACTOR))
 
-    enough = ENOUGH * compute_share_in_time(0.0) - _ROUNDING
-    moments = (by - MARGIN * after for after, _ in own if MARGIN * after <= by)
+    enough = DELIVERED_SHARE_ENOUGH * compute_share_in_time(0.0) - _ROUNDING
+    moments = (
+        by - USUAL_TIME_FACTOR * after for after, _ in own if USUAL_TIME_FACTOR * after <= by
+    )
     return max((at for at in moments if compute_share_in_time(at) >= enough), default=0.0)
 
 
-def _compute_delivered(cheaper: Sequence[_Cheaper], at: float) -> float:
+def _compute_delivered(cheaper: Sequence[_CheaperChannel], at: float) -> float:
     """Return the share that at least one of these channels has delivered by then."""
     missed = 1.0
     for begins, steps in cheaper:

@@ -17,9 +17,9 @@ import trio
 from fieldagent.agent.channels.contract import Outbox
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.outbound.item_identity import make_entry
-from fieldagent.package.package import IncidentWord, Item, Parcel, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate, Item, Parcel
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import (
     COPIES_BYTES,
@@ -30,10 +30,10 @@ from fieldagent.wire.backup_note import (
     Copies,
     Copy,
     Direction,
-    Fetch,
-    Held,
+    HeldItem,
     Inventory,
     InventoryRow,
+    ItemRequest,
 )
 from fieldagent.wire.envelope import Entry, Envelope, Source, compute_fingerprint, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
@@ -43,7 +43,7 @@ IDLE_CHECK_INTERVAL_S = 1.0
 """Seconds between two checks for other waiting items."""
 _HEAD = 64
 """Largest overhead in bytes of a note with one copy."""
-_LEFT = "channel IN ('Cellular', 'Satellite') AND status = 'Delivered'"
+_LEFT_SQL = "channel IN ('Cellular', 'Satellite') AND status = 'Delivered'"
 """Condition on a `delivery` that left for the hub."""
 
 
@@ -63,7 +63,7 @@ class HubBackup:
         sent, hours = _find_last_sent(self.journal)
         return BackupSummary(sent, hours, _find_last_got(self.journal))
 
-    async def answer(self, asked: Ask | Fetch) -> Inventory | Copies:
+    async def answer(self, asked: Ask | ItemRequest) -> Inventory | Copies:
         """Return the data that the hub requests, once no current item waits."""
         while await self._has_more_urgent():
             await trio.sleep(IDLE_CHECK_INTERVAL_S)
@@ -83,7 +83,7 @@ def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
     """Record another hub's token: earlier items must not be shown to this hub."""
     db.execute(
         "INSERT OR REPLACE INTO backup_since SELECT 1, ?,"
-        f" (SELECT coalesce(max(sequence), 0) FROM leg WHERE {_LEFT}),"
+        f" (SELECT coalesce(max(sequence), 0) FROM leg WHERE {_LEFT_SQL}),"
         " (SELECT coalesce(max(number), 0) FROM inbound WHERE copy IS NOT NULL)",
         (hub,),
     )
@@ -95,7 +95,7 @@ def _find_other_journal(journal: Journal) -> tuple[int, int]:
     return rows[0] if rows else (2**62, 2**62)
 
 
-def _find_last_sent(journal: Journal) -> tuple[Held, int]:
+def _find_last_sent(journal: Journal) -> tuple[HeldItem, int]:
     for sequence, ended in journal.read(
         "SELECT sequence, ended FROM leg WHERE channel = 'Cellular' AND status = 'Delivered'"
         " AND sequence > ? AND sequence NOT IN (SELECT sequence FROM carried)"
@@ -103,28 +103,28 @@ def _find_last_sent(journal: Journal) -> tuple[Held, int]:
         _find_other_journal(journal)[0],
     ):
         known = outbound.read_packages(journal, [sequence]).get(sequence)
-        if isinstance(known, Accepted) and _is_kept(known):
+        if isinstance(known, StoredPackage) and _is_kept(known):
             hours = int(max(0.0, journal.clock.now() - ended) // 3600)
-            return Held(sequence, _digest(make_entry(known))), hours
-    return Held(), 0
+            return HeldItem(sequence, _digest(make_entry(known))), hours
+    return HeldItem(), 0
 
 
-def _find_last_got(journal: Journal) -> Held:
+def _find_last_got(journal: Journal) -> HeldItem:
     rows = journal.read(
         "SELECT sequence, digest FROM inbound WHERE copy IS NOT NULL AND number > ?"
         " ORDER BY number DESC LIMIT 1",
         _find_other_journal(journal)[1],
     )
     for sequence, digest in rows:
-        return Held(sequence, bytes(digest)[:DIGEST_BYTES])
-    return Held()
+        return HeldItem(sequence, bytes(digest)[:DIGEST_BYTES])
+    return HeldItem()
 
 
-def _is_kept(known: Accepted) -> bool:
+def _is_kept(known: StoredPackage) -> bool:
     """Return True if the hub stores items of this kind."""
     item = known.package.item
-    if isinstance(item, IncidentWord):
-        return item.says is not Said.OPEN
+    if isinstance(item, IncidentUpdate):
+        return item.state is not IncidentState.OPEN
     return isinstance(item, Item) and not isinstance(item, Parcel)
 
 
@@ -137,7 +137,7 @@ def _list_sent(journal: Journal, after: int) -> Inventory:
     place = max(after, _find_other_journal(journal)[0])
     while len(rows) < PAGE:
         some = journal.read(
-            f"SELECT sequence, min(ended) FROM leg WHERE {_LEFT} AND sequence > ?"
+            f"SELECT sequence, min(ended) FROM leg WHERE {_LEFT_SQL} AND sequence > ?"
             " GROUP BY sequence ORDER BY sequence LIMIT ?",
             *(place, PAGE - len(rows)),
         )
@@ -146,7 +146,7 @@ def _list_sent(journal: Journal, after: int) -> Inventory:
         ended = dict(some)
         place = max(ended)
         for sequence, known in sorted(outbound.read_packages(journal, list(ended)).items()):
-            if isinstance(known, Accepted) and _is_kept(known):
+            if isinstance(known, StoredPackage) and _is_kept(known):
                 at = max(0, int(journal.clock.date(ended[sequence])))
                 entry = make_entry(known)
                 rows.append(
@@ -219,13 +219,15 @@ def _copy_sent(journal: Journal, place: int) -> Copy:
     known = outbound.read_packages(journal, [place]).get(place)
     if (
         place <= _find_other_journal(journal)[0]
-        or not isinstance(known, Accepted)
+        or not isinstance(known, StoredPackage)
         or not _is_kept(known)
     ):
         return Copy(place, b"")
     entry = make_entry(known)
     body = encode([entry], origin=known.origin)
-    return Copy(place, body, _get_state(journal, known.origin, entry.sequence - entry.back, entry))
+    return Copy(
+        place, body, _get_state(journal, known.origin, entry.sequence - entry.items_back, entry)
+    )
 
 
 def _copy_got(journal: Journal, place: int) -> Copy:
@@ -239,7 +241,7 @@ def _copy_got(journal: Journal, place: int) -> Copy:
     for each in beside:
         if isinstance(each.content, Source):
             whose = each.content
-            number = whose.sequence - entry.back
+            number = whose.sequence - entry.items_back
             return Copy(place, body, _get_state(journal, whose.station, number, entry))
     return Copy(place, body)
 

@@ -6,12 +6,12 @@ import sqlite3
 from math import inf
 
 from fieldagent.agent.journal import inbound, incident, outbound
-from fieldagent.agent.journal.inbound import StageOwed, UnreadableOwed
+from fieldagent.agent.journal.inbound import PendingStage, PendingUnreadableReport
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat, StageKey
-from fieldagent.package.package import IncidentWord, Said
+from fieldagent.agent.outbound.piggyback import Piggybacked, RepeatedPacket, StageKey
+from fieldagent.package.package import IncidentState, IncidentUpdate
 from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
 
@@ -34,10 +34,10 @@ class HubPiggyback:
         self._reports: dict[int, Entry] = {}
         self._owed: dict[int, Entry] = {}
         self._under_way: set[int] = set()
-        self._stages: dict[StageKey, StageOwed] = {}
+        self._stages: dict[StageKey, PendingStage] = {}
         self._stages_under_way: set[StageKey] = set()
-        self._unreadable: list[UnreadableOwed] = []
-        self._unreadable_under_way: list[UnreadableOwed] = []
+        self._unreadable: list[PendingUnreadableReport] = []
+        self._unreadable_under_way: list[PendingUnreadableReport] = []
         # A new journal knows no names, while the hub may have sent all names to the previous
         # journal.
         self._asks = not queue.limits.authentic and not inbound.is_anybody_known(journal)
@@ -95,7 +95,7 @@ class HubPiggyback:
             if draft.add(report, capacity):
                 words.reports[sequence] = self._reports.pop(sequence)
         for each in list(self._unreadable):
-            if draft.add(Entry(0, each.said, each.at), capacity):
+            if draft.add(Entry(0, each.report, each.at), capacity):
                 words.unreadable.append(each)
                 self._unreadable.remove(each)
         self._unreadable_under_way += words.unreadable
@@ -104,7 +104,7 @@ class HubPiggyback:
             # Use only bytes that are already paid for.
             free = min(capacity, self._tariff.compute_paid_size(len(draft)))
             number = outbound.read_journal_number(self._journal)
-            words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
+            words.has_name_request = draft.add(Entry(number, JournalNumber(wants_names=True)), free)
         self._fill_incident(draft, capacity, words)
         return words
 
@@ -122,7 +122,7 @@ class HubPiggyback:
         )
         if draft.entries or self._is_incident_unnamed():
             clock = self._journal.clock
-            word = IncidentWord(open_incident.number, Said.OPEN)
+            word = IncidentUpdate(open_incident.number, IncidentState.OPEN)
             named = Entry(0, word, int(clock.date(clock.now())))
             words.named_incident = draft.add(named, free)
             if words.named_incident:
@@ -153,13 +153,13 @@ class HubPiggyback:
                 words.stages[key] = self._stages.pop(key)
         self._stages_under_way |= words.stages.keys()
 
-    def find_next_repeat(self, *, busy: bool | None) -> Repeat | None:
+    def find_next_repeat(self, *, busy: bool | None) -> RepeatedPacket | None:
         return None
 
-    def find_joining(self) -> Repeat | None:
+    def find_joining(self) -> RepeatedPacket | None:
         return None
 
-    def mark_joined(self, repeat: Repeat) -> None:
+    def mark_joined(self, repeat: RepeatedPacket) -> None:
         pass
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
@@ -172,7 +172,7 @@ class HubPiggyback:
         for each in words.unreadable:
             self._unreadable_under_way.remove(each)
         self._stages_under_way -= words.stages.keys()
-        if words.asked and sent:
+        if words.has_name_request and sent:
             self._asks = False
         if words.named_incident and not sent:
             self._incident_named = -inf

@@ -31,7 +31,7 @@ class KnownRoute(NamedTuple):
     hops: int
     since: float
     cost: int
-    low: bool
+    is_battery_low: bool
 
 
 class HubRoutes:
@@ -65,7 +65,7 @@ class HubRoutes:
         self._heard.pop(station, None)
         if route.hops < NO_ROUTE:
             since = self._clock() - 60 * route.minutes
-            self._heard[station] = KnownRoute(route.hops, since, route.cost, route.low)
+            self._heard[station] = KnownRoute(route.hops, since, route.cost, route.is_battery_low)
         return before is None and self.find_next_hop() is not None
 
     def is_relaying(self) -> bool:
@@ -92,7 +92,7 @@ class HubRoutes:
 
     def _compute_worth(self, number: int) -> tuple[int, bool, int, float]:
         each = self._heard[number]
-        return each.cost, each.low, each.hops, -each.since
+        return each.cost, each.is_battery_low, each.hops, -each.since
 
     def find_own_route(self) -> RouteToHub | None:
         """Return our own route without our battery state; None if there is none."""
@@ -104,7 +104,7 @@ class HubRoutes:
             return None
         each = self._heard[best]
         return RouteToHub(
-            each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.low
+            each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.is_battery_low
         )
 
     def find_route_to_announce(self, *, beside: bool) -> RouteToHub | None:
@@ -119,7 +119,7 @@ class HubRoutes:
         return RouteToHub(NO_ROUTE) if ours is None else self._make_announced_route(ours)
 
     def _make_announced_route(self, ours: RouteToHub) -> RouteToHub:
-        return replace(ours, low=ours.low or self._low())
+        return replace(ours, is_battery_low=ours.is_battery_low or self._low())
 
     def greet(self) -> None:
         """Announce our route soon to a station that has not heard it."""

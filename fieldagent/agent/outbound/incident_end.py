@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from fieldagent.agent.journal import handhelds, incident, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.outbound.cancel import Cancellation, wait_until_settled
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.standing import get_standing
 from fieldagent.package.package import (
     SOS_PRIORITY,
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Message,
     Package,
-    Said,
     Status,
 )
 from fieldagent.wire.incident_proof import prove
@@ -30,7 +30,7 @@ def has_own_words(journal: Journal, number: int) -> bool:
     kit; then it belongs not only to people with handhelds.
     """
     for known in outbound.read_packages(journal, incident.list_items(journal, number)).values():
-        if not isinstance(known, Accepted):
+        if not isinstance(known, StoredPackage):
             return True
         by_handheld = handhelds.is_key(known.idempotency_key or "")
         if isinstance(known.package.item, Message) and not by_handheld:
@@ -51,7 +51,7 @@ async def call_off(
     if there may be any. If items in flight turn out `within` that many seconds not to have left,
     the message is withdrawn. Raises the journal's errors.
     """
-    word = IncidentWord(number, Said.CALLED_OFF)
+    word = IncidentUpdate(number, IncidentState.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
     standing = None
     if cancellation.can_have_left(number):

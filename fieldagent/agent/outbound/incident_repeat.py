@@ -27,7 +27,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.idle_time import IdleTimes
 from fieldagent.agent.outbound.repeat import repeat
-from fieldagent.package.package import Channel, Said
+from fieldagent.package.package import Channel, IncidentState
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def _is_still_repeated(
     sequence, channel = key
     if channel is not Channel.RADIO:
         return sequence not in at_hub
-    return open_incident.state == Said.OPEN and not (until == "hub" and sequence in at_hub)
+    return open_incident.state == IncidentState.OPEN and not (until == "hub" and sequence in at_hub)
 
 
 async def keep_going(

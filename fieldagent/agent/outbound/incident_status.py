@@ -18,14 +18,20 @@ from typing import Any
 
 from fieldagent.agent.journal import handhelds, inbound, incident, outbound
 from fieldagent.agent.journal.history import add_names
-from fieldagent.agent.journal.incident import HeardIncident, Incident, Word
+from fieldagent.agent.journal.incident import HeardIncident, Incident, StoredUpdate
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.incident_repeat import list_repeated
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.waiting import WaitReasons
-from fieldagent.package.package import Channel, Location, Message, Said, format_short_number
+from fieldagent.package.package import (
+    Channel,
+    IncidentState,
+    Location,
+    Message,
+    format_short_number,
+)
 from fieldagent.package.writing import encode_item, get_kind
 
 OVER_SHOWN_S = 86_400.0
@@ -150,26 +156,28 @@ def list_steps(journal: Journal, own: Incident, sequences: Sequence[int]) -> lis
     )
 
 
-def _make_step(word: Word) -> Step:
-    state = {Said.SEEN: "seen by", Said.CLOSED: "closed"}.get(Said(word.says), word.says)
+def _make_step(word: StoredUpdate) -> Step:
+    state = {IncidentState.SEEN: "seen by", IncidentState.CLOSED: "closed"}.get(
+        IncidentState(word.state), word.state
+    )
     step: Step = {"state": state, "at": word.at}
     if word.by:
         step["by"] = word.by
     if word.text:
         step["text"] = word.text
-    return step if word.proved else step | {"unauthenticated": True}
+    return step if word.is_authenticated else step | {"unauthenticated": True}
 
 
 def _end(own: Incident, date: Any) -> list[Step]:
     """Return the step of a cancellation. A closing is already among the updates."""
-    if own.state != Said.CALLED_OFF or own.ended is None:
+    if own.state != IncidentState.CALLED_OFF or own.ended is None:
         return []
     return [{"state": "called off", "at": date(own.ended)}]
 
 
 def _describe_item(journal: Journal, sequence: int) -> dict[str, Any]:
     known = outbound.read_packages(journal, [sequence])[sequence]
-    if not isinstance(known, Accepted):
+    if not isinstance(known, StoredPackage):
         return {"id": known.id, "damaged": True}
     item = known.package.item
     members = {"id": known.id, "at": journal.clock.date(known.accepted), "kind": get_kind(item)}
@@ -216,7 +224,7 @@ def _of_handheld(journal: Journal, its: Incident, handle: str) -> dict[str, Any]
     items = [_describe_item(journal, each) for each in incident.list_items(journal, its.number)[:1]]
     raised = journal.clock.date(its.raised)
     return {
-        "station": incident.OWN,
+        "station": incident.OWN_STATION,
         "name": handhelds.read_handheld(journal, handle).name or handle,
         "number": its.number,
         "short": format_short_number(its.number),

@@ -16,19 +16,26 @@ import trio
 from fieldagent.agent.journal import directory, history, incident, listing, outbound
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import Accepted, EndedDelivery, Known
+from fieldagent.agent.journal.records import EndedDelivery, PackageFacts, StoredPackage
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.head_start import GATHERS, Begin, compute_head_starts
-from fieldagent.agent.outbound.standing import Standing, get_standing
+from fieldagent.agent.outbound.head_start import GATHERING_REASON, Begin, compute_head_starts
+from fieldagent.agent.outbound.standing import PackageState, get_standing
 from fieldagent.package.delivery import (
     ChannelDelivery,
     FanOut,
     get_terminal_status,
     make_deliveries,
 )
-from fieldagent.package.forecast import PAST, Steps, compute_steps
-from fieldagent.package.package import Channel, CheckIn, IncidentWord, Package, Said, Status
+from fieldagent.package.forecast import PACKAGES_READ_MAX, Steps, compute_steps
+from fieldagent.package.package import (
+    Channel,
+    CheckIn,
+    IncidentState,
+    IncidentUpdate,
+    Package,
+    Status,
+)
 from fieldagent.package.writing import digest, make_canonical
 from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import format_duration
@@ -80,7 +87,7 @@ class Intake:
         *,
         joins: int | None = None,
         unproved: str = "",
-    ) -> Standing:
+    ) -> PackageState:
         """Store and queue a Package, or return the state of the same Package that the caller posted
         before.
 
@@ -112,7 +119,7 @@ class Intake:
                 del self._accepting[claim]
             done.set()
 
-    def _find_earlier(self, package: Package, key: str | None) -> Known | None:
+    def _find_earlier(self, package: Package, key: str | None) -> PackageFacts | None:
         if key is not None and (known := outbound.find_by_idempotency_key(self._journal, key)):
             if known.digest != digest(make_canonical(package)):
                 raise KeyReused(
@@ -136,7 +143,7 @@ class Intake:
 
     async def _store(
         self, package: Package, key: str | None, joins: int | None, unproved: str
-    ) -> Standing:
+    ) -> PackageState:
         if not package.urgent:
             directory.require_known(self._journal, package.to)
             self._journal.require_room()
@@ -156,7 +163,7 @@ class Intake:
             identity,
             accepted=now,
             expires=expires,
-            dated=dated,
+            dated_at=dated,
             deliveries=deliveries,
             priority=package.priority,
             id=id_,
@@ -165,7 +172,7 @@ class Intake:
             status=status,
             is_sos=package.sos,
             joins=joins,
-            unproved=unproved,
+            unauthenticated_handle=unproved,
             calls_off=_find_called_off(package),
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
@@ -174,7 +181,7 @@ class Intake:
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
             operation = _store_with_reasons(outbound.accept(new), begins, now)
             sequence = await commit(outbound.store_with_ends(operation, replaced, now))
-            accepted = Accepted(
+            accepted = StoredPackage(
                 *(sequence, id_, stamped, identity, key, now, expires, None, None),
                 dated=dated,
                 is_unproved=bool(unproved),
@@ -186,7 +193,7 @@ class Intake:
         if late:
             # It was in flight when the commit began, and came back.
             await self._endings.record(late)
-        return Standing(id_, sequence, status, deliveries, dated)
+        return PackageState(id_, sequence, status, deliveries, dated)
 
     @contextmanager
     def _wait_for_id(self, id_: int) -> Iterator[None]:
@@ -251,7 +258,7 @@ class Intake:
         if not any(each.after for each in begins.values()):
             return deliveries
         return {
-            name: replace(delivery, begins=begins[name].after) if name in begins else delivery
+            name: replace(delivery, begins_after=begins[name].after) if name in begins else delivery
             for name, delivery in deliveries.items()
         }
 
@@ -277,7 +284,8 @@ class Intake:
         clock = self._journal.clock
         now = clock.date(clock.now())
         past = {
-            each: listing.list_past_deliveries(self._journal, each, PAST) for each in deliveries
+            each: listing.list_past_deliveries(self._journal, each, PACKAGES_READ_MAX)
+            for each in deliveries
         }
         by_channel = {each: compute_steps(its, now) for each, its in past.items()}
         return {each: steps for each, steps in by_channel.items() if steps is not None}
@@ -293,7 +301,7 @@ class Intake:
 
     def enqueue(
         self,
-        accepted: Accepted,
+        accepted: StoredPackage,
         deliveries: Mapping[Channel, ChannelDelivery],
         life: float | None,
         passed: float = 0.0,
@@ -310,7 +318,7 @@ class Intake:
         ]
 
     def _compute_begins(
-        self, accepted: Accepted, deliveries: Mapping[Channel, ChannelDelivery]
+        self, accepted: StoredPackage, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[Channel, float]:
         """Return the seconds until each waiting channel may start."""
         if accepted.origin:
@@ -320,12 +328,12 @@ class Intake:
             )
             return {name: begin.after for name, begin in begins.items()}
         return {
-            name: delivery.begins
+            name: delivery.begins_after
             for name, delivery in deliveries.items()
             if delivery.status is None
         }
 
-    def queue_relayed(self, accepted: Accepted) -> None:
+    def queue_relayed(self, accepted: StoredPackage) -> None:
         """Queue a neighbour's Package, which is on disk. It has no collapseKey, so it replaces no
         other.
         """
@@ -342,14 +350,16 @@ def _store_with_reasons(
     """Also store the reasons for a delayed start. The reason "it gathers" is omitted, because the
     queue shows it and tracks would add it for each position.
     """
-    waits = {name: begin for name, begin in begins.items() if begin.why not in ("", GATHERS)}
+    waits = {
+        name: begin for name, begin in begins.items() if begin.reason not in ("", GATHERING_REASON)
+    }
     if not waits:
         return store
 
     def store_both(db: sqlite3.Connection) -> int:
         sequence = store(db)
         for channel, begin in waits.items():
-            detail = f"{format_duration(begin.after)}: {begin.why}"
+            detail = f"{format_duration(begin.after)}: {begin.reason}"
             history.note(db, [sequence], channel, history.WAITS, detail, now)
         return sequence
 
@@ -359,9 +369,9 @@ def _store_with_reasons(
 def _find_called_off(package: Package) -> int | None:
     """Return the incident of this kit that the Package cancels; None if it cancels none."""
     word = package.item
-    if not isinstance(word, IncidentWord) or word.station != incident.OWN:
+    if not isinstance(word, IncidentUpdate) or word.station != incident.OWN_STATION:
         return None
-    return word.incident if word.says is Said.CALLED_OFF else None
+    return word.incident if word.state is IncidentState.CALLED_OFF else None
 
 
 def _make_replaced_delivery(id_: int) -> ChannelDelivery:

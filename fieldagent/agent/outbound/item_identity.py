@@ -6,7 +6,7 @@ another kit with our station number, or in a hub's restored database.
 
 from __future__ import annotations
 
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.package.package import Package, get_position_time
 from fieldagent.wire.envelope import (
     Ack,
@@ -20,7 +20,7 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.fragments import cut, split
 
 
-def make_entry(known: Accepted) -> Entry:
+def make_entry(known: StoredPackage) -> Entry:
     """Return the entry as it is sent, under its original sender's number."""
     number = known.origin_sequence if known.origin else known.sequence
     dated = known.accepted if known.dated is None else known.dated
@@ -40,12 +40,14 @@ def make_numbered_entry(number: int, package: Package, dated: float, back: int =
         package.sos,
         back if package.sos else 0,
         package.to,
-        package.asks,
+        package.wants_receipt,
         package.author,
     )
 
 
-def is_about(known: Accepted, said: Receipt | Report | Ack, capacity: int | None = None) -> bool:
+def is_about(
+    known: StoredPackage, said: Receipt | Report | Ack, capacity: int | None = None
+) -> bool:
     """Return True if the report is about this item. With the `capacity` of a whole envelope,
     fragments count only if they were cut to it.
     """
@@ -56,6 +58,6 @@ def is_about(known: Accepted, said: Receipt | Report | Ack, capacity: int | None
     fragments = cut(whole, said.count) if capacity is None else split(whole, capacity)
     if len(fragments) != said.count:
         return False
-    slices = [fragment.slice for fragment in fragments]
+    slices = [fragment.payload for fragment in fragments]
     arrived = [segment for index, segment in enumerate(slices) if index in said.arrived]
     return said.digest == digest_of_slices(arrived)

@@ -19,7 +19,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink, Intent, MessageLimits, Transmission
 from fieldagent.agent.journal import history, incident, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import DAMAGED, EndedDelivery, Segment, Spent
+from fieldagent.agent.journal.records import DAMAGED_DELIVERY, EndedDelivery, Segment, Spent
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import compute_price
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
@@ -43,7 +43,7 @@ from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
 
-AGAIN, AGAIN_MAX = 5.0, 60.0
+FAILURE_PAUSE_AND_MAX_S, AGAIN_MAX = 5.0, 60.0
 """Seconds that a Package waits for each failure of a driver with it, and the longest wait."""
 RECHECK_AFTER_S = 3600.0
 """Seconds after which the budget is checked again, because the wall clock may be set."""
@@ -91,7 +91,7 @@ class ChannelOutbox:
             notes = [
                 losses.record_damage(each.sequence, None, now)
                 for each in self._expired
-                if each.delivery is DAMAGED
+                if each.delivery is DAMAGED_DELIVERY
             ]
             await self._endings.record(self._expired, together(*notes))
             self._expired = []
@@ -163,7 +163,7 @@ class ChannelOutbox:
         urgent = urgent or packed.urgent
         part = any(segment.count > 1 for segment in packed.segments)
         return Transmission(
-            number, packed.body, urgent, packed.tries, answerable, packed.more, part
+            number, packed.body, urgent, packed.attempts, answerable, packed.more, part
         )
 
     def get_unsettled(self) -> Intent | None:
@@ -260,7 +260,7 @@ class ChannelOutbox:
         waits = settlement.waits
         decided = [*settlement.ended, *self._queue.compute_ends(waits)]
         await self._endings.record(decided, record)
-        self._queue.alone |= settlement.alone
+        self._queue.alone |= settlement.sent_alone
         self.packing.forget_prepared()
         for each in settlement.ended:
             arrived = each.delivery.status is Status.DELIVERED
@@ -298,11 +298,12 @@ class ChannelOutbox:
             self._queue.take(now, under_way=False)
         back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
         waits = {
-            sequence: now + min(AGAIN_MAX, AGAIN * self.packing.count_tries(sequence))
+            sequence: now
+            + min(AGAIN_MAX, FAILURE_PAUSE_AND_MAX_S * self.packing.count_tries(sequence))
             for sequence in back
         }
         settlement = Settlement(
-            waits=waits, tried=sorted(back), alone=back, ends_intent=begun is None
+            waits=waits, failed=sorted(back), sent_alone=back, is_intent_ended=begun is None
         )
         reason, now = "the driver failed", self._endings.clock()
         await self._apply(settlement, note_tried(self._queue, settlement, reason, now))
@@ -370,7 +371,7 @@ def _compute_refused_due(
     if sequence is None or sequence not in queue or not queue.is_urgent(sequence):
         return None
     number = incident.find_incident(journal, sequence)
-    if number is not None and incident.is_over(journal, incident.OWN, number):
+    if number is not None and incident.is_over(journal, incident.OWN_STATION, number):
         return None
     pause = compute_refused_pause(history.count_refusals(journal, sequence, queue.channel))
     log.warning("%s refused SOS item %d: tried again in %.0f s", queue.channel, sequence, pause)

@@ -24,7 +24,7 @@ from fieldagent.package.package import (
     date_of,
 )
 from fieldagent.system import waits
-from fieldagent.system.clock_bounds import EARLIEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME
 from fieldagent.wire.gpsd import Fix
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ async def _add(
 
 def make_location(fix: Fix) -> Location:
     """Return a fix as an item. The agent dates it if the receiver does not know the date."""
-    moment = date_of(int(fix.time)) if fix.time >= EARLIEST else None
+    moment = date_of(int(fix.time)) if fix.time >= EARLIEST_TIME else None
     return Location(
         fix.latitude,
         fix.longitude,

@@ -18,21 +18,21 @@ from math import inf
 
 import trio
 
-from fieldagent.agent.channels.air_pace import ROUND, WINDOW
+from fieldagent.agent.channels.air_pace import ROUND_FRAGMENTS_MAX, WINDOW
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.dating import fix, list_foremost_undated
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Segment
+from fieldagent.agent.journal.records import DAMAGED_DELIVERY, DamagedPackage, Segment
 from fieldagent.agent.outbound.capacity import Capacity, TooLarge
 from fieldagent.agent.outbound.channel_limits import ChannelLimits
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.item_identity import make_entry, make_numbered_entry
-from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
+from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, RepeatedPacket
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Package, Status
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.envelope import Ack, Entry, RelayRequest, SentBy, Source, encode
+from fieldagent.wire.envelope import Ack, AuthorMark, Entry, RelayRequest, Source, encode
 from fieldagent.wire.fragments import find_missing_fragments
 
 LISTENING_AFTER_HEARD_S = 60.0
@@ -44,10 +44,10 @@ class _Awaited:
     segments: list[Segment]
     missing: set[int]
     """Packages in it that no station has confirmed."""
-    over: trio.Event = field(default_factory=trio.Event)
+    is_over: trio.Event = field(default_factory=trio.Event)
     missed: bool = False
     """True if stations have a later transmission, or answered its round without it."""
-    left: bool = False
+    is_transmitted: bool = False
     """True if its round has been transmitted, so that an answer shows everything that arrived."""
 
 
@@ -74,8 +74,8 @@ class AwaitedAcks:
         awaited = self._awaited.get(number)
         if awaited is None:
             return True
-        awaited.left = True
-        await awaited.over.wait()
+        awaited.is_transmitted = True
+        await awaited.is_over.wait()
         return not awaited.missed
 
     def note_heard(self) -> None:
@@ -94,10 +94,10 @@ class AwaitedAcks:
         for number, awaited, segment in with_it:
             if _is_covered(ack, segment):
                 awaited.missing.discard(sequence)
-            elif number < last or (awaited.left and ack.count == segment.count > 1):
+            elif number < last or (awaited.is_transmitted and ack.count == segment.count > 1):
                 awaited.missed = True
             if awaited.missed or not awaited.missing:
-                awaited.over.set()
+                awaited.is_over.set()
         return last > 0
 
     def is_somebody_listening(self) -> bool:
@@ -117,13 +117,13 @@ SOS_ALONE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedTransmission:
     """Content of one transmission."""
 
     body: bytes
     segments: list[Segment]
     piggybacked: Piggybacked
-    tries: int = 0
+    attempts: int = 0
     """Attempts for the first Package in it since a part of that Package left."""
     more: bool = False
     """True if another fragment of the same Package may follow at once."""
@@ -132,7 +132,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Next:
+class _NextPart:
     """Next part of a Package to send: all of it, or a fragment."""
 
     segment: Segment
@@ -141,7 +141,7 @@ class _Next:
     entry: Entry
     body: bytes
     """The encoded part alone."""
-    tries: int
+    attempts: int
     undated: bool = False
     """True if it must not leave before its date is fixed."""
 
@@ -170,7 +170,7 @@ class Packing:
         self.acks = AwaitedAcks() if self._limits.shared else None
         """Expected acknowledgements; None if the channel needs none."""
         self._packet_bytes = packet_bytes
-        self._prepared: _Next | None = None
+        self._prepared: _NextPart | None = None
         """The last Package that was looked at, if it can be sent in one transmission."""
 
     @property
@@ -216,7 +216,9 @@ class Packing:
         """Forget the prepared Package after an attempt or a new date."""
         self._prepared = None
 
-    def pack(self, now: float, capacity: int, ordinary: int, piggyback: Piggyback) -> Packed | None:
+    def pack(
+        self, now: float, capacity: int, ordinary: int, piggyback: Piggyback
+    ) -> PackedTransmission | None:
         """Return the next transmission in at most `capacity` bytes, or None; its Packages are taken
         out of the queue.
 
@@ -237,7 +239,7 @@ class Packing:
                 candidate = self._choose_next(key)
             except DamagedPackage as damaged:
                 log.error("%s: it ends as Error and stays in the list; post it again", damaged)
-                self.queue.finish(key, DAMAGED)
+                self.queue.finish(key, DAMAGED_DELIVERY)
                 continue
             except TooLarge as error:
                 self.queue.finish(key, ChannelDelivery(Status.ERROR, f"too large: {error}"))
@@ -256,7 +258,7 @@ class Packing:
                 draft, whose, tries = (
                     self._make_draft(candidate.origin),
                     candidate.origin,
-                    candidate.tries,
+                    candidate.attempts,
                 )
                 draft.begin(candidate.entry, candidate.body)
                 alone = urgent and self._is_sent_alone(tries)
@@ -269,7 +271,7 @@ class Packing:
             segments.append(candidate.segment)
             if candidate.segment.count > 1:
                 self.queue.bursts.launch(
-                    candidate.segment, self._choose_positions(candidate.segment, candidate.tries)
+                    candidate.segment, self._choose_positions(candidate.segment, candidate.attempts)
                 )
             if candidate.segment.count > 1 or key in self.queue.alone:
                 break
@@ -287,7 +289,7 @@ class Packing:
             return None
         # An entry between fragments ends their round, so it is answered at once.
         more = any(self.queue.bursts[p.sequence].waiting for p in segments if p.count > 1)
-        return Packed(draft.body, segments, words, tries, more)
+        return PackedTransmission(draft.body, segments, words, tries, more)
 
     def _is_sent_alone(self, tries: int) -> bool:
         """Return True if an SOS is sent alone because bytes cost: a short message is more likely to
@@ -309,7 +311,9 @@ class Packing:
             return False
         return None if self.queue.is_urgent(foremost) else True
 
-    def _pack_repeat(self, repeat: Repeat, capacity: int, piggyback: Piggyback) -> Packed | None:
+    def _pack_repeat(
+        self, repeat: RepeatedPacket, capacity: int, piggyback: Piggyback
+    ) -> PackedTransmission | None:
         """Pack a repeated item. The list of stations that are missing it is added completely or not
         at all, because unlisted stations do not answer. If even the relay request does not fit,
         the item's sender has already sent it.
@@ -318,24 +322,26 @@ class Packing:
             return self._pack_repeats(repeat, capacity, piggyback)
         whole = [*repeat.entries]
         bare = [each for each in whole if not isinstance(each.content, RelayRequest)]
-        for entries in ([*whole, *repeat.lacking], whole, bare):
+        for entries in ([*whole, *repeat.optional_entries], whole, bare):
             draft = self._make_draft(repeat.origin)
             body = draft.encode_with(*entries)
             if len(body) <= capacity:
-                return Packed(body, [], Piggybacked(), urgent=repeat.sos)
+                return PackedTransmission(body, [], Piggybacked(), urgent=repeat.sos)
         log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
         return None
 
-    def _pack_repeats(self, first: Repeat, capacity: int, piggyback: Piggyback) -> Packed | None:
+    def _pack_repeats(
+        self, first: RepeatedPacket, capacity: int, piggyback: Piggyback
+    ) -> PackedTransmission | None:
         """Pack as many repeated items as fit, of any stations; at least one, which fitted when it
         was first sent.
         """
         draft, body = self._make_draft(0), b""
-        of: SentBy | None = None
+        of: AuthorMark | None = None
         entries: list[Entry] = []
-        other: Repeat | None = first
+        other: RepeatedPacket | None = first
         while other is not None:
-            mark = SentBy(other.origin, other.hops)
+            mark = AuthorMark(other.origin, other.hops)
             # Times in an envelope are relative to that of its first entry.
             head = [] if of == mark else [Entry(0, mark, other.entries[0].time)]
             more = [*entries, *head, *other.entries]
@@ -346,9 +352,11 @@ class Packing:
                 piggyback.mark_joined(other)
             entries, body, of = more, longer, mark
             other = piggyback.find_joining()
-        return Packed(body, [], Piggybacked()) if len(body) <= capacity else None
+        return PackedTransmission(body, [], Piggybacked()) if len(body) <= capacity else None
 
-    def _add_if_fitting(self, candidate: _Next, whose: int, draft: Draft, capacity: int) -> bool:
+    def _add_if_fitting(
+        self, candidate: _NextPart, whose: int, draft: Draft, capacity: int
+    ) -> bool:
         """Add the candidate to the draft if it can ride along: complete, from the same sender, and
         within the fill limit. Return True if so.
         """
@@ -368,7 +376,7 @@ class Packing:
             packed=self._limits.packs_text,
         )
 
-    def _choose_next(self, sequence: int) -> _Next:
+    def _choose_next(self, sequence: int) -> _NextPart:
         if self._prepared is not None and self._prepared.segment.sequence == sequence:
             return self._prepared
         known, tries = outbound.read_to_send(self._journal, self._channel, sequence)
@@ -378,7 +386,7 @@ class Packing:
         if len(whole) <= self.capacity.compute_whole(draft.origin):
             bare = self._key is None and not (known.origin or self._station)
             body = whole if bare else draft.encode_with(entry)
-            self._prepared = _Next(
+            self._prepared = _NextPart(
                 Segment(sequence), known.origin, entry, body, tries, known.undated
             )
             return self._prepared
@@ -387,7 +395,7 @@ class Packing:
         index = self._choose_positions(segment, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
         segment, body = replace(segment, position=index), draft.encode_with(entry)
-        return _Next(segment, known.origin, entry, body, tries, known.undated)
+        return _NextPart(segment, known.origin, entry, body, tries, known.undated)
 
     def _choose_positions(self, segment: Segment, tries: int) -> list[int]:
         """Return the next fragments to send; several together if a station is known to receive
@@ -401,7 +409,7 @@ class Packing:
         together = 1
         if self.acks is not None and self.acks.is_somebody_listening():
             # After an unanswered round, send only a few, which ask what has arrived.
-            together = WINDOW if tries else ROUND
+            together = WINDOW if tries else ROUND_FRAGMENTS_MAX
         elif self.acks is not None and held:
             together = WINDOW
         # A different first fragment for each attempt helps if the stations with earlier fragments

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Protocol
 
-from fieldagent.agent.journal.inbound import StageOwed, UnreadableOwed
+from fieldagent.agent.journal.inbound import PendingStage, PendingUnreadableReport
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry
@@ -29,21 +29,21 @@ class Piggybacked:
 
     reports: dict[int, Entry] = field(default_factory=dict)
     receipts: dict[int, Entry] = field(default_factory=dict)
-    stages: dict[StageKey, StageOwed] = field(default_factory=dict)
-    unreadable: list[UnreadableOwed] = field(default_factory=list)
-    introduced: bool = False
-    asked: bool = False
+    stages: dict[StageKey, PendingStage] = field(default_factory=dict)
+    unreadable: list[PendingUnreadableReport] = field(default_factory=list)
+    has_introduction: bool = False
+    has_name_request: bool = False
     """True if it contained a request for names."""
     named_incident: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class RepeatedPacket:
     """One packet that is repeated on the air: entries of the station `origin`."""
 
     origin: int
     entries: Sequence[Entry]
-    lacking: Sequence[Entry] = ()
+    optional_entries: Sequence[Entry] = ()
     """Optional entries, left out if they do not fit: the stations that are missing the item, or its
     sender's name."""
     sos: bool = False
@@ -69,15 +69,15 @@ class Piggyback(Protocol):
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
         """Add to `draft` the entries that fit into `capacity` bytes."""
 
-    def find_next_repeat(self, *, busy: bool | None) -> Repeat | None:
+    def find_next_repeat(self, *, busy: bool | None) -> RepeatedPacket | None:
         """Return an item to repeat before anything else, or None. While a Package waits (`busy`)
         only an SOS is returned, and nothing if that Package is an SOS itself (None).
         """
 
-    def find_joining(self) -> Repeat | None:
+    def find_joining(self) -> RepeatedPacket | None:
         """Return another item that may share the packet, or None."""
 
-    def mark_joined(self, repeat: Repeat) -> None:
+    def mark_joined(self, repeat: RepeatedPacket) -> None:
         """Record that the item from `find_joining` fits and is sent."""
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:

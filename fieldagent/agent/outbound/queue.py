@@ -99,7 +99,7 @@ class CollapseIndex:
         return max((rival for rival in rivals if rival is not None and rival > key), default=None)
 
 
-SLACK = 64
+DEAD_ENTRIES_SLACK = 64
 
 Place = tuple[int, int, int]
 """Negated priority, order (the smaller goes first among equals), key."""
@@ -108,7 +108,7 @@ Entry = tuple[int, int, int, Kind | None, float, float]
 _KEY: Final = 2
 _COLLAPSE: Final = 3
 _EXPIRES: Final = 4
-_DUE: Final = 5
+_DUE_INDEX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Queue:
         self._ready: SweptHeap[Entry] = SweptHeap(
             lambda entry: self._entries.get(entry[2]) is entry and entry[2] not in self._taken
         )
-        self._delayed = Timers(self._entries, _DUE)
+        self._delayed = Timers(self._entries, _DUE_INDEX)
         self._expiries = Timers(self._entries, _EXPIRES)
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class Queue:
     def release(self, key: int) -> None:
         if key in self._held:
             self._held.discard(key)
-            self.put_back(key, self._entries[key][_DUE])
+            self.put_back(key, self._entries[key][_DUE_INDEX])
 
     def add(
         self,
@@ -213,7 +213,7 @@ class Queue:
         return replaced
 
     def _insert(self, entry: Entry) -> None:
-        key, expires, due = entry[_KEY], entry[_EXPIRES], entry[_DUE]
+        key, expires, due = entry[_KEY], entry[_EXPIRES], entry[_DUE_INDEX]
         self._entries[key] = entry
         if due > -inf:
             self._delayed.add((due, key))
@@ -262,7 +262,7 @@ class Queue:
 
     def _move(self, key: int, due: float) -> None:
         entry = self._entries.get(key)
-        if entry is None or entry[_DUE] == due:
+        if entry is None or entry[_DUE_INDEX] == due:
             return
         if key in self._held:
             # The Package that replaces it gets that time, or it gets it itself when it is released.
@@ -315,7 +315,7 @@ class Queue:
         self._overtaken.discard(key)
         if collapse is not None:
             self._collapse.drop(collapse, key)
-        if len(self._ready) > SLACK or self._delayed or self._expiries:
+        if len(self._ready) > DEAD_ENTRIES_SLACK or self._delayed or self._expiries:
             self._bound()
         return True
 
@@ -346,7 +346,7 @@ class Queue:
     def _bound(self) -> None:
         live = len(self._entries)
         for heap in (self._ready, self._delayed, self._expiries):
-            heap.bound(live, SLACK)
+            heap.bound(live, DEAD_ENTRIES_SLACK)
 
 
 def _get_kind(entry: Entry | None) -> Kind | None:
@@ -354,7 +354,7 @@ def _get_kind(entry: Entry | None) -> Kind | None:
 
 
 def _make_due_entry(entry: Entry, due: float) -> Entry:
-    return (*entry[:_DUE], due)
+    return (*entry[:_DUE_INDEX], due)
 
 
 def _make_inheriting(newer: Entry, older: Entry) -> Entry:
@@ -364,13 +364,13 @@ def _make_inheriting(newer: Entry, older: Entry) -> Entry:
     negated, order, key, collapse, expires, due = newer
     if negated != older[0]:
         return newer
-    return (negated, min(order, older[1]), key, collapse, expires, max(due, older[_DUE]))
+    return (negated, min(order, older[1]), key, collapse, expires, max(due, older[_DUE_INDEX]))
 
 
 def compute_due_time(queue: Queue, key: int) -> float:
     """Return the time when it may be sent; -inf if it may be sent at once."""
     entry = queue._entries.get(key)
-    return -inf if entry is None else entry[_DUE]
+    return -inf if entry is None else entry[_DUE_INDEX]
 
 
 def get_sizes(queue: Queue) -> Sizes:

@@ -15,21 +15,21 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.hub_routes import HubRoutes
-from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat
-from fieldagent.agent.outbound.read_receipts import AirWord, Readings
+from fieldagent.agent.outbound.piggyback import Piggybacked, RepeatedPacket
+from fieldagent.agent.outbound.read_receipts import Readings, ReadReceipt
 from fieldagent.agent.outbound.summaries import Summaries, list_confirmed, list_numbers
 from fieldagent.package.package import Item, Parcel
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import (
     Ack,
+    AuthorMark,
     Entry,
     Fragment,
     Introduction,
     Program,
     RelayRequest,
     Report,
-    SentBy,
     digest_of,
 )
 
@@ -58,7 +58,7 @@ class _DueAck:
     """True if it is sent in two packets in a row."""
     alone: bool
     """True if it is also sent separately, even if a summary confirms it."""
-    due: float
+    due_at: float
     """Time when it is sent."""
 
 
@@ -94,12 +94,12 @@ class RadioPiggyback:
         self._presents_itself = False
         self._acks: dict[tuple[int, int], _DueAck] = {}
         """Acknowledgements by the item's station and number."""
-        self._repeats: list[Repeat] = []
+        self._repeats: list[RepeatedPacket] = []
         self.said: set[int] = set()
         """Numbers of our items that were sent on the air."""
         self.look()
 
-    def repeat(self, repeats: Iterable[Repeat]) -> None:
+    def repeat(self, repeats: Iterable[RepeatedPacket]) -> None:
         """Repeat these items, an SOS first. An item that already waits is kept as it is."""
         kept = {(each.origin, each.entries[0]) for each in self._repeats}
         self._repeats += [each for each in repeats if (each.origin, each.entries[0]) not in kept]
@@ -113,15 +113,15 @@ class RadioPiggyback:
             if not each.joins or (each.origin, each.entries[0].sequence) != (origin, sequence)
         ]
 
-    def find_next_repeat(self, *, busy: bool | None) -> Repeat | None:
+    def find_next_repeat(self, *, busy: bool | None) -> RepeatedPacket | None:
         if not self._repeats or busy is None or (busy and not self._repeats[0].sos):
             return None
         return self._repeats.pop(0)
 
-    def find_joining(self) -> Repeat | None:
+    def find_joining(self) -> RepeatedPacket | None:
         return next((each for each in self._repeats if each.joins), None)
 
-    def mark_joined(self, repeat: Repeat) -> None:
+    def mark_joined(self, repeat: RepeatedPacket) -> None:
         self._repeats.remove(repeat)
 
     def is_relay_needed(self) -> bool:
@@ -172,7 +172,7 @@ class RadioPiggyback:
     def compute_next_due(self) -> float:
         """Return the seconds until the next beacon, receipt or waiting acknowledgement."""
         now = self.clock()
-        waits = (due.due for due in self._acks.values() if due.due > now)
+        waits = (due.due_at for due in self._acks.values() if due.due_at > now)
         soonest = min(self.summaries.compute_due_time(), self.readings.compute_next_due(now))
         return min(soonest, min(waits, default=inf)) - now
 
@@ -238,7 +238,7 @@ class RadioPiggyback:
         pass
 
     def is_worth_sending(self) -> bool:
-        acks = any(due.due <= self.clock() for due in self._acks.values())
+        acks = any(due.due_at <= self.clock() for due in self._acks.values())
         says = acks or self._repeats or self._presents_itself
         says = says or self.readings.is_due(self.clock())
         tells = self.summaries.list_due_stations(
@@ -259,18 +259,18 @@ class RadioPiggyback:
             draft.add(request, capacity)
         if abs(self.clock() - self._introduced) >= INTRODUCE_INTERVAL_S:
             beside = bool(draft.entries)
-            words.introduced = draft.add(self._introduction, capacity)
-            if words.introduced:
+            words.has_introduction = draft.add(self._introduction, capacity)
+            if words.has_introduction:
                 draft.add(PROGRAM, capacity)
             # If it never fits with a Package, it gets a packet of its own.
-            self._presents_itself = beside and not words.introduced
-            if words.introduced:
+            self._presents_itself = beside and not words.has_introduction
+            if words.has_introduction:
                 self._said_hello = self.clock()
         route = self.hub_routes.find_route_to_announce(beside=bool(draft.entries))
         if route is not None and draft.add(Entry(0, route), capacity):
             self.hub_routes.record_announced(route)
         self._fill_acks(draft, capacity)
-        beside = not urgent and bool(items or words.introduced)
+        beside = not urgent and bool(items or words.has_introduction)
         for station in self.summaries.list_due_stations(self.clock(), beside=beside):
             self._fill_summary(station, draft, capacity)
         if not urgent:
@@ -307,7 +307,7 @@ class RadioPiggyback:
         pass
 
     def mark_settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
-        if words.introduced and sent:
+        if words.has_introduction and sent:
             self._introduced = self.clock()
 
 
@@ -318,14 +318,14 @@ def _fill_readings(
     for word in readings.list_to_send(now, beside=bool(draft.entries)):
         bare = [word.entry]
         if word.hops:
-            bare.insert(0, Entry(0, SentBy(word.origin, word.hops), word.entry.time))
+            bare.insert(0, Entry(0, AuthorMark(word.origin, word.hops), word.entry.time))
         named = [*bare, *_find_name_entries(word, journal)]
         # A receipt that fits into no packet is not tried forever.
         if draft.add_all(named, capacity) or draft.add_all(bare, capacity) or not draft.entries:
             readings.mark_sent(word, now)
 
 
-def _find_name_entries(word: AirWord, journal: Journal) -> list[Entry]:
+def _find_name_entries(word: ReadReceipt, journal: Journal) -> list[Entry]:
     """Return the name of another station whose receipt is passed on, because receivers may know
     only its number.
     """

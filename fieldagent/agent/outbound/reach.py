@@ -20,7 +20,7 @@ from contextlib import suppress
 from fieldagent.agent.journal import directory, on_air, outbound
 from fieldagent.agent.journal.history import add_names
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
+from fieldagent.agent.journal.records import DamagedPackage, PackageFacts, StoredPackage
 from fieldagent.package.delivery import LADDER, Stage, describe_stage
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
@@ -44,7 +44,7 @@ HUB = "the hub"
 ORDER = ("kept", "left", "heard", "hub", *(stage.name.lower() for stage in LADDER), "ended")
 
 
-def list_reached(journal: Journal, known: Known) -> list[Step]:
+def list_reached(journal: Journal, known: PackageFacts) -> list[Step]:
     """Return the known steps, from the lowest stage to the highest."""
     date = journal.clock.date
     steps = [Step(date(known.accepted), "kept", "", "on this kit")]
@@ -67,7 +67,7 @@ def list_reached(journal: Journal, known: Known) -> list[Step]:
 
 
 def list_reached_beyond(
-    journal: Journal, packages: Sequence[Known | Accepted]
+    journal: Journal, packages: Sequence[PackageFacts | StoredPackage]
 ) -> dict[int, list[Step]]:
     """Return the steps of each Package beyond a receiver's disk, from the lowest stage."""
     ladders: dict[int, list[Step]] = {}
@@ -82,7 +82,7 @@ def list_reached_beyond(
     return ladders
 
 
-def _describe_addressee(journal: Journal, known: Known | Accepted) -> str:
+def _describe_addressee(journal: Journal, known: PackageFacts | StoredPackage) -> str:
     """Return the addressee in words; empty if it is unknown."""
     with suppress(DamagedPackage):
         accepted = outbound.read_kept_package(journal, known.sequence)
@@ -110,7 +110,7 @@ def _describe_kit(who: Identity) -> str:
     return f"station {who.id}" if unnamed else _find_name(who)
 
 
-def _end(journal: Journal, known: Known) -> str:
+def _end(journal: Journal, known: PackageFacts) -> str:
     if known.status is not Status.ERROR:
         return str(known.status).lower()
     why = {

@@ -23,7 +23,7 @@ from dataclasses import field
 from math import inf
 
 from fieldagent.agent.channels.air_pace import draw_backoff
-from fieldagent.agent.journal.inbound import StationOwed
+from fieldagent.agent.journal.inbound import PendingStationStage
 from fieldagent.package.delivery import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -42,7 +42,7 @@ PASS_AFTER, PASS_WITHIN = 3.0, 4.0
 """Seconds in which the answer may be heard, and the random time after that."""
 RIDES_AFTER = 60.0
 """The first wait for a receipt that was not requested, whose answer rides along too."""
-ENOUGH = 2
+RELAYS_ENOUGH = 2
 """Number of other stations heard passing it on, after which we do not."""
 HOPS_RETENTION_S = 7200.0
 """Seconds for which the number of hops is remembered; longer than any pause."""
@@ -52,7 +52,7 @@ PASSED_MAX = 1000
 """Most receipts of other stations that are remembered, about 1 kB each."""
 
 
-class WordKey(NamedTuple):
+class ReadReceiptKey(NamedTuple):
     """Key of a receipt."""
 
     by: int
@@ -64,7 +64,7 @@ class WordKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class AirWord:
+class ReadReceipt:
     """A receipt, or the answer to one, sent by `origin`."""
 
     origin: int
@@ -74,11 +74,11 @@ class AirWord:
     hops: int = 0
     """Number of transmissions that brought it here; 0 for our own."""
     heard: float = -inf
-    rides: float = inf
+    rides_from: float = inf
     """Time from which it rides beside another entry."""
-    due: float = inf
+    due_at: float = inf
     """Time when it is sent in its own packet."""
-    tries: int = 0
+    attempts: int = 0
     echoes: set[int] = field(default_factory=set)
 
     @property
@@ -89,12 +89,12 @@ class AirWord:
 
     def go(self, rides: float, due: float) -> None:
         """Let it ride from `rides` on, or be sent alone at `due`."""
-        self.rides, self.due = rides, due if self.alone else inf
+        self.rides_from, self.due_at = rides, due if self.alone else inf
         self.echoes.clear()
 
     def rest(self) -> None:
         """Stop sending it."""
-        self.rides = self.due = inf
+        self.rides_from = self.due_at = inf
 
     def record_arrival(self, hops: int, now: float) -> bool:
         """Record that it arrived over that many transmissions. Return True if that is not further
@@ -108,17 +108,17 @@ class AirWord:
     def note_echo(self, sender: int) -> None:
         """Record that another station sent the same: after ENOUGH of them we stop."""
         self.echoes.add(sender)
-        if len(self.echoes) >= ENOUGH:
+        if len(self.echoes) >= RELAYS_ENOUGH:
             self.rest()
 
 
 @dataclass(slots=True)
-class _Passed:
+class _RelayedReceipt:
     """A receipt of another station, and its answer."""
 
-    word: AirWord
-    answer: AirWord | None = None
-    owes_answer: bool = False
+    receipt: ReadReceipt
+    answer: ReadReceipt | None = None
+    is_answer_pending: bool = False
     """True if we have passed the receipt on, but not yet its answer."""
 
 
@@ -135,11 +135,11 @@ class Readings:
         self._text_bytes = text_bytes
         self._hops = hops
         self._random = random
-        self._ours: dict[WordKey, tuple[StationOwed, AirWord]] = {}
-        self._answers: dict[WordKey, AirWord] = {}
-        self._passed: dict[WordKey, _Passed] = {}
+        self._ours: dict[ReadReceiptKey, tuple[PendingStationStage, ReadReceipt]] = {}
+        self._answers: dict[ReadReceiptKey, ReadReceipt] = {}
+        self._passed: dict[ReadReceiptKey, _RelayedReceipt] = {}
 
-    def owe(self, owed: Iterable[StationOwed], now: float) -> None:
+    def owe(self, owed: Iterable[PendingStationStage], now: float) -> None:
         """Send these receipts, which other stations have not received, and no others of ours."""
         known, self._ours = self._ours, {}
         for each in owed:
@@ -150,11 +150,11 @@ class Readings:
             if key in known:
                 self._ours[key] = known[key]
                 continue
-            word = AirWord(self._station, entry, each.asks)
+            word = ReadReceipt(self._station, entry, each.wants_receipt)
             word.go(now, now + ALONE_AFTER * (1 + 2 * self._random()))
             self._ours[key] = each, word
 
-    def find_answered(self, station: int, answer: Entry) -> StationOwed | None:
+    def find_answered(self, station: int, answer: Entry) -> PendingStationStage | None:
         """Return our receipt that this station answers; None if there is none."""
         ours = self._ours.get(_make_answer_key(station, answer))
         return None if ours is None else ours[0]
@@ -163,8 +163,8 @@ class Readings:
         """Answer a receipt of the station `by` for our item; the receipt is on disk."""
         key = _make_key(by, entry)
         said = Entry(entry.sequence, Receipt(by, key.digest), entry.time)
-        word = self._answers.setdefault(key, AirWord(self._station, said, asked))
-        word.go(now, min(word.due, now + ANSWER_WITHIN * self._random()))
+        word = self._answers.setdefault(key, ReadReceipt(self._station, said, asked))
+        word.go(now, min(word.due_at, now + ANSWER_WITHIN * self._random()))
 
     def hear(
         self, by: int, entry: Entry, sender: int, hops: int, now: float, *, crowd: int, asked: bool
@@ -173,17 +173,17 @@ class Readings:
         `sender`. Pass on the receipt, or its answer, if that may help.
         """
         key = _make_key(by, entry)
-        passed = self._passed.pop(key, None) or _Passed(AirWord(by, entry, asked, hops))
+        passed = self._passed.pop(key, None) or _RelayedReceipt(ReadReceipt(by, entry, asked, hops))
         self._passed[key] = passed
         while len(self._passed) > PASSED_MAX:
             del self._passed[next(iter(self._passed))]
-        if not passed.word.record_arrival(hops, now):
-            passed.word.note_echo(sender)
+        if not passed.receipt.record_arrival(hops, now):
+            passed.receipt.note_echo(sender)
         elif passed.answer is not None and passed.answer.hops < self._hops:
             passed.answer.go(now, now + self._spread(ANSWER_WITHIN, crowd))
         elif passed.answer is None and hops < self._hops:
             rides = now + (PASS_AFTER if asked else RIDES_AFTER)
-            passed.word.go(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
+            passed.receipt.go(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
 
     def hear_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
@@ -194,13 +194,13 @@ class Readings:
         passed = self._passed.get(_make_answer_key(station, answer))
         if passed is None:
             return
-        passed.word.rest()
+        passed.receipt.rest()
         if passed.answer is None:
-            passed.answer = AirWord(station, answer, passed.word.alone, hops)
+            passed.answer = ReadReceipt(station, answer, passed.receipt.alone, hops)
         if not passed.answer.record_arrival(hops, now):
             passed.answer.note_echo(sender)
-        elif passed.owes_answer and hops < self._hops:
-            passed.owes_answer = False
+        elif passed.is_answer_pending and hops < self._hops:
+            passed.is_answer_pending = False
             passed.answer.go(now, now + self._spread(ANSWER_WITHIN, crowd))
 
     def greet(self, station: int, now: float) -> None:
@@ -210,59 +210,59 @@ class Readings:
         for _, word in self._ours.values():
             assert isinstance(word.entry.content, Receipt)
             if word.entry.content.by == station:
-                word.tries = 0
+                word.attempts = 0
                 word.go(now, now + ALONE_AFTER * (1 + 2 * self._random()))
             else:
-                word.rides = min(word.rides, now)
+                word.rides_from = min(word.rides_from, now)
 
     def is_due(self, now: float) -> bool:
         """Return True if an entry must be sent in its own packet now."""
-        return any(word.due <= now for word in self._list_entries())
+        return any(word.due_at <= now for word in self._list_entries())
 
     def compute_next_due(self, now: float) -> float:
         """Return the time when the next entry must be sent in its own packet."""
-        return min((word.due for word in self._list_entries() if word.due > now), default=inf)
+        return min((word.due_at for word in self._list_entries() if word.due_at > now), default=inf)
 
-    def list_to_send(self, now: float, *, beside: bool) -> list[AirWord]:
+    def list_to_send(self, now: float, *, beside: bool) -> list[ReadReceipt]:
         """Return the entries for the next packet. `beside` means that the packet contains other
         entries anyway.
         """
         if not (beside or self.is_due(now)):
             return []
-        words = [word for word in self._list_entries() if min(word.rides, word.due) <= now]
+        words = [word for word in self._list_entries() if min(word.rides_from, word.due_at) <= now]
         return words[:RIDE_MAX] if beside else words
 
-    def mark_sent(self, word: AirWord, now: float) -> None:
+    def mark_sent(self, word: ReadReceipt, now: float) -> None:
         """Record that an entry is sent."""
         word.rest()
         if word.origin == self._station:
             self._answers = {key: each for key, each in self._answers.items() if each is not word}
         for _, ours in self._ours.values():
             if ours is word:
-                again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(word.tries, 10))
+                again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(word.attempts, 10))
                 rides = now + again * (0.75 + 0.5 * self._random())
-                word.tries += 1
-                alone = word.tries < ALONE_MAX
+                word.attempts += 1
+                alone = word.attempts < ALONE_MAX
                 word.go(rides, rides + ALONE_AFTER if alone else inf)
         for passed in self._passed.values():
-            passed.owes_answer |= passed.word is word
+            passed.is_answer_pending |= passed.receipt is word
 
-    def _list_entries(self) -> Iterator[AirWord]:
+    def _list_entries(self) -> Iterator[ReadReceipt]:
         passed = self._passed.values()
         yield from self._answers.values()
         yield from (each.answer for each in passed if each.answer is not None)
         yield from (word for _, word in self._ours.values())
-        yield from (each.word for each in passed)
+        yield from (each.receipt for each in passed)
 
     def _spread(self, within: float, crowd: int) -> float:
         return draw_backoff(self._random(), max(within, 0.5 * crowd), crowd)
 
 
-def _make_key(by: int, entry: Entry) -> WordKey:
+def _make_key(by: int, entry: Entry) -> ReadReceiptKey:
     assert isinstance(entry.content, Receipt)
-    return WordKey(by, entry.content.by, entry.sequence, digest_of(entry))
+    return ReadReceiptKey(by, entry.content.by, entry.sequence, digest_of(entry))
 
 
-def _make_answer_key(station: int, answer: Entry) -> WordKey:
+def _make_answer_key(station: int, answer: Entry) -> ReadReceiptKey:
     assert isinstance(answer.content, Receipt)
-    return WordKey(answer.content.by, station, answer.sequence, answer.content.digest)
+    return ReadReceiptKey(answer.content.by, station, answer.sequence, answer.content.digest)

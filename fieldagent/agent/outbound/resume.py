@@ -14,7 +14,12 @@ import trio
 
 from fieldagent.agent.journal import listing, losses, outbound
 from fieldagent.agent.journal.journal import Journal, Operation, together
-from fieldagent.agent.journal.records import DAMAGED, Accepted, DamagedPackage, EndedDelivery
+from fieldagent.agent.journal.records import (
+    DAMAGED_DELIVERY,
+    DamagedPackage,
+    EndedDelivery,
+    StoredPackage,
+)
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -22,7 +27,7 @@ from fieldagent.package.package import Channel
 
 log = logging.getLogger(__name__)
 
-SLICE = 10
+RESUME_BATCH = 10
 """Packages in one batch: one or two milliseconds here, about ten on a small gateway."""
 
 
@@ -40,7 +45,7 @@ class Resume:
         self._intake = intake
         self._endings = endings
         self._resumed = resumed
-        self._place: outbound.Place | None = outbound.FIRST
+        self._place: outbound.Place | None = outbound.FIRST_PLACE
         self._last = outbound.compute_next_sequence(journal) - 1
         """Later Packages are queued by the code that accepts them."""
         self._ended: list[EndedDelivery] = []
@@ -97,7 +102,7 @@ class Resume:
     def _put_back_some(self) -> None:
         assert self._place is not None
         sequences, self._place = outbound.list_next_waiting(
-            self._journal, self._place, self._last, SLICE
+            self._journal, self._place, self._last, RESUME_BATCH
         )
         self._put_back_all(sequences)
 
@@ -113,7 +118,7 @@ class Resume:
                 if accepted is not None:
                     self._put_back(accepted)
 
-    def _put_back(self, accepted: Accepted) -> None:
+    def _put_back(self, accepted: StoredPackage) -> None:
         now = self._endings.clock()
         life = None
         if accepted.expires is not None:
@@ -129,7 +134,7 @@ class Resume:
         sequence = damaged.sequence
         deliveries = outbound.read_deliveries(self._journal, sequence)
         self._ended += [
-            EndedDelivery(sequence, channel, DAMAGED)
+            EndedDelivery(sequence, channel, DAMAGED_DELIVERY)
             for channel, delivery in deliveries.items()
             if delivery.status is None
         ]

@@ -41,13 +41,13 @@ class Settlement:
     ended: list[EndedDelivery] = field(default_factory=list)
     waits: dict[int, float] = field(default_factory=dict)
     """Packages that wait again, each with the time until it may be sent; trio's clock."""
-    tried: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
     """Packages for which it counts as a failed attempt."""
-    alone: set[int] = field(default_factory=set)
+    sent_alone: set[int] = field(default_factory=set)
     """Packages that are sent alone from now on."""
     event: str = "not sent"
     """Event in their history."""
-    ends_intent: bool = True
+    is_intent_ended: bool = True
 
 
 REFUSED_PAUSE_S, REFUSED_PAUSE_MAX_S = 30.0, 900.0
@@ -96,14 +96,14 @@ def settle_failure(
         (sequence,) = (segment.sequence for segment in segments)
         if refused_due is not None:
             waits = {sequence: refused_due}
-            return Settlement(waits=waits, tried=[sequence], alone={sequence}, event=REFUSED)
+            return Settlement(waits=waits, failed=[sequence], sent_alone={sequence}, event=REFUSED)
         ended = EndedDelivery(sequence, channel, ChannelDelivery(Status.ERROR, reason or "refused"))
-        return Settlement([ended], tried=[sequence], event=REFUSED)
+        return Settlement([ended], failed=[sequence], event=REFUSED)
     alone = {segment.sequence for segment in segments} if outcome is Outcome.REFUSED else set()
     # The rest of a burst that was partly heard is sent at once.
     waits = {segment.sequence: -inf if burst.heard else due for segment, burst in over.items()}
     tried = [segment.sequence for segment, burst in over.items() if not burst.heard]
-    return Settlement(waits=waits, tried=tried, alone=alone)
+    return Settlement(waits=waits, failed=tried, sent_alone=alone)
 
 
 def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
@@ -139,8 +139,8 @@ def note_tried(
     queue: ChannelQueue, settlement: Settlement, reason: str, now: float
 ) -> Operation[None]:
     """Record the failed attempts."""
-    sequences, event = settlement.tried, settlement.event
-    tried = outbound.record_try(queue.channel, sequences, ends_intent=settlement.ends_intent)
+    sequences, event = settlement.failed, settlement.event
+    tried = outbound.record_try(queue.channel, sequences, ends_intent=settlement.is_intent_ended)
 
     def store(db: sqlite3.Connection) -> None:
         tried(db)

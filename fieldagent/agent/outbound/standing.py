@@ -16,7 +16,7 @@ class UnknownPackage(Exception):
     """Error for an id without a Package."""
 
 
-class Standing(NamedTuple):
+class PackageState(NamedTuple):
     """Status of a Package, None while it waits, and its state on each channel."""
 
     id: int
@@ -27,7 +27,7 @@ class Standing(NamedTuple):
     """Unix time."""
 
 
-def find_standing(journal: Journal, id_: int) -> Standing:
+def find_standing(journal: Journal, id_: int) -> PackageState:
     """Return the state of the newest Package with that id. Raises UnknownPackage."""
     known = outbound.find_by_id(journal, id_)
     if known is None:
@@ -39,12 +39,12 @@ def find_standing(journal: Journal, id_: int) -> Standing:
     return get_standing(journal, known.sequence)
 
 
-def get_standing(journal: Journal, sequence: int) -> Standing:
+def get_standing(journal: Journal, sequence: int) -> PackageState:
     """Return the state of a Package. Raises UnknownPackage."""
     known = outbound.find_by_sequence(journal, sequence)
     if known is None:
         raise UnknownPackage("the Package ended and is no longer kept")
     deliveries = outbound.read_deliveries(journal, sequence)
-    return Standing(
+    return PackageState(
         known.id, sequence, known.status, deliveries, journal.clock.date(known.accepted)
     )

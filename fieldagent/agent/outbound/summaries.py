@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import field
 from math import inf
 
-from fieldagent.agent.channels.air_pace import CROWD
+from fieldagent.agent.channels.air_pace import CROWD_STATIONS
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import SEVERAL_MAX
 from fieldagent.wire.envelope import Ack, Entry, digest_of_slices
@@ -40,21 +40,21 @@ FRESH_S = 3600.0
 notified when it arrives."""
 HERE_MAX = 2 * SEVERAL_MAX
 """Most numbers of a station that are remembered: those that a summary lists, and as many others."""
-RIDES = 3
+RIDING_SUMMARIES_MAX = 3
 """Most summaries that ride in another packet."""
 
 
 @dataclass(slots=True)
 class _OfStation:
-    here: dict[int, bytes] = field(default_factory=dict)
+    stored_digests: dict[int, bytes] = field(default_factory=dict)
     """Numbers with the digests of their items."""
-    unsaid: set[int] = field(default_factory=set)
+    unlisted: set[int] = field(default_factory=set)
     """Numbers that are here but are not listed, because another kit uses our number too."""
-    lacking: dict[int, int] = field(default_factory=dict)
+    missing: dict[int, int] = field(default_factory=dict)
     """Numbers that another station has and we are missing, each with the number of our reports."""
-    told: bool = False
+    is_told_by_other: bool = False
     """True if another station has sent the same since the last beacon."""
-    asked: bool = False
+    is_asked_by_other: bool = False
     """True if another station has reported the same missing items."""
     changed: bool = False
     """True if the summary has changed since we last sent it."""
@@ -64,13 +64,13 @@ class _OfStation:
 
     newest: int = 0
     """Highest of the `SEVERAL_MAX` numbers that a summary lists."""
-    stands_until: float = -inf
+    fixed_until: float = -inf
     """Time until which lower numbers do not move the range back. The high number may have been
     forged, or may come from another kit under that station's number."""
 
     def open(self) -> list[int]:
         """Return the missing numbers that we still ask for."""
-        return [number for number, count in self.lacking.items() if count < ASKS_MAX]
+        return [number for number, count in self.missing.items() if count < ASKS_MAX]
 
     def is_asking(self) -> bool:
         return bool(self.open())
@@ -84,25 +84,25 @@ class _OfStation:
 
     def move(self, number: int, now: float) -> None:
         """Record that this number has arrived, which moves the range on."""
-        if number > self.newest or (number not in self._find_last() and now >= self.stands_until):
+        if number > self.newest or (number not in self._find_last() and now >= self.fixed_until):
             self.newest = number
         if number in self._find_last():
-            self.stands_until = now + FRESH_S
+            self.fixed_until = now + FRESH_S
 
     def _find_last(self) -> range:
         return range(self.newest - SEVERAL_MAX + 1, self.newest + 1)
 
     def forget_old(self) -> None:
         first = self.get_listed_numbers().start
-        for number in [each for each in self.lacking if each < first]:
-            del self.lacking[number]
-        while len(self.lacking) > HERE_MAX:
-            del self.lacking[next(iter(self.lacking))]
+        for number in [each for each in self.missing if each < first]:
+            del self.missing[number]
+        while len(self.missing) > HERE_MAX:
+            del self.missing[next(iter(self.missing))]
         last = self._find_last()
-        elsewhere = [each for each in self.here if each not in last]
-        for number in elsewhere[: max(0, len(self.here) - HERE_MAX)]:
-            del self.here[number]
-        self.unsaid = {each for each in self.unsaid if each >= last.start}
+        elsewhere = [each for each in self.stored_digests if each not in last]
+        for number in elsewhere[: max(0, len(self.stored_digests) - HERE_MAX)]:
+            del self.stored_digests[number]
+        self.unlisted = {each for each in self.unlisted if each >= last.start}
 
 
 class Summaries:
@@ -125,7 +125,7 @@ class Summaries:
 
     def note_crowd(self, crowd: int) -> None:
         """Set the number of stations in range, which send the same summaries."""
-        self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD))
+        self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD_STATIONS))
 
     @property
     def _in_crowd(self) -> bool:
@@ -134,12 +134,12 @@ class Summaries:
     def note(self, station: int, number: int, digest: bytes, now: float) -> None:
         """Record that this item is here: it arrived, or it is ours and has left."""
         known = self._of(station)
-        if known.here.get(number) == digest:
+        if known.stored_digests.get(number) == digest:
             return
-        known.here[number] = digest
-        known.lacking.pop(number, None)
-        known.unsaid.discard(number)
-        known.told, known.changed, known.fresh_until = False, True, now + FRESH_S
+        known.stored_digests[number] = digest
+        known.missing.pop(number, None)
+        known.unlisted.discard(number)
+        known.is_told_by_other, known.changed, known.fresh_until = False, True, now + FRESH_S
         known.move(number, now)
         known.forget_old()
         self._hasten(now, INTERVAL_MIN)
@@ -147,9 +147,9 @@ class Summaries:
     def note_unsaid(self, station: int, number: int) -> None:
         """Record that this item is here but must not be listed; it is not asked for."""
         known = self._of(station)
-        known.lacking.pop(number, None)
-        if number not in known.here:
-            known.unsaid.add(number)
+        known.missing.pop(number, None)
+        if number not in known.stored_digests:
+            known.unlisted.add(number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
         """Restore the items that were here before a restart: stations, numbers and digests."""
@@ -166,39 +166,45 @@ class Summaries:
         known = self._of(station)
         window = known.get_listed_numbers()
         fresh = {
-            each for each in numbers - known.here.keys() - known.unsaid if each >= window.start
+            each
+            for each in numbers - known.stored_digests.keys() - known.unlisted
+            if each >= window.start
         }
         if station == self._station:
             # Other stations cannot have items that we never sent, except from a lost journal.
             fresh.clear()
-        if fresh - known.lacking.keys():
-            known.lacking |= dict.fromkeys(fresh - known.lacking.keys(), 0)
+        if fresh - known.missing.keys():
+            known.missing |= dict.fromkeys(fresh - known.missing.keys(), 0)
             known.fresh_until = now + FRESH_S
             known.forget_old()
-            known.asked = False
+            known.is_asked_by_other = False
             # In a dense network new items are missing every few seconds, so a beacon that is soon
             # due is enough.
             within = ASK_AFTER_S * self._slower
             if not self._in_crowd or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
         elif (asks := known.open()) and first <= min(asks) and not numbers.intersection(asks):
-            known.asked = True
-        if numbers.issuperset(each for each in known.here if each >= first and each in window):
-            known.told = True
+            known.is_asked_by_other = True
+        if numbers.issuperset(
+            each for each in known.stored_digests if each >= first and each in window
+        ):
+            known.is_told_by_other = True
         # A station whose numbers end far below ours may have been left behind: it now hears of ours
         # and may ask.
         reach = range(first, first + 2 * SEVERAL_MAX)
-        return sorted(each for each in known.here if each in reach and each not in numbers)
+        return sorted(
+            each for each in known.stored_digests if each in reach and each not in numbers
+        )
 
     def digest(self, station: int, number: int) -> bytes | None:
         """Return the digest of that item, if it is here and one of the newest; otherwise None."""
         known = self._stations.get(station)
-        return None if known is None else known.here.get(number)
+        return None if known is None else known.stored_digests.get(number)
 
     def greet(self, now: float, within: float) -> None:
         """Send all summaries again for a station that has returned and heard none of them."""
         for each in self._stations.values():
-            each.told = False
+            each.is_told_by_other = False
             each.fresh_until = max(each.fresh_until, now + INTERVAL_MAX)
         self._interval = INTERVAL_MIN
         if self._stations:
@@ -216,7 +222,7 @@ class Summaries:
             asks |= each.is_asking()
             if now < each.fresh_until and self._is_news(each):
                 self._beacon.append(number)
-            each.told = each.asked = False
+            each.is_told_by_other = each.is_asked_by_other = False
         self._interval = INTERVAL_MIN if asks else min(INTERVAL_MAX, 2 * self._interval)
         lives = any(now < each.fresh_until for each in self._stations.values())
         waits = min(INTERVAL_MAX, self._interval * self._slower)
@@ -233,7 +239,9 @@ class Summaries:
             ride = (
                 n for n, each in known.items() if self._can_ride(each, now) and n not in stations
             )
-            stations = [*stations, *sorted(ride, key=lambda n: not known[n].is_asking())][:RIDES]
+            stations = [*stations, *sorted(ride, key=lambda n: not known[n].is_asking())][
+                :RIDING_SUMMARIES_MAX
+            ]
         return [*stations]
 
     def _can_ride(self, each: _OfStation, now: float) -> bool:
@@ -244,25 +252,25 @@ class Summaries:
             return each.changed
         if each.is_asking():
             return each.changed or now - each.asked_at >= ASK_AFTER_S * self._slower
-        return each.changed and not each.told
+        return each.changed and not each.is_told_by_other
 
     def _is_news(self, each: _OfStation) -> bool:
-        return self._is_still_asking(each) or not each.told
+        return self._is_still_asking(each) or not each.is_told_by_other
 
     @staticmethod
     def _is_still_asking(each: _OfStation) -> bool:
         """Return True if items are missing here and no other station has reported the same."""
-        return each.is_asking() and not each.asked
+        return each.is_asking() and not each.is_asked_by_other
 
     def mark_sent(self, station: int, now: float) -> None:
         """Record that the summary of this station was sent."""
         known = self._of(station)
-        known.told = known.asked = True
+        known.is_told_by_other = known.is_asked_by_other = True
         known.changed = False
         if now - known.asked_at >= ASK_AFTER_S / 2:
             known.asked_at = now
-            for number in known.lacking:
-                known.lacking[number] += 1
+            for number in known.missing:
+                known.missing[number] += 1
         self._beacon = [each for each in self._beacon if each != station]
         if self._in_crowd and not any(map(self._is_still_asking, self._stations.values())):
             later = now + ASK_AFTER_S * self._slower * (0.5 + self._random())
@@ -275,12 +283,12 @@ class Summaries:
             return None
         numbers = known.get_listed_numbers()
         lacking = [each for each in known.open() if each in numbers]
-        present = sorted(each for each in known.here if each in numbers)
+        present = sorted(each for each in known.stored_digests if each in numbers)
         if not present and not lacking:
             return None
         first = min((*present, *lacking), default=0)
         arrived = frozenset(number - first for number in present)
-        digest = digest_of_slices(known.here[number] for number in present[-CONFIRMS:])
+        digest = digest_of_slices(known.stored_digests[number] for number in present[-CONFIRMS:])
         return Entry(first, Ack(station, 0, arrived, digest=digest if present else b""))
 
     def _of(self, station: int) -> _OfStation:

@@ -13,7 +13,7 @@ from fieldagent.agent.journal import history
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.budget import format_utc_day
 from fieldagent.agent.outbound.channel_queue import ChannelQueue, compute_due_time
-from fieldagent.agent.outbound.head_start import CHEAPER, GATHERS
+from fieldagent.agent.outbound.head_start import CHEAPER_FIRST_REASON, GATHERING_REASON
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import ChannelDelivery, encode_deliveries
 from fieldagent.package.package import Channel
@@ -22,7 +22,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 NO_CHANNEL = (
     "no channel is configured: set satellite-port, radio-port or hub-address and restart the agent"
 )
-_AWAY = {
+_AWAY_REASONS = {
     LinkState.STARTING: "the channel is starting",
     LinkState.ABSENT: "the modem is away",
     LinkState.NO_SERVICE: "no signal",
@@ -40,7 +40,7 @@ class _Hindrance(NamedTuple):
     """The same for an SOS."""
     is_away: bool
     """True if nothing can leave."""
-    tells_when: bool = False
+    has_end_time: bool = False
     """True if the reason contains the time when it ends."""
 
 
@@ -75,12 +75,12 @@ class WaitReasons:
         for channel, delivery in deliveries.items():
             if delivery.status is None and channel not in self._hindrances:
                 # Its settings were removed while this waited.
-                document[channel] = {**document[channel], "reason": _GONE}
+                document[channel] = {**document[channel], "reason": _GONE_REASON}
             elif delivery.status is None:
                 reason, at = self._describe_wait(channel, sequence)
                 unix = None if at is None else self._convert_to_unix(at)
                 hindrance = self._hindrances[channel]
-                told_already = hindrance.tells_when and reason == hindrance.reason
+                told_already = hindrance.has_end_time and reason == hindrance.reason
                 silent = unix is None or told_already
                 words = (
                     reason if silent else f"{reason}; next try {self._format_clock(unix or 0.0)}"
@@ -98,7 +98,7 @@ class WaitReasons:
         if sequence not in queue:
             return "the agent resumes waiting items after its start", None
         # The intent was begun and not ended: it is unknown if it left.
-        rests = hindrance.is_away or hindrance.reason == _RESTS
+        rests = hindrance.is_away or hindrance.reason == _RESTING_REASON
         if sequence in queue.get_in_flight() and not rests:
             return "it is being sent", None
         look = hindrance.next_urgent if queue.is_urgent(sequence) else hindrance.next_try
@@ -110,10 +110,10 @@ class WaitReasons:
         if moment > self._steady:
             failed = history.read_last_failure(self._journal, sequence, channel)
             gathers = sequence in queue.gathering
-            return failed or (GATHERS if gathers else CHEAPER), moment
+            return failed or (GATHERING_REASON if gathers else CHEAPER_FIRST_REASON), moment
         if hindrance.reason:
             failed = history.read_last_failure(self._journal, sequence, channel)
-            is_rest = hindrance.reason == _RESTS
+            is_rest = hindrance.reason == _RESTING_REASON
             return (is_rest and failed) or hindrance.reason, look
         goes = sequence == self._foremost[channel]
         return "it goes next" if goes else "others go before it", None
@@ -123,8 +123,8 @@ class WaitReasons:
         look, urgent = (
             at if at > self._steady else None for at in (link.next_look, link.next_urgent)
         )
-        if link.state in _AWAY:
-            reason = link.reason or _AWAY[link.state]
+        if link.state in _AWAY_REASONS:
+            reason = link.reason or _AWAY_REASONS[link.state]
             if link.last_success is not None:
                 reason += (
                     f", the last success at {self._format_clock(self._date(link.last_success))}"
@@ -133,9 +133,9 @@ class WaitReasons:
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
         if held := outbox.describe_hold():
             renewal = self._steady + outbox.budget.compute_renewal_wait()
-            return _Hindrance(held, renewal, renewal, is_away=False, tells_when=True)
+            return _Hindrance(held, renewal, renewal, is_away=False, has_end_time=True)
         rests = look is not None and link.state is not LinkState.BUSY
-        return _Hindrance(_RESTS if rests else "", look, urgent, is_away=False)
+        return _Hindrance(_RESTING_REASON if rests else "", look, urgent, is_away=False)
 
     def _convert_to_unix(self, steady: float) -> float:
         return round(self._now + max(0.0, steady - self._steady), 3)
@@ -150,5 +150,7 @@ class WaitReasons:
         return datetime.fromtimestamp(unix, UTC).strftime(form)
 
 
-_RESTS = "the last session failed"
-_GONE = "this channel is no longer in the settings: configure it again, or cancel the Package"
+_RESTING_REASON = "the last session failed"
+_GONE_REASON = (
+    "this channel is no longer in the settings: configure it again, or cancel the Package"
+)

@@ -28,7 +28,7 @@ NAMES = (
     "world.json",
 )
 
-EARLY = ("Loading. The button works when it is red.", "connecting to the agent …")
+EARLY_TEXTS = ("Loading. The button works when it is red.", "connecting to the agent …")
 """Texts that people read while the scripts load."""
 
 
@@ -37,6 +37,6 @@ def make_routes() -> list[Route]:
     them.
     """
     return [
-        *files.make_page_routes(("/", "/track"), "/page", __name__, NAMES, early=EARLY),
+        *files.make_page_routes(("/", "/track"), "/page", __name__, NAMES, early=EARLY_TEXTS),
         files.make_file_route("/worker.js", __name__, "worker.js"),
     ]

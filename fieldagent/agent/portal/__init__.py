@@ -27,9 +27,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PHONE_ANSWER_S = 12 * 3600.0
 """Seconds for which a phone gets the expected answer."""
-MOST = 1_000
+PHONES_MAX = 1_000
 """Most phones that are remembered."""
-PAGE, KEEP, STYLE = "/portal", "/portal/keep", "/portal/portal.css"
+PAGE, KEEP_PATH, STYLE = "/portal", "/portal/keep", "/portal/portal.css"
 NOT_KEPT = (("Cache-Control", "no-store"),)
 POLICY = (
     "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none';"
@@ -90,8 +90,8 @@ class Portal:
         """Admit requests for the portal, and refuse others. Raises Problem 404."""
         if head.method in ("GET", "HEAD"):
             return Admission(self._answer)
-        if (head.method, head.path) == ("POST", KEEP):
-            return Admission(self._keep, body=1_024, takes=(FORM,))
+        if (head.method, head.path) == ("POST", KEEP_PATH):
+            return Admission(self._keep, body=1_024, media_types=(FORM,))
         raise Problem(404, f"GET {PAGE} shows the address of the kit's page")
 
     async def _answer(self, request: Request) -> Response:
@@ -121,7 +121,7 @@ class Portal:
     async def _keep(self, request: Request) -> Response:
         now = self._clock()
         self._stays = {each: until for each, until in self._stays.items() if until > now}
-        if len(self._stays) < MOST:
+        if len(self._stays) < PHONES_MAX:
             self._stays[request.peer] = now + PHONE_ANSWER_S
         return Response(303, headers=(("Location", PAGE), *NOT_KEPT))
 

@@ -28,7 +28,7 @@ class RadioPlace(NamedTuple):
     callsign: str = ""
     packet_bytes: int = AIR_BYTES
     """Largest packet that will be transmitted, in bytes."""
-    own: Mapping[str, Any] = {}
+    own_settings: Mapping[str, Any] = {}
     """Settings of this kind of radio by name, each as its `Key` reads it."""
 
 
@@ -38,7 +38,7 @@ class Radio:
 
     name: str
     """Name in `radio-protocol`."""
-    means: str
+    description: str
     """Text for people: which radios it supports, and where they are described."""
     open: Callable[[RadioPlace, ChannelLink], AbstractAsyncContextManager[RadioModem]]
     """Opens the radio, which works inside the context. Raises RadioLost and PortLost, in groups."""
@@ -51,7 +51,7 @@ class Radio:
     """Names of settings that it requires."""
     says_callsign: bool = False
     """True if its frames contain the callsign; otherwise the agent sends it in plain text."""
-    counts_air: bool = False
+    is_counting_air_time: bool = False
     """True if it counts its own air-time from its configuration and obeys
     `ChannelLink.air_time`."""
     facts: Mapping[str, str] = field(default_factory=dict)

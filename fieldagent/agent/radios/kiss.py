@@ -19,8 +19,8 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
-    HeardPacket,
     RadioLost,
+    ReceivedPacket,
     ReceiveQueue,
     TransmitResult,
 )
@@ -28,7 +28,7 @@ from fieldagent.agent.channels.serial_port import open_serial
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system import waits
 from fieldagent.system.finding import Finding
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire import ax25, kiss
 from fieldagent.wire.errors import RemoteProtocolError
@@ -76,9 +76,9 @@ class TncModem:
         self._call = call
         self._link = link
         self._deframer = kiss.KissDeframer()
-        self._commands = kiss.CommandModeEar()
+        self._commands = kiss.CommandModeDetector()
         self._ear = ReceiveQueue()
-        self._given_up = Seldom(trio.current_time)
+        self._given_up = EventRate(trio.current_time)
         self._waiting: int | None = None
         self._told = trio.Event()
         """Set when the TNC reported its waiting bytes, and then replaced."""
@@ -132,7 +132,7 @@ class TncModem:
             f"the TNC accepts no more data: not {len(data)} bytes in {WRITE_TIMEOUT_S:g} s"
         )
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
@@ -180,7 +180,7 @@ class TncModem:
         if frame is None or frame.destination != DESTINATION or frame.source == self._call:
             self._ignored += 1
             return
-        self._ear.hear(HeardPacket(frame.info))
+        self._ear.hear(ReceivedPacket(frame.info))
 
 
 @asynccontextmanager

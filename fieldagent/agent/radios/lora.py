@@ -15,7 +15,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import TransmitResult
 from fieldagent.system import waits
 from fieldagent.system.properties import Key, WrongProperty, make_integer_reader
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 from fieldagent.wire.lora import LoraSettings
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def make_settings(name: str, own: Mapping[str, Any]) -> LoraSettings:
     )
 
 
-class BoardWords(Generic[Word]):
+class BoardReports(Generic[Word]):
     """Queue of a board's reports that have not been read."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class BoardTurn:
         if percent is not None:
             link.air_time.narrow(AirLimit(percent))
         self._air = link.air_time
-        self._given_up = Seldom(trio.current_time)
+        self._given_up = EventRate(trio.current_time)
 
     async def wait_for_report(self) -> None:
         """Wait for the report on a packet whose sender was canceled, so that it is not taken for

@@ -19,8 +19,8 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
-    HeardPacket,
     RadioLost,
+    ReceivedPacket,
     ReceiveQueue,
     TransmitResult,
 )
@@ -31,7 +31,7 @@ from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system import waits
 from fieldagent.wire import kiss
 from fieldagent.wire import meshcore_kiss as wire
-from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid, MeshcoreWord
+from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreMessage, MeshcoreReport
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +57,14 @@ class MeshcoreModem:
     def __init__(self, port: SerialPort, place: RadioPlace, link: ChannelLink) -> None:
         self._port = port
         self._link = link
-        self._wanted = lora.make_settings(NAME, place.own)
-        self._power: int = place.own[f"{NAME}-power"]
+        self._wanted = lora.make_settings(NAME, place.own_settings)
+        self._power: int = place.own_settings[f"{NAME}-power"]
         self._deframer = kiss.KissDeframer()
         self._ear = ReceiveQueue()
-        self._words = lora.BoardWords[MeshcoreWord]()
-        self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._wait_for_outcome)
+        self._words = lora.BoardReports[MeshcoreMessage]()
+        self._turn = lora.BoardTurn(
+            place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
+        )
         self._nonsense = trio.Event()
         """Set when the modem sends bytes that are not a frame, as it does when it starts, and then
         replaced."""
@@ -82,15 +84,15 @@ class MeshcoreModem:
                 await self._greet()
         return result
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()
 
     async def _wait_for_outcome(self, until: float) -> TransmitResult | None:
         while (word := await self._words.wait_for_next(until)) is not None:
-            if word.code == MeshcoreSaid.TX_DONE:
+            if word.code == MeshcoreReport.TX_DONE:
                 sent = word.content == b"\1"
                 return TransmitResult.TRANSMITTED if sent else TransmitResult.DROPPED
-            if word.code == MeshcoreSaid.ERROR and word.content[:1] == bytes([wire.BUSY]):
+            if word.code == MeshcoreReport.ERROR and word.content[:1] == bytes([wire.ERROR_BUSY]):
                 return None
         return TransmitResult.UNKNOWN
 
@@ -99,7 +101,7 @@ class MeshcoreModem:
         if size not in self._air_times:
             answer = await self._ask(MeshcoreCommand.AIR_TIME, bytes([size]))
             milliseconds = (
-                wire.read_number(answer.content) if answer.code != MeshcoreSaid.ERROR else None
+                wire.read_number(answer.content) if answer.code != MeshcoreReport.ERROR else None
             )
             if milliseconds is None:
                 raise RadioLost("the radio does not report the airtime of a packet")
@@ -118,7 +120,7 @@ class MeshcoreModem:
         async with self._turn.lock:
             await self._greet()
             version = await self._ask(MeshcoreCommand.VERSION)
-            if version.code != MeshcoreSaid.ERROR:
+            if version.code != MeshcoreReport.ERROR:
                 self._link.facts["firmware"] = ".".join(map(str, version.content))
             await self._set_up()
 
@@ -133,7 +135,7 @@ class MeshcoreModem:
             async with self._turn.lock:
                 await self._see_settings()
                 volts = await self._ask(MeshcoreCommand.BATTERY)
-                if volts.code != MeshcoreSaid.ERROR and (
+                if volts.code != MeshcoreReport.ERROR and (
                     millivolts := wire.read_number(volts.content)
                 ):
                     self._link.facts["batteryMillivolts"] = millivolts
@@ -162,13 +164,13 @@ class MeshcoreModem:
 
     async def _set(self, command: MeshcoreCommand, content: bytes, words: str) -> None:
         answer = await self._ask(command, content)
-        if answer.code == MeshcoreSaid.ERROR:
+        if answer.code == MeshcoreReport.ERROR:
             why = wire.ERRORS.get(answer.content[0] if answer.content else 0, "it gives no reason")
             raise RadioLost(
                 f"the radio does not accept {words}: {why}; see {NAME}-… in the settings"
             )
 
-    async def _ask(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord:
+    async def _ask(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreMessage:
         """Return the answer to a command. Raises RadioLost if there is none."""
         answer = await self._answer(command, content)
         if answer is None:
@@ -178,11 +180,13 @@ class MeshcoreModem:
             raise RadioLost(f"the radio answers a ping, but not {command.name}")
         return answer
 
-    async def _answer(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord | None:
+    async def _answer(
+        self, command: MeshcoreCommand, content: bytes = b""
+    ) -> MeshcoreMessage | None:
         await self._port.write(wire.ask(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
         while (word := await self._words.wait_for_next(until)) is not None:
-            if word.code == MeshcoreSaid.TX_DONE:
+            if word.code == MeshcoreReport.TX_DONE:
                 self._turn.untold = None
             elif wire.is_answer_to(word, command):
                 break
@@ -206,7 +210,7 @@ class MeshcoreModem:
                         self._hear(packet)
                     packet = content
                 elif kind == kiss.SET_HARDWARE and (word := wire.read_word(content)):
-                    if word.code != MeshcoreSaid.SIGNAL:
+                    if word.code != MeshcoreReport.SIGNAL:
                         self._words.put_report(word)
                     elif packet is not None:
                         self._hear(packet, wire.read_signal(word.content))
@@ -217,7 +221,7 @@ class MeshcoreModem:
 
     def _hear(self, packet: bytes, signal: wire.PacketSignal | None = None) -> None:
         rssi, snr = (None, None) if signal is None else (signal.rssi, signal.snr)
-        self._ear.hear(HeardPacket(packet, rssi, snr))
+        self._ear.hear(ReceivedPacket(packet, rssi, snr))
 
 
 @asynccontextmanager
@@ -247,7 +251,7 @@ RADIO = Radio(
     open_meshcore,
     keys=lora.make_keys(NAME),
     needs=lora.list_needs(NAME),
-    counts_air=True,
+    is_counting_air_time=True,
     facts={
         "lora": "the radio's settings",
         "firmware": "version of the radio's",

@@ -16,7 +16,7 @@ from fieldagent.wire.meshcore_kiss import MeshcoreCommand
 
 NAME = "meshcore-kiss"
 BAUD = 115_200
-LOW, NONE_BELOW = 3_400, 2_000
+LOW_BATTERY_MV, NONE_BELOW = 3_400, 2_000
 """Millivolts of a nearly empty battery, and below which there is no battery."""
 
 
@@ -70,7 +70,7 @@ async def read_report(line: DeviceLine) -> DeviceReport:
         trouble.append("it answers a ping, but nothing else: unplug it, and plug it in again")
     if millivolts >= NONE_BELOW:
         lines.append(f"its battery has {millivolts / 1000:.2f} V")
-        if millivolts < LOW:
+        if millivolts < LOW_BATTERY_MV:
             trouble.append(
                 f"its battery has {millivolts / 1000:.2f} V: charge it. A board loses its"
                 " settings if its power dips"

@@ -23,9 +23,9 @@ import trio
 from fieldagent.agent.channels.air_time import AirLimit
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
-    UNSENT,
-    HeardPacket,
+    UNSENT_REASONS,
     RadioLost,
+    ReceivedPacket,
     ReceiveQueue,
     TransmitResult,
 )
@@ -33,14 +33,14 @@ from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.agent.radios.lora import share
-from fieldagent.agent.radios.meshtastic_host import Fate, MeshtasticHost, open_host
+from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, PacketOutcome, open_host
 from fieldagent.agent.radios.radio_line import TCP
 from fieldagent.system import waits
 from fieldagent.system.finding import Finding
 from fieldagent.system.properties import Key, WrongProperty
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.lora import compute_air_time
-from fieldagent.wire.meshtastic import MeshData, MeshPacket, Port, Queued, Role, RoutingError
+from fieldagent.wire.meshtastic import MeshData, MeshPacket, Port, QueueError, Role, RoutingError
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ class MeshtasticModem:
         self._link = link
         self._ear = ReceiveQueue()
         self._sending = trio.Lock()
-        self._channel = _channel(host, place.own[f"{NAME}-channel"])
+        self._channel = _channel(host, place.own_settings[f"{NAME}-channel"])
         self._lora = wire.PRESETS.get(host.facts.lora.modem_preset, wire.PRESETS[wire.LONG_FAST])
         law = wire.DUTY_CYCLES.get(host.facts.lora.region, 100.0)
-        link.air_time.narrow(AirLimit(min(place.own[f"{NAME}-share"], law)))
+        link.air_time.narrow(AirLimit(min(place.own_settings[f"{NAME}-share"], law)))
         self._air = link.air_time
         if trouble := host.facts.describe_trouble():
             raise RadioLost(trouble)
@@ -83,7 +83,7 @@ class MeshtasticModem:
             )
             fate = await self._host.give(said, urgent=urgent)
             result = _make_result(fate)
-            if result in UNSENT:
+            if result in UNSENT_REASONS:
                 self._air.note(-seconds)
             else:
                 # The radio does not report the end of a transmission, so wait for the air-time
@@ -91,7 +91,7 @@ class MeshtasticModem:
                 await waits.sleep(seconds)
         return result
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
@@ -104,14 +104,14 @@ class MeshtasticModem:
                 continue
             if packet.decoded.port == Port.PRIVATE and packet.channel == self._channel:
                 signal = packet.rx_rssi or None, round(packet.rx_snr) if packet.rx_rssi else None
-                self._ear.hear(HeardPacket(packet.decoded.payload, *signal))
+                self._ear.hear(ReceivedPacket(packet.decoded.payload, *signal))
 
 
-def _make_result(fate: Fate) -> TransmitResult:
+def _make_result(fate: PacketOutcome) -> TransmitResult:
     """Return the result for a packet's fate. Raises RadioLost if the radio cannot transmit
     at all.
     """
-    if fate.queued in (Queued.OFF, Queued.NO_CHIP):
+    if fate.queued in (QueueError.OFF, QueueError.NO_CHIP):
         raise RadioLost(fate.describe_fate())
     if fate.queued == RoutingError.DUTY_CYCLE_LIMIT:
         return TransmitResult.SPENT
@@ -207,7 +207,7 @@ RADIO = Radio(
             " if other radios share the preset (10)",
         ),
     ),
-    counts_air=True,
+    is_counting_air_time=True,
     facts={
         "lora": "the radio's settings",
         "node": "the radio's own number in its mesh",

@@ -27,7 +27,7 @@ from fieldagent.agent.radios.radio_line import RadioLine, is_serial, open_line
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.meshtastic import (
@@ -38,7 +38,7 @@ from fieldagent.wire.meshtastic import (
     MeshPacket,
     NodeInfo,
     Port,
-    Queued,
+    QueueError,
     QueueStatus,
     RoutingError,
     ToRadio,
@@ -60,7 +60,7 @@ HEARD_MAX = 256
 """Packets that wait, without texts."""
 NODES_MAX = 5_000
 """Nodes whose entries wait: a full mesh has some hundred."""
-KEPT_FREE, SPARED = 4, 1
+KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
 """Places of the radio's queue that are left free for packets that it repeats for others; an SOS
 leaves one."""
 FULL_FOR = 10.0
@@ -84,10 +84,11 @@ class RoutingVerdict(NamedTuple):
 
 
 QUEUED_WORDS: dict[int, str] = {
-    Queued.FULL: "the radio's queue is full",
-    Queued.NO_CHIP: "the radio has no LoRa chip",
-    Queued.OFF: "no region is set on the radio, or its transmitter is off: nothing is transmitted",
-    Queued.LOCALLY: "it is for the radio itself",
+    QueueError.FULL: "the radio's queue is full",
+    QueueError.NO_CHIP: "the radio has no LoRa chip",
+    QueueError.OFF: "no region is set on the radio, or its transmitter is off: nothing is"
+    " transmitted",
+    QueueError.LOCALLY: "it is for the radio itself",
 }
 """Texts for people; for other results the RoutingError's text is used."""
 ROUTING_WORDS: dict[int | None, str] = {
@@ -110,12 +111,12 @@ def _describe_value(error: int | None) -> str:
     return ROUTING_WORDS.get(error, f"the radio reports error {error}")
 
 
-class Fate(NamedTuple):
+class PacketOutcome(NamedTuple):
     """Everything that is known about a packet in the end."""
 
     queued: int | None
-    """`Queued`, or a RoutingError that refuses the packet; None if the radio did not report, for
-    example because it already had the packet."""
+    """`QueueError`, or a RoutingError that refuses the packet; None if the radio did not report,
+    for example because it already had the packet."""
     verdict: RoutingVerdict
 
     @property
@@ -165,7 +166,7 @@ class RadioFacts:
         return ""
 
 
-class _Answers:
+class _PacketReports:
     """Reports on the packets that a caller waits for."""
 
     def __init__(self) -> None:
@@ -190,7 +191,7 @@ class _Answers:
                 await self.told.wait()
 
 
-class _Heard:
+class _ReceivedPackets:
     """Packets that wait to be read, in their order. Only the newest entry of a node that the radio
     knows waits, whatever their number. Texts are never dropped: one may be an SOS."""
 
@@ -199,7 +200,7 @@ class _Heard:
         self._others = 0
         """Packets without texts."""
         self._news = trio.Event()
-        self._lost = Seldom(trio.current_time)
+        self._lost = EventRate(trio.current_time)
 
     def add(self, heard: HostHeard) -> None:
         """Line something up."""
@@ -246,10 +247,10 @@ class MeshtasticHost:
         self._wants_nodes = wants_nodes
         self._deframer = wire.Deframer()
         self.facts = RadioFacts()
-        self._heard = _Heard()
+        self._heard = _ReceivedPackets()
         self._whole = trio.Event()
         self._rebooted = trio.Event()
-        self._answers = _Answers()
+        self._answers = _PacketReports()
         self._giving = trio.Lock()
 
     async def receive(self) -> HostHeard:
@@ -342,7 +343,7 @@ class MeshtasticHost:
         """Return an id for a packet; reports on the packet contain it."""
         return random.getrandbits(32) or 1
 
-    async def give(self, packet: MeshPacket, *, urgent: bool = False) -> Fate:
+    async def give(self, packet: MeshPacket, *, urgent: bool = False) -> PacketOutcome:
         """Give the radio a packet and wait for its report. If the packet requests an
         acknowledgement, wait for its result too. Raises RadioLost.
         """
@@ -355,14 +356,14 @@ class MeshtasticHost:
                 await answers.wait_until(lambda: packet.id in answers.statuses, ANSWER_TIMEOUT_S)
             queued = answers.statuses.get(packet.id)
             if queued or not packet.want_ack:
-                return Fate(queued, RoutingVerdict(None))
+                return PacketOutcome(queued, RoutingVerdict(None))
             await answers.wait_until(lambda: packet.id in answers.verdicts, ROUTING_TIMEOUT_S)
-            return Fate(queued, answers.verdicts.get(packet.id, RoutingVerdict(None)))
+            return PacketOutcome(queued, answers.verdicts.get(packet.id, RoutingVerdict(None)))
         finally:
             answers.forget(packet.id)
 
     async def _wait_for_room(self, *, urgent: bool) -> None:
-        keep = SPARED if urgent else KEPT_FREE
+        keep = FREE_QUEUE_PLACES if urgent else KEPT_FREE
         while self.facts.queue.free < keep:
             queue = self.facts.queue
             await waits.sleep(min(FULL_FOR, 1.0 + queue.maximum - queue.free))
@@ -377,7 +378,7 @@ async def open_host(
     async with open_line(place, baud, wire.TCP_PORT) as line:
         if is_serial(place):
             # These bytes wake a sleeping chip and complete a half-read frame.
-            await line.write(wire.WAKE)
+            await line.write(wire.WAKE_BYTES)
             await trio.sleep(0.1)
         host = MeshtasticHost(line, wants_nodes=wants_nodes)
         async with trio.open_nursery() as nursery:

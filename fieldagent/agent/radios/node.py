@@ -16,8 +16,8 @@ from fieldagent.agent.channels.radio_modem import (
     AIR_BYTES,
     AIR_BYTES_MAX,
     AIR_BYTES_MIN,
-    HeardPacket,
     RadioLost,
+    ReceivedPacket,
     ReceiveQueue,
     TransmitResult,
 )
@@ -25,7 +25,7 @@ from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_port import SerialPort, open_serial
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system.finding import Finding
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 from fieldagent.wire import node
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class NodeModem:
         self._news = trio.Event()
         """Set when the node sent something, and then replaced."""
         self._ear = ReceiveQueue()
-        self._given_up = Seldom(trio.current_time)
+        self._given_up = EventRate(trio.current_time)
         # A node may still have Results for an earlier host, so start at a random number.
         self._number = getrandbits(31)
         self._in_hand: node.Send | None = None
@@ -74,7 +74,7 @@ class NodeModem:
             log.warning("the node gave up %d packets; the last: %s", count, reason)
         return TransmitResult.TRANSMITTED if self._result.transmitted else TransmitResult.DROPPED
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()
 
     async def greet(self) -> None:
@@ -123,8 +123,8 @@ class NodeModem:
         match event:
             case node.NodeOpened():
                 self._open_node(event)
-            case node.Heard():
-                self._ear.hear(HeardPacket(event.packet, event.rssi, event.snr))
+            case node.PacketHeard():
+                self._ear.hear(ReceivedPacket(event.packet, event.rssi, event.snr))
             case node.Result() if self._in_hand and event.number == self._in_hand.number:
                 self._result = event
             case node.NodeStatus():
@@ -145,12 +145,12 @@ class NodeModem:
             )
             mend = f"set radio-packet-bytes={min(hello.packet_bytes, AIR_BYTES_MAX)}"
             raise RadioLost(f"{text}: {mend} on each kit of the group, and restart")
-        if opened.anew:
+        if opened.is_new_session:
             log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
             self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
         in_hand = self._in_hand
         if (
-            opened.anew
+            opened.is_new_session
             and in_hand
             and self._result is None
             and not self._node.is_waiting_for(in_hand)

@@ -13,7 +13,7 @@ from fieldagent.agent.channels.air_time import AirLimit, Dwell
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
-WIDE = 500_000
+WIDE_BANDWIDTH_HZ = 500_000
 """Bandwidth in Hz from which a signal need not hop."""
 FCC = Dwell(0.4, 20.0)
 
@@ -25,7 +25,7 @@ class Band(NamedTuple):
     high: float
     percent: float = 100.0
     dwell: Dwell | None = None
-    """Dwell limit for signals narrower than `WIDE`."""
+    """Dwell limit for signals narrower than `WIDE_BANDWIDTH_HZ`."""
 
 
 REGIONS: dict[str, tuple[Band, ...]] = {
@@ -65,7 +65,7 @@ def limit_of(region: str, frequency: int | None, bandwidth: int | None) -> AirLi
         raise WrongProperty(f"{region} has a different limit in each band: set radio-frequency")
     for band in bands:
         if band.low <= frequency / 1e6 <= band.high:
-            narrow = bandwidth is None or bandwidth < WIDE
+            narrow = bandwidth is None or bandwidth < WIDE_BANDWIDTH_HZ
             return AirLimit(band.percent, band.dwell if narrow else None)
     allowed = ", ".join(f"{band.low:g} to {band.high:g}" for band in bands)
     raise WrongProperty(f"{region} has nothing at {frequency / 1e6:g} MHz, but {allowed} MHz")

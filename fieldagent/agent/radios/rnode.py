@@ -18,8 +18,8 @@ import trio
 from fieldagent.agent.channels.air_time import URGENT_SHARE
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
-    HeardPacket,
     RadioLost,
+    ReceivedPacket,
     ReceiveQueue,
     TransmitResult,
 )
@@ -31,7 +31,7 @@ from fieldagent.system import waits
 from fieldagent.wire import kiss
 from fieldagent.wire import rnode as wire
 from fieldagent.wire.lora import compute_air_time
-from fieldagent.wire.rnode import RnodeCommand, RnodeError, RnodeWord
+from fieldagent.wire.rnode import RnodeCommand, RnodeError, RnodeMessage
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,14 @@ class RnodeModem:
     def __init__(self, port: SerialPort, place: RadioPlace, link: ChannelLink) -> None:
         self._port = port
         self._link = link
-        self._wanted = lora.make_settings(NAME, place.own)
-        self._power: int = place.own[f"{NAME}-power"]
+        self._wanted = lora.make_settings(NAME, place.own_settings)
+        self._power: int = place.own_settings[f"{NAME}-power"]
         self._deframer = kiss.KissDeframer()
         self._ear = ReceiveQueue()
-        self._words = lora.BoardWords[RnodeWord]()
-        self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._wait_for_outcome)
+        self._words = lora.BoardReports[RnodeMessage]()
+        self._turn = lora.BoardTurn(
+            place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
+        )
         self._says_ready = True
         """True until a packet shows that it does not report ready: not every firmware has flow
         control."""
@@ -97,7 +99,7 @@ class RnodeModem:
                 self._says_ready = False
         return result
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()
 
     async def _wait_for_outcome(self, until: float) -> TransmitResult | None:
@@ -111,7 +113,7 @@ class RnodeModem:
                 _raise_where_broken(word)
                 if word.content[:1] == bytes([RnodeError.TRANSMIT_FAILED]):
                     return TransmitResult.DROPPED
-                if word.content and word.content[0] in wire.FULL:
+                if word.content and word.content[0] in wire.QUEUE_FULL_ERRORS:
                     return None
         return TransmitResult.UNKNOWN
 
@@ -121,7 +123,7 @@ class RnodeModem:
             await self._greet()
             version = await self._ask(RnodeCommand.VERSION, wire.OFF)
             firmware = ".".join(map(str, version))
-            if tuple(version) < wire.OLDEST:
+            if tuple(version) < wire.OLDEST_FIRMWARE:
                 raise RadioLost(
                     f"the radio's firmware is RNode {firmware}, but 1.52 or later is needed:"
                     " update it with `rnodeconf --update` and its port"
@@ -134,7 +136,9 @@ class RnodeModem:
         try:
             with trio.CancelScope(shield=True), waits.move_on_after(CLOSE_MAX):
                 await self._port.write(wire.make_command_frame(RnodeCommand.STATE, wire.OFF))
-                await self._port.write(wire.make_command_frame(RnodeCommand.LEAVE, wire.LEAVE))
+                await self._port.write(
+                    wire.make_command_frame(RnodeCommand.LEAVE, wire.LEAVE_COMMAND)
+                )
         except PortLost:
             log.debug("the radio disappeared while it was closed")
 
@@ -151,7 +155,7 @@ class RnodeModem:
         """Set the radio up again if it restarted: then it is off, and usually reports the
         restart.
         """
-        is_on = await self._ask(RnodeCommand.STATE, wire.ASK) == wire.ON
+        is_on = await self._ask(RnodeCommand.STATE, wire.STATE_ASK) == wire.STATE_ON
         if self._has_forgotten or not is_on:
             log.warning("the radio has restarted and lost its settings: set again")
             await self._set_up()
@@ -172,7 +176,7 @@ class RnodeModem:
                 )
         most = wire.write_share(self._link.air_time.limit.percent * URGENT_SHARE)
         await self._port.write(wire.make_command_frame(RnodeCommand.SHARE_OF_HOUR, most))
-        if await self._ask(RnodeCommand.STATE, wire.ON) != wire.ON:
+        if await self._ask(RnodeCommand.STATE, wire.STATE_ON) != wire.STATE_ON:
             raise RadioLost("the radio stays off")
 
     async def _greet(self) -> None:
@@ -205,12 +209,12 @@ class RnodeModem:
         """Handle the board's frames until it is gone. Raises RadioLost."""
         while True:
             for command, content in self._deframer.receive_data(await self._port.read()):
-                self._take(RnodeWord(command, content))
+                self._take(RnodeMessage(command, content))
             self._link.facts["damagedFrames"] = self._deframer.damaged
 
-    def _take(self, word: RnodeWord) -> None:
+    def _take(self, word: RnodeMessage) -> None:
         if word.command == RnodeCommand.DATA:
-            self._ear.hear(HeardPacket(word.content, self._rssi, self._snr))
+            self._ear.hear(ReceivedPacket(word.content, self._rssi, self._snr))
             self._rssi = self._snr = None
         elif word.command == RnodeCommand.RSSI:
             self._rssi = wire.read_rssi(word.content)
@@ -226,9 +230,9 @@ class RnodeModem:
             self._words.put_report(word)
 
 
-def _raise_where_broken(error: RnodeWord) -> None:
+def _raise_where_broken(error: RnodeMessage) -> None:
     """Raise RadioLost if the error means that the radio cannot transmit."""
-    for code, why in wire.BROKEN.items():
+    for code, why in wire.BROKEN_ERRORS.items():
         if error.content[:1] == bytes([code]):
             raise RadioLost(f"the radio transmits nothing: {why}")
 
@@ -263,7 +267,7 @@ RADIO = Radio(
     open_rnode,
     keys=lora.make_keys(NAME),
     needs=lora.list_needs(NAME),
-    counts_air=True,
+    is_counting_air_time=True,
     facts={
         "lora": "the radio's settings",
         "firmware": "version of the radio's",

@@ -46,7 +46,7 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the firmware, the radio's state, its LoRa settings and its memory. Raises PortLost."""
     version = await _ask(line, RnodeCommand.VERSION, wire.OFF)
     firmware = ".".join(map(str, version))
-    is_on = await _ask(line, RnodeCommand.STATE, wire.ASK) == wire.ON
+    is_on = await _ask(line, RnodeCommand.STATE, wire.STATE_ASK) == wire.STATE_ON
     asked = [await _ask(line, command, content) for command, content in wire.QUESTIONS]
     frequency, bandwidth, spreading, coding, power = (int.from_bytes(each) for each in asked)
     memory = await _ask(line, RnodeCommand.READ_MEMORY, wire.OFF)
@@ -80,13 +80,13 @@ def _list_troubles(version: bytes, firmware: str, *, provisioned: bool | None) -
     if not version:
         return ["it reports an RNode and then stops: unplug it, and plug it in again"]
     troubles = []
-    if tuple(version) < wire.OLDEST:
+    if tuple(version) < wire.OLDEST_FIRMWARE:
         troubles.append(
             f"its firmware is RNode {firmware}, but 1.52 or later is needed: update it with"
             " `rnodeconf --update` and its port"
         )
     if provisioned is False:
-        troubles.append(wire.BROKEN[RnodeError.NOT_PROVISIONED])
+        troubles.append(wire.BROKEN_ERRORS[RnodeError.NOT_PROVISIONED])
     return troubles
 
 

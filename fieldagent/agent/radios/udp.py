@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.radio_modem import HeardPacket, RadioLost, TransmitResult
+from fieldagent.agent.channels.radio_modem import RadioLost, ReceivedPacket, TransmitResult
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system import waits
 from fieldagent.system.finding import Finding
@@ -39,21 +39,20 @@ class UdpModem:
     ) -> None:
         self._mouth, self._ear = mouth, ear
         self._group = read_group(place.port)
-        self._seconds_a_byte = 8 / place.own["udp-bitrate"]
-        self._loss = place.own["udp-loss"] / 100
+        self._seconds_a_byte = 8 / place.own_settings["udp-bitrate"]
+        self._loss = place.own_settings["udp-loss"] / 100
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         try:
             await self._mouth.sendto(packet, self._group)
         except OSError as error:
-            raise RadioLost(
-                f"the network does not accept packets: {describe_reason(error)}"
-            ) from None
+            reason = describe_reason(error)
+            raise RadioLost(f"the network does not accept packets: {reason}") from None
         await waits.sleep(len(packet) * self._seconds_a_byte)
         # A sent datagram does not show who heard it; other kits confirm that.
         return TransmitResult.TRANSMITTED
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         while True:
             try:
                 packet, sender = await self._ear.recvfrom(DATAGRAM)
@@ -63,14 +62,14 @@ class UdpModem:
                 ) from None
             is_own = sender == self._mouth.getsockname()
             if not is_own and random.random() >= self._loss:
-                return HeardPacket(packet)
+                return ReceivedPacket(packet)
 
 
 @asynccontextmanager
 async def open_udp(place: RadioPlace, link: ChannelLink) -> AsyncIterator[UdpModem]:
     """Receive at the address of `place.port`, and send to it. Raises RadioLost."""
     group, number = read_group(place.port)
-    interface = place.own["udp-interface"]
+    interface = place.own_settings["udp-interface"]
     link.facts["group"] = f"{group}:{number}"
     with _open_socket() as ear, _open_socket() as mouth:
         try:

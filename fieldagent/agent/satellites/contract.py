@@ -29,7 +29,7 @@ class SatelliteSeat(NamedTuple):
     """Seconds after which the mailbox is checked without a ring; None for never."""
     registers: bool
     """True if the modem registers by itself wherever it is carried."""
-    own: Mapping[str, Any]
+    own_settings: Mapping[str, Any]
     """Settings of this kind of modem by name, each as its `Key` reads it."""
     outbox: Outbox
     reception: Reception
@@ -46,7 +46,7 @@ class SatelliteModem:
 
     name: str
     """Name in `satellite-modem`."""
-    means: str
+    description: str
     """Text for people: which modems it supports."""
     driver: Callable[[SatelliteSeat], Callable[[], Awaitable[None]]]
     """Makes the task that serves the modem until it is canceled, also while the modem is absent,

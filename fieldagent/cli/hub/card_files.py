@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fieldagent.cli.ask_password import ask_password
 from fieldagent.kit import card_format, cloud_init
-from fieldagent.kit.cloud_init import Unfit
+from fieldagent.kit.cloud_init import UnfitValue
 from fieldagent.kit.provision import AUTHORITY, UPDATE_KEY
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -26,7 +26,7 @@ OF_AN_IMAGE = {
     "dns": "--dns",
     "time_zone": "--time-zone",
 }
-WORDS = ("hostname", "ssh_key", "wifi", "ca_file", "update_key", *OF_AN_IMAGE)
+CARD_OPTIONS = ("hostname", "ssh_key", "wifi", "ca_file", "update_key", *OF_AN_IMAGE)
 
 
 class CardFiles(NamedTuple):
@@ -39,10 +39,10 @@ class CardFiles(NamedTuple):
 
 def make_card_files(arguments: argparse.Namespace) -> CardFiles:
     """Return the files and settings that the arguments ask for. Raises Unfit, OSError."""
-    if not any(getattr(arguments, word) for word in WORDS):
+    if not any(getattr(arguments, word) for word in CARD_OPTIONS):
         return CardFiles({}, [], False)
     if arguments.card is None:
-        raise Unfit("--card is missing: the card's boot partition")
+        raise UnfitValue("--card is missing: the card's boot partition")
     files, settings = {}, list[tuple[str, str]]()
     if arguments.ca_file:
         files[AUTHORITY] = _read_certificate(arguments.ca_file)
@@ -64,7 +64,7 @@ def make_card_files(arguments: argparse.Namespace) -> CardFiles:
 def _make_cloud_init_files(arguments: argparse.Namespace, keys: list[str]) -> Mapping[str, str]:
     for word, option in OF_AN_IMAGE.items():
         if getattr(arguments, word):
-            raise Unfit(
+            raise UnfitValue(
                 f"{option}: this card has no {card_format.MARK}. Use it only with a card of"
                 " build/image"
             )
@@ -114,13 +114,13 @@ def _check(said: Mapping[str, str]) -> None:
     try:
         card_format.parse(_read_text(said), Path(card_format.NAME))
     except InvalidSettings as wrong:
-        raise Unfit("; ".join(wrong.faults)) from None
+        raise UnfitValue("; ".join(wrong.faults)) from None
 
 
 def _read_certificate(file: Path) -> str:
     text = read_text_file(file, errors="replace")
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise Unfit(f"{file} is not a PEM certificate")
+        raise UnfitValue(f"{file} is not a PEM certificate")
     return text
 
 
@@ -129,7 +129,7 @@ def _update_key(file: Path) -> str:
     try:
         read_keys(text)
     except NotSigned as wrong:
-        raise Unfit(f"{file}: {wrong}") from None
+        raise UnfitValue(f"{file}: {wrong}") from None
     return text
 
 

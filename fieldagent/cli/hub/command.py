@@ -20,7 +20,7 @@ from fieldagent.hub.field.command_cost import CommandCost, compute_cost
 from fieldagent.hub.field.command_sending import SET, give, is_paid
 from fieldagent.hub.field.delta_sending import UPDATE, DeltaCost
 from fieldagent.hub.records import audit, commands
-from fieldagent.hub.records.commands import GivenCommand
+from fieldagent.hub.records.commands import CommandToSend
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import Db, Store
@@ -36,7 +36,7 @@ from fieldagent.wire.command_proof import prove
 from fieldagent.wire.command_settings import make_arguments
 from fieldagent.wire.signed_delta import make_signed_delta
 
-LOOK = 0.5
+ANSWER_CHECK_S = 0.5
 """Seconds between two checks for the answer."""
 
 
@@ -54,7 +54,7 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
     if not arguments.words:
         return _list(arguments, store, kit)
     asked, delta = _read(arguments.words), None
-    number = store.run_once(lambda db: commands.next_number(db, kit.device, time.time()))
+    number = store.run_once(lambda db: commands.compute_next_number(db, kit.device, time.time()))
     if asked.verb == SET.number:
         number, asked = _sign_settings(arguments, store, number)
     if asked.verb == UPDATE.number:
@@ -68,7 +68,7 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
     _ask_for_agreement(arguments, estimate, price)
     # Do not wait for a missing link.
     grace = float(hub.satellite_grace) if estimate.linked else 0.0
-    order = GivenCommand(
+    order = CommandToSend(
         kit.workspace, kit.device, number, asked, arguments.by or "", audit.ADMINISTRATION
     )
 
@@ -162,8 +162,8 @@ def _make_similar(asked: RemoteCommand) -> RemoteCommand:
 
 def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
     """Return the price over satellite of command, answer and delta, for people."""
-    down = estimate.down + (0 if delta is None else delta.bytes)
-    size = f"{down} bytes there, at most {estimate.up} back"
+    down = estimate.bytes_down + (0 if delta is None else delta.bytes)
+    size = f"{down} bytes there, at most {estimate.bytes_up} back"
     if delta is not None:
         size = f"{format_count(delta.parts + 1, 'message')} of {size}"
     if not estimate.credits:
@@ -194,7 +194,7 @@ def _wait(
         row = store.run_once(lambda db: _make_row(db, kit, number))
         if row["answer"] is not None or time.monotonic() >= until:
             break
-        time.sleep(LOOK)
+        time.sleep(ANSWER_CHECK_S)
     if arguments.json:
         return _print_answer(arguments, [{**row, "cost": price}], row)
     for line in _format_lines(row):
@@ -207,7 +207,7 @@ def _wait(
 
 
 def _make_row(db: Db, kit: _Commanded, number: int) -> dict[str, Any]:
-    listed = commands.listing(db, kit.device, time.time(), limit=100)
+    listed = commands.list_commands(db, kit.device, time.time(), limit=100)
     return next(each for each in listed if each["number"] == number)
 
 
@@ -230,7 +230,9 @@ def _format_lines(row: dict[str, Any]) -> list[str]:
 
 def _list(arguments: argparse.Namespace, store: Store, kit: _Commanded) -> int:
     rows = store.run_once(
-        lambda db: commands.listing(db, kit.device, time.time(), limit=max(1, arguments.limit))
+        lambda db: commands.list_commands(
+            db, kit.device, time.time(), limit=max(1, arguments.limit)
+        )
     )
     if arguments.json:
         return show_list(arguments, rows)

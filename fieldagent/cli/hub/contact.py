@@ -25,7 +25,7 @@ from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind
-from fieldagent.hub.escalation.registry import Reach, contact_kinds, kind_of
+from fieldagent.hub.escalation.registry import ContactSenders, find_kind, get_contact_kinds
 from fieldagent.hub.records import sending
 from fieldagent.hub.settings import HubSettings, get_default_path
 from fieldagent.hub.store.contract import Db, Store
@@ -44,7 +44,7 @@ def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> R
     """Add a contact of the kind that its address shows, and print its number. Does not notify it;
     `test` does.
     """
-    kind = kind_of(arguments.address, contact_kinds(settings.contacts), settings.contact_own)
+    kind = find_kind(arguments.address, get_contact_kinds(settings.contacts), settings.contact_own)
     if fault := kind.fault_of(arguments.address) or _find_missing_setting(
         arguments, settings, kind
     ):
@@ -84,9 +84,9 @@ def list_contacts(arguments: argparse.Namespace, settings: HubSettings, store: S
     """List the contacts in the order of their notification, each with the reason if it would not be
     notified.
     """
-    kinds, own = contact_kinds(settings.contacts), settings.contact_own
+    kinds, own = get_contact_kinds(settings.contacts), settings.contact_own
     return store.run_once(
-        lambda db: contacts.listing(
+        lambda db: contacts.list_alarm_contacts(
             db, directory.find_workspace(db, arguments.workspace), kinds, own
         )
     )
@@ -95,9 +95,11 @@ def list_contacts(arguments: argparse.Namespace, settings: HubSettings, store: S
 @make_store_command
 def show_steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Show the chain, with a line for each contact. Fails if a step cannot work."""
-    kinds, own = contact_kinds(settings.contacts), settings.contact_own
+    kinds, own = get_contact_kinds(settings.contacts), settings.contact_own
     whole = store.run_once(
-        lambda db: chain.steps(db, directory.find_workspace(db, arguments.workspace), kinds, own)
+        lambda db: chain.list_steps(
+            db, directory.find_workspace(db, arguments.workspace), kinds, own
+        )
     )
     if arguments.json:
         print(json.dumps(whole))
@@ -128,7 +130,7 @@ def _make_row(step: Row, contact: Row) -> Row:
 def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Send a test notification to the whole chain, step by step, and show the results."""
 
-    async def hand_over(reach: Reach) -> Sequence[Row]:
+    async def hand_over(reach: ContactSenders) -> Sequence[Row]:
         async def note_end(contact: AlarmContact, reason: str) -> None:
             await store.commit(lambda db: contacts.note_end(db, contact.id, reason, time.time()))
 
@@ -136,8 +138,8 @@ def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Stor
 
     def count(db: Db) -> Sequence[tuple[AlarmContact, str]]:
         workspace = directory.find_workspace(db, arguments.workspace)
-        everybody = contacts.all_of(db, workspace)
-        limit = partial(sending.refusal, db, workspace, what=sending.TEST, now=time.time())
+        everybody = contacts.list_all(db, workspace)
+        limit = partial(sending.note_or_refuse, db, workspace, what=sending.TEST, now=time.time())
         return [(each, limit(address=each.address)) for each in everybody]
 
     recipients = store.run_once(count)
@@ -146,7 +148,9 @@ def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Stor
     return OK if all(each["handedOver"] for each in results) else REFUSED
 
 
-def _run_with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awaitable[T]]) -> T:
+def _run_with_reach(
+    settings: HubSettings, store: Store, use: Callable[[ContactSenders], Awaitable[T]]
+) -> T:
     """Run `use` with the notification services, while the store accepts its writes."""
     import trio
 
@@ -154,7 +158,7 @@ def _run_with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], 
         async with trio.open_nursery() as nursery:
             # A kind may store data in the database, such as a key.
             nursery.start_soon(store.run)
-            result = await use(Reach(host, contact_kinds(settings.contacts)))
+            result = await use(ContactSenders(host, get_contact_kinds(settings.contacts)))
             nursery.cancel_scope.cancel()
         return result
 
@@ -179,14 +183,14 @@ def remove(call: Call) -> Result:
 def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Send a test notification to a contact, and show the result."""
 
-    async def hand_over(reach: Reach) -> HandoverResult:
+    async def hand_over(reach: ContactSenders) -> HandoverResult:
         message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
-        return await reach.tell(contact.kind, contact.address, message)
+        return await reach.send_notice(contact.kind, contact.address, message)
 
     def find(db: Db) -> tuple[AlarmContact, str]:
         workspace = directory.find_workspace(db, arguments.workspace)
-        found = contacts.named(db, workspace, arguments.id)
-        limit = sending.refusal(db, workspace, found.address, sending.TEST, time.time())
+        found = contacts.find_contact(db, workspace, arguments.id)
+        limit = sending.note_or_refuse(db, workspace, found.address, sending.TEST, time.time())
         return found, limit
 
     contact, limit = store.run_once(find)

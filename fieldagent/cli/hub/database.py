@@ -38,7 +38,7 @@ and this puts it back, while no hub runs:
   fieldagent hub database restored --database "$DATABASE"
 """
 
-MOVED = """The hub is now also in {1}.
+MOVED_TEXT = """The hub is now also in {1}.
 Set `database` in the hub's settings to the new place, then start the hub.
 {0} is as it was. Start no hub on it again, and delete it when the new one works.
 """
@@ -92,7 +92,7 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
     except OSError as error:
         complain(f"{escape_line(target)} cannot be written: {describe_reason(error)}")
         return IO_FAILED
-    print(MOVED.format(*map(escape_line, names)), end="", file=sys.stderr)
+    print(MOVED_TEXT.format(*map(escape_line, names)), end="", file=sys.stderr)
     return moved._asdict()
 
 

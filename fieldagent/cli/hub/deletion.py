@@ -19,7 +19,7 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.exit_codes import REFUSED
 
-NAMED = 20
+NAMES_SHOWN_MAX = 20
 
 
 @make_store_command
@@ -46,7 +46,10 @@ def _make_row(arguments: argparse.Namespace, plan: Row) -> Row:
     if arguments.json:
         return plan
     deletes = {
-        what: [*names[:NAMED], *([f"and {len(names) - NAMED} more"] if names[NAMED:] else [])]
+        what: [
+            *names[:NAMES_SHOWN_MAX],
+            *([f"and {len(names) - NAMES_SHOWN_MAX} more"] if names[NAMES_SHOWN_MAX:] else []),
+        ]
         for what, names in plan["deletes"].items()
     }
     return {**plan, "deletes": deletes}

@@ -21,7 +21,7 @@ from fieldagent.hub.field import radio_key as key_change
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.settings import load
-from fieldagent.kit.cloud_init import Unfit
+from fieldagent.kit.cloud_init import UnfitValue
 from fieldagent.kit.provision import read_card_text, write_card
 from fieldagent.system.exit_codes import OK, REFUSED
 from fieldagent.system.log_lines import complain
@@ -39,7 +39,7 @@ def add_device(arguments: argparse.Namespace) -> int:
     try:
         beside = card_files.make_card_files(arguments)
         _check_operator(arguments)
-    except (Unfit, OSError) as wrong:
+    except (UnfitValue, OSError) as wrong:
         complain(f"no device was added: {describe_reason(wrong)}")
         return REFUSED
 
@@ -82,7 +82,9 @@ def _check_operator(arguments: argparse.Namespace) -> None:
     except InvalidSettings:
         return  # reported when the database is opened
     if arguments.operator is not None and arguments.operator not in get_operators(own):
-        raise Unfit(f"unknown operator {arguments.operator!r}: use {', '.join(get_operators(own))}")
+        raise UnfitValue(
+            f"unknown operator {arguments.operator!r}: use {', '.join(get_operators(own))}"
+        )
 
 
 def _format_settings(address: str | None, row: Row, more: list[tuple[str, str]]) -> str:

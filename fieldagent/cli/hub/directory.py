@@ -166,4 +166,4 @@ def list_users(call: Call) -> Result:
 def audit_list(call: Call) -> Result:
     """List the newest lines of the audit log, without a workspace those of all."""
     workspace = call.workspace if call.arguments.workspace else None
-    return audit.latest(call.db, call.arguments.limit, workspace)
+    return audit.list_latest(call.db, call.arguments.limit, workspace)

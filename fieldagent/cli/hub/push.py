@@ -28,7 +28,7 @@ from fieldagent.system.wording import describe_reason, format_count
 
 TIMEOUT = 30.0
 """Timeout of one attempt in seconds."""
-PATIENCE, PATIENCE_UNREACHED = 300.0, 30.0
+RETRY_TIMES_S, PATIENCE_UNREACHED = 300.0, 30.0
 """Seconds of retries without `--patience`: at a hub that answers, and at an address where none
 has answered."""
 PAUSE = 5.0
@@ -127,7 +127,7 @@ def _send_until_accepted(
                 reached = reached or not trouble.unreached
             patience = arguments.patience
             if patience is None:
-                patience = PATIENCE if reached else PATIENCE_UNREACHED
+                patience = RETRY_TIMES_S if reached else PATIENCE_UNREACHED
             if time.monotonic() + wait > began + patience:
                 raise CallFailed(
                     f"{why}; stopped after {format_count(attempts, 'attempt')}: push again later,"

@@ -6,7 +6,7 @@ from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.records import quiet
-from fieldagent.hub.records.quiet import NEVER, WrongHours, read_hours
+from fieldagent.hub.records.quiet import NO_QUIET_HOURS, WrongHours, read_hours
 
 
 @make_transaction
@@ -15,8 +15,8 @@ def set_hours(call: Call) -> Result:
     whatever the workspace has.
     """
     asked = call.arguments
-    if asked.hours == NEVER:
-        return _change(call, NEVER if asked.contact else "")
+    if asked.hours == NO_QUIET_HOURS:
+        return _change(call, NO_QUIET_HOURS if asked.contact else "")
     hours = f"{asked.hours} {asked.zone}"
     try:
         read_hours(hours)
@@ -33,7 +33,7 @@ def inherit(call: Call) -> Result:
 
 def _change(call: Call, hours: str) -> Result:
     if number := call.arguments.contact:
-        contact = contacts.named(*call.here, number)
+        contact = contacts.find_contact(*call.here, number)
         quiet.set_of_contact(*call.here, contact.id, hours, call.now)
     else:
         quiet.set_of_workspace(*call.here, hours, call.now)
@@ -41,9 +41,9 @@ def _change(call: Call, hours: str) -> Result:
 
 
 def _make_rows(call: Call) -> Result:
-    of_all = quiet.of_workspace(*call.here) or NEVER
+    of_all = quiet.of_workspace(*call.here) or NO_QUIET_HOURS
     rows = [{"of": "workspace", "name": "", "quiet": of_all}]
-    for each in contacts.all_of(*call.here):
+    for each in contacts.list_all(*call.here):
         hours = each.quiet or f"{of_all} (the workspace's)"
         rows.append({"of": f"contact {each.id}", "name": each.name, "quiet": hours})
     return rows

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fieldagent.agent.from_afar import NEVER
+from fieldagent.agent.from_afar import LOCAL_ONLY_SETTINGS
 from fieldagent.agent.settings import list_all_keys
 from fieldagent.cli.hub.opened_store import Result, make_store_command
 from fieldagent.hub.access import directory
@@ -75,7 +75,7 @@ def find_kit(db: Db, arguments: argparse.Namespace) -> SignedFor:
         raise Refused(
             f"{name} has no link token: create one with `fieldagent hub device token {device}`"
         )
-    return SignedFor(workspace, device, name, kit, kit_report.last_number(db, device))
+    return SignedFor(workspace, device, name, kit, kit_report.read_last_number(db, device))
 
 
 def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsChange:
@@ -88,8 +88,8 @@ def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsC
             raise Refused(f"{each!r} is not a setting: use NAME=VALUE, or NAME= to remove it")
         if name not in known:
             raise Refused(describe_unknown_setting(name, known))
-        if name in NEVER:
-            raise Refused(f"{name} can only be set on the kit: {NEVER[name]}")
+        if name in LOCAL_ONLY_SETTINGS:
+            raise Refused(f"{name} can only be set on the kit: {LOCAL_ONLY_SETTINGS[name]}")
         try:
             known[name].read(value) if value else None
         except WrongProperty as wrong:

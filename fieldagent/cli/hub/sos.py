@@ -33,7 +33,7 @@ def set_device_check_in(call: Call) -> Result:
 def list_incidents(call: Call) -> Result:
     """List the incidents of a workspace, the newest first, at most `--limit`."""
     asked = call.arguments
-    incidents = sos.listing(*call.here, asked.state, END, max(1, asked.limit))
+    incidents = sos.list_sos(*call.here, asked.state, END, max(1, asked.limit))
     shown = [sos_desk.describe_sos(call.db, each) for each in incidents]
     return shown if asked.json else [_make_row(each) for each in shown]
 
@@ -67,7 +67,7 @@ def _put(call: Call, incident: Sos) -> Result:
 
 def _find_sos(call: Call, *, locked: bool = False) -> Sos:
     number = call.arguments.id
-    incident = sos.named(*call.here, number, locked=locked)
+    incident = sos.find_incident(*call.here, number, locked=locked)
     if incident is None:
         raise Refused(f"no SOS {number} is in that workspace; see `fieldagent hub sos list`")
     return incident

@@ -34,7 +34,9 @@ def make_hub_table(text: str, package: str, types: Types = TYPES) -> list[Comman
     return read_table(ENDINGS + text, package, types=types, above=("hub",), ending="@workspace")
 
 
-_VERBS = "; ".join(f"{f'{each.name} {each.takes}'.strip()}: {each.means}" for each in VERBS)
+_VERBS = "; ".join(
+    f"{f'{each.name} {each.argument_form}'.strip()}: {each.description}" for each in VERBS
+)
 COMMANDS = make_hub_table(
     f"""
 run [Service] -> run:run @store: run the hub

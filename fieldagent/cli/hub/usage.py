@@ -60,19 +60,19 @@ def _read(arguments: argparse.Namespace) -> list[CountedDay]:
 @make_store_command
 def list_usage(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Show each kit and day, with our count and the operator's."""
-    since, until = usage.days_asked(arguments.since, arguments.until, time.time())
+    since, until = usage.choose_days(arguments.since, arguments.until, time.time())
 
     def find(db: Db) -> list[usage.UsageDay]:
         workspace = directory.find_workspace(db, arguments.workspace)
         device = arguments.device and directory.find_device_named(db, workspace, arguments.device)
-        return usage.usage(db, workspace, since, until, device or None)
+        return usage.list_days(db, workspace, since, until, device or None)
 
     days = store.run_once(find)
     prices = partial(find_price, settings)
-    rows: list[Row] = [usage.row_of(each, prices) for each in days]
+    rows: list[Row] = [usage.make_row(each, prices) for each in days]
     code = show_list(arguments, rows)
     if not arguments.json and days:
-        print(_format_sum(usage.total_of(days, prices), days))
+        print(_format_sum(usage.compute_total(days, prices), days))
     return code
 
 

@@ -16,7 +16,7 @@ from fieldagent.system.exit_codes import OK
 @make_transaction
 def show_watch(call: Call) -> Result:
     """Print the watch hours, the dispatchers on watch, and their hand-overs."""
-    status = shifts.standing(*call.here, call.now)
+    status = shifts.describe_watch(*call.here, call.now)
     if call.arguments.json:
         return status
     print(f"hours: {status['hours'] or 'none: no watch is required'}")

@@ -137,7 +137,7 @@ def _list_findings(settings: Settings) -> Iterator[Finding]:
         yield Finding(True, "no hook is set: incoming messages are stored but not passed on")
 
 
-def _check_parts(settings: Settings, running: Running) -> Iterator[Finding]:
+def _check_parts(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
     """Yield the findings of each extension's part that the settings turn on."""
     for name, part in find_enabled_parts(settings.parts).items():
         if part.check and not part.devices:
@@ -146,7 +146,7 @@ def _check_parts(settings: Settings, running: Running) -> Iterator[Finding]:
 
 
 def _check_devices(
-    settings: Settings, running: Running, moved: Container[str]
+    settings: Settings, running: RunningAgent, moved: Container[str]
 ) -> Iterator[Finding]:
     """Yield the findings of each extension's modem or radio that the settings turn on."""
     on = find_enabled_parts(settings.parts)
@@ -164,12 +164,12 @@ def _has_hook(settings: Settings) -> bool:
     return any(part.takes_inbound for part in find_enabled_parts(settings.parts).values())
 
 
-MOVED = (
+MOVED_PORT_TEXT = (
     "{name} is {port}, but the running agent uses {used}: restart the agent, or correct the setting"
 )
 
 
-def _find_moved_ports(settings: Settings, running: Running) -> dict[str, Finding]:
+def _find_moved_ports(settings: Settings, running: RunningAgent) -> dict[str, Finding]:
     """Return a fault for each port that the agent which runs does not use, by its setting. The
     agent's report on its port does not cover another port."""
     used = (running.status or {}).get("ports")
@@ -179,7 +179,9 @@ def _find_moved_ports(settings: Settings, running: Running) -> dict[str, Finding
         **get_device_ports(settings.parts),
     }
     return {
-        name: Finding(False, MOVED.format(name=name, port=port, used=used.get(name) or "none"))
+        name: Finding(
+            False, MOVED_PORT_TEXT.format(name=name, port=port, used=used.get(name) or "none")
+        )
         for name, port in wanted.items()
         if used is not None and port is not None and used.get(name) != str(port)
     }
@@ -194,7 +196,7 @@ def _check_healing(settings: Settings) -> Iterator[Finding]:
                 yield check_step(healing, step)
 
 
-class Running(NamedTuple):
+class RunningAgent(NamedTuple):
     """The agent that runs with these settings, if there is one."""
 
     finding: Finding | None = None
@@ -203,7 +205,7 @@ class Running(NamedTuple):
     """Its status; None if it did not answer."""
 
 
-def _find_running(settings: Settings) -> Running:
+def _find_running(settings: Settings) -> RunningAgent:
     """Return the running agent with its status. Ports that it uses are not opened by this
     command.
     """
@@ -217,17 +219,19 @@ def _find_running(settings: Settings) -> Running:
         another = (
             f"port {port} is used by an agent with another state-directory: stop that agent, or set"
         )
-        return Running(Finding(False, f"{another} api-port"), status)
+        return RunningAgent(Finding(False, f"{another} api-port"), status)
     if status is not None:
         text = f"fieldagent {version} runs and answers on port {port}"
-        return Running(Finding(True, text), status)
+        return RunningAgent(Finding(True, text), status)
     if held:
         where = f"an agent runs in {settings.state_directory}"
         if port == 0:
-            return Running(Finding(True, f"{where}; with api-port=0 only its log shows its port"))
+            return RunningAgent(
+                Finding(True, f"{where}; with api-port=0 only its log shows its port")
+            )
         mend = "was api-port changed since it began? Restart it"
-        return Running(Finding(False, f"{where} and does not answer on port {port}: {mend}"))
-    return Running()
+        return RunningAgent(Finding(False, f"{where} and does not answer on port {port}: {mend}"))
+    return RunningAgent()
 
 
 def _map(path: Path) -> Finding:
@@ -295,7 +299,7 @@ def _check_api_port(port: int) -> Finding:
     return Finding(True, f"port {port} is free for the local API")
 
 
-def _check_satellite(settings: Settings, port: str, running: Running) -> Iterator[Finding]:
+def _check_satellite(settings: Settings, port: str, running: RunningAgent) -> Iterator[Finding]:
     if running.status is not None:
         yield _check_as_agent_sees(port, running.status["channels"]["Satellite"])
     elif running.finding is not None:
@@ -337,7 +341,7 @@ def _reach(hops: int) -> Finding:
     )
 
 
-def _check_key_change(settings: Settings, running: Running) -> Iterator[Finding]:
+def _check_key_change(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
     """Yield the step of the key change and, from a running agent, the stations by the key that they
     send with.
     """
@@ -353,7 +357,7 @@ def _check_key_change(settings: Settings, running: Running) -> Iterator[Finding]
         yield Finding(True, describe_step(step, change["old"], change["new"]))
 
 
-def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
+def _seal(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
     """Yield if anonymous listeners can read the messages, and if all kits of the group use the same
     setting.
     """

@@ -28,7 +28,9 @@ from fieldagent.system.wording import describe_reason
 
 SHORTEST = 12
 """Minimum characters, because a user of the network may guess for weeks."""
-UNSET = "page-listen is not set: name the networks, such as page-listen=192.168.4.0/24, and restart"
+PAGE_UNSET_TEXT = (
+    "page-listen is not set: name the networks, such as page-listen=192.168.4.0/24, and restart"
+)
 
 
 def print_page(arguments: argparse.Namespace) -> int:
@@ -64,13 +66,13 @@ def _set(settings: Settings) -> int:
     put_file(there, hash_password(phrase).encode() + b"\n")
     print("The passphrase is set. Everyone must sign in again.")
     if not settings.page_listen:
-        print(UNSET)
+        print(PAGE_UNSET_TEXT)
     return OK
 
 
 def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     if not settings.page_listen:
-        complain(UNSET)
+        complain(PAGE_UNSET_TEXT)
         return SETTINGS
     there = get_files(settings)
     make_private_folder(there.certificate.parent)

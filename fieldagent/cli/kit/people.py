@@ -10,7 +10,7 @@ from fieldagent.kit.local_http import call
 from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escape_line
 
-NOBODY = (
+NO_PEOPLE_TEXT = (
     "no people from the hub yet: the directory arrives over the link; `send --to NAME` works"
     " without it, because the hub finds the person"
 )
@@ -28,7 +28,7 @@ def print_people(arguments: argparse.Namespace) -> int:
 def _format_lines(answer: dict[str, Any]) -> list[str]:
     listed = [_format_line(each, answer["owner"]) for each in answer["people"]]
     if not listed:
-        return [NOBODY]
+        return [NO_PEOPLE_TEXT]
     return listed if answer["complete"] else [*listed, PART]
 
 

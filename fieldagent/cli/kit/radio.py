@@ -21,7 +21,7 @@ def query_radio(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(encode_state(device)))
     elif device.report is None:
-        print(f"fieldagent: {escape_line(device.why)}", file=sys.stderr)
+        print(f"fieldagent: {escape_line(device.reason)}", file=sys.stderr)
     else:
         for line in format_state_lines(device):
             print(escape_line(line))
@@ -32,19 +32,21 @@ def query_radio(arguments: argparse.Namespace) -> int:
 
 def encode_state(device: FoundDevice) -> dict[str, Any]:
     """Return the state of a port, for programs."""
-    facts = {} if device.report is None else {"is": device.report.what, **device.report.facts}
+    facts = (
+        {} if device.report is None else {"is": device.report.device_kind, **device.report.facts}
+    )
     return {
         "port": device.place,
         "kind": device.kind or None,
         **facts,
         "trouble": list(device.trouble),
-        "why": device.why or None,
+        "why": device.reason or None,
     }
 
 
 def format_state_lines(device: FoundDevice) -> list[str]:
     """Return the state of a port, for people."""
     if device.report is None:
-        return [device.why]
+        return [device.reason]
     bad = [f"BAD {each}" for each in device.trouble]
-    return [device.report.what, *device.report.lines, *bad]
+    return [device.report.device_kind, *device.report.lines, *bad]

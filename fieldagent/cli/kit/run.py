@@ -14,7 +14,7 @@ from fieldagent.agent.settings import get_default_path, load
 from fieldagent.cli.kit.plain_run import RunArguments
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.store.group import StoreFailed
-from fieldagent.store.trouble import OfOtherVersion, Unusable
+from fieldagent.store.trouble import Unusable, WrittenByOtherVersion
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
 from fieldagent.system.log_lines import complain, emit, refuse_settings, start_logging
@@ -65,7 +65,7 @@ def run_to_end(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
 
 def _get_code(error: BaseException) -> int:
     match error:
-        case OfOtherVersion():
+        case WrittenByOtherVersion():
             return NEWER
         case StoreFailed() | Unusable():
             return IO_FAILED

@@ -26,7 +26,7 @@ from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason, format_count
 
-LASTS = "a port without an answer takes about 20 seconds"
+SLOW_PORT_TEXT = "a port without an answer takes about 20 seconds"
 
 
 def run_setup(arguments: argparse.Namespace) -> int:
@@ -87,7 +87,7 @@ def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[Foun
             places = [port, *(each for each in places if not is_same_port(each, port))]
     places = list(dict.fromkeys(places))
     if not arguments.json and places:
-        print(f"asking {format_count(len(places), 'port')}; {LASTS}", flush=True)
+        print(f"asking {format_count(len(places), 'port')}; {SLOW_PORT_TEXT}", flush=True)
     devices = run_breakable(look, places, get_all_kinds())
     if not arguments.json:
         for each in devices:
@@ -128,7 +128,7 @@ def _is_agreed(path: Path) -> bool:
 
 
 def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
-    for port in plan.kept:
+    for port in plan.unchanged:
         print(escape_line(f"{port}={before[port]} stays"))
     for port, names in plan.needed.items():
         text = f"{port} is left out, as it needs {', '.join(names)}"
@@ -144,7 +144,7 @@ def _encode_proposal(devices: list[FoundDevice], plan: Proposal, path: Path) -> 
     return {
         "ports": [encode_state(each) for each in devices],
         "file": str(path),
-        "kept": list(plan.kept),
+        "kept": list(plan.unchanged),
         "settings": {
             name: proposal.mask_value(name, value) for name, value in plan.settings.items()
         },
@@ -155,4 +155,4 @@ def _encode_proposal(devices: list[FoundDevice], plan: Proposal, path: Path) -> 
 def _end(devices: list[FoundDevice], plan: Proposal) -> int:
     if plan.needed or any(each.trouble for each in devices):
         return SETTINGS
-    return OK if plan.settings or plan.kept else MISSING
+    return OK if plan.settings or plan.unchanged else MISSING

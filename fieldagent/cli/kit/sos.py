@@ -18,7 +18,7 @@ from fieldagent.system.terminal import escape_line, format_local_time
 
 LOOK_EVERY = 2.0
 """Seconds between two checks of its state."""
-ENDS = ("closed", "called off")
+END_STATES = ("closed", "called off")
 
 Call = Callable[[argparse.Namespace], int]
 
@@ -57,9 +57,9 @@ def _make_request(arguments: argparse.Namespace) -> dict[str, Any]:
     place = read_place(arguments.position)
     body["position"] = {**place.get_degrees(), "source": PositionSource.TYPED}
     # Words after the position are the text.
-    if arguments.content is None and place.rest:
-        body["text"] = " ".join(place.rest)
-    elif place.rest:
+    if arguments.content is None and place.remaining_words:
+        body["text"] = " ".join(place.remaining_words)
+    elif place.remaining_words:
         read_only_place(arguments.position)
     return body
 
@@ -106,7 +106,9 @@ def _is_stuck(incident: dict[str, Any]) -> bool:
 
 def _is_far_enough(steps: list[dict[str, Any]], *, until_seen: bool) -> bool:
     sure = {step["state"] for step in steps if not step.get("unauthenticated")}
-    enough = {"seen by", *ENDS} if until_seen else {"left", "heard by", "at the hub", *ENDS}
+    enough = (
+        {"seen by", *END_STATES} if until_seen else {"left", "heard by", "at the hub", *END_STATES}
+    )
     return bool(sure & enough)
 
 
@@ -156,7 +158,7 @@ def _answer(arguments: argparse.Namespace) -> int:
 
 def _print_words(arguments: argparse.Namespace) -> int:
     words = {
-        "raised": canned.RAISED,
+        "raised": canned.SOS_REASONS,
         "fromKit": canned.FROM_KIT,
         "fromHelpers": canned.FROM_HELPERS,
     }

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from fieldagent.cli.kit.track_policy import Policy, Track
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.system.clock_bounds import EARLIEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME
 from fieldagent.system.exit_codes import OK, UNAVAILABLE, USAGE
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.terminal import escape_lines, format_local_time
@@ -29,7 +29,7 @@ from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
 
 SILENCE = 30.0
 """Seconds without a line after which gpsd is called again. It reports each second."""
-AGAIN = 5.0
+RETRY_S = 5.0
 """Seconds between two calls of gpsd or the agent while it is down."""
 TELL_EVERY = 20.0
 """Seconds between two reports of the interval to the agent."""
@@ -41,11 +41,11 @@ BATCH_DECIMALS = 5
 """Decimals of degrees: at most 1.1 m."""
 
 
-class Away(Exception):
+class GpsdLost(Exception):
     """gpsd cannot be reached, or has gone. The text is for people."""
 
 
-class Stopped(BaseException):
+class StopSignal(BaseException):
     """SIGTERM, SIGINT or SIGHUP was received."""
 
 
@@ -68,12 +68,12 @@ def track(arguments: argparse.Namespace) -> int:
             signal.signal(number, _stop)
     try:
         _Tracker(arguments, (host.strip("[]"), int(port)), Track(policy), policy).run()
-    except Stopped:
+    except StopSignal:
         return OK
 
 
 def _stop(number: int, frame: object) -> NoReturn:
-    raise Stopped
+    raise StopSignal
 
 
 @dataclass(slots=True)
@@ -81,14 +81,14 @@ class _Tracker:
     arguments: argparse.Namespace
     gpsd: tuple[str, int]
     track: Track
-    own: Policy
+    own_policy: Policy
     """Policy of the command line. People may select another interval on the page."""
-    _said: dict[str, str] = field(default_factory=dict)
+    _last_messages: dict[str, str] = field(default_factory=dict)
     """Last message about each program, so that it is printed once."""
     _costly: bool = False
-    _looked: float = -math.inf
+    _queried_at: float = -math.inf
     """Time of the last query for the states of the channels."""
-    _told: float = -math.inf
+    _reported_at: float = -math.inf
     """Time of the last report of the interval to the agent."""
     _call_again: float = -math.inf
     """Time at which an agent that was down is called again."""
@@ -98,35 +98,35 @@ class _Tracker:
             try:
                 for fix in self._read_fixes():
                     self._take(fix)
-            except Away as away:
+            except GpsdLost as away:
                 self._print_line("gpsd", str(away))
-            time.sleep(AGAIN)
+            time.sleep(RETRY_S)
 
     def _read_fixes(self) -> Iterator[Fix]:
         """Yield the fixes from gpsd, until it goes away."""
         where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE) as line:
-                self._said.pop("line", None)
+                self._last_messages.pop("line", None)
                 line.sendall(WATCH)
                 for text in _read_lines(line):
                     yield from self._read(text, where)
         except TimeoutError:
-            raise Away(
+            raise GpsdLost(
                 f"{where} sends nothing: check that a receiver is connected; trying again"
             ) from None
         except (OSError, UnicodeError) as error:
-            raise Away(
+            raise GpsdLost(
                 f"{where} cannot be reached ({describe_reason(error)}): start it; trying again"
             ) from None
-        raise Away(f"{where} ended the connection; trying again")
+        raise GpsdLost(f"{where} ended the connection; trying again")
 
     def _read(self, text: bytes, where: str) -> Iterator[Fix]:
         try:
             report = read_line(text)
         except RemoteProtocolError as error:
             # Report this once per connection, because each may be to another program.
-            if "line" not in self._said:
+            if "line" not in self._last_messages:
                 self._print_line("line", f"{where} sent an unknown line, which is ignored: {error}")
             return
         if isinstance(report, NoFix):
@@ -149,7 +149,7 @@ class _Tracker:
                 self._post(fix)
         except CallFailed as failed:
             self._print_line("agent", str(failed))
-            self._call_again = time.monotonic() + AGAIN
+            self._call_again = time.monotonic() + RETRY_S
 
     def _post(self, fix: Fix) -> None:
         body = self._make_body(fix)
@@ -162,12 +162,12 @@ class _Tracker:
             self._print_line("agent", f"a position was refused: {failed}")
             self.track.mark_posted()
             return
-        at = fix.time if fix.time >= EARLIEST else time.time()
+        at = fix.time if fix.time >= EARLIEST_TIME else time.time()
         position = f"{format_local_time(at)}  {fix.latitude:.6f} {fix.longitude:.6f}"
         text = f"{position}  Package {_get_member(answer, 'id')}"
         self.track.mark_posted()
-        self._told = -math.inf
-        self._said.pop("agent", None)
+        self._reported_at = -math.inf
+        self._last_messages.pop("agent", None)
         shown = {**answer, "location": body["location"]}
         print(json.dumps(shown) if self.arguments.json else escape_lines(text), flush=True)
 
@@ -176,9 +176,9 @@ class _Tracker:
         people have selected there.
         """
         now = time.monotonic()
-        if now - self._told < TELL_EVERY:
+        if now - self._reported_at < TELL_EVERY:
             return
-        self._told = now
+        self._reported_at = now
         costly = self.arguments.batch is None and self._look_at_cost()
         policy = self.track.policy
         pace = {
@@ -198,25 +198,25 @@ class _Tracker:
             # An older agent does not support this.
             return
         chosen = _get_member(answer, "chosenInterval")
-        wanted = self.own if chosen is None else self.own.with_interval(chosen)
+        wanted = self.own_policy if chosen is None else self.own_policy.with_interval(chosen)
         if wanted != policy:
             self.track.policy = wanted
-            self._told = -math.inf
+            self._reported_at = -math.inf
             self._print_line("pace", f"a position each {wanted.interval:g} s at rest from now on")
 
     def _look_at_cost(self) -> bool:
         """Return True if satellite is the only allowed channel that is up."""
         now = time.monotonic()
-        if now - self._looked >= LOOK_EVERY:
+        if now - self._queried_at >= LOOK_EVERY:
             channels = _get_member(call(self.arguments.port, "GET", "/api/status").body, "channels")
             up = {name for name, channel in channels.items() if _is_up(channel)}
             self._costly = up & set(self.arguments.channels or up) == {"Satellite"}
-            self._looked = now
+            self._queried_at = now
         return self._costly
 
     def _make_body(self, fix: Fix) -> dict[str, Any]:
         # The agent adds a missing date, correct to the second.
-        dated = fix.time >= EARLIEST
+        dated = fix.time >= EARLIEST_TIME
         if self.arguments.batch is not None:
             return self._make_batched(fix, dated)
         location = {
@@ -246,8 +246,8 @@ class _Tracker:
         return {"channels": self.arguments.channels, "timeToLive": self.arguments.time_to_live}
 
     def _print_line(self, whom: str, what: str) -> None:
-        if self._said.get(whom) != what:
-            self._said[whom] = what
+        if self._last_messages.get(whom) != what:
+            self._last_messages[whom] = what
             print(f"fieldagent: {escape_lines(what)}", file=sys.stderr, flush=True)
 
 

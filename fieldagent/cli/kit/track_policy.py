@@ -52,7 +52,7 @@ class Track:
     _moving: bool = False
     """At rest until proven otherwise, because a first fix often has a wrong speed."""
     _moving_when_posted: bool = False
-    _otherwise_since: float | None = None
+    _contradicted_since: float | None = None
     """Unix time since which the speed contradicts `_moving`."""
 
     def see(self, fix: Fix) -> None:
@@ -61,11 +61,11 @@ class Track:
         """
         self._newest = fix
         if self._is_moving(fix) is self._moving:
-            self._otherwise_since = None
-        elif self._otherwise_since is None:
-            self._otherwise_since = fix.time
-        elif abs(fix.time - self._otherwise_since) >= self.policy.steady:
-            self._moving, self._otherwise_since = not self._moving, None
+            self._contradicted_since = None
+        elif self._contradicted_since is None:
+            self._contradicted_since = fix.time
+        elif abs(fix.time - self._contradicted_since) >= self.policy.steady:
+            self._moving, self._contradicted_since = not self._moving, None
 
     def is_due(self, *, costly: bool) -> bool:
         """Return True if the newest position must be posted. `costly`: only satellite is up. A

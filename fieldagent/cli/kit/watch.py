@@ -64,13 +64,13 @@ def show_package(arguments: argparse.Namespace) -> int:
     lines += [
         escape_line(f"{format_local_time(step['at'])}  {step['text']}")
         for step in package["reached"]
-        if step["stage"] in BEYOND
+        if step["stage"] in STAGES_BEYOND_HISTORY
     ]
     show(arguments, package, "\n".join(lines))
     return OK
 
 
-BEYOND = ("programs", "read", "handed_over", "nobody", "radio")
+STAGES_BEYOND_HISTORY = ("programs", "read", "handed_over", "nobody", "radio")
 """Stages that the history does not contain."""
 
 

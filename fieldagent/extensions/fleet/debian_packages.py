@@ -29,14 +29,14 @@ HUB = "fieldagent-hub"
 """Package of the hub, which needs the same version of the program."""
 PROGRAM = "./usr/lib/fieldagent/"
 UNIT = "./usr/lib/systemd/system/fieldagent-update.service"
-WHOLE = ("installed", "triggers-awaited", "triggers-pending")
+CONFIGURED_STATES = ("installed", "triggers-awaited", "triggers-pending")
 """dpkg's states of a configured package (dpkg-query(1))."""
-QUIET = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+QUIET_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 LOCK = Path("/var/lib/dpkg/lock-frontend")
 LOCKED_S = 600.0
 """Seconds to wait for the end of another apt."""
-LOOK = 1.0
-TOLD = 300
+LOCK_CHECK_S = 1.0
+OUTPUT_CHARACTERS_MAX = 300
 """Maximum characters from the end of dpkg's output, if it contains no error."""
 
 
@@ -59,7 +59,7 @@ def read_installed_version() -> str:
     output = _run("dpkg-query", "--show", form, *NAMES, HUB).stdout
     # The version is missing if the package was removed and purged.
     rows = [line.split() for line in output.splitlines()]
-    packages = {name: version for name, *version, state in rows if state in WHOLE}
+    packages = {name: version for name, *version, state in rows if state in CONFIGURED_STATES}
     if HUB in packages:
         raise NotAtHand(
             f"{HUB} is installed here too, and its database cannot be rolled back:"
@@ -167,7 +167,7 @@ def install(folder: Path, version: str) -> None:
     if done.returncode:
         # The first error of several. It continues in indented lines.
         first = re.search(r"^dpkg: error.*(?:\n .*)*", done.stderr, re.MULTILINE)
-        why = first[0] if first else done.stderr[-TOLD:]
+        why = first[0] if first else done.stderr[-OUTPUT_CHARACTERS_MAX:]
         raise NotInstalled(f"dpkg cannot install it: {' '.join(why.split())}")
     # dpkg syncs its files, but files made by the packages' scripts may not be on disk yet.
     os.sync()
@@ -187,7 +187,7 @@ def _hold_apt_lock() -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise OSError(f"another apt has held {LOCK} for {LOCKED_S:g} s") from None
-            time.sleep(LOOK)
+            time.sleep(LOCK_CHECK_S)
         yield
 
 
@@ -198,7 +198,7 @@ def _run(*command: str, folder: Path | None = None) -> subprocess.CompletedProce
         capture_output=True,
         text=True,
         errors="replace",
-        env={**os.environ, **QUIET},
+        env={**os.environ, **QUIET_ENVIRONMENT},
         cwd=folder,
     )
 

@@ -29,13 +29,13 @@ class NotTaken(Exception):
         self.code = code
 
 
-class ServerAway(NotTaken):
+class ServerUnreachable(NotTaken):
     """A network or server is down, so a later attempt may succeed."""
 
 
 class FetchedFile(NamedTuple):
     content: bytes
-    went_on: bool = False
+    is_continued: bool = False
     """True if a part of it came from an earlier attempt."""
 
 
@@ -60,19 +60,19 @@ def fetch_file(
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part and part.exists():
             part.unlink()
             return fetch_file(what, part, report)
-        away = ServerAway if error.code >= 500 else NotTaken
+        away = ServerUnreachable if error.code >= 500 else NotTaken
         raise away(f"{what} cannot be read: {error}") from None
     except (FileNotFoundError, ValueError) as error:
         raise NotTaken(f"{what} cannot be read: {_describe_error(error)}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise ServerAway(f"{what} cannot be read: {describe_reason(error)}") from None
+        raise ServerUnreachable(f"{what} cannot be read: {describe_reason(error)}") from None
 
 
 def is_served(what: str) -> bool:
     """Return True if a small file exists there. Raises ServerAway."""
     try:
         fetch_file(what)
-    except ServerAway:
+    except ServerUnreachable:
         raise
     except NotTaken:
         return False
@@ -121,7 +121,7 @@ def _download(
             _check_size(what, len(content))
             report(len(content), whole)
     if whole is not None and len(content) < whole:
-        raise ServerAway(f"{what} was interrupted after {len(content):,} of {whole:,} bytes")
+        raise ServerUnreachable(f"{what} was interrupted after {len(content):,} of {whole:,} bytes")
     if part is not None:
         part.unlink(missing_ok=True)
     return FetchedFile(bytes(content), goes_on)

@@ -17,7 +17,7 @@ from pathlib import Path
 from fieldagent.system.folder import put_file, sync_folder
 
 TRY = "try.txt"
-TRIED = "tried"
+TRIED_FILE = "tried"
 ONE_PROCESSOR = "nr_cpus=1"
 """Linux cannot hand over the other processors: on a Pi 3 they wait in a loop of the firmware once
 they are released (arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
@@ -39,13 +39,13 @@ class PiBoot:
         """Cancel a trial of the slot. Raises OSError."""
         if self.get_state(slot) == "armed":
             self._choose(self._find_kept())
-        (self._boot / slot / TRIED).unlink(missing_ok=True)
+        (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)
 
     def arm(self, slot: str, words: str) -> None:
         """Schedule one trial of the slot at the next start. Raises OSError."""
         kept = self._find_kept()
         put_file(self._boot / slot / self.WORDS, words.encode())
-        (self._boot / slot / TRIED).unlink(missing_ok=True)
+        (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)
         own = (self._boot / kept / self.WORDS).read_text().strip()
         other_words = f"{own} {ONE_PROCESSOR} kit.try={slot}\n"
         put_file(self._boot / kept / TRY, other_words.encode())
@@ -57,12 +57,12 @@ class PiBoot:
             return "kept"
         if TRY in self._choice.read_text():
             return "armed"
-        return "spent" if (self._boot / slot / TRIED).exists() else "absent"
+        return "spent" if (self._boot / slot / TRIED_FILE).exists() else "absent"
 
     def keep(self, slot: str) -> None:
         """Start the slot from now on. Raises OSError."""
         self._choose(slot)
-        (self._boot / slot / TRIED).unlink(missing_ok=True)
+        (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)
         sync_folder(self._boot / slot)
 
     def _find_kept(self) -> str:

@@ -51,11 +51,15 @@ def _show_last(report: OfferReport | None, as_json: bool) -> int:
     if as_json:
         document = None
         if report is not None:
-            document = {"number": report.number, "state": report.state, "why": report.why or None}
+            document = {
+                "number": report.number,
+                "state": report.state,
+                "why": report.reason or None,
+            }
         print(json.dumps(document))
     elif report is None:
         print("no settings from the hub yet")
     else:
-        why = f": {report.why}" if report.why else ""
+        why = f": {report.reason}" if report.reason else ""
         print(escape_lines(f"settings {report.number} {IN_WORDS[report.state]}{why}"))
-    return ERROR if report is not None and report.why else OK
+    return ERROR if report is not None and report.reason else OK

@@ -22,7 +22,7 @@ from fieldagent.agent.from_afar import NotForThisKit, change_settings
 from fieldagent.agent.outcomes import OFFER
 from fieldagent.agent.settings import Settings, load
 from fieldagent.kit import kit_health
-from fieldagent.kit.kit_health import Wanted
+from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.provision import GROUP
 from fieldagent.kit.root_units import read_left, read_trial, remove_left, wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED
@@ -198,7 +198,7 @@ def _switch(place: SettingsPlace, trial: SettingsTrial) -> None:
 
 
 def _watch_agent(trial: SettingsTrial) -> str:
-    wanted = Wanted(
+    wanted = HealthConditions(
         Path(trial.settings), trial.channels, minutes=trial.minutes, steady=trial.steady
     )
     try:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fieldagent.extensions.fleet.fetching import NotTaken, fetch_file
-from fieldagent.system.clock_bounds import EARLIEST
+from fieldagent.system.clock_bounds import EARLIEST_TIME
 from fieldagent.system.minisign import (
     NotSigned,
     TrustedKey,
@@ -71,6 +71,6 @@ def release_of(content: bytes, signature: str, kind: str, keys: Sequence[Trusted
     now = time.time()
     release = check_release_as(kind, comment, now)
     print_progress(f"signed: {comment}")
-    if now < EARLIEST:
+    if now < EARLIEST_TIME:
         print_progress("this kit's clock is not set, so the expiry cannot be checked")
     return release

@@ -27,7 +27,7 @@ NONE = (
 )
 
 
-class Slots:
+class SystemSlots:
     def __init__(self, root: Path = Path("/")) -> None:
         self._boot = root / "boot/firmware"
         self._kept = root / "var/lib/kit"

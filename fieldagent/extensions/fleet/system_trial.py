@@ -23,16 +23,16 @@ from pathlib import Path
 
 from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import trial_journal
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway, fetch_file
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable, fetch_file
 from fieldagent.extensions.fleet.signed_file import (
     print_progress,
     read_signed_file,
     read_trusted_keys,
 )
-from fieldagent.extensions.fleet.system_slots import Slots
+from fieldagent.extensions.fleet.system_slots import SystemSlots
 from fieldagent.extensions.fleet.trial import Place, end_of_trial, send_to_hub
 from fieldagent.kit import kit_health, root_units
-from fieldagent.kit.kit_health import Wanted
+from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.root_units import wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import put_file, sync_folder
@@ -103,7 +103,7 @@ def write(place: Place, trial: SystemTrial) -> None:
     put_file(place.system, json.dumps(asdict(trial)).encode())
 
 
-def go_on(place: Place, slots: Slots) -> int:
+def go_on(place: Place, slots: SystemSlots) -> int:
     """Take the remaining steps, up to the next start of the machine. Raises OSError, NotTaken,
     InvalidSettings: the next start repeats them, and the agent continues meanwhile.
     """
@@ -121,7 +121,7 @@ def go_on(place: Place, slots: Slots) -> int:
             raise
 
 
-def _take_steps(place: Place, slots: Slots) -> int:
+def _take_steps(place: Place, slots: SystemSlots) -> int:
     while place.system.exists():
         trial = read(place)
         match trial.phase, slots.find_running() == trial.slot:
@@ -155,7 +155,7 @@ def _start_anew() -> int:
     return OK
 
 
-def _boot(slots: Slots, trial: SystemTrial) -> SystemTrial:
+def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
     """Let the loader try the system at the next start, unless it has already."""
     state = slots.get_state(trial.slot)
     if state == "spent" or trial.starts >= STARTS:
@@ -171,8 +171,8 @@ def _boot(slots: Slots, trial: SystemTrial) -> SystemTrial:
     return replace(trial, starts=trial.starts + 1)
 
 
-def _watch_agent(slots: Slots, trial: SystemTrial) -> SystemTrial:
-    wanted = Wanted(
+def _watch_agent(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
+    wanted = HealthConditions(
         Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady
     )
     kit_health.wait_for_start()
@@ -184,7 +184,7 @@ def _watch_agent(slots: Slots, trial: SystemTrial) -> SystemTrial:
     return replace(trial, phase="end")
 
 
-def _go_back(slots: Slots, trial: SystemTrial) -> None:
+def _go_back(slots: SystemSlots, trial: SystemTrial) -> None:
     kit_health.call_systemctl("stop", kit_health.AGENT)
     slots.clear(trial.slot)
     lost = trial_journal.put_back(_find_state_file(trial), trial.journal_version, trial.version)
@@ -206,7 +206,7 @@ def _find_state_file(trial: SystemTrial) -> Path:
     return load(Path(trial.settings)).state_directory
 
 
-def _write_system(place: Place, slots: Slots) -> SystemTrial:
+def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
     """Write the system. A refusal or a full disk ends the trial, and the running system is
     unchanged. Raises OSError.
     """
@@ -221,7 +221,7 @@ def _write_system(place: Place, slots: Slots) -> SystemTrial:
     return replace(read(place), phase="boot")
 
 
-def _write_pieces(place: Place, slots: Slots, trial: SystemTrial) -> None:
+def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
     """Fetch and write the pieces. Raises NotTaken, OSError."""
     slots.clear(trial.slot)
     try:
@@ -252,12 +252,12 @@ def _read_piece(
 ) -> tuple[bytes, int]:
     """Return a piece, and the number of downloaded bytes. Raises NotTaken."""
     piece, before = image.pieces[number], read_around(here, image.before_size, number)
-    for differs in (piece.differs, False):
-        if differs != piece.differs:
+    for differs in (piece.is_difference, False):
+        if differs != piece.is_difference:
             piece = _fetch_complete_piece(place, trial, number)
         packed = _fetch(place, trial, piece)
         try:
-            content = unpack(packed, before if piece.differs else None)
+            content = unpack(packed, before if piece.is_difference else None)
         except ZstdFailed as why:
             print_progress(f"piece {number + 1}: {why}")
             continue
@@ -285,7 +285,7 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
         try:
             file = fetch_file(name, place.part)
         except NotTaken as why:
-            if not isinstance(why, ServerAway) and not _is_unplugged(name):
+            if not isinstance(why, ServerUnreachable) and not _is_unplugged(name):
                 raise
             pause = PAUSES[min(away, len(PAUSES) - 1)]
             complain(f"{why}; it is tried again in {pause:g} s")
@@ -295,7 +295,7 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
         if digest(file.content) == piece.file:
             return file.content
         # A power failure may have damaged the earlier part.
-        if not file.went_on:
+        if not file.is_continued:
             raise NotTaken(f"{name} is not the file that was signed: it was changed, or cut short")
 
 

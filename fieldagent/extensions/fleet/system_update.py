@@ -22,7 +22,7 @@ from fieldagent.extensions.fleet.signed_file import (
     read_signed_file,
     read_trusted_keys,
 )
-from fieldagent.extensions.fleet.system_slots import Slots
+from fieldagent.extensions.fleet.system_slots import SystemSlots
 from fieldagent.extensions.fleet.system_trial import SystemTrial
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
@@ -43,10 +43,10 @@ from fieldagent.system.system_image import (
     write_image,
 )
 
-LOOK = 0.5
+PROGRESS_CHECK_S = 0.5
 
 
-def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
+def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     """Start to write and try a system. If another one is still being written, it is replaced once
     this one is accepted. Raises NotTaken, OSError.
     """
@@ -91,7 +91,7 @@ def _start_unit() -> bool:
 
 
 def _check_image(
-    order: UpdateOrder, place: Place, slots: Slots, now: SystemName, slot: str
+    order: UpdateOrder, place: Place, slots: SystemSlots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
     """Return the image and its trial. Raises NotTaken, OSError."""
     what, keys = order.what, read_trusted_keys(order.key)
@@ -169,7 +169,7 @@ def follow_trial(place: Place) -> None:
                 phase = under_way.phase
                 if phase == "write":
                     progress.show(under_way.written, under_way.pieces)
-                time.sleep(LOOK)
+                time.sleep(PROGRESS_CHECK_S)
     except FileNotFoundError:
         pass
     except KeyboardInterrupt:

@@ -25,7 +25,7 @@ from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import debian_packages, trial_journal
 from fieldagent.extensions.fleet.debian_packages import NotInstalled
 from fieldagent.kit import kit_health, root_units
-from fieldagent.kit.kit_health import Wanted
+from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.kit.root_units import wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK
@@ -148,8 +148,10 @@ def _take_steps(place: Place) -> int:
     return OK
 
 
-def _read_wanted(trial: Trial) -> Wanted:
-    return Wanted(Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady)
+def _read_wanted(trial: Trial) -> HealthConditions:
+    return HealthConditions(
+        Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady
+    )
 
 
 def _switch(place: Place, trial: Trial) -> Trial:
@@ -187,7 +189,7 @@ def send_to_hub(settings: Path, text: str) -> None:
         if time.monotonic() - began > kit_health.SILENCE_S:
             complain(f"no agent answers: `journalctl -u {kit_health.AGENT}`")
             return
-        time.sleep(kit_health.LOOK)
+        time.sleep(kit_health.CHECK_S)
     if not status["channels"]["Cellular"]["configured"]:
         return
     body = {"message": {"content": text}, "channels": ["Cellular"]}

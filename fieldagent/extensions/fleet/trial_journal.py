@@ -21,9 +21,9 @@ from fieldagent.system.folder import rename_file, sync_folder
 
 T = TypeVar("T")
 NAME = "journal.sqlite3"
-BEFORE = f"{NAME}.before"
+OLD_JOURNAL_COPY = f"{NAME}.before"
 """Copy of the old journal, for the way back."""
-NEW = f"{NAME}.before-new"
+NEW_JOURNAL_COPY = f"{NAME}.before-new"
 
 
 def read_version(state: Path) -> int:
@@ -84,8 +84,8 @@ def _keep(state: Path, expected: int) -> None:
     if not expected or _read_version(state) != expected:
         return
     with closing(_open_journal(state / NAME)) as source:
-        copy_whole(source, state / NEW)
-    (state / NEW).rename(state / BEFORE)
+        copy_whole(source, state / NEW_JOURNAL_COPY)
+    (state / NEW_JOURNAL_COPY).rename(state / OLD_JOURNAL_COPY)
     sync_folder(state)
 
 
@@ -99,7 +99,7 @@ def _put_back(state: Path, before: int, program: str) -> str:
         # journal.
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     made = journal.with_name(f"{NAME}.restored")
-    with closing(_open_journal(state / BEFORE)) as source:
+    with closing(_open_journal(state / OLD_JOURNAL_COPY)) as source:
         copy_whole(source, made)
     lost = ""
     try:
@@ -113,5 +113,5 @@ def _put_back(state: Path, before: int, program: str) -> str:
 
 
 def _forget(state: Path) -> None:
-    for each in (BEFORE, NEW):
+    for each in (OLD_JOURNAL_COPY, NEW_JOURNAL_COPY):
         (state / each).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from typing import Any
 from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import debian_packages, system_trial, trial, trial_journal
 from fieldagent.extensions.fleet.debian_packages import NotAtHand
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway, is_served
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable, is_served
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.extensions.fleet.signed_file import (
     print_progress,
@@ -225,7 +225,7 @@ def _find_by_delta(
             return None
         delta, release = read_signed_file(named, DELTA, keys, place.part)
         program = rebuild_program(apply_delta(delta, here))
-    except ServerAway:
+    except ServerUnreachable:
         raise
     except (NoDelta, NotTaken) as why:
         print_progress(f"the whole program is fetched, because the delta cannot be used: {why}")

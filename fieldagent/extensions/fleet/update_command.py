@@ -7,7 +7,7 @@ import argparse
 from fieldagent.extensions.fleet import system_trial, system_update, trial, update_offer
 from fieldagent.extensions.fleet import update as programs
 from fieldagent.extensions.fleet.fetching import NotTaken
-from fieldagent.extensions.fleet.system_slots import Slots
+from fieldagent.extensions.fleet.system_slots import SystemSlots
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.system import system_image
@@ -28,12 +28,12 @@ def update(arguments: argparse.Namespace) -> int:
     try:
         if arguments.go_on:
             if place.system.exists():
-                return system_trial.go_on(place, Slots())
+                return system_trial.go_on(place, SystemSlots())
             return trial.go_on(place)
         if arguments.last:
             return programs.show_last(place, as_json=arguments.json)
         if order.what.endswith(system_image.SUFFIX):
-            system_update.begin(order, place, Slots())
+            system_update.begin(order, place, SystemSlots())
             system_update.follow_trial(place)
             return programs.show_last(place, as_json=arguments.json)
         offered = programs.begin(order, place)

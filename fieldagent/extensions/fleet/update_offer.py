@@ -16,7 +16,7 @@ from fieldagent.agent import outcomes
 from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import update
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
@@ -105,7 +105,7 @@ def _begin(
         try:
             update.begin(order, place, offer, brought)
             return
-        except ServerAway as away:
+        except ServerUnreachable as away:
             complain(f"{away}; it is tried again in {pause:g} s")
             time.sleep(pause)
     update.begin(order, place, offer, brought)

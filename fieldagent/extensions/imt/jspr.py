@@ -23,7 +23,7 @@ has about 2 050."""
 DONE, UNASKED, NO_VERSION, ALREADY = 200, 299, 400, 402
 NOT_ALLOWED, NOT_DONE, NO_SIM, NOT_PROVISIONED = 406, 408, 410, 418
 SERIAL_ERROR = 500
-GARBLED = frozenset({403, 405, 407})
+GARBLED_CODES = frozenset({403, 405, 407})
 """Codes that noise on the line causes for a correct request: too long, malformed, no JSON."""
 MEANS: Mapping[int, str] = {
     401: "it does not know this kind of request",

@@ -68,13 +68,13 @@ class MessageKey(NamedTuple):
         return self.topic << 8 | self.id
 
 
-UNNAMED = 0
+UNNAMED_KEY = 0
 """Replaces `MessageKey.pack` until the modem has named the message."""
 
 
 def unpack(number: int) -> MessageKey | None:
-    """Return the key of a number from `MessageKey.pack`; None for `UNNAMED`."""
-    return None if number == UNNAMED else MessageKey(number >> 8, number & 0xFF)
+    """Return the key of a number from `MessageKey.pack`; None for `UNNAMED_KEY`."""
+    return None if number == UNNAMED_KEY else MessageKey(number >> 8, number & 0xFF)
 
 
 class SegmentWanted(NamedTuple):
@@ -108,7 +108,7 @@ class MtEnded(NamedTuple):
     status: str
 
 
-class Booted(NamedTuple):
+class ModemStarted(NamedTuple):
     """The modem was powered on or reset."""
 
     firmware: str
@@ -143,7 +143,7 @@ Event = (
     | MoEnded
     | MtSegment
     | MtEnded
-    | Booted
+    | ModemStarted
     | Constellation
     | SimStatus
     | OperationalState
@@ -180,8 +180,8 @@ def _read_mt_segment(line: jspr.JsprLine) -> MtSegment:
     return MtSegment(_read_key(line), start, data)
 
 
-def _read_boot(line: jspr.JsprLine) -> Booted:
-    return Booted(_format_version(line.body.get("version")))
+def _read_boot(line: jspr.JsprLine) -> ModemStarted:
+    return ModemStarted(_format_version(line.body.get("version")))
 
 
 def _read_constellation(line: jspr.JsprLine) -> Constellation:

@@ -19,7 +19,7 @@ from fieldagent.extensions.lab.drill.plan import (
     load_toml,
     read_plan,
 )
-from fieldagent.extensions.lab.drill.report import Run
+from fieldagent.extensions.lab.drill.report import DrillRun
 from fieldagent.extensions.lab.drill.world import run_drill as let_pass
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, MISSING, OK, USAGE
 from fieldagent.system.log_lines import complain
@@ -73,7 +73,7 @@ def _read_plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, Dr
 
 def _run_plans(
     name: str, plans: list[tuple[str, DrillPlan]], arguments: argparse.Namespace
-) -> list[Run]:
+) -> list[DrillRun]:
     seeds = range(arguments.seed, arguments.seed + (arguments.weeks if arguments.budget else 1))
     try:
         return [_run(name, label, plan, seed) for label, plan in plans for seed in seeds]
@@ -83,7 +83,7 @@ def _run_plans(
         raise _NotRun(f"{name}: a promise is broken: {broken}", ERROR) from None
 
 
-def _run(name: str, label: str, plan: DrillPlan, seed: int) -> Run:
+def _run(name: str, label: str, plan: DrillPlan, seed: int) -> DrillRun:
     def print_progress(line: str) -> None:
         about = escape_line(f"{name}, {label}, seed {seed}: {line}")
         print(f"[drill] {about}", file=sys.stderr, flush=True)
@@ -93,10 +93,12 @@ def _run(name: str, label: str, plan: DrillPlan, seed: int) -> Run:
     with tempfile.TemporaryDirectory(prefix="fieldagent-drill-", dir=where) as home:
         findings = find(let_pass(plan, seed, Path(home), print_progress))
     print_progress(f"done in {time.monotonic() - began:.0f} s")
-    return Run(label, plan, seed, findings)
+    return DrillRun(label, plan, seed, findings)
 
 
-def _print_progress(arguments: argparse.Namespace, drills: list[tuple[str, list[Run]]]) -> None:
+def _print_progress(
+    arguments: argparse.Namespace, drills: list[tuple[str, list[DrillRun]]]
+) -> None:
     if arguments.json:
         documents = [
             report.encode_runs(name, runs)

@@ -46,7 +46,7 @@ SETTLE_S = 30.0
 PROBES = 3
 """Number of tokens that are tried first. If the hub refuses all, the tokens belong to
 another hub."""
-BUSY = 0.9
+BUSY_LOAD = 0.9
 """Processor load of this program from which the measurement is no longer valid."""
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -212,7 +212,7 @@ class _Run:
                 f"Ports ran out: one address of this machine has {int(high) - int(low) + 1} to one"
                 " hub (net.ipv4.ip_local_port_range). Give it more addresses, each with --source."
             )
-        if cost.processor > BUSY * cost.seconds:
+        if cost.processor > BUSY_LOAD * cost.seconds:
             advice.append(
                 "This program had no processor left, so that the times are its own, too: share the"
                 " kits among several processes or machines, by --first and --kits."

@@ -43,7 +43,7 @@ unasked on|off      whether the modem passes on SMS with +CMT although +CNMI ask
 unplug / plug       the line is gone / is there again"""
 
 
-FULL = "the SIM is full: nothing is stored"
+FULL_SIM_TEXT = "the SIM is full: nothing is stored"
 
 
 def print_line(line: str) -> None:
@@ -145,7 +145,7 @@ def obey(port: GsmPort, line: str) -> str:
         case "sms" | "data":
             number, _, text = rest.partition(" ")
             stored = port.modem.receive_text(number, _read_octets(text) if word == "data" else text)
-            return f"{stored} stored" if stored else FULL
+            return f"{stored} stored" if stored else FULL_SIM_TEXT
         case "part":
             return _make_part(port.modem, rest)
         case "report":
@@ -202,7 +202,7 @@ def _make_part(modem: SimulatedGsmModem, text: str) -> str:
         raise BadCommand("write it like this: part +41791234567 7 1/2 first half of the text")
     reference, number, total = map(int, match.groups()[1:4])
     stored = modem.receive_part(match[1], Part(reference, total, number), match[5])
-    return "1 stored" if stored else FULL
+    return "1 stored" if stored else FULL_SIM_TEXT
 
 
 def _report(modem: SimulatedGsmModem, text: str) -> str:
@@ -211,7 +211,7 @@ def _report(modem: SimulatedGsmModem, text: str) -> str:
         raise BadCommand("write it like this: report 1 delivered")
     if not 1 <= int(match[1]) <= len(modem.sent_to):
         return f"{len(modem.sent_to)} SMS have left"
-    return "done" if modem.report(int(match[1]), _STATUS[match[2]]) else FULL
+    return "done" if modem.report(int(match[1]), _STATUS[match[2]]) else FULL_SIM_TEXT
 
 
 def _read_octets(text: str) -> bytes:

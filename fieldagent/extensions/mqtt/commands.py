@@ -31,17 +31,17 @@ from fieldagent.package.reading import Fault, InvalidPackage
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Rate, Seldom
+from fieldagent.system.rate import EventRate, Rate
 from fieldagent.system.wording import format_count
 
 log = logging.getLogger(__name__)
 
 BURST = 10
 """Maximum number of commands at once after a long silence."""
-DROPS = ("retained", "too long", "too many")
+DROP_REASONS = ("retained", "too long", "too many")
 WAITING_MAX = 32
 """Maximum number of commands that wait for the disk."""
-REMEMBERED = 64
+REMEMBERED_COMMANDS_MAX = 64
 """Number of commands of the last session that are recognized as duplicates."""
 
 
@@ -70,7 +70,7 @@ class HourlyGate:
         self._clock = clock
         self._note = note
         self._next = 0.0
-        self.counts = dict.fromkeys(("taken", "refused", *DROPS), 0)
+        self.counts = dict.fromkeys(("taken", "refused", *DROP_REASONS), 0)
 
     def admit(self, came: Published) -> str:
         """Admit the command and count it for the rate: return an empty string. Else return the
@@ -104,8 +104,8 @@ class Commands:
         self._gate = gate
         self._carry_out = carry_out
         self._result_topic = result_topic
-        self._dropped = Seldom(trio.current_time)
-        self._handled: deque[object] = deque(maxlen=REMEMBERED)
+        self._dropped = EventRate(trio.current_time)
+        self._handled: deque[object] = deque(maxlen=REMEMBERED_COMMANDS_MAX)
         self._handled_before: list[object] = []
         self._put, self._get = trio.open_memory_channel[MqttCommand](WAITING_MAX)
 

@@ -26,7 +26,7 @@ TOPIC_MAX_BYTES = 1_024
 """Maximum bytes of a topic from the broker. Our topics are shorter."""
 _REST_MAX = 268_435_455
 """Maximum length that four bytes of seven bits can contain (2.2.3)."""
-REFUSED = 0x80
+SUBSCRIPTION_REFUSED = 0x80
 """Code in a SUBACK for a refused subscription."""
 
 
@@ -55,7 +55,7 @@ class ConnectCode(IntEnum):
     NOT_AUTHORIZED = 5
 
 
-class Will(NamedTuple):
+class LastWill(NamedTuple):
     """Message that the broker publishes, retained and with QoS 1, when it loses the client."""
 
     topic: str
@@ -92,7 +92,7 @@ class Puback(NamedTuple):
 class Suback(NamedTuple):
     number: int
     codes: tuple[int, ...]
-    """QoS of each subscription, or `REFUSED`."""
+    """QoS of each subscription, or `SUBSCRIPTION_REFUSED`."""
 
 
 class Pingresp(NamedTuple):
@@ -119,7 +119,7 @@ def connect(
     keepalive: int,
     *,
     clean: bool = False,
-    will: Will | None = None,
+    will: LastWill | None = None,
     user: str | None = None,
     password: str | None = None,
 ) -> bytes:
@@ -267,7 +267,9 @@ def _read(kind: int, flags: int, rest: bytes) -> FromBroker:
     if kind == PacketType.CONNACK and rest[0] <= 1:
         return Connack(rest[1], bool(rest[0]))
     codes = tuple(rest[2:])
-    if kind == PacketType.SUBACK and all(code <= 2 or code == REFUSED for code in codes):
+    if kind == PacketType.SUBACK and all(
+        code <= 2 or code == SUBSCRIPTION_REFUSED for code in codes
+    ):
         return Suback(_number(rest), codes)
     raise RemoteProtocolError(f"a packet of type {kind} holds {rest.hex()}, which makes no sense")
 

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeAlias
 import trio
 
 from fieldagent.extensions.mqtt import packets as mqtt
-from fieldagent.extensions.mqtt.packets import ConnectCode, FromBroker, Published, Will
+from fieldagent.extensions.mqtt.packets import ConnectCode, FromBroker, LastWill, Published
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
@@ -31,10 +31,10 @@ NUMBERS = 65_535
 """Maximum packet number; the first is 1."""
 RECEIVE_MAX = 16_384
 
-WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+RETRY_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two attempts to reach the broker, plus up to half as many at random. The last
 value repeats."""
-SOON, OFTEN = 300.0, 3
+SHORT_SESSION_S, SHORT_SESSIONS_MAX = 300.0, 3
 """Maximum seconds of a short session, and the number of short sessions in a row that indicates a
 conflict. Another client with our name ends our session each time it reconnects. The longest wait
 of such a client is shorter than this limit."""
@@ -76,20 +76,20 @@ class ShortSessions:
     @property
     def often(self) -> bool:
         """Return True if there were too many for an accident."""
-        return self._count >= OFTEN
+        return self._count >= SHORT_SESSIONS_MAX
 
     async def note_lasting(self, tell_ready: Callable[[], object]) -> None:
         """Wait until a session has lasted SOON seconds. If earlier sessions ended early, reset the
         counter and report the session as ready.
         """
-        await trio.sleep(SOON)
+        await trio.sleep(SHORT_SESSION_S)
         if self.often:
             self._count = 0
             tell_ready()
 
     def judge(self, lost: BrokerLost, lasted: float) -> BrokerLost:
         """Return the error to report for a session that lasted so many seconds."""
-        self._count = self._count + 1 if lost.closed and lasted < SOON else 0
+        self._count = self._count + 1 if lost.closed and lasted < SHORT_SESSION_S else 0
         if not self.often:
             return lost
         return BrokerLost(
@@ -117,12 +117,12 @@ OpenStream: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
 
 def wait_before(tries: int) -> float:
     """Return the seconds before the next attempt, after `tries` attempts in a row."""
-    return WAITS[min(tries, len(WAITS) - 1)] * random.uniform(1, 1.5)
+    return RETRY_WAITS_S[min(tries, len(RETRY_WAITS_S) - 1)] * random.uniform(1, 1.5)
 
 
 @asynccontextmanager
 async def open_session(
-    open_stream: OpenStream, client: MqttClient, will: Will | None = None
+    open_stream: OpenStream, client: MqttClient, will: LastWill | None = None
 ) -> AsyncIterator[MqttSession]:
     """Open a session, and drop the connection at the end. Without a will, it only probes the
     broker, which stores nothing. Raises BrokerLost.
@@ -232,7 +232,7 @@ class MqttSession:
         if isinstance(packet, mqtt.Puback | mqtt.Suback):
             # Ignore the acknowledgement of a packet that no task waits for any more.
             waits = self._waiting.get(packet.number)
-            if isinstance(packet, mqtt.Suback) and mqtt.REFUSED in packet.codes:
+            if isinstance(packet, mqtt.Suback) and mqtt.SUBSCRIPTION_REFUSED in packet.codes:
                 self._refused.add(packet.number)
             if waits is not None:
                 waits.set()

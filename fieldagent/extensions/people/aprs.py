@@ -32,7 +32,7 @@ from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.radios.radio_line import RadioLine, open_line
 from fieldagent.extensions.people import aprs_wire as wire
 from fieldagent.extensions.people import signs
-from fieldagent.extensions.people.aprs_door import AprsDoor
+from fieldagent.extensions.people.aprs_door import FrameAdmission
 from fieldagent.extensions.people.aprs_wire import (
     AprsAnswer,
     AprsEmergency,
@@ -43,13 +43,13 @@ from fieldagent.extensions.people.aprs_wire import (
 )
 from fieldagent.extensions.people.contract import (
     PRECISE,
-    FromHandheld,
+    HandheldMarker,
+    HandheldName,
     HandheldPlace,
-    Located,
-    Marked,
-    Named,
+    HandheldPosition,
+    HandheldReport,
+    HandheldText,
     PeoplesRadio,
-    Spoken,
     TextOutcome,
     make_located,
 )
@@ -76,7 +76,7 @@ SAME_ID, SAME_TEXT = 1800.0, 28.0
 REMEMBERED_MAX = 1000
 WAITING_MAX = 200
 """Most received things that wait for the desk; messages beyond that are not acknowledged."""
-IDS = 36**wire.ID_MAX
+ID_COUNT = 36**wire.ID_MAX
 PRECISIONS = (PRECISE, 18, 14, 11, 8)
 """Valid bits of a position, by its number of omitted digits."""
 LOOK_ALIKES = str.maketrans("|~{\r\n", "/-(  ")
@@ -98,7 +98,7 @@ class _HeardMessage:
 
 @dataclass(slots=True)
 class _HeardThing:
-    heard: FromHandheld
+    heard: HandheldReport
     key: tuple[str, str, str] | None = None
     """Key of its message: station, id and text."""
 
@@ -118,7 +118,7 @@ class AprsPeople:
     ) -> None:
         self._line = line
         self._call = ax25.read_call(place.callsign) if place.callsign else None
-        self._door = AprsDoor(place.admits)
+        self._door = FrameAdmission(place.admits)
         self._note = place.note
         self._nursery = nursery
         self._clock = clock
@@ -173,7 +173,7 @@ class AprsPeople:
             if len(self._named) >= REMEMBERED_MAX:
                 self._named.clear()
             self._named.add(handle)
-            self._hear(heard, 0, Named(heard.source, b""))
+            self._hear(heard, 0, HandheldName(heard.source, b""))
         if isinstance(what, AprsPosition):
             self._take_position(heard, what)
         elif isinstance(what, AprsEmergency):
@@ -194,10 +194,12 @@ class AprsPeople:
         self,
         heard: AprsHeard,
         number: int,
-        what: Spoken | Named | Located | Marked | None,
+        what: HandheldText | HandheldName | HandheldPosition | HandheldMarker | None,
         key: tuple[str, str, str] | None = None,
     ) -> None:
-        thing = FromHandheld(heard.source.lower(), number, what, over_internet=heard.over_internet)
+        thing = HandheldReport(
+            heard.source.lower(), number, what, over_internet=heard.over_internet
+        )
         self._heard.append(_HeardThing(thing, key))
         self._news.set()
 
@@ -217,7 +219,7 @@ class AprsPeople:
     def _take_emergency(self, heard: AprsHeard) -> None:
         words = "Mic-E emergency"
         number = self._number(heard.source, "", words)
-        self._hear(heard, number, Spoken(words, True, alert=True))
+        self._hear(heard, number, HandheldText(words, True, alert=True))
 
     def _take_object(self, heard: AprsHeard, thing: AprsObject) -> None:
         """Take in an object, which is repeated for hours. It keeps its number until its content
@@ -227,7 +229,7 @@ class AprsPeople:
         mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
         text = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
         number = int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
-        point = Marked(mark, place.latitude, place.longitude, name, place.comment, None)
+        point = HandheldMarker(mark, place.latitude, place.longitude, name, place.comment, None)
         self._hear(heard, number, point if thing.is_alive else None)
 
     def _take_message(self, heard: AprsHeard, message: AprsMessage) -> None:
@@ -250,7 +252,7 @@ class AprsPeople:
             lasts = SAME_ID if message.id else SAME_TEXT
             self._messages.pop(key, None)
             self._messages[key] = _HeardMessage(number, now + lasts)
-        spoken = Spoken(message.text, is_ours, "" if is_ours else message.to)
+        spoken = HandheldText(message.text, is_ours, "" if is_ours else message.to)
         self._hear(heard, number, spoken, key if is_ours and message.id else None)
 
     def _number(self, *what: str) -> int:
@@ -261,7 +263,7 @@ class AprsPeople:
         text = "\0".join((*what, str(since)))
         return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
 
-    async def receive(self) -> FromHandheld:
+    async def receive(self) -> HandheldReport:
         # A call for the next thing means that the last one is on disk.
         self._settle(has_it=True)
         while not self._heard:
@@ -306,7 +308,7 @@ class AprsPeople:
             answered.set()
 
     def make_number(self) -> int:
-        return randrange(1, IDS)
+        return randrange(1, ID_COUNT)
 
     async def send_text(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         if self._call is None:
@@ -315,7 +317,7 @@ class AprsPeople:
             return TextOutcome(False, "it is not an APRS station, as this kit's radio needs")
         return await self._send_text(handle, text, _make_id(number))
 
-    async def refuse(self, heard: FromHandheld, why: str) -> None:
+    async def refuse(self, heard: HandheldReport, why: str) -> None:
         """Refuse a message with an APRS rejection, which the sender's station shows; a text is not
         needed.
         """
@@ -339,7 +341,7 @@ class AprsPeople:
         return TextOutcome(answers[0], "" if answers[0] else "its station rejects it")
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        if sign == signs.KEPT:
+        if sign == signs.STORED_SIGN:
             return TextOutcome(True, "")  # The acknowledgement has already shown it.
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
         return await self.send_text(handle, text, self.make_number())
@@ -347,7 +349,7 @@ class AprsPeople:
 
 def _make_id(number: int) -> str:
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    rest, text = number % IDS, ""
+    rest, text = number % ID_COUNT, ""
     for _ in range(wire.ID_MAX):
         rest, digit = divmod(rest, 36)
         text = digits[digit] + text

@@ -29,7 +29,7 @@ RATE = Rate(per_minute=60, burst=60)
 two writes of the journal."""
 
 
-class AprsDoor:
+class FrameAdmission:
     """Admission of frames. `admits` returns True if the station of a handle is listed."""
 
     def __init__(self, admits: Callable[[str], bool]) -> None:

@@ -96,7 +96,7 @@ def read(frame: Frame) -> AprsHeard:
     text = frame.info.decode("latin-1")
     if text.startswith("}"):
         return _parse_third_party(text[1:])
-    far = any(call.name in _BY_INTERNET for call in frame.via)
+    far = any(call.name in _BY_INTERNET for call in frame.digipeaters)
     return AprsHeard(str(frame.source), _parse_content(text, frame.destination), far)
 
 
@@ -180,9 +180,9 @@ def parse_date(when: str, now: datetime) -> datetime | None:
     try:
         if when[6] == "h":
             moment = now.replace(hour=first, minute=second, second=third, microsecond=0)
-            return moment if moment <= now + _AHEAD else moment - timedelta(days=1)
+            return moment if moment <= now + _CLOCK_LEAD_MAX else moment - timedelta(days=1)
         moment = now.replace(day=first, hour=second, minute=third, second=0, microsecond=0)
-        if moment > now + _AHEAD:
+        if moment > now + _CLOCK_LEAD_MAX:
             month_before = now.replace(day=1) - timedelta(days=1)
             moment = moment.replace(year=month_before.year, month=month_before.month)
     except ValueError:
@@ -190,7 +190,7 @@ def parse_date(when: str, now: datetime) -> datetime | None:
     return moment.astimezone(UTC)
 
 
-_AHEAD = timedelta(minutes=5)
+_CLOCK_LEAD_MAX = timedelta(minutes=5)
 """Maximum lead of a sender's clock."""
 
 
@@ -228,10 +228,10 @@ def _parse_degrees(text: str, whole: int) -> float:
     value = float(minutes.replace(" ", "0"))
     if value >= 60:
         raise RemoteProtocolError("a position of more than 60 minutes")
-    return int(text[:whole]) + (value + _MIDDLES[left_out]) / 60
+    return int(text[:whole]) + (value + _RANGE_MIDDLES_MIN[left_out]) / 60
 
 
-_MIDDLES = (0.0, 0.05, 0.5, 5.0, 30.0)
+_RANGE_MIDDLES_MIN = (0.0, 0.05, 0.5, 5.0, 30.0)
 """Minutes to the middle of the range, by the number of missing digits."""
 _WEATHER = "_"
 """Symbol of a weather station, whose course field contains the wind direction."""
@@ -260,7 +260,7 @@ def _decode_base_91(text: str) -> int:
     return value
 
 
-_CUSTOM, _OLD = "ABCDEFGHIJK", "PQRSTUVWXYZ"
+_CUSTOM, _OLD_LETTERS = "ABCDEFGHIJK", "PQRSTUVWXYZ"
 
 
 def _parse_mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
@@ -291,8 +291,8 @@ def _parse_mic_e_position(text: str, to: Callsign) -> AprsPosition:
             digits += " "
         elif each.isdigit():
             digits += each
-        elif each in _CUSTOM + _OLD:
-            digits += str((_CUSTOM if each in _CUSTOM else _OLD).index(each))
+        elif each in _CUSTOM + _OLD_LETTERS:
+            digits += str((_CUSTOM if each in _CUSTOM else _OLD_LETTERS).index(each))
         else:
             raise RemoteProtocolError("an invalid Mic-E latitude")
         bits.append(0 if each.isdigit() or each == "L" else 1)

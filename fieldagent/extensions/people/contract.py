@@ -32,7 +32,7 @@ class HandheldSignal(NamedTuple):
     """Number of radios that repeated it."""
 
 
-class Spoken(NamedTuple):
+class HandheldText(NamedTuple):
     """A text."""
 
     text: str
@@ -48,27 +48,27 @@ class Spoken(NamedTuple):
     """True if it is a reaction to that packet, not a text."""
 
 
-class Named(NamedTuple):
+class HandheldName(NamedTuple):
     """Name and key that a handheld announces for its person; not authenticated."""
 
     name: str
     key: bytes
 
 
-class Located(NamedTuple):
+class HandheldPosition(NamedTuple):
     where: Location
     precision: int = PRECISE
     """Valid bits of the position; fewer than `PRECISE` if it is blurred on purpose."""
 
 
-def make_located(where: Location, precision: int = PRECISE) -> Located | None:
+def make_located(where: Location, precision: int = PRECISE) -> HandheldPosition | None:
     """Return a position, or None if it is the null position: then the handheld has no fix."""
     blur = 2 ** (PRECISE - precision) * 1e-7
     nowhere = is_nowhere(where.latitude, where.longitude, blur)
-    return None if nowhere else Located(where, precision)
+    return None if nowhere else HandheldPosition(where, precision)
 
 
-class Marked(NamedTuple):
+class HandheldMarker(NamedTuple):
     """A point that a person has marked; a later one with the same number replaces it."""
 
     mark: int
@@ -80,18 +80,18 @@ class Marked(NamedTuple):
     """Seconds until it ends; None if it does not end."""
 
 
-class Powered(NamedTuple):
+class HandheldBattery(NamedTuple):
     battery: int
     """Charge in percent."""
 
 
-class FromHandheld(NamedTuple):
+class HandheldReport(NamedTuple):
     """One thing received from a handheld."""
 
     handle: str
     number: int
     """Number of the packet; 0 if the radio reports earlier knowledge of its own."""
-    what: Spoken | Named | Located | Marked | Powered | None
+    what: HandheldText | HandheldName | HandheldPosition | HandheldMarker | HandheldBattery | None
     """Content; None if it is not for the kit and only shows that the handheld is in range."""
     signal: HandheldSignal = HandheldSignal()
     over_internet: bool = False
@@ -136,7 +136,7 @@ class PeopleRadio(Protocol):
     has_signs: bool
     """True if the firmware has reactions; if not, a text replaces a sign."""
 
-    async def receive(self) -> FromHandheld:
+    async def receive(self) -> HandheldReport:
         """Wait for the next received thing and return it."""
 
     def make_number(self) -> int:
@@ -150,7 +150,7 @@ class PeopleRadio(Protocol):
         explain it and name the message.
         """
 
-    async def refuse(self, heard: FromHandheld, why: str) -> None:
+    async def refuse(self, heard: HandheldReport, why: str) -> None:
         """Notify a person that their last message was refused, with a sign of the firmware or with
         `why`, a text for people. `why` is empty if a text is sent separately.
         """

@@ -47,36 +47,40 @@ from fieldagent.agent.outbound.incident_end import call_off, has_own_words
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.extensions.people.contract import (
     PRECISE,
-    FromHandheld,
-    Located,
-    Marked,
-    Named,
-    Powered,
-    Spoken,
+    HandheldBattery,
+    HandheldMarker,
+    HandheldName,
+    HandheldPosition,
+    HandheldReport,
+    HandheldText,
     shorten_handle,
 )
 from fieldagent.extensions.people.directory import Holder, find_holder
 from fieldagent.extensions.people.doubts import list_doubts
 from fieldagent.extensions.people.replies import (
-    AGAIN,
+    ADDED_REPLY,
     CALLED_OFF,
     GUEST,
     IS_EMERGENCY,
-    JOINED,
+    JOINED_REPLY,
     NO_SOS,
-    RAISED,
+    RAISED_REPLY,
     RINGS_NOBODY,
-    SPENT,
-    STAYS,
-    STRANGER,
-    UNPROVED,
-    WITHHELD,
+    SPENT_REPLY,
+    STAYS_OPEN_REPLY,
+    STRANGER_REPLY,
+    UNAUTHENTICATED_REPLY,
+    WITHHELD_REPLY,
     WRONG_CODE,
     translate,
 )
 from fieldagent.extensions.people.settings import CREDITS_PER_DAY, PeopleSettings
-from fieldagent.extensions.people.toll import Toll
-from fieldagent.extensions.people.unbelieved import FROM_AFAR, Unbelieved, make_distress_notice
+from fieldagent.extensions.people.toll import HandheldLimits
+from fieldagent.extensions.people.unbelieved import (
+    FROM_AFAR,
+    UnauthenticatedCalls,
+    make_distress_notice,
+)
 from fieldagent.package import distress
 from fieldagent.package.distress import Call
 from fieldagent.package.package import (
@@ -97,7 +101,7 @@ log = logging.getLogger(__name__)
 
 ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
 """A telephone number or an e-mail address."""
-JOIN = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
+JOIN_COMMAND = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
 REPLY_LASTS_S = 3600.0
 """Seconds for which the kit's reply is tried."""
 GUESSES_A_DAY = 5
@@ -111,46 +115,46 @@ class Desk:
     intake: Intake
     cancellation: Cancellation
     inbox: Inbox
-    toll: Toll
+    toll: HandheldLimits
     settings: PeopleSettings
     proof_keys: Sequence[bytes]
     caveat: str = ""
     """See `PeoplesRadio.caveat`."""
-    unbelieved: Unbelieved = field(default_factory=Unbelieved)
+    unbelieved: UnauthenticatedCalls = field(default_factory=UnauthenticatedCalls)
 
     @property
     def _credits(self) -> int:
         own = self.settings.credits_per_day
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
-    async def take(self, heard: FromHandheld) -> bool:
+    async def take(self, heard: HandheldReport) -> bool:
         """Handle a received thing. Return True if it was accepted and is on disk, and False if its
         sender must be notified of the refusal. Raises the journal's errors.
         """
         await self._note(heard)
         what = heard.what
-        if isinstance(what, Named):
+        if isinstance(what, HandheldName):
             await self._take_name(heard.handle, what)
-        elif isinstance(what, Powered):
+        elif isinstance(what, HandheldBattery):
             await self._keep(heard.handle, battery=what.battery)
-        elif isinstance(what, Located):
+        elif isinstance(what, HandheldPosition):
             await self._take_position(heard, what)
         elif heard.over_internet:
-            if isinstance(what, Spoken) and _is_distress(what):
+            if isinstance(what, HandheldText) and _is_distress(what):
                 self._note_from_afar(heard, what)
             return True
         elif self._is_repeated(heard):
             return not handhelds.is_refused(self.journal, heard.handle, heard.number)
-        elif isinstance(what, Spoken):
+        elif isinstance(what, HandheldText):
             return await self._take_text(heard, what)
-        elif isinstance(what, Marked):
+        elif isinstance(what, HandheldMarker):
             await self._take_waypoint(heard, what)
         return True
 
-    def _is_repeated(self, heard: FromHandheld) -> bool:
+    def _is_repeated(self, heard: HandheldReport) -> bool:
         return handhelds.is_heard(self.journal, heard.handle, heard.number)
 
-    async def _note(self, heard: FromHandheld) -> None:
+    async def _note(self, heard: HandheldReport) -> None:
         if heard.over_internet or not heard.number:
             return
         rssi, snr, hops = heard.signal
@@ -161,7 +165,7 @@ class Desk:
     async def _keep(self, handle: str, **known: object) -> None:
         await self.journal.persist(handhelds.note(handle, **known))
 
-    async def _take_name(self, handle: str, named: Named) -> None:
+    async def _take_name(self, handle: str, named: HandheldName) -> None:
         before = handhelds.read_handheld(self.journal, handle)
         if named.name and named.name != before.name:
             await self._keep(handle, name=named.name)
@@ -179,7 +183,7 @@ class Desk:
             if each.handle == handle:
                 log.warning("%s", each.notice)
 
-    async def _take_position(self, heard: FromHandheld, placed: Located) -> None:
+    async def _take_position(self, heard: HandheldReport, placed: HandheldPosition) -> None:
         before = handhelds.read_handheld(self.journal, heard.handle)
         where = sound(placed.where)
         now = self.journal.clock.date(self.journal.clock.now())
@@ -210,7 +214,7 @@ class Desk:
         )
         await self._accept(heard, package, None)
 
-    async def _take_waypoint(self, heard: FromHandheld, marked: Marked) -> None:
+    async def _take_waypoint(self, heard: HandheldReport, marked: HandheldMarker) -> None:
         person = self.find_holder(heard.handle)
         if not person.is_known:
             return
@@ -228,7 +232,7 @@ class Desk:
         )
         await self._accept(heard, package, None)
 
-    async def _take_text(self, heard: FromHandheld, said: Spoken) -> bool:
+    async def _take_text(self, heard: HandheldReport, said: HandheldText) -> bool:
         if said.answers is not None and said.direct:
             await self._note_read(heard.handle, said.answers)
         if said.reaction and not _is_distress(said):
@@ -244,13 +248,15 @@ class Desk:
             if self.caveat and heard.handle not in self.settings.sos:
                 return await self._take_unbelieved(heard, said)
             await self._raise(heard, said)
-        elif (code := JOIN.fullmatch(said.text)) and said.direct and self.settings.join_code:
+        elif (
+            (code := JOIN_COMMAND.fullmatch(said.text)) and said.direct and self.settings.join_code
+        ):
             return await self._join(heard, said, code[1])
         else:
             return await self._take_message(heard, said)
         return True
 
-    def _note_from_afar(self, heard: FromHandheld, said: Spoken) -> None:
+    def _note_from_afar(self, heard: HandheldReport, said: HandheldText) -> None:
         """Show people a call for help that came over the Internet, and log the first in an hour."""
         now = self.journal.clock.now()
         is_news = heard.handle not in [handle for handle, _ in self.unbelieved.list_calls(now)]
@@ -259,7 +265,7 @@ class Desk:
             person = self.find_holder(heard.handle)
             log.warning("%s: %s", make_distress_notice(person, FROM_AFAR), said.text)
 
-    async def _take_unbelieved(self, heard: FromHandheld, said: Spoken) -> bool:
+    async def _take_unbelieved(self, heard: HandheldReport, said: HandheldText) -> bool:
         """Handle a call for help from an unauthenticated sender: people see it, but no alarm is
         raised.
         """
@@ -274,15 +280,15 @@ class Desk:
             await self._reply(heard, RINGS_NOBODY)
         return taken
 
-    async def _turn_away(self, heard: FromHandheld, said: Spoken) -> bool:
+    async def _turn_away(self, heard: HandheldReport, said: HandheldText) -> bool:
         """Explain to a guest once a day why their messages are not sent; an alert gets no text.
         Return False.
         """
         if said.direct and not said.alert:
-            template = STRANGER if self.caveat else GUEST
+            template = STRANGER_REPLY if self.caveat else GUEST
             request = f"guest {self.toll.get_day()} {heard.handle}"
             await self._post(request, heard, template, handle=shorten_handle(heard.handle))
-        await self._remember(heard, None, handhelds.REFUSED)
+        await self._remember(heard, None, handhelds.REFUSED_SIGN)
         return False
 
     async def _note_read(self, handle: str, packet: int) -> None:
@@ -291,7 +297,7 @@ class Desk:
             is_news, name = handhelds.read(request), self.find_holder(handle).name
             await reading.mark(self.journal, self.inbox, request, name, waits=True, once=is_news)
 
-    async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
+    async def _take_message(self, heard: HandheldReport, said: HandheldText) -> bool:
         text = said.text.strip()
         if not said.direct:
             word, _, text = text.partition(" ")
@@ -306,7 +312,9 @@ class Desk:
         words = Message(person.add_name(text))
         return await self._accept(heard, Package(words, to=to, author=person.author), said)
 
-    async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> bool:
+    async def _accept(
+        self, heard: HandheldReport, package: Package, said: HandheldText | None
+    ) -> bool:
         is_direct = said is not None and said.direct and not said.alert
         earlier = outbound.find_by_idempotency_key(self.journal, _make_key(heard))
         if earlier is not None:
@@ -317,15 +325,15 @@ class Desk:
         affordable, price = self._afford(heard, package)
         if affordable is None:
             if is_direct:
-                await self._reply(heard, SPENT, limit=self._credits)
-            await self._remember(heard, None, handhelds.REFUSED)
+                await self._reply(heard, SPENT_REPLY, limit=self._credits)
+            await self._remember(heard, None, handhelds.REFUSED_SIGN)
             return False
         await self.toll.take(heard.handle, heard.number, price)
         standing = await self.intake.accept(affordable, _make_key(heard))
         await self._remember(heard, standing.sequence if is_direct else None)
         return True
 
-    def _afford(self, heard: FromHandheld, package: Package) -> tuple[Package | None, int]:
+    def _afford(self, heard: HandheldReport, package: Package) -> tuple[Package | None, int]:
         """Return the Package with its affordable channels, or None, and its price in credits."""
         if self.caveat:
             plan = self.toll.afford(heard.handle, heard.number, package, self._credits)
@@ -334,12 +342,12 @@ class Desk:
         spent = self.toll.compute_spent(heard.handle, heard.number) if price else 0
         return (package if not price or spent + price <= self._credits else None), price
 
-    async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
+    async def _raise(self, heard: HandheldReport, said: HandheldText) -> None:
         person = self.find_holder(heard.handle, said.key if said.direct else None)
         # An unauthenticated sender opens an incident of their own, because any radio could send it.
         unproved = "" if person.is_known and not self.caveat else heard.handle
         handheld = handhelds.read_handheld(self.journal, heard.handle)
-        text = distress.read(said.text, direct=said.direct).rest.strip()
+        text = distress.read(said.text, direct=said.direct).remaining_words.strip()
         radio = ", ".join(filter(None, (shorten_handle(heard.handle), self.caveat)))
         # A tracker's position is not shown on an incident's map, so the text contains it.
         place = (
@@ -368,7 +376,9 @@ class Desk:
         log.warning("SOS of %s received by radio: %s", who_and_where, text)
         if withheld:
             log.warning("the SOS of %s uses only other channels: %s", who_and_where, withheld)
-        await self._reply(heard, WITHHELD if withheld else RAISED if is_first else AGAIN)
+        await self._reply(
+            heard, WITHHELD_REPLY if withheld else RAISED_REPLY if is_first else ADDED_REPLY
+        )
         await self._remember(heard, standing.sequence if said.direct else None)
 
     async def _afford_sos(self, package: Package) -> tuple[Package, str]:
@@ -379,7 +389,7 @@ class Desk:
         await self.toll.take_sos(plan.price)
         return plan.package, plan.why
 
-    async def _call_off(self, heard: FromHandheld, said: Spoken) -> None:
+    async def _call_off(self, heard: HandheldReport, said: HandheldText) -> None:
         own_incident = incident.open_of(self.journal, heard.handle)
         open_incident = own_incident or incident.open_one(self.journal)
         there = (
@@ -392,7 +402,7 @@ class Desk:
         if open_incident is None or not own:
             await self._reply(heard, NO_SOS)
         elif key and said.key != key:
-            await self._reply(heard, UNPROVED)
+            await self._reply(heard, UNAUTHENTICATED_REPLY)
         else:
             others = [each for each in there if each.handle != heard.handle]
             is_theirs = any(each.raised for each in there)
@@ -404,10 +414,10 @@ class Desk:
                 await call_off(self.journal, *ending, within=0.0)
             # Store this last: if power fails before the SOS is over, the person can cancel again.
             await self.journal.persist(handhelds.leave_sos(open_incident.number, heard.handle))
-            await self._reply(heard, CALLED_OFF if over else STAYS)
+            await self._reply(heard, CALLED_OFF if over else STAYS_OPEN_REPLY)
         await self._remember(heard, None)
 
-    async def _join(self, heard: FromHandheld, said: Spoken, code: str) -> bool:
+    async def _join(self, heard: HandheldReport, said: HandheldText, code: str) -> bool:
         guesses = self.toll.guess(heard.handle)
         right = hmac.compare_digest(code.encode(), (self.settings.join_code or "").encode())
         if guesses > GUESSES_A_DAY:
@@ -417,10 +427,10 @@ class Desk:
             key = said.key or handheld.other_key or handheld.key
             now = self.journal.clock.now()
             await self._keep(heard.handle, joined=now, key=key, other_key=None)
-            await self._reply(heard, JOINED, name=self.find_holder(heard.handle).name)
+            await self._reply(heard, JOINED_REPLY, name=self.find_holder(heard.handle).name)
         else:
             await self._reply(heard, WRONG_CODE)
-        await self._remember(heard, None, "" if right else handhelds.REFUSED)
+        await self._remember(heard, None, "" if right else handhelds.REFUSED_SIGN)
         return right
 
     def find_holder(self, handle: str, key: bytes | None = None) -> Holder:
@@ -428,33 +438,37 @@ class Desk:
         holder = find_holder(self.journal, self.settings.people or {}, handle, key)
         return holder._replace(caveat=self.caveat)
 
-    async def _remember(self, heard: FromHandheld, sequence: int | None, answer: str = "") -> None:
+    async def _remember(
+        self, heard: HandheldReport, sequence: int | None, answer: str = ""
+    ) -> None:
         now = self.journal.clock.now()
         said = handhelds.note_said(heard.handle, heard.number, now, sequence, answer)
         await self.journal.persist(said)
 
-    async def _reply(self, heard: FromHandheld, text: str, **values: object) -> None:
+    async def _reply(self, heard: HandheldReport, text: str, **values: object) -> None:
         await self._post(f"answer {heard.handle} {heard.number}", heard, text, **values)
 
-    async def _post(self, request: str, heard: FromHandheld, text: str, **values: object) -> None:
+    async def _post(self, request: str, heard: HandheldReport, text: str, **values: object) -> None:
         words = self.translate_for(heard, text, **values)
         now = self.journal.clock.now()
         said = handhelds.post(heard.handle, request, words, now, now + REPLY_LASTS_S, heard.number)
         await self.journal.persist(said)
 
-    def translate_for(self, heard: FromHandheld, text: str, **values: object) -> str:
+    def translate_for(self, heard: HandheldReport, text: str, **values: object) -> str:
         """Return a text of the kit in the language of the person's words, or of the kit."""
         own = (
-            distress.find_help_language(heard.what.text) if isinstance(heard.what, Spoken) else None
+            distress.find_help_language(heard.what.text)
+            if isinstance(heard.what, HandheldText)
+            else None
         )
         return translate(own or self.settings.language, text, **values)
 
 
-def _is_distress(said: Spoken) -> bool:
+def _is_distress(said: HandheldText) -> bool:
     return said.alert or distress.read(said.text, direct=said.direct).call is Call.SOS
 
 
-def _make_key(heard: FromHandheld) -> str:
+def _make_key(heard: HandheldReport) -> str:
     return handhelds.make_key(heard.handle, heard.number)
 
 

@@ -31,17 +31,21 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.extensions.people.contract import (
-    FromHandheld,
+    HandheldBattery,
+    HandheldName,
     HandheldPlace,
+    HandheldReport,
     HandheldSignal,
-    Named,
+    HandheldText,
     PeoplesRadio,
-    Powered,
-    Spoken,
     TextOutcome,
     make_located,
 )
-from fieldagent.extensions.people.meshcore_host import FULL, CompanionHost, open_host
+from fieldagent.extensions.people.meshcore_host import (
+    FULL_CONTACTS_REASON,
+    CompanionHost,
+    open_host,
+)
 from fieldagent.package.package import Location
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -50,7 +54,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.meshcore_companion import (
     CompanionCommand,
     CompanionContact,
-    CompanionSaid,
+    CompanionMessage,
     CompanionText,
     ContactType,
     TextType,
@@ -83,7 +87,7 @@ _HANDLE = re.compile(
 )
 
 
-class _Unanswered(NamedTuple):
+class _UnacknowledgedText(NamedTuple):
     """A text that was not acknowledged. It is repeated with the same time, so that a receiver which
     already has it recognises it.
     """
@@ -93,7 +97,7 @@ class _Unanswered(NamedTuple):
     codes: list[bytes]
 
 
-class OwnTexts:
+class TextTimes:
     """Times of the kit's texts. Each is unique, because the mesh treats texts with one time as one
     text.
     """
@@ -101,19 +105,19 @@ class OwnTexts:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last = 0
-        self._unanswered: dict[tuple[str, str], _Unanswered] = {}
+        self._unanswered: dict[tuple[str, str], _UnacknowledgedText] = {}
 
-    def begin(self, handle: str, text: str) -> _Unanswered:
+    def begin(self, handle: str, text: str) -> _UnacknowledgedText:
         """Return the state of a text that is sent now: that of its last attempt, or a new one."""
         before = self._unanswered.pop((handle, text), None)
-        return before if before is not None else _Unanswered(self.make_time(), 0, [])
+        return before if before is not None else _UnacknowledgedText(self.make_time(), 0, [])
 
     def make_time(self) -> int:
         """Return a unique Unix time for a new text."""
         self._last = max(self._last + 1, int(self._clock()))
         return self._last
 
-    def remember(self, handle: str, text: str, unanswered: _Unanswered) -> None:
+    def remember(self, handle: str, text: str, unanswered: _UnacknowledgedText) -> None:
         """Keep a text until it is acknowledged; beyond UNANSWERED_MAX the oldest is dropped."""
         while len(self._unanswered) >= UNANSWERED_MAX:
             del self._unanswered[next(iter(self._unanswered))]
@@ -131,11 +135,11 @@ class MeshcorePeople:
         self._link = link
         self._clock = clock
         self._contacts: dict[bytes, CompanionContact] = {}
-        self._heard: deque[FromHandheld] = deque()
+        self._heard: deque[HandheldReport] = deque()
         self._may_wait = True
         """True if a message may wait in the radio."""
         self._is_full = False
-        self._own_texts = OwnTexts(clock)
+        self._own_texts = TextTimes(clock)
         self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
         self._wrote = b""
         """Key of the last message's sender, until their battery is queried."""
@@ -154,14 +158,14 @@ class MeshcorePeople:
         """Send the kit's advert, so that people can write to it: first to the radios in range, and
         later regularly to the whole mesh. Raises RadioLost.
         """
-        await self._host.ask(wire.make_command(CompanionCommand.SEND_ADVERT), CompanionSaid.OK)
+        await self._host.ask(wire.make_command(CompanionCommand.SEND_ADVERT), CompanionMessage.OK)
         await waits.sleep(ADVERT_AFTER)
         while True:
             flood = wire.make_command(CompanionCommand.SEND_ADVERT, b"\1")
-            await self._host.ask(flood, CompanionSaid.OK)
+            await self._host.ask(flood, CompanionMessage.OK)
             await waits.sleep(ADVERT_EVERY)
 
-    async def receive(self) -> FromHandheld:
+    async def receive(self) -> HandheldReport:
         while True:
             if self._heard:
                 return self._heard.popleft()
@@ -195,12 +199,20 @@ class MeshcorePeople:
 
     async def _fetch(self) -> None:
         """Request the next message. Raises RadioLost."""
-        kinds = (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT, CompanionSaid.CHANNEL_DATA)
-        old = (CompanionSaid.OLD_TEXT, CompanionSaid.OLD_CHANNEL_TEXT, CompanionSaid.NO_MESSAGE)
+        kinds = (
+            CompanionMessage.TEXT,
+            CompanionMessage.CHANNEL_TEXT,
+            CompanionMessage.CHANNEL_DATA,
+        )
+        old = (
+            CompanionMessage.OLD_TEXT,
+            CompanionMessage.OLD_CHANNEL_TEXT,
+            CompanionMessage.NO_MESSAGE,
+        )
         asked = wire.make_command(CompanionCommand.NEXT_MESSAGE)
         answer = await self._host.ask(asked, *kinds, *old)
-        self._may_wait = answer[0] not in (CompanionSaid.NO_MESSAGE, CompanionSaid.ERROR)
-        if self._may_wait and answer[0] != CompanionSaid.CHANNEL_DATA:
+        self._may_wait = answer[0] not in (CompanionMessage.NO_MESSAGE, CompanionMessage.ERROR)
+        if self._may_wait and answer[0] != CompanionMessage.CHANNEL_DATA:
             try:
                 message = wire.read_text(answer)
             except RemoteProtocolError as error:
@@ -226,10 +238,12 @@ class MeshcorePeople:
         key = there[0].key if len(there) == 1 else b""
         handle = (key or message.sender).hex()
         if key:
-            self._heard.append(FromHandheld(handle, 0, Named(_clean_text(there[0].name), key)))
-        spoken = Spoken(message.text, True, key=key)
+            self._heard.append(
+                HandheldReport(handle, 0, HandheldName(_clean_text(there[0].name), key))
+            )
+        spoken = HandheldText(message.text, True, key=key)
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
-        self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
+        self._heard.append(HandheldReport(handle, _number_of(message), spoken, signal))
         self._wrote = key
 
     def _hear_on_channel(self, message: CompanionText) -> None:
@@ -247,9 +261,9 @@ class MeshcorePeople:
             handle = same[0].key.hex() if len(same) == 1 else handle
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
         if handle.startswith(ON_CHANNEL):
-            self._heard.append(FromHandheld(handle, 0, Named(_clean_text(name), b"")))
-        spoken = Spoken(text, False, "" if channel is None else channel.name)
-        self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
+            self._heard.append(HandheldReport(handle, 0, HandheldName(_clean_text(name), b"")))
+        spoken = HandheldText(text, False, "" if channel is None else channel.name)
+        self._heard.append(HandheldReport(handle, _number_of(message), spoken, signal))
 
     def _list_people(self) -> list[CompanionContact]:
         return [each for each in self._contacts.values() if each.type == ContactType.CHAT]
@@ -260,15 +274,15 @@ class MeshcorePeople:
     async def _take(self, content: bytes) -> None:
         """Handle an unsolicited report. Raises RadioLost."""
         try:
-            if content[0] == CompanionSaid.MESSAGE_WAITS:
+            if content[0] == CompanionMessage.MESSAGE_WAITS:
                 self._may_wait = True
-            elif content[0] == CompanionSaid.ADVERT:
+            elif content[0] == CompanionMessage.ADVERT:
                 await self._take_advert(wire.read_advert(content))
-            elif content[0] == CompanionSaid.NEW_ADVERT:
+            elif content[0] == CompanionMessage.NEW_ADVERT:
                 await self._take_newcomer(wire.read_contact(content))
-            elif content[0] == CompanionSaid.TELEMETRY:
+            elif content[0] == CompanionMessage.TELEMETRY:
                 self._take_battery(*wire.read_telemetry(content))
-            elif content[0] == CompanionSaid.CONTACTS_FULL:
+            elif content[0] == CompanionMessage.CONTACTS_FULL:
                 self._note_room(full=True)
         except RemoteProtocolError as error:
             log.debug("the people's radio sent unreadable data: %s", error)
@@ -286,8 +300,8 @@ class MeshcorePeople:
         """
         if contact.type != ContactType.CHAT:
             return
-        answer = await self._host.ask(wire.put_contact(contact), CompanionSaid.OK)
-        if answer[0] == CompanionSaid.OK:
+        answer = await self._host.ask(wire.put_contact(contact), CompanionMessage.OK)
+        if answer[0] == CompanionMessage.OK:
             await self._take_advert(contact.key)
         else:
             self._note_room(full=True)
@@ -300,12 +314,12 @@ class MeshcorePeople:
             return
         handle = contact.key.hex()
         self._heard.append(
-            FromHandheld(handle, number, Named(_clean_text(contact.name), contact.key))
+            HandheldReport(handle, number, HandheldName(_clean_text(contact.name), contact.key))
         )
         latitude, longitude = contact.latitude / 1e6, contact.longitude / 1e6
         place = make_located(Location(latitude, longitude, since))
         if place and abs(latitude) <= 90 and abs(longitude) <= 180 and (number or since):
-            self._heard.append(FromHandheld(handle, number, place))
+            self._heard.append(HandheldReport(handle, number, place))
 
     def _find_known_since(self, contact: CompanionContact) -> datetime | None:
         """Return the latest possible time of a contact's position; None if it is unknown. The radio
@@ -321,18 +335,20 @@ class MeshcorePeople:
         most = self._host.device.contacts_max
         self._is_full = full or 0 < most <= len(self._contacts)
         self._link.state = LinkState.FAULT if self._is_full else LinkState.READY
-        self._link.reason = FULL.format(count=len(self._contacts)) if self._is_full else ""
+        self._link.reason = (
+            FULL_CONTACTS_REASON.format(count=len(self._contacts)) if self._is_full else ""
+        )
 
     async def _ask_battery(self, key: bytes) -> None:
         now = trio.current_time()
         if now >= self._ask_battery_at.get(key, -inf):
             self._ask_battery_at[key] = now + BATTERY_INTERVAL_S
-            await self._host.ask(wire.ask_telemetry(key), CompanionSaid.SENT)
+            await self._host.ask(wire.ask_telemetry(key), CompanionMessage.SENT)
 
     def _take_battery(self, sender: bytes, volts: float | None) -> None:
         there = self._find_called(sender)
         if volts is not None and len(there) == 1 and (charge := _charge(volts)) is not None:
-            self._heard.append(FromHandheld(there[0].key.hex(), 0, Powered(charge)))
+            self._heard.append(HandheldReport(there[0].key.hex(), 0, HandheldBattery(charge)))
 
     def make_number(self) -> int:
         return getrandbits(48) or 1
@@ -345,7 +361,7 @@ class MeshcorePeople:
         async with self._turns:
             return await self._send_by_path(handle, bytes.fromhex(handle), text)
 
-    async def refuse(self, heard: FromHandheld, why: str) -> None:
+    async def refuse(self, heard: HandheldReport, why: str) -> None:
         if why:
             await self.send_text(heard.handle, why, self.make_number(), heard.number)
 
@@ -361,25 +377,25 @@ class MeshcorePeople:
         floods = False
         while not floods and not self._host.is_acknowledged(codes):
             answer = await self._host.ask(
-                wire.send_text(key, text, time, attempt), CompanionSaid.SENT
+                wire.send_text(key, text, time, attempt), CompanionMessage.SENT
             )
             attempt += 1
             try:
                 sent = wire.read_sent(answer)
             except RemoteProtocolError:
-                self._own_texts.remember(handle, text, _Unanswered(time, attempt, codes))
+                self._own_texts.remember(handle, text, _UnacknowledgedText(time, attempt, codes))
                 return TextOutcome(False, f"the radio refuses it: {wire.read_error(answer)}")
             codes.append(sent.ack)
             floods = sent.flooded
-            if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait + ACK_SPARE_S)):
+            if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait_s + ACK_SPARE_S)):
                 break
             if not floods:
                 reset = wire.make_command(CompanionCommand.RESET_PATH, key)
-                refused = await self._host.ask(reset, CompanionSaid.OK)
-                floods = refused[0] != CompanionSaid.OK
+                refused = await self._host.ask(reset, CompanionMessage.OK)
+                floods = refused[0] != CompanionMessage.OK
         if self._host.is_acknowledged(codes):
             return TextOutcome(True, "")
-        self._own_texts.remember(handle, text, _Unanswered(time, attempt, codes))
+        self._own_texts.remember(handle, text, _UnacknowledgedText(time, attempt, codes))
         return TextOutcome(False, "no acknowledgement")
 
     async def _send_on_channel(self, handle: str, text: str) -> TextOutcome:
@@ -390,7 +406,7 @@ class MeshcorePeople:
             self._said_on_channel.append((handle, text))
             place = int(handle[1:].partition("/")[0])
             command = wire.send_channel_text(place, text, self._own_texts.make_time())
-            await self._host.ask(command, CompanionSaid.OK, CompanionSaid.SENT)
+            await self._host.ask(command, CompanionMessage.OK, CompanionMessage.SENT)
         return TextOutcome(False, "sent on a channel, where texts are not acknowledged")
 
 

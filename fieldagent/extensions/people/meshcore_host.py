@@ -21,16 +21,16 @@ import trio
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.radios.radio_line import RadioLine, open_line
 from fieldagent.system import waits
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.meshcore_companion import (
-    UNASKED,
+    UNSOLICITED_MIN,
     CompanionChannel,
     CompanionCommand,
     CompanionContact,
     CompanionDevice,
-    CompanionSaid,
+    CompanionMessage,
     CompanionSelf,
 )
 
@@ -44,12 +44,12 @@ LULL_S = 2.0
 """Seconds of silence within a frame after which the rest of the frame is lost."""
 PUSHES_MAX = 256
 ACKS_KEPT = 64
-SILENT = (
+SILENT_REASON = (
     "the radio does not answer: check that it runs MeshCore's companion firmware (USB or"
     " Wi-Fi), and that no app is connected to it"
 )
 HOST_NAME = "fieldagent"
-FULL = (
+FULL_CONTACTS_REASON = (
     "the radio's list of {count} contacts is full, so new people cannot write to this kit:"
     " remove some with its app, or let it overwrite the oldest"
 )
@@ -67,7 +67,7 @@ class CompanionHost:
         self._mouth, self._ear = trio.open_memory_channel[bytes](PUSHES_MAX)
         self._acks: deque[bytes] = deque(maxlen=ACKS_KEPT)
         self._acknowledged = trio.Event()
-        self._lost = Seldom(trio.current_time)
+        self._lost = EventRate(trio.current_time)
         self.own = CompanionSelf(b"", "")
         self.device = CompanionDevice(0, 0, 0, "", "")
         self.channels: dict[int, CompanionChannel] = {}
@@ -86,11 +86,11 @@ class CompanionHost:
                 self._take(content)
 
     def _take(self, content: bytes) -> None:
-        if content[0] < UNASKED:
+        if content[0] < UNSOLICITED_MIN:
             self._answers.append(content)
             self._answered.set()
             return
-        if content[0] == CompanionSaid.ACK:
+        if content[0] == CompanionMessage.ACK:
             try:
                 self._acks.append(wire.read_ack(content))
             except RemoteProtocolError:
@@ -108,19 +108,19 @@ class CompanionHost:
         """Wait for the next unsolicited report and return it; acknowledgements are not included."""
         return await self._ear.receive()
 
-    async def ask(self, command: bytes, *expected: CompanionSaid) -> bytes:
+    async def ask(self, command: bytes, *expected: CompanionMessage) -> bytes:
         """Send a command and return its answer, which is one of `expected` or an error. Raises
         RadioLost.
         """
         async with self._asking:
-            return await self._ask(command, {*expected, CompanionSaid.ERROR})
+            return await self._ask(command, {*expected, CompanionMessage.ERROR})
 
-    async def _ask(self, command: bytes, expected: set[CompanionSaid]) -> bytes:
+    async def _ask(self, command: bytes, expected: set[CompanionMessage]) -> bytes:
         self._answers.clear()
         await self._line.write(wire.make_frame(command))
         return await self._answer(expected)
 
-    async def _answer(self, expected: set[CompanionSaid]) -> bytes:
+    async def _answer(self, expected: set[CompanionMessage]) -> bytes:
         """Return the next expected answer, and skip answers to other commands. Raises RadioLost."""
         with waits.move_on_after(ANSWER_TIMEOUT_S):
             while True:
@@ -130,7 +130,7 @@ class CompanionHost:
                         return answer
                 self._answered = trio.Event()
                 await self._answered.wait()
-        raise RadioLost(SILENT)
+        raise RadioLost(SILENT_REASON)
 
     async def has_acknowledged(self, codes: list[bytes], seconds: float) -> bool:
         """Wait until one of those codes has been acknowledged. Return False if the time is over
@@ -150,12 +150,12 @@ class CompanionHost:
         hello = wire.make_app_start(HOST_NAME)
         for tries_left in reversed(range(GREETINGS)):
             try:
-                answer = await self.ask(hello, CompanionSaid.SELF_INFO)
+                answer = await self.ask(hello, CompanionMessage.SELF_INFO)
                 break
             except RadioLost:
                 if not tries_left:
                     raise
-        device = await self.ask(wire.query_device(), CompanionSaid.DEVICE_INFO)
+        device = await self.ask(wire.query_device(), CompanionMessage.DEVICE_INFO)
         try:
             self.own = wire.read_self(answer)
             self.device = wire.read_device(device)
@@ -167,7 +167,7 @@ class CompanionHost:
         for place in range(self.device.channels_max):
             asked = wire.make_command(CompanionCommand.GET_CHANNEL, bytes([place]))
             try:
-                channel = wire.read_channel(await self.ask(asked, CompanionSaid.CHANNEL))
+                channel = wire.read_channel(await self.ask(asked, CompanionMessage.CHANNEL))
             except RemoteProtocolError:
                 return
             self.channels[channel.place] = channel
@@ -175,13 +175,13 @@ class CompanionHost:
     async def list_contacts(self) -> list[CompanionContact]:
         """Return the radio's contacts. Raises RadioLost."""
         known: list[CompanionContact] = []
-        parts = {CompanionSaid.CONTACT, CompanionSaid.CONTACTS_END, CompanionSaid.ERROR}
+        parts = {CompanionMessage.CONTACT, CompanionMessage.CONTACTS_END, CompanionMessage.ERROR}
         async with self._asking:
             answer = await self._ask(
                 wire.make_command(CompanionCommand.GET_CONTACTS),
-                {CompanionSaid.CONTACTS_BEGIN, *parts},
+                {CompanionMessage.CONTACTS_BEGIN, *parts},
             )
-            while answer[0] not in (CompanionSaid.CONTACTS_END, CompanionSaid.ERROR):
+            while answer[0] not in (CompanionMessage.CONTACTS_END, CompanionMessage.ERROR):
                 _add_if_whole(known, answer)
                 answer = await self._answer(parts)
         return known
@@ -190,7 +190,7 @@ class CompanionHost:
         """Return a contact of the radio; None if the radio has forgotten it. Raises RadioLost."""
         asked = wire.make_command(CompanionCommand.GET_CONTACT, key)
         known: list[CompanionContact] = []
-        _add_if_whole(known, await self.ask(asked, CompanionSaid.CONTACT))
+        _add_if_whole(known, await self.ask(asked, CompanionMessage.CONTACT))
         return known[0] if known else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
@@ -199,14 +199,14 @@ class CompanionHost:
         """
         try:
             shown = wire.read_time(
-                await self.ask(wire.make_command(CompanionCommand.GET_TIME), CompanionSaid.TIME)
+                await self.ask(wire.make_command(CompanionCommand.GET_TIME), CompanionMessage.TIME)
             )
         except RemoteProtocolError:
             return False
         now = int(clock())
         if shown >= now - CLOCK_MAX:
             return False
-        await self.ask(wire.set_time(now), CompanionSaid.OK)
+        await self.ask(wire.set_time(now), CompanionMessage.OK)
         return True
 
 
@@ -215,7 +215,7 @@ CLOCK_MAX = 30
 
 
 def _add_if_whole(known: list[CompanionContact], answer: bytes) -> None:
-    if answer[0] == CompanionSaid.CONTACT:
+    if answer[0] == CompanionMessage.CONTACT:
         try:
             known.append(wire.read_contact(answer))
         except RemoteProtocolError as error:

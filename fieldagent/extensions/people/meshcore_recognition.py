@@ -11,11 +11,15 @@ import trio
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.recognition import DeviceLine, DeviceReport, Recognition
 from fieldagent.extensions.people.contract import shorten_handle
-from fieldagent.extensions.people.meshcore_host import FULL, HOST_NAME, CompanionHost
+from fieldagent.extensions.people.meshcore_host import (
+    FULL_CONTACTS_REASON,
+    HOST_NAME,
+    CompanionHost,
+)
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.lora import LoraSettings
-from fieldagent.wire.meshcore_companion import CompanionCommand, CompanionSaid
+from fieldagent.wire.meshcore_companion import CompanionCommand, CompanionMessage
 
 NAME = "meshcore"
 CONFIG_TIMEOUT_S = 30.0
@@ -43,7 +47,7 @@ async def read_report(line: DeviceLine) -> DeviceReport:
         with trio.move_on_after(CONFIG_TIMEOUT_S):
             await host.greet()
             asked = wire.make_command(CompanionCommand.GET_BATTERY)
-            battery = wire.read_battery(await host.ask(asked, CompanionSaid.BATTERY))
+            battery = wire.read_battery(await host.ask(asked, CompanionMessage.BATTERY))
             report = _report(host, battery, len(await host.list_contacts()))
         nursery.cancel_scope.cancel()
     if report is None:
@@ -82,7 +86,7 @@ def _report(host: CompanionHost, millivolts: int | None, contacts: int) -> Devic
     if millivolts:
         lines.append(f"its battery has {millivolts / 1000:.2f} V")
     is_full = 0 < device.contacts_max <= contacts
-    trouble = (FULL.format(count=contacts),) if is_full else ()
+    trouble = (FULL_CONTACTS_REASON.format(count=contacts),) if is_full else ()
     what = f"MeshCore companion {device.firmware}, {own.name} ({shorten_handle(own.key.hex())})"
     return DeviceReport(what, tuple(lines), trouble, facts)
 

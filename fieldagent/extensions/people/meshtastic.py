@@ -17,15 +17,15 @@ from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, open_host
 from fieldagent.extensions.people.contract import (
     PRECISE,
-    FromHandheld,
+    HandheldBattery,
+    HandheldMarker,
+    HandheldName,
     HandheldPlace,
+    HandheldPosition,
+    HandheldReport,
     HandheldSignal,
-    Located,
-    Marked,
-    Named,
+    HandheldText,
     PeoplesRadio,
-    Powered,
-    Spoken,
     TextOutcome,
     make_located,
 )
@@ -38,7 +38,7 @@ from fieldagent.wire.meshtastic import MeshData, MeshPacket, NodeInfo, Port, Rou
 TEXT_BYTES = 200
 TEXT_INTERVAL_S = 2.1
 """Seconds between two texts or reactions: the radio refuses more."""
-NEVER, DELETED = {0, 2**31 - 1}, 1
+NEVER_EXPIRES, DELETED_EXPIRY = {0, 2**31 - 1}, 1
 """Special values of a waypoint's expiry time."""
 CHARGING = 101
 
@@ -55,7 +55,7 @@ class MeshtasticPeople:
         self._next_text = -inf
         self._turn = trio.Lock()
 
-    async def receive(self) -> FromHandheld:
+    async def receive(self) -> HandheldReport:
         while True:
             heard = await self._host.receive()
             message = None
@@ -74,7 +74,7 @@ class MeshtasticPeople:
             handle, MeshData(Port.TEXT, text.encode(), reply_id=answers), number
         )
 
-    async def refuse(self, heard: FromHandheld, why: str) -> None:
+    async def refuse(self, heard: HandheldReport, why: str) -> None:
         if why:
             await self.send_text(heard.handle, why, self.make_number(), heard.number)
 
@@ -96,7 +96,7 @@ class MeshtasticPeople:
         too_early = fate.queued == RoutingError.RATE_LIMIT_EXCEEDED
         return TextOutcome(there, "" if there else fate.describe_fate(), too_early)
 
-    def _read(self, packet: MeshPacket) -> FromHandheld:
+    def _read(self, packet: MeshPacket) -> HandheldReport:
         hops = packet.hop_start - packet.hop_limit if packet.hop_start else None
         signal = HandheldSignal(
             packet.rx_rssi or None, packet.rx_snr if packet.rx_rssi else None, hops
@@ -109,7 +109,7 @@ class MeshtasticPeople:
             except RemoteProtocolError:
                 # A packet that cannot be read only shows that its sender is in range.
                 what = None
-        return FromHandheld(
+        return HandheldReport(
             wire.format_node_id(packet.source), packet.id, what, signal, by_internet
         )
 
@@ -129,10 +129,10 @@ class MeshtasticPeople:
             return _read_powered(wire.TELEMETRY.decode(data.payload).device)
         return None
 
-    def _read_text(self, packet: MeshPacket, data: MeshData) -> Spoken:
+    def _read_text(self, packet: MeshPacket, data: MeshData) -> HandheldText:
         channel = self._host.facts.channels.get(packet.channel)
         settings = None if channel is None else channel.settings
-        return Spoken(
+        return HandheldText(
             data.payload.decode("utf-8", "replace"),
             packet.to == self._host.facts.number,
             "" if settings is None else settings.name,
@@ -143,20 +143,20 @@ class MeshtasticPeople:
         )
 
 
-def _make_known_before(node: NodeInfo) -> FromHandheld | None:
+def _make_known_before(node: NodeInfo) -> HandheldReport | None:
     """Return the radio's earlier knowledge of a node, which it sends when it is greeted."""
     if node.user is None:
         return None
-    return FromHandheld(
+    return HandheldReport(
         wire.format_node_id(node.number), 0, _read_name(node.user), over_internet=node.via_mqtt
     )
 
 
-def _read_name(user: User) -> Named:
-    return Named(" ".join(user.long_name.split())[:40], user.public_key)
+def _read_name(user: User) -> HandheldName:
+    return HandheldName(" ".join(user.long_name.split())[:40], user.public_key)
 
 
-def _read_located(position: wire.MeshPosition) -> Located | None:
+def _read_located(position: wire.MeshPosition) -> HandheldPosition | None:
     if position.latitude is None or position.longitude is None:
         return None
     latitude, longitude = position.latitude / 1e7, position.longitude / 1e7
@@ -169,21 +169,21 @@ def _read_located(position: wire.MeshPosition) -> Located | None:
     )
 
 
-def _read_marked(waypoint: wire.MeshWaypoint, now: float) -> Marked | None:
-    if waypoint.latitude is None or waypoint.longitude is None or waypoint.expire == DELETED:
+def _read_marked(waypoint: wire.MeshWaypoint, now: float) -> HandheldMarker | None:
+    if waypoint.latitude is None or waypoint.longitude is None or waypoint.expire == DELETED_EXPIRY:
         return None
-    lasts = None if waypoint.expire in NEVER else int(waypoint.expire - now)
+    lasts = None if waypoint.expire in NEVER_EXPIRES else int(waypoint.expire - now)
     latitude, longitude = waypoint.latitude / 1e7, waypoint.longitude / 1e7
     if abs(latitude) > 90 or abs(longitude) > 180 or (lasts is not None and lasts <= 0):
         return None
     name = waypoint.name.strip() or "Waypoint"
-    return Marked(waypoint.id, latitude, longitude, name, waypoint.description, lasts)
+    return HandheldMarker(waypoint.id, latitude, longitude, name, waypoint.description, lasts)
 
 
-def _read_powered(metrics: wire.DeviceMetrics | None) -> Powered | None:
+def _read_powered(metrics: wire.DeviceMetrics | None) -> HandheldBattery | None:
     if metrics is None or not metrics.battery:
         return None
-    return Powered(min(metrics.battery, CHARGING - 1))
+    return HandheldBattery(min(metrics.battery, CHARGING - 1))
 
 
 def is_handle(handle: str) -> bool:

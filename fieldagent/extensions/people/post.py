@@ -20,7 +20,7 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import handhelds, outbound
 from fieldagent.agent.journal.handhelds import HandheldPost, HandheldSent
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.extensions.people import signs
 from fieldagent.extensions.people.contract import PeopleRadio, TextOutcome
@@ -36,7 +36,7 @@ AGAIN_AFTER = (60.0, 300.0, 900.0, 3600.0)
 """Seconds until a person who did not answer is tried again without being heard; the last value
 repeats."""
 PARTS_MAX = 3
-MORE = " … more at the kit"
+MORE_SUFFIX = " … more at the kit"
 OWN_WORDS = ("answer ", "guest ", "given up ")
 """Prefixes of the kit's own requests, for which no receipts are sent."""
 LINE_LASTS = 3600.0
@@ -54,7 +54,7 @@ def split_into_parts(text: str, size: int) -> list[str]:
     capacity = size - len("1/3 ")
     pieces = _cut(text, capacity, PARTS_MAX + 1)
     if len(pieces) > PARTS_MAX:
-        return [_cut(text, size - len(MORE.encode()), 1)[0] + MORE]
+        return [_cut(text, size - len(MORE_SUFFIX.encode()), 1)[0] + MORE_SUFFIX]
     return [f"{place}/{len(pieces)} {piece}" for place, piece in enumerate(pieces, 1)]
 
 
@@ -177,7 +177,7 @@ class Postman:
             self._wake()
 
     async def _sign(self, radio: PeopleRadio, sent: HandheldSent, sign: str, line: str) -> bool:
-        words = f"{line or signs.WORDS[sign]} («{self._find_beginning(sent)}»)"
+        words = f"{line or signs.SIGN_MEANINGS[sign]} («{self._find_beginning(sent)}»)"
         outcome = await radio.react(sent.handle, sent.number, sign, words)
         if not self._note(sent.handle, outcome):
             return False
@@ -195,7 +195,7 @@ class Postman:
     def _find_beginning(self, sent: HandheldSent) -> str:
         """Return the start of a person's message, so that they recognise it."""
         known = outbound.read_packages(self.journal, [sent.sequence]).get(sent.sequence)
-        item = known.package.item if isinstance(known, Accepted) else None
+        item = known.package.item if isinstance(known, StoredPackage) else None
         text = item.content if isinstance(item, Message) else ""
         text = text.removeprefix(self.who(sent.handle).signature)
         return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
@@ -215,7 +215,9 @@ class Postman:
             if not self._note(post.handle, outcome):
                 log.info("%s did not receive a text: %s", self.who(post.handle).name, outcome.why)
                 if not outcome.too_early:
-                    await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
+                    await self.journal.persist(
+                        handhelds.settle(post.number, tries=post.attempts + 1)
+                    )
                 return False
             await self.journal.persist(handhelds.settle(post.number, part=place + 1))
         is_there = handhelds.mark_arrived(post.number)

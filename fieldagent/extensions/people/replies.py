@@ -6,21 +6,25 @@ from __future__ import annotations
 
 from fieldagent.page.language import fill_in, read_catalogue
 
-RAISED = "This kit has stored your SOS and sends it on all its channels. SOS CANCEL cancels it."
-WITHHELD = (
+RAISED_REPLY = (
+    "This kit has stored your SOS and sends it on all its channels. SOS CANCEL cancels it."
+)
+WITHHELD_REPLY = (
     "Your SOS is stored on this kit and rings here. It takes the channels that cost nothing: the"
     " satellite credits for radios that this kit does not know are spent for today."
 )
-AGAIN = "This is added to the SOS that is open here. `SOS CANCEL` cancels yours."
+ADDED_REPLY = "This is added to the SOS that is open here. `SOS CANCEL` cancels yours."
 NO_SOS = "No SOS of yours is open on this kit."
 CALLED_OFF = "Your SOS is called off. Everyone who may have received it is notified."
-STAYS = "Your part is called off. The SOS stays open, because it also has others."
-UNPROVED = "The SOS stays open, because this radio's key is not that of the radio that raised it."
+STAYS_OPEN_REPLY = "Your part is called off. The SOS stays open, because it also has others."
+UNAUTHENTICATED_REPLY = (
+    "The SOS stays open, because this radio's key is not that of the radio that raised it."
+)
 GUEST = (
     "This kit does not know you, and sends only an SOS from you: write `SOS` and the problem."
     " Ask its operator to add your radio {handle}."
 )
-STRANGER = (
+STRANGER_REPLY = (
     "This kit does not know you, and accepts nothing from you. Ask its operator to add your"
     " radio {handle}."
 )
@@ -29,13 +33,13 @@ RINGS_NOBODY = (
     "An SOS over this route raises no alarm, because anyone could send it. It was sent as a"
     " message."
 )
-JOINED = "This kit knows you now, {name}: your texts here go to the hub."
+JOINED_REPLY = "This kit knows you now, {name}: your texts here go to the hub."
 WRONG_CODE = "That is not the code of this kit."
-SPENT = (
+SPENT_REPLY = (
     "Your {limit} satellite credits for today are spent: your text was not accepted. An SOS"
     " is always sent."
 )
-FULL = "This kit's disk is full: your text was not accepted."
+FULL_DISK_REPLY = "This kit's disk is full: your text was not accepted."
 
 
 def translate(language: str, text: str, **values: object) -> str:

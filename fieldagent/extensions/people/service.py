@@ -24,9 +24,9 @@ from fieldagent.extensions.people.directory import Handles
 from fieldagent.extensions.people.doubts import Doubt, list_doubts
 from fieldagent.extensions.people.post import Absence, Postman
 from fieldagent.extensions.people.registry import can_reach, find_caveat, load_peoples_radio
-from fieldagent.extensions.people.replies import FULL
+from fieldagent.extensions.people.replies import FULL_DISK_REPLY
 from fieldagent.extensions.people.settings import PeopleSettings, is_among
-from fieldagent.extensions.people.toll import Toll
+from fieldagent.extensions.people.toll import HandheldLimits
 from fieldagent.extensions.people.unbelieved import make_distress_notice
 from fieldagent.store.group import NotOnDisk, StoreFull
 from fieldagent.system.supervisor import Note
@@ -46,7 +46,7 @@ def plan(settings: PeopleSettings, base: PartBase) -> PartPlan:
             host.intake,
             host.cancellation,
             host.inbox,
-            Toll(host.journal, host.outboxes, bearer_bytes=host.bearer_bytes),
+            HandheldLimits(host.journal, host.outboxes, bearer_bytes=host.bearer_bytes),
             settings,
             host.proof_keys,
             find_caveat(settings.protocol),
@@ -104,7 +104,7 @@ class PeopleService(PartService):
                     await radio.refuse(heard, "")
             except (NotOnDisk, StoreFull):
                 log.error("the text of %s is not accepted, because the disk is full", heard.handle)
-                await radio.refuse(heard, self._desk.translate_for(heard, FULL))
+                await radio.refuse(heard, self._desk.translate_for(heard, FULL_DISK_REPLY))
 
     def _log_lost(self, error: BaseException) -> None:
         if self.link.state is not LinkState.ABSENT or self.link.reason != str(error):

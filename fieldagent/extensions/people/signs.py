@@ -15,26 +15,26 @@ from collections.abc import Sequence
 
 from fieldagent.agent.outbound.reach import Step
 
-KEPT, LEFT, THERE, GIVEN_UP = "📥", "🛰", "✅", "❌"
-MOST = 3
+STORED_SIGN, LEFT_SIGN, ARRIVED_SIGN, GIVEN_UP = "📥", "🛰", "✅", "❌"
+SIGNS_MAX = 3
 STAGES = {
-    "kept": KEPT,
-    "left": LEFT,
-    "stored": THERE,
-    "programs": THERE,
-    "read": THERE,
+    "kept": STORED_SIGN,
+    "left": LEFT_SIGN,
+    "stored": ARRIVED_SIGN,
+    "programs": ARRIVED_SIGN,
+    "read": ARRIVED_SIGN,
     "nobody": GIVEN_UP,
     "ended": GIVEN_UP,
 }
 """Sign for each value of `outbound.reach.Step.stage`; other values have no sign."""
-WORDS = {
-    KEPT: "on the kit's disk",
-    LEFT: "left by satellite",
-    THERE: "a person has it, or their kit",
+SIGN_MEANINGS = {
+    STORED_SIGN: "on the kit's disk",
+    LEFT_SIGN: "left by satellite",
+    ARRIVED_SIGN: "a person has it, or their kit",
     GIVEN_UP: "given up",
 }
 """Meanings of the signs, for radios without reactions."""
-ORDER = (KEPT, LEFT, GIVEN_UP, THERE)
+ORDER = (STORED_SIGN, LEFT_SIGN, GIVEN_UP, ARRIVED_SIGN)
 
 
 def find_due_sign(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def find_due_sign(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
     """
     reached = {STAGES[step.stage]: step for step in steps if step.stage in STAGES}
     highest = max(reached, key=ORDER.index, default="")
-    if not highest or highest in signs or sum(signs.count(sign) for sign in ORDER) >= MOST:
+    if not highest or highest in signs or sum(signs.count(sign) for sign in ORDER) >= SIGNS_MAX:
         return "", ""
     if signs and ORDER.index(highest) < max(ORDER.index(sign) for sign in ORDER if sign in signs):
         return "", ""

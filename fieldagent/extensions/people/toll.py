@@ -15,7 +15,7 @@ from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
 
 
-class Toll:
+class HandheldLimits:
     """Limits for handhelds. `bearer_bytes` is that of `affordable.SpendingLimits`."""
 
     def __init__(

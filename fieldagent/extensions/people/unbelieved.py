@@ -22,7 +22,7 @@ FROM_AFAR = (
 
 
 @dataclass(slots=True)
-class Unbelieved:
+class UnauthenticatedCalls:
     """Recent unauthenticated calls. `now` is elapsed time."""
 
     _heard: dict[str, tuple[float, str]] = field(default_factory=dict)

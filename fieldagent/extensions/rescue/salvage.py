@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
-from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, compute_crc
-from fieldagent.agent.journal.repair import Saved
-from fieldagent.agent.journal.schema import UNSOUND
+from fieldagent.agent.journal.records import DAMAGED_DELIVERY, LANE, RELAYED, ask_anew, compute_crc
+from fieldagent.agent.journal.repair import RepairResult
+from fieldagent.agent.journal.schema import UNSOUND_ROWS_SQL
 from fieldagent.extensions.rescue.pages import Pages, Row, Value
 from fieldagent.package.delivery import ChannelDelivery, get_terminal_status
-from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
+from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentState, Package, Parcel, Status
 from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -29,7 +29,7 @@ STATES: dict[str, dict[str, set[Value]]] = {
     "package": {"status": {None, *Status}},
     "leg": {"channel": {*Channel}, "status": {None, *Status}},
     "handover": {"state": {"waiting", "handed", "dead"}},
-    "incident": {"state": {*Said}},
+    "incident": {"state": {*IncidentState}},
     "inbound": {},
     "dead_letter": {"channel": {*Channel}},
     "intent": {"channel": {*Channel}},
@@ -212,7 +212,7 @@ class _Salvage:
         ((count.waiting,),) = db.execute(waiting)
 
     def _drop_unsound(self) -> None:
-        for table, unsound in UNSOUND.items():
+        for table, unsound in UNSOUND_ROWS_SQL.items():
             if table == "package":
                 continue
             gone = self._db.execute(f"DELETE FROM {table} WHERE {unsound}").rowcount
@@ -335,13 +335,13 @@ class _Salvage:
         return number if raised is None else int(raised)
 
     def _end_damaged(self, sequence: int) -> None:
-        ended = {"status": DAMAGED.status, "at": self._now, "sequence": sequence}
+        ended = {"status": DAMAGED_DELIVERY.status, "at": self._now, "sequence": sequence}
         clauses = {"leg": ", reason = :reason", "package": ""}
         for table, reason in clauses.items():
             self._db.execute(
                 f"UPDATE {table} SET status = :status, ended = :at{reason}"
                 " WHERE sequence = :sequence AND status IS NULL",
-                ended | {"reason": DAMAGED.reason},
+                ended | {"reason": DAMAGED_DELIVERY.reason},
             )
         ask_anew(self._db, sequence)
 
@@ -433,14 +433,14 @@ def _is_inbound(row: Found) -> bool:
     return isinstance(document, dict) and document.get("requestId") == row["request_id"]
 
 
-def salvage(path: Path, db: sqlite3.Connection, before: HighWater, now: float) -> Saved:
+def salvage(path: Path, db: sqlite3.Connection, before: HighWater, now: float) -> RepairResult:
     """Save the intact rows of the damaged journal at `path` (`agent.journal.repair.Salvage`)."""
     count = Count()
     work = _Salvage(db, now)
     work.take(Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal"))))
     work.mend(before, count)
     lost = len(count.damaged) + count.unknown
-    return Saved(count.describe_count(), lost, count.payloads_lost)
+    return RepairResult(count.describe_count(), lost, count.payloads_lost)
 
 
 def _read_content(path: Path) -> bytes:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from fieldagent.extensions.sms import sms_modem
-from fieldagent.extensions.sms.sms_modem import GsmReply, Sent
+from fieldagent.extensions.sms.sms_modem import GsmReply, SendResult
 from fieldagent.package.strict_json import NotJson, check_depth
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
@@ -260,14 +260,14 @@ _NAMED = re.compile(r"ModemManager1\.Error\.Message\.([A-Za-z0-9]+)")
 NOT_ALLOWED = f"polkit does not allow {POLKIT_ACTION} to this user: see docs/how-to/sms.md"
 
 
-def judge(errors: str) -> Sent:
+def judge(errors: str) -> SendResult:
     """Return the result of a failed submission. Without an error of the modem, the message may have
     left.
     """
     if is_not_allowed(errors):
-        return Sent(Outcome.NOT_SENT, reason=NOT_ALLOWED)
+        return SendResult(Outcome.NOT_SENT, reason=NOT_ALLOWED)
     match = _NAMED.search(errors)
     number = _NUMBERS.get(match[1]) if match is not None else None
     if number is not None:
         return sms_modem.judge(GsmReply(False, (), number))
-    return Sent(Outcome.DOUBTFUL, reason=f"mmcli reports: {read_complaint(errors)}")
+    return SendResult(Outcome.DOUBTFUL, reason=f"mmcli reports: {read_complaint(errors)}")

@@ -10,7 +10,7 @@ ends
    unreadable reply and an error without a meaning are DOUBTFUL (`judge`).
 3. Write `LEAVE_PROMPT` to leave a prompt before its PDU, and before the set-up, because an
    earlier program may have left a prompt.
-4. Unsolicited lines (`PlaceFilled`, `Stored`) arrive at any time. Inside a reply they are
+4. Unsolicited lines (`MessageStored`, `StoredMessage`) arrive at any time. Inside a reply they are
    recognized.
 """
 
@@ -118,7 +118,7 @@ class Prompt(NamedTuple):
     """The modem waits for the PDU."""
 
 
-class PlaceFilled(NamedTuple):
+class MessageStored(NamedTuple):
     """A message or a report was stored at this place."""
 
     place: int
@@ -131,7 +131,7 @@ class NeedMore(Enum):
 NEED_MORE = NeedMore.NEED_MORE
 
 
-class Stored(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message in the modem's store, or one that the modem passed on without storing it."""
 
     place: int
@@ -143,7 +143,7 @@ class Stored(NamedTuple):
     """Text that the modem shows for an unreadable message."""
 
 
-GsmEvent = GsmReply | Prompt | PlaceFilled | Stored
+GsmEvent = GsmReply | Prompt | MessageStored | StoredMessage
 
 
 class GsmConversation:
@@ -214,7 +214,7 @@ class GsmConversation:
             self._passed_on += 1
             return _read_stored(-self._passed_on, line)
         if arrived := _ARRIVED.fullmatch(line):
-            return PlaceFilled(int(arrived[1]))
+            return MessageStored(int(arrived[1]))
         if not self._under_way or line == self._under_way:
             return None  # noise, or the echo of the command
         failed = _ERROR.fullmatch(line)
@@ -229,7 +229,7 @@ class GsmConversation:
 # Contents of replies.
 
 
-class Sent(NamedTuple):
+class SendResult(NamedTuple):
     """Result of a message that was written at the prompt."""
 
     outcome: Outcome
@@ -277,26 +277,30 @@ _NOT_NOW = {
 """Texts of +CMS ERROR by number (TS 27.005, 3.2.5; 24.011, E.2). 500 has no meaning."""
 
 
-def judge(reply: GsmReply | None) -> Sent:
+def judge(reply: GsmReply | None) -> SendResult:
     """Return the result of a submission. `reply` is None if there was no reply in time."""
     if reply is None:
-        return Sent(Outcome.DOUBTFUL, reason="the modem did not answer to an SMS that it had")
+        return SendResult(Outcome.DOUBTFUL, reason="the modem did not answer to an SMS that it had")
     if reply.ok:
         match = next((each for line in reply.lines if (each := _REFERENCE.fullmatch(line))), None)
         if match is None:
             said = " ".join(reply.lines)[:60]
-            return Sent(Outcome.DOUBTFUL, reason=f"the modem's answer cannot be read: {said!r}")
-        return Sent(Outcome.SENT, int(match[1]) % 256)
+            return SendResult(
+                Outcome.DOUBTFUL, reason=f"the modem's answer cannot be read: {said!r}"
+            )
+        return SendResult(Outcome.SENT, int(match[1]) % 256)
     code = reply.error
     if code is not None and code in _REFUSED_FOR_GOOD:
-        return Sent(Outcome.NOT_SENT, None, f"{_REFUSED_FOR_GOOD[code]} ({code})", True)
+        return SendResult(Outcome.NOT_SENT, None, f"{_REFUSED_FOR_GOOD[code]} ({code})", True)
     if code is not None and (known := _SIM.get(code) or _NOT_NOW.get(code)):
-        return Sent(Outcome.NOT_SENT, None, f"{known} ({code})")
+        return SendResult(Outcome.NOT_SENT, None, f"{known} ({code})")
     shown = "ERROR" if code is None else f"error {code}"
-    return Sent(Outcome.DOUBTFUL, reason=f"the modem reports {shown}, possibly after it was sent")
+    return SendResult(
+        Outcome.DOUBTFUL, reason=f"the modem reports {shown}, possibly after it was sent"
+    )
 
 
-def read_listed(reply: GsmReply) -> list[Stored]:
+def read_listed(reply: GsmReply) -> list[StoredMessage]:
     """Return the messages that +CMGL listed, in order."""
     messages, lines = [], iter(reply.lines)
     for line in lines:
@@ -306,13 +310,13 @@ def read_listed(reply: GsmReply) -> list[Stored]:
     return messages
 
 
-def _read_stored(place: int, text: str) -> Stored:
+def _read_stored(place: int, text: str) -> StoredMessage:
     try:
-        return Stored(place, sms_pdu.decode(bytes.fromhex(text)))
+        return StoredMessage(place, sms_pdu.decode(bytes.fromhex(text)))
     except ValueError:
-        return Stored(place, None, "the modem shows no PDU", text)
+        return StoredMessage(place, None, "the modem shows no PDU", text)
     except RemoteProtocolError as error:
-        return Stored(place, None, str(error), text)
+        return StoredMessage(place, None, str(error), text)
 
 
 def read_used_places(reply: GsmReply) -> tuple[int, int] | None:

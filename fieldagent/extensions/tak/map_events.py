@@ -33,7 +33,7 @@ WORDS_MAX = 5_000
 """Maximum characters of a message, because phones and servers limit the length of an event."""
 
 
-class Whereabouts(Protocol):
+class PersonPosition(Protocol):
     """A person and their last position. A value is None if it is unknown."""
 
     @property
@@ -65,16 +65,16 @@ class Whereabouts(Protocol):
         """Return the course over ground in degrees from true north."""
 
 
-class ToldPosition(NamedTuple):
+class SentPosition(NamedTuple):
     """The last position event of a user that was sent."""
 
-    user: Whereabouts
+    user: PersonPosition
     at: float
     old: bool
     """True if the position was older than FRESH_S."""
 
 
-class ShownBy(NamedTuple):
+class ShowingProgram(NamedTuple):
     """Program that shows a user, and its source."""
 
     os: str
@@ -98,16 +98,16 @@ def format_age(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def is_old(user: Whereabouts, now: float) -> bool:
+def is_old(user: PersonPosition, now: float) -> bool:
     """Return True if the time of the user's position is unknown or more than FRESH_S ago."""
     return user.at is None or now - user.at > FRESH_S
 
 
 def make_position_events(
     unit: TakUnit,
-    user: Whereabouts,
-    shown_by: ShownBy,
-    last_position: ToldPosition | None,
+    user: PersonPosition,
+    shown_by: ShowingProgram,
+    last_position: SentPosition | None,
     now: float,
     *,
     shared: bool,
@@ -146,7 +146,7 @@ def make_position_events(
     return shown
 
 
-def _make_takv(shown_by: ShownBy) -> dict[str, str]:
+def _make_takv(shown_by: ShowingProgram) -> dict[str, str]:
     return {
         "device": "fieldagent",
         "platform": "fieldagent",
@@ -163,7 +163,7 @@ def format_clock(moment: float, now: float) -> str:
 
 
 def compute_position_due(
-    last_position: ToldPosition | None, user: Whereabouts, now: float
+    last_position: SentPosition | None, user: PersonPosition, now: float
 ) -> float:
     """Return the time at which a user's position must be sent. It is due if that is not after
     `now`.
@@ -178,7 +178,7 @@ def compute_position_due(
     return min(last_position.at + FRESH_S / 2, (user.at or 0.0) + FRESH_S + 1.0)
 
 
-def _has_moved(before: Whereabouts, now: Whereabouts) -> bool:
+def _has_moved(before: PersonPosition, now: PersonPosition) -> bool:
     if before.latitude is None or before.longitude is None:
         return now.latitude is not None
     if now.latitude is None or now.longitude is None:

@@ -44,18 +44,18 @@ def note_failure(db: Db, source: str, now: float) -> None:
     _store(db, source, tat)
 
 
-class Reserved(NamedTuple):
+class ReservedTry(NamedTuple):
     """A password try that is allowed, and counts as a failure until the password was right."""
 
-    who: tuple[str, ...]
+    keys: tuple[str, ...]
     """Keys under which it is counted."""
     delay: float
     """Seconds to wait before the try."""
-    owed: float
+    debt_s: float
     """Debt of its source in seconds. The higher it is, the later the try is in line."""
 
 
-def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reserved | Problem:
+def reserve(db: Db, source: str, account: str, device: str, now: float) -> ReservedTry | Problem:
     """Count a try before it is made, so that many simultaneous tries cannot exceed the limit.
 
     A source that fails too often is refused. Failures from other sources delay a try but never
@@ -64,13 +64,13 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
     """
     if device:
         who, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)
-        return Reserved((who,), min(wait, DELAY_MAX_S), 0.0)
+        return ReservedTry((who,), min(wait, DELAY_MAX_S), 0.0)
     tat, problem = _admit(db, source, BY_ADDRESS, now)
     if problem is not None:
         return problem
     _store(db, source, tat)
     who, wait = _count_try(db, account, BY_ACCOUNT, now)
-    return Reserved((source, who), min(wait, DELAY_MAX_S), tat - now)
+    return ReservedTry((source, who), min(wait, DELAY_MAX_S), tat - now)
 
 
 def _count_try(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
@@ -82,9 +82,9 @@ def _count_try(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
     return who, wait
 
 
-def give_back(db: Db, reserved: Reserved) -> None:
+def give_back(db: Db, reserved: ReservedTry) -> None:
     """Undo the count of `reserve`, because the password was right."""
-    for who in reserved.who:
+    for who in reserved.keys:
         rate = BY_ACCOUNT if who.startswith(ACCOUNTS) else BY_ADDRESS
         db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)
 

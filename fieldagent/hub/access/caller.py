@@ -170,7 +170,7 @@ def is_key_known(db: Db, proof: Proof, now: float) -> bool:
     return _find_in_force(known, now) is not None
 
 
-class _Known(NamedTuple):
+class _KnownKey(NamedTuple):
     """A key with its rights, and the caller. `member` is None if the caller is unknown."""
 
     key: int
@@ -216,16 +216,16 @@ def _make_query(call: Call) -> _Asked:
     return secret.hash_for_lookup(call.proof.key), "", call.proven or 0
 
 
-def _find_known(db: Db, calls: Sequence[Call]) -> list[_Known | None]:
+def _find_known(db: Db, calls: Sequence[Call]) -> list[_KnownKey | None]:
     """Return the data of each call whose key is known and not revoked, else None."""
     asked = [_make_query(call) for call in calls]
     table, values = make_small_table(db, "call", ("key", "token", "proven"), sorted({*asked}))
     rows = db.execute(table + _KNOWN, *values)
-    known = {(key, token, proven): _Known(*row) for key, token, proven, *row in rows}
+    known = {(key, token, proven): _KnownKey(*row) for key, token, proven, *row in rows}
     return [known.get(each) for each in asked]
 
 
-def _find_in_force(known: _Known | None, now: float) -> _Known | None:
+def _find_in_force(known: _KnownKey | None, now: float) -> _KnownKey | None:
     ends = () if known is None else (known.expires, known.token_expires)
     return None if any(end is not None and end <= now for end in ends) else known
 
@@ -243,7 +243,7 @@ def admit_all(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
     ]
 
 
-def _admit(known: _Known, member: int, call: Call) -> Caller | Problem:
+def _admit(known: _KnownKey, member: int, call: Call) -> Caller | Problem:
     caller = Caller(
         known.key,
         known.key_name,
@@ -321,7 +321,7 @@ def find_objection(caller: Caller, purpose: Purpose) -> Problem | None:
     return None
 
 
-class Counted(NamedTuple):
+class RateResult(NamedTuple):
     """Result of counting several calls against the rates of their keys."""
 
     problems: list[Problem | None]
@@ -330,7 +330,7 @@ class Counted(NamedTuple):
     """New `tat` of each key whose value has changed."""
 
 
-def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
+def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
     """Count calls against the rates of their keys. All hub processes share the counts, so the keys
     are locked, in the order of their ids, until `note_calls` has stored the result.
     """
@@ -349,10 +349,10 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
             problems.append(problem)
         else:
             problems.append(make_unauthorized("the key was deleted in the meantime"))
-    return Counted(problems, {key: tat for key, tat in tats.items() if tat != before[key]})
+    return RateResult(problems, {key: tat for key, tat in tats.items() if tat != before[key]})
 
 
-def note_calls(db: Db, counted: Counted) -> None:
+def note_calls(db: Db, counted: RateResult) -> None:
     """Store the used rate of each key, as `count_calls` computed it."""
     for key, tat in counted.tats.items():
         db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fieldagent.hub.access import imei_claims, secret, sessions
 from fieldagent.hub.access.user_names import find_name_fault
-from fieldagent.hub.contract import Device, Revoked, Unknown, number_of
+from fieldagent.hub.contract import Device, Revoked, UnknownDevice, number_of
 from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_all
@@ -335,7 +335,7 @@ def add_device(
         credits_per_day=new.credits_per_day,
         sos_reserve=new.sos_reserve,
         relay=int(new.relay),
-        **workspace_log.ends_of(db, workspace),
+        **workspace_log.read_ends(db, workspace),
         created=now,
     )
     note(db, workspace, by, "device add", f"{id_} {new.name}", now)
@@ -426,7 +426,7 @@ _DEVICE_COLUMNS = {
     "lastContact": "contact.at",
     "waiting": "(SELECT count(*) FROM delivery WHERE delivery.device = device.id"
     " AND delivery.state IN ('waiting', 'packed'))"
-    f" + (SELECT count(*) FROM ({workspace_log.AWAITED}) AS awaited)",
+    f" + (SELECT count(*) FROM ({workspace_log.SELECT_AWAITED}) AS awaited)",
     "deadLetters": "(SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id)",
     "disabled": "device.disabled",
     "revoked": "device.revoked",
@@ -533,7 +533,7 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
             )
         )
     if when is None:
-        workspace_log.come_back(db, device, now)
+        workspace_log.restore_device(db, device, now)
     db.execute("UPDATE device SET disabled = ? WHERE id = ?", when, device)
     return [device]
 
@@ -547,7 +547,7 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
     )
     if when is None:
         for (device,) in db.execute(f"SELECT id FROM device WHERE member = ? AND {which}", member):
-            workspace_log.come_back(db, device, now)
+            workspace_log.restore_device(db, device, now)
     changed = db.execute(
         f"UPDATE device SET disabled = ? WHERE member = ? AND {which} RETURNING id", when, member
     )
@@ -592,7 +592,7 @@ def find_device_of_token(db: Db, token: str) -> Device:
     lookup = secret.hash_for_lookup(token)
     try:
         return _read_device(db, "link_token = ?", lookup)
-    except Unknown:
+    except UnknownDevice:
         if _change_one(
             db, "SELECT 1 FROM device WHERE link_token = ? AND revoked IS NOT NULL", lookup
         ):
@@ -655,7 +655,7 @@ def _read_device(
 ) -> Device:
     rows = db.execute(f"{_DEVICE}{heard} AND {condition}", value)
     if not rows:
-        raise Unknown
+        raise UnknownDevice
     return Device(*rows[0])
 
 

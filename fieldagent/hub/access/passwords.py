@@ -36,13 +36,13 @@ KNOWN = 4_096
 """Number of right passwords remembered, 32 bytes each."""
 
 NONE: Mapping[int, str] = {}
-Reserve = Callable[..., "attempts.Reserved | Problem"]
+Reserve = Callable[..., "attempts.ReservedTry | Problem"]
 
 
 @dataclass(slots=True)
 class _Try:
     ended: trio.Event = field(default_factory=trio.Event)
-    right: bool | None = None
+    is_right: bool | None = None
     """None if the try was not made."""
 
 
@@ -81,7 +81,7 @@ class Passwords:
                 right = await self._try(seal, password, stored, device, reserve)
                 return member if right else None
             await same.ended.wait()
-            if same.right is False:
+            if same.is_right is False:
                 return None
         self._right.move_to_end(seal)
         return member
@@ -96,19 +96,19 @@ class Passwords:
             if isinstance(reserved, Problem):
                 raise reserved
             await waits.sleep(reserved.delay)
-            async with self._line.hold_place((not device, reserved.owed)):
+            async with self._line.hold_place((not device, reserved.debt_s)):
                 matches = partial(check_password, password, stored)
-                this.right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
+                this.is_right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
         except Crowded:
             why = "the hub is checking too many passwords at the moment"
             raise attempts.make_too_many(why, 1) from None
         finally:
             del self._tries[seal, device]
             this.ended.set()
-        if this.right:
+        if this.is_right:
             self._remember(seal)
             await self._store.commit(lambda db: attempts.give_back(db, reserved))
-        return this.right
+        return this.is_right
 
     def _remember(self, seal: bytes) -> None:
         self._right[seal] = None

@@ -33,7 +33,7 @@ NOBODY_HERE = 0
 
 
 class Recipient(NamedTuple):
-    """Recipient of an item as found by the hub. If `why` is not empty, the item has none."""
+    """Recipient of an item as found by the hub. If `reason` is not empty, the item has none."""
 
     member: int | None = None
     team: int | None = None
@@ -44,9 +44,9 @@ class Recipient(NamedTuple):
     over_satellite: bool = True
     address: str = ""
     """E-mail address or telephone number."""
-    why: str = ""
+    reason: str = ""
     """Reason why it has no recipient, for the sender."""
-    words: str = ""
+    identity_json: str = ""
     """JSON of the recipient: `id`, `name`, `type`, as far as known."""
 
 
@@ -57,10 +57,13 @@ def resolve(db: Db, workspace: int, named: Person) -> Recipient:
         what = "E-mail" if "@" in text else "Telephone"
         address = text if "@" in text else text.replace(" ", "")
         return Recipient(
-            team=NOBODY_HERE, address=address, words=json.dumps({"name": text, "type": what})
+            team=NOBODY_HERE,
+            address=address,
+            identity_json=json.dumps({"name": text, "type": what}),
         )
-    for look in (_find_user, _find_group, _find_device):
-        if kind in ("", look.__name__[1:]) and (recipient := look(db, workspace, number, text)):
+    searches = {"user": _find_user, "group": _find_group, "device": _find_device}
+    for name, search in searches.items():
+        if kind in ("", name) and (recipient := search(db, workspace, number, text)):
             return recipient
     who = text or f"{kind} {number}"
     called = {"": "nobody", "device": "no kit"}.get(kind, f"no {kind}")
@@ -69,7 +72,7 @@ def resolve(db: Db, workspace: int, named: Person) -> Recipient:
         if text
         else sentence("{who} is not in the workspace", who=who)
     )
-    return Recipient(team=NOBODY_HERE, why=why, words=json.dumps({"name": who}))
+    return Recipient(team=NOBODY_HERE, reason=why, identity_json=json.dumps({"name": who}))
 
 
 def _split_name(named: Person) -> tuple[str, int, str]:
@@ -120,17 +123,19 @@ def _find_user(db: Db, workspace: int, number: int, text: str) -> Recipient | No
         ids = " or ".join(str(each.id) for each in exact)
         return Recipient(
             team=NOBODY_HERE,
-            why=sentence("{text} can be user {ids}: use a number", text=text, ids=ids),
-            words=words,
+            reason=sentence("{text} can be user {ids}: use a number", text=text, ids=ids),
+            identity_json=words,
         )
     if disabled is not None:
         return Recipient(
-            team=NOBODY_HERE, why=sentence("{name} is disabled at the hub", name=name), words=words
+            team=NOBODY_HERE,
+            reason=sentence("{name} is disabled at the hub", name=name),
+            identity_json=words,
         )
     if type_ == INTEGRATION and _is_address(name):
         # A person who has answered by mail or SMS is reached at that address.
-        return Recipient(team=NOBODY_HERE, address=name, words=words)
-    return Recipient(member=id_, device=carrier, words=words)
+        return Recipient(team=NOBODY_HERE, address=name, identity_json=words)
+    return Recipient(member=id_, device=carrier, identity_json=words)
 
 
 _CARRIER = (
@@ -178,7 +183,9 @@ def _find_group(db: Db, workspace: int, number: int, text: str) -> Recipient | N
     audience = frozenset(member for (member,) in members)
     why = "" if audience else sentence("the group {name} has no members", name=name)
     words = _quote_words(id_, name, "Group")
-    return Recipient(None, id_, None, audience, bool(over_satellite), why=why, words=words)
+    return Recipient(
+        None, id_, None, audience, bool(over_satellite), reason=why, identity_json=words
+    )
 
 
 def _find_device(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
@@ -190,7 +197,7 @@ def _find_device(db: Db, workspace: int, number: int, text: str) -> Recipient | 
     if not rows:
         return None
     ((id_, member, name),) = rows
-    return Recipient(member=member, device=id_, words=_quote_words(id_, name, "Device"))
+    return Recipient(member=member, device=id_, identity_json=_quote_words(id_, name, "Device"))
 
 
 # Groups.
@@ -215,7 +222,7 @@ def add_group(
     if name.lstrip("-").isdigit():
         raise Refused("a group's name must not be a number, because numbers identify users")
     taken = resolve(db, workspace, name)
-    if taken.member is not None or taken.team or "may be" in taken.why:
+    if taken.member is not None or taken.team or "may be" in taken.reason:
         raise Refused(
             sentence("the name {name} is already used in that workspace", name=repr(name))
         )

@@ -49,7 +49,7 @@ class Push:
     time_to_live: int | None = None
     group: int | str | None = None
     """Id or name of the addressed group, in addition to `target` if that is set."""
-    asks: bool = False
+    wants_receipt: bool = False
     """True if the sender wants a read receipt."""
     contact: str = ""
     """JSON of the phone and e-mail in a message; they are part of the addressee's event."""
@@ -138,7 +138,7 @@ ROUTING: Mapping[str, Field] = {
     "workspaceId": Field(_read_id, "workspace", required=True),
     "targetUserId": Field(_read_id, "target"),
     "targetGroup": Field(_read_group, "group"),
-    "receipt": Field(read_receipt, "asks"),
+    "receipt": Field(read_receipt, "wants_receipt"),
     "priority": Field(read_int32, "priority"),
     "collapseKey": Field(read_int32, "collapse_key"),
     "timeToLive": Field(read_seconds, "time_to_live"),

@@ -28,7 +28,7 @@ BODY_MAX = 16_384
 LISTED, LISTED_MAX = 100, 1_000
 
 
-class Acts:
+class AdministrationContext:
     """Context of the administration calls. `clock` returns Unix time."""
 
     def __init__(

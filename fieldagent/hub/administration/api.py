@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from fieldagent.http.client import Opener
 from fieldagent.http.routes import Route
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.commands import CommandsApi
 from fieldagent.hub.administration.contacts import ContactsApi
 from fieldagent.hub.administration.devices import DevicesApi
@@ -17,17 +17,17 @@ from fieldagent.hub.administration.records import RecordsApi
 from fieldagent.hub.administration.usage import UsageApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
-from fieldagent.hub.escalation.registry import Reach
+from fieldagent.hub.escalation.registry import ContactSenders
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.operator.registry import get_operator_places
 from fieldagent.hub.records.usage import Prices
 
 
 def make_routes(
-    acts: Acts,
+    acts: AdministrationContext,
     mobile_originated: MobileOriginated,
     open_stream: Opener,
-    reach: Reach,
+    reach: ContactSenders,
     operators: Collection[str] = tuple(get_operator_places()),
     prices: Prices = lambda operator: None,
     grace: float = 0.0,

@@ -18,14 +18,14 @@ from fieldagent.hub.access.bodies import (
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
-from fieldagent.hub.administration.acts import Acts, read_place
+from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.command_cost import CommandCost, compute_cost
 from fieldagent.hub.field.command_sending import SET, give, is_paid
 from fieldagent.hub.field.delta_sending import UPDATE
 from fieldagent.hub.records import commands
-from fieldagent.hub.records.commands import BEARERS, GivenCommand
+from fieldagent.hub.records.commands import BEARERS, CommandToSend
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field
 from fieldagent.system.sentence import sentence
@@ -47,7 +47,7 @@ class CommandsApi:
     for.
     """
 
-    def __init__(self, acts: Acts, grace: float) -> None:
+    def __init__(self, acts: AdministrationContext, grace: float) -> None:
         self._acts = acts
         self._grace = grace
 
@@ -70,7 +70,7 @@ class CommandsApi:
         def find(db: Db) -> list[dict[str, Any]]:
             device = find_device(db, caller, id)
             now = self._acts.clock()
-            return commands.listing(db, device, now, limit=limit + 1, before=before)
+            return commands.list_commands(db, device, now, limit=limit + 1, before=before)
 
         rows = await self._acts.store.read(find)
         following = rows[limit - 1]["number"] if len(rows) > limit else None
@@ -84,17 +84,17 @@ class CommandsApi:
 
         def find(db: Db) -> CommandCost:
             device = find_device(db, caller, id)
-            at = commands.next_number(db, device, now)
+            at = commands.compute_next_number(db, device, now)
             return compute_cost(db, device, at, prove(at, asked, b""), now)
 
         quote = await self._acts.store.read(find)
         return make_json_response(
             {
                 "linked": quote.linked,
-                "reached": quote.reached,
+                "reached": quote.is_reachable,
                 "fits": quote.fits,
-                "down": quote.down,
-                "up": quote.up,
+                "down": quote.bytes_down,
+                "up": quote.bytes_up,
                 "credits": quote.credits,
                 "creditsLeft": quote.credits_left,
             }
@@ -111,7 +111,7 @@ class CommandsApi:
         def act(db: Db, now: float) -> dict[str, Any]:
             done = find_answer(db, repeat)
             device = find_device(db, caller, id)
-            at = commands.next_number(db, device, now)
+            at = commands.compute_next_number(db, device, now)
             quote = compute_cost(db, device, at, prove(at, asked, b""), now)
             if done is not None:
                 return {**_find_row(db, device, int(done), now), "credits": quote.credits}
@@ -124,7 +124,7 @@ class CommandsApi:
                     )
                 )
             grace = self._grace if quote.linked else 0.0
-            order = GivenCommand(caller.workspace, device, at, asked, bearer, str(caller.member))
+            order = CommandToSend(caller.workspace, device, at, asked, bearer, str(caller.member))
             at = give(db, order, grace, now)
             remember(db, repeat, str(at), now)
             return {**_find_row(db, device, at, now), "credits": quote.credits}
@@ -134,7 +134,7 @@ class CommandsApi:
 
 def _find_row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
     """Return a sent command for people. Raises Problem 404 if it was deleted."""
-    for row in commands.listing(db, device, now, limit=1, before=command + 1):
+    for row in commands.list_commands(db, device, now, limit=1, before=command + 1):
         if row["number"] == command:
             return row
     raise make_unknown("command", str(command))

@@ -22,13 +22,13 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
-from fieldagent.hub.escalation.registry import Reach, kind_of
+from fieldagent.hub.escalation.registry import ContactSenders, find_kind
 from fieldagent.hub.records import quiet, sending
-from fieldagent.hub.records.alarm import ABOUT
-from fieldagent.hub.records.quiet import HOURS, NEVER, WrongHours, read_hours
+from fieldagent.hub.records.alarm import INCIDENT_KINDS
+from fieldagent.hub.records.quiet import HOURS, NO_QUIET_HOURS, WrongHours, read_hours
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.page.language import LANGUAGES
@@ -52,10 +52,10 @@ def _read_wait(value: Any) -> int:
 _QUIET = {
     "quiet": Field(
         make_pattern_reader(
-            re.compile(f"({NEVER}|{HOURS.pattern})?"),
+            re.compile(f"({NO_QUIET_HOURS}|{HOURS.pattern})?"),
             sentence(
                 "22:00-06:00 and a time zone such as Europe/Zurich, {never}, or empty",
-                never=NEVER,
+                never=NO_QUIET_HOURS,
             ),
         ),
         "quiet",
@@ -66,7 +66,7 @@ _QUIET = {
 
 def _refuse_unsound(hours: str) -> None:
     """Raise Refused for invalid quiet hours."""
-    if hours not in ("", NEVER):
+    if hours not in ("", NO_QUIET_HOURS):
         try:
             read_hours(hours)
         except WrongHours as wrong:
@@ -88,7 +88,7 @@ NEW = {
     "after": Field(_read_wait, "after"),
     "tries": Field(make_integer_reader(1, TRIES_MAX), "tries"),
     "every": Field(_read_pause, "every"),
-    "about": _make_choice_field("about", ABOUT),
+    "about": _make_choice_field("about", INCIDENT_KINDS),
     "language": _make_choice_field("language", LANGUAGES),
 }
 
@@ -96,7 +96,7 @@ NEW = {
 class ContactsApi:
     """Routes for contacts. `reach` contains the kinds of contacts and how to reach them."""
 
-    def __init__(self, acts: Acts, reach: Reach) -> None:
+    def __init__(self, acts: AdministrationContext, reach: ContactSenders) -> None:
         self._acts = acts
         self._reach = reach
 
@@ -122,7 +122,7 @@ class ContactsApi:
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
         rows = await self._acts.store.read(
-            lambda db: contacts.listing(db, caller.workspace, kinds, own)
+            lambda db: contacts.list_alarm_contacts(db, caller.workspace, kinds, own)
         )
         return make_json_response({"contacts": rows})
 
@@ -134,7 +134,7 @@ class ContactsApi:
         refuse_others(request, ())
         body = read_body(request, NEW)
         try:
-            kind = kind_of(body["address"], self._reach.kinds, self._reach.own)
+            kind = find_kind(body["address"], self._reach.kinds, self._reach.own)
         except Refused as refused:
             raise _make_wrong_address(str(refused)) from None
         if fault := kind.at_the_machine or kind.fault_of(body["address"]):
@@ -167,18 +167,18 @@ class ContactsApi:
         """Return the workspace's quiet hours."""
         refuse_others(request, ())
         hours = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
-        return make_json_response({"quiet": hours or NEVER})
+        return make_json_response({"quiet": hours or NO_QUIET_HOURS})
 
     async def change_quiet(self, request: Request, caller: Caller) -> Response:
         """Change the quiet hours of all contacts without their own."""
         refuse_others(request, ())
         value = read_body(request, _QUIET)["quiet"]
-        hours = "" if value == NEVER else value
+        hours = "" if value == NO_QUIET_HOURS else value
 
         def act(db: Db, now: float) -> str:
             _refuse_unsound(hours)
             quiet.set_of_workspace(db, caller.workspace, hours, now, by=str(caller.member))
-            return hours or NEVER
+            return hours or NO_QUIET_HOURS
 
         return make_json_response({"quiet": await self._acts.carry_out(caller, act)})
 
@@ -201,14 +201,14 @@ class ContactsApi:
 
         def act(db: Db, now: float) -> tuple[AlarmContact, str]:
             contact = _find_contact(db, caller, id)
-            limit = sending.refusal(db, caller.workspace, contact.address, sending.TEST, now)
+            limit = sending.note_or_refuse(db, caller.workspace, contact.address, sending.TEST, now)
             return contact, limit
 
         contact, limit = await self._acts.carry_out(caller, act)
         if limit:
             raise Problem(429, limit, headers=(("Retry-After", "3600"),))
         message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
-        result = await self._reach.tell(contact.kind, contact.address, message)
+        result = await self._reach.send_notice(contact.kind, contact.address, message)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason
         await self._note_end(contact, reason)
@@ -228,7 +228,7 @@ class ContactsApi:
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
         steps = await self._acts.store.read(
-            lambda db: chain.steps(db, caller.workspace, kinds, own)
+            lambda db: chain.list_steps(db, caller.workspace, kinds, own)
         )
         return make_json_response({"steps": steps})
 
@@ -239,8 +239,10 @@ class ContactsApi:
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> list[tuple[AlarmContact, str]]:
-            everybody = contacts.all_of(db, caller.workspace)
-            count = partial(sending.refusal, db, caller.workspace, what=sending.TEST, now=now)
+            everybody = contacts.list_all(db, caller.workspace)
+            count = partial(
+                sending.note_or_refuse, db, caller.workspace, what=sending.TEST, now=now
+            )
             return [(each, count(address=each.address)) for each in everybody]
 
         recipients = await self._acts.carry_out(caller, act)
@@ -260,6 +262,6 @@ def _make_wrong_address(detail: str) -> Problem:
 def _find_contact(db: Db, caller: Caller, text: str) -> AlarmContact:
     """Return the contact. Raises Problem if it is not of the caller's workspace."""
     try:
-        return contacts.named(db, caller.workspace, read_id(text))
+        return contacts.find_contact(db, caller.workspace, read_id(text))
     except Refused:
         raise make_unknown("contact", text) from None

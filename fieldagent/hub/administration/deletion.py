@@ -21,7 +21,7 @@ from fieldagent.hub.access.subject import Subject, list_devices, list_workspaces
 from fieldagent.hub.field.envelope_packing import forget_name
 from fieldagent.hub.records import kit_report
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
-from fieldagent.hub.records.fragments import DOUBTED
+from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.sentence import sentence
@@ -151,10 +151,10 @@ def delete_items(db: Db, subject: Subject, after: int) -> int | None:
 
 _OF_A_DEVICE = (
     ("delivery", "item", "1 = 1"),
-    ("arrived", f"{DOUBTED}, sequence, digest", "1 = 1"),
+    ("arrived", f"{UNAUTHENTICATED_COLUMN}, sequence, digest", "1 = 1"),
     ("receipt", "id", "state = 'waiting'"),
     ("receipt", "id", "state = 'sent'"),
-    ("slice", f"{DOUBTED}, sequence, count, position", "1 = 1"),
+    ("slice", f"{UNAUTHENTICATED_COLUMN}, sequence, count, position", "1 = 1"),
     ("mobile_terminated", "id", "1 = 1"),
     ("dead_letter", "id", "1 = 1"),
 )

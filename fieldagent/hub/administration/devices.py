@@ -26,7 +26,7 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.subject import Subject
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import check_in, dead_letters, kept_letters
@@ -74,7 +74,10 @@ GIVEN_KEY = {
 
 class DevicesApi:
     def __init__(
-        self, acts: Acts, mobile_originated: MobileOriginated, operators: Collection[str]
+        self,
+        acts: AdministrationContext,
+        mobile_originated: MobileOriginated,
+        operators: Collection[str],
     ) -> None:
         self._acts = acts
         self._mobile_originated = mobile_originated

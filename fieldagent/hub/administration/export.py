@@ -91,7 +91,7 @@ def _list_deliveries(db: Db, item: int, now: float) -> list[Row]:
         " ON device.id = delivery.device WHERE item = ?",
         item,
     )
-    for each in workspace_log.awaiting(db, item, now):
+    for each in workspace_log.list_awaiting(db, item, now):
         rows.append((each.device, each.name, each.state, None, each.ended, each.reason))
     names = ("device", "state", "over", "ended", "reason")
     return [dict(zip(names, row, strict=True)) for _number, *row in sorted(rows)]
@@ -129,7 +129,7 @@ def _list_sos(db: Db, subject: Subject, now: float) -> list[Row]:
     rows = db.execute(
         f"SELECT id, workspace FROM sos WHERE device IN ({subject.devices}) ORDER BY id"
     )
-    incidents = [sos.named(db, workspace, id_) for id_, workspace in rows]
+    incidents = [sos.find_incident(db, workspace, id_) for id_, workspace in rows]
     return [
         {**sos_desk.describe_sos(db, each), "timeline": sos_desk.list_timeline(db, each.id)}
         for each in incidents
@@ -151,7 +151,7 @@ def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
 
 def _audit_of(db: Db, subject: Subject, now: float) -> list[Row]:
     """Return all audit lines of the workspace, including pushes, newest first."""
-    return audit.latest(db, AUDIT_MAX, subject.id)
+    return audit.list_latest(db, AUDIT_MAX, subject.id)
 
 
 def _make_credential_list(kind: str) -> Listing:
@@ -163,7 +163,7 @@ def _list_webhooks(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _list_contacts(db: Db, subject: Subject, now: float) -> list[Row]:
-    return contacts.listing(db, subject.id)
+    return contacts.list_alarm_contacts(db, subject.id)
 
 
 def _list_passkeys(db: Db, subject: Subject, now: float) -> list[Row]:

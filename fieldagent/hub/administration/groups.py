@@ -17,7 +17,7 @@ from fieldagent.hub.access.bodies import (
     read_user,
 )
 from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.system.sentence import sentence
@@ -49,7 +49,7 @@ CHANGE = {
 
 
 class GroupsApi:
-    def __init__(self, acts: Acts) -> None:
+    def __init__(self, acts: AdministrationContext) -> None:
         self._acts = acts
 
     def make_routes(self) -> list[Route]:

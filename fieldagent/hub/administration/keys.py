@@ -23,7 +23,7 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS, Field
 
@@ -48,7 +48,7 @@ NEW_TOKEN = {
 
 
 class KeysApi:
-    def __init__(self, acts: Acts) -> None:
+    def __init__(self, acts: AdministrationContext) -> None:
         self._acts = acts
 
     def make_routes(self) -> list[Route]:

@@ -17,7 +17,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
 from fieldagent.hub.access.secret import make_air_key
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import radio_key
@@ -47,7 +47,7 @@ ORDER = {
 
 
 class RadioKeyApi:
-    def __init__(self, acts: Acts) -> None:
+    def __init__(self, acts: AdministrationContext) -> None:
         self._acts = acts
 
     def make_routes(self) -> list[Route]:

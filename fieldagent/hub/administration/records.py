@@ -7,7 +7,7 @@ from fieldagent.http.query import make_page, number, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import make_unknown, read_id
 from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.administration.acts import Acts, read_place
+from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.field import dead_letters, kept_letters
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.records import audit
@@ -17,7 +17,7 @@ LETTERS_LISTED, LETTERS_LISTED_MAX = 50, 100
 
 
 class RecordsApi:
-    def __init__(self, acts: Acts, mobile_originated: MobileOriginated) -> None:
+    def __init__(self, acts: AdministrationContext, mobile_originated: MobileOriginated) -> None:
         self._acts = acts
         self._mobile_originated = mobile_originated
 
@@ -36,7 +36,7 @@ class RecordsApi:
         refuse_others(request, ("before", "limit"))
         before, limit = read_place(request)
         lines, following = await self._acts.store.read(
-            lambda db: audit.listing(db, caller.workspace, before, limit)
+            lambda db: audit.list_page(db, caller.workspace, before, limit)
         )
         return make_page(request, {"audit": lines}, "before", following)
 

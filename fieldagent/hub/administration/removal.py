@@ -8,13 +8,15 @@ from contextlib import suppress
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import deletion
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.deletion import Pause
 from fieldagent.hub.store.contract import Db
 from fieldagent.system import waits
 
 
-async def delete(acts: Acts, caller: Caller, find: Callable[[Db, float], Subject]) -> None:
+async def delete(
+    acts: AdministrationContext, caller: Caller, find: Callable[[Db, float], Subject]
+) -> None:
     """Delete the subject in steps. If the call is interrupted, a repeat continues the deletion."""
     by = str(caller.member)
 

@@ -11,7 +11,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage import Prices, UsageDay
@@ -22,7 +22,7 @@ _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII
 
 
 class UsageApi:
-    def __init__(self, acts: Acts, prices: Prices) -> None:
+    def __init__(self, acts: AdministrationContext, prices: Prices) -> None:
         self._acts = acts
         self._prices = prices
 
@@ -36,19 +36,19 @@ class UsageApi:
         """
         refuse_others(request, ("since", "until"))
         asked = (_read_day(request, "since"), _read_day(request, "until"))
-        since, until = usage.days_asked(*asked, self._acts.clock())
+        since, until = usage.choose_days(*asked, self._acts.clock())
 
         def find(db: Db) -> list[UsageDay]:
             device = find_device(db, caller, id)
-            return usage.usage(db, caller.workspace, since, until, device)
+            return usage.list_days(db, caller.workspace, since, until, device)
 
         days = await self._acts.store.read(find)
-        total = usage.total_of(days, self._prices)
+        total = usage.compute_total(days, self._prices)
         return make_json_response(
             {
                 "since": since,
                 "until": until,
-                "usage": [usage.row_of(each, self._prices) for each in days],
+                "usage": [usage.make_row(each, self._prices) for each in days],
                 "total": {
                     "here": total.ours,
                     "money": total.money or None,

@@ -25,7 +25,7 @@ from fieldagent.hub.access.bodies import (
 from fieldagent.hub.access.caller import ROLES, Caller
 from fieldagent.hub.access.directory import ONE_TIME_LIFETIME_S, TYPES, Refused
 from fieldagent.hub.access.subject import Subject
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.removal import delete
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import kept_letters
@@ -59,7 +59,7 @@ CHANGE = {
 
 
 class UsersApi:
-    def __init__(self, acts: Acts, mobile_originated: MobileOriginated) -> None:
+    def __init__(self, acts: AdministrationContext, mobile_originated: MobileOriginated) -> None:
         self._acts = acts
         self._mobile_originated = mobile_originated
 

@@ -21,7 +21,7 @@ from fieldagent.hub.access.bodies import (
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
-from fieldagent.hub.administration.acts import Acts, read_place
+from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.records import sending
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
@@ -62,7 +62,7 @@ REPLAY = {"requestId": Field(make_line_reader(), "request_id")}
 class WebhooksApi:
     """Routes for webhooks. `open_stream` connects only to addresses that webhooks may use."""
 
-    def __init__(self, acts: Acts, open_stream: Opener) -> None:
+    def __init__(self, acts: AdministrationContext, open_stream: Opener) -> None:
         self._acts = acts
         self._open_stream = open_stream
 

@@ -21,7 +21,7 @@ from fieldagent.http import server_sent
 from fieldagent.http.message import Request, Response
 from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.http.server_sent import LISTENING, StreamAsked, encode_event
+from fieldagent.http.server_sent import LISTENING, StreamRequest, encode_event
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.api import reading, sos_desk
@@ -58,7 +58,7 @@ class Follower:
     unsettled: float
     has_more: bool = False
     """True if there may be rows after the last read."""
-    _told: set[int] = field(default_factory=set)
+    _sent_ids: set[int] = field(default_factory=set)
 
     def take_fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
         """Return the new rows among the next `capacity` ones (ids with times), each mapped to a
@@ -69,12 +69,12 @@ class Follower:
         settled = True
         for number, at in rows:
             settled = settled and (not self.unsettled or at <= now - self.unsettled)
-            known = number in self._told
+            known = number in self._sent_ids
             if settled:
                 self.place = number
-                self._told.discard(number)
+                self._sent_ids.discard(number)
             else:
-                self._told.add(number)
+                self._sent_ids.add(number)
             if not known:
                 places[number] = self.place
         return places
@@ -82,7 +82,7 @@ class Follower:
     @property
     def capacity(self) -> int:
         """Return the number of rows to read."""
-        return AT_ONCE + len(self._told)
+        return AT_ONCE + len(self._sent_ids)
 
 
 class EventStreams:
@@ -111,12 +111,14 @@ class EventStreams:
         asked = server_sent.read_request(request, TOPICS)
         return server_sent.answer(partial(self.stream_events, caller, asked))
 
-    async def stream_events(self, caller: Caller, asked: StreamAsked) -> AsyncIterator[bytes]:
+    async def stream_events(self, caller: Caller, asked: StreamRequest) -> AsyncIterator[bytes]:
         """Stream the events to a caller. It ends if the database is unavailable. A listener that
         comes back misses nothing.
         """
         rings = caller.rings and "sos" in asked.topics
-        console = self._leases.console(caller.workspace, caller.member) if rings else nullcontext()
+        console = (
+            self._leases.hold_console(caller.workspace, caller.member) if rings else nullcontext()
+        )
         try:
             async with console, aclosing(self._stream_texts(caller, asked)) as pieces:
                 async for events in pieces:
@@ -125,7 +127,7 @@ class EventStreams:
             return
 
     async def _stream_texts(
-        self, caller: Caller, asked: StreamAsked
+        self, caller: Caller, asked: StreamRequest
     ) -> AsyncGenerator[bytes, None]:
         newest = await self._store.read(partial(_find_newest, workspace=caller.workspace))
         places = _read_places(asked.last, newest)
@@ -134,7 +136,7 @@ class EventStreams:
         lost = bool(asked.last) and places is None
         yield LISTENING + (_encode_event(*newest, "lost", "{}") if lost else b"")
         ends = trio.current_time() + STREAM_LIFETIME_S
-        deadline = trio.current_time() + asked.quiet
+        deadline = trio.current_time() + asked.quiet_max_s
         while trio.current_time() < ends:
             news = self._store.get_event(sos.EVENTS)
             listener = _make_listener(caller)
@@ -148,7 +150,7 @@ class EventStreams:
                     any_sent = True
                     yield events
             if any_sent:
-                deadline = trio.current_time() + asked.quiet
+                deadline = trio.current_time() + asked.quiet_max_s
                 await trio.sleep(0.0 if items.has_more or happened.has_more else READ_PAUSE_S)
                 continue
             with trio.move_on_at(deadline) as quiet:
@@ -156,7 +158,7 @@ class EventStreams:
                 await trio.sleep(READ_PAUSE_S)
             if quiet.cancelled_caught:
                 yield asked.alive
-                deadline = trio.current_time() + asked.quiet
+                deadline = trio.current_time() + asked.quiet_max_s
 
     async def _stream_since(
         self, caller: Caller, topics: frozenset[str], items: Follower, happened: Follower
@@ -249,7 +251,7 @@ def _list_items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
 
 def _list_events_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
     return _remove_duplicates(
-        looks, lambda look: sos.events_behind(db, look.workspace, look.place, look.capacity)
+        looks, lambda look: sos.list_events_behind(db, look.workspace, look.place, look.capacity)
     )
 
 

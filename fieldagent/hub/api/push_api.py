@@ -33,7 +33,7 @@ from fieldagent.hub.access.repeats import (
 )
 from fieldagent.hub.api.standing import push_standing
 from fieldagent.hub.field.cost import list_costs_and_forecast
-from fieldagent.hub.field.satellite_sizes import FarKits, find_far_kits, hold_back
+from fieldagent.hub.field.satellite_sizes import SatelliteKits, find_far_kits, hold_back
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, note, note_all
 from fieldagent.hub.store.contract import Db, Store
@@ -191,7 +191,7 @@ class HubApi:
             for problem, each in zip(counted.problems, asked, strict=True)
         ]
         postings: dict[PushRequest, ledger.Posting] = {}
-        far: dict[PushRequest, FarKits] = {}
+        far: dict[PushRequest, SatelliteKits] = {}
         for at, each in enumerate(asked):
             if refusals[at] is None and each.name not in known:
                 posting = make_posting(db, each.push, members, now, self._time_to_live)
@@ -225,7 +225,7 @@ class HubApi:
         self,
         db: Db,
         asked: Mapping[PushRequest, ledger.Posting],
-        far: Mapping[PushRequest, FarKits],
+        far: Mapping[PushRequest, SatelliteKits],
         now: float,
     ) -> list[tuple[PushRequest, str]]:
         """Enter the pushes, and return each with its requestId."""
@@ -261,8 +261,8 @@ def make_posting(
         return posting
     named = -push.group if isinstance(push.group, int) else f"group:{push.group}"
     recipient = people.resolve(db, push.workspace, named)
-    if recipient.why:
-        return Problem(403, sentence("targetGroup: {why}", why=recipient.why))
+    if recipient.reason:
+        return Problem(403, sentence("targetGroup: {why}", why=recipient.reason))
     # The kits must know the group, because a person there may be in several groups.
     assert recipient.team is not None
     return replace(
@@ -270,7 +270,7 @@ def make_posting(
         team=recipient.team,
         audience=recipient.audience | ({push.target} if push.target is not None else set()),
         over_satellite=recipient.over_satellite,
-        addressee=recipient.words,
+        addressee=recipient.identity_json,
         to=-recipient.team,
     )
 
@@ -289,7 +289,7 @@ def _make_plain_posting(push: Push, now: float, time_to_live: float) -> ledger.P
         collapse_key=push.collapse_key,
         expires=None if push.sos else now + life,
         contact=push.contact,
-        asks=push.asks,
+        asks=push.wants_receipt,
     )
 
 

@@ -15,14 +15,14 @@ from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.api.standing import STATES, find_shown_state, list_reached
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import alarm, kit_report, lease, rebuild, workspace_log
-from fieldagent.hub.records.ledger import WAITS
-from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
-from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
-from fieldagent.hub.records.usage import day_of
+from fieldagent.hub.records.ledger import WAITING_STATES
+from fieldagent.hub.records.operator_trouble import OF_DEVICE, REASON_SQL
+from fieldagent.hub.records.stored_entry import read_beside, read_stored_entry
+from fieldagent.hub.records.usage import format_day
 from fieldagent.hub.store.contract import Db, make_marks, select
 from fieldagent.package.package import Item, Location, get_date
 from fieldagent.package.payload import Identity, make_estimated_position, make_event
-from fieldagent.package.tracks import Placed
+from fieldagent.package.tracks import PlacedPoint
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -50,7 +50,7 @@ class ItemFilter:
     request_id: str | None = None
 
 
-class Look(NamedTuple):
+class FoundItems(NamedTuple):
     """Ids of items, and the id before which there may be more."""
 
     numbers: list[int]
@@ -72,7 +72,7 @@ class _Conditions:
         return " AND ".join(self.sql) or "1 = 1"
 
 
-def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> Look:
+def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> FoundItems:
     """Find items in one read, over at most `LOOKED_AT` items of one index."""
     first = 0
     # Use one bound per side: with two, SQLite may choose the less selective one for the index.
@@ -82,7 +82,7 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
     if wanted.since is not None:
         first = END if (bound := _bound(db, wanted.since, up=True)) is None else bound
     if first >= before:
-        return Look([], None)
+        return FoundItems([], None)
     index = _choose_index_conditions(caller, wanted, first, before)
     edge = None
     if wanted.device is not None:
@@ -104,11 +104,11 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
     for id_, bytes_ in rows:
         size += bytes_
         if len(matches) == limit or (matches and size > BYTES_MAX):
-            return Look(matches, matches[-1])
+            return FoundItems(matches, matches[-1])
         matches.append(id_)
     if wanted.device is not None:
-        return Look(matches, edge)
-    return Look(
+        return FoundItems(matches, edge)
+    return FoundItems(
         matches, _find_last(db, f"SELECT id FROM item WHERE {index} ORDER BY id", index.parameters)
     )
 
@@ -234,7 +234,7 @@ def list_behind(
     return [(number, float(accepted)) for number, accepted in rows]
 
 
-class Marks(NamedTuple):
+class ItemMarks(NamedTuple):
     """Special properties of an item."""
 
     unauthenticated: bool
@@ -257,29 +257,31 @@ class ReadItem(NamedTuple):
     target: int | None
     accepted: float
     sos: bool
-    marks: Marks
+    marks: ItemMarks
     moment: datetime
     item: Item
     estimate: str
     to: str
     """JSON of the addressee; empty if it is for everyone."""
-    asks: bool
+    wants_receipt: bool
     reached: list[dict[str, Any]]
 
-    def make_placed(self) -> Placed | None:
+    def make_placed(self) -> PlacedPoint | None:
         """Return a location as a position; None if the item is not a location, also because its
         body is damaged.
         """
         if not isinstance(self.item, Location):
             return None
-        return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
+        return PlacedPoint(
+            self.request_id, self.sender, self.device, self.moment, self.item, self.sos
+        )
 
     def encode(self) -> dict[str, Any]:
         """Return the item in the form of the read API. `accepted` is Unix time; `make_event` is the
         item as in payloads.
         """
         said = make_event(self.item, self.moment)
-        if (seen := stored_beside(self.estimate, make_estimated_position)) is not None:
+        if (seen := read_beside(self.estimate, make_estimated_position)) is not None:
             said["estimatedPosition"] = seen
         return {
             "id": self.request_id,
@@ -292,8 +294,8 @@ class ReadItem(NamedTuple):
             "unauthenticated": self.marks.unauthenticated,
             "revokedSince": self.marks.revoked,
             "restored": self.marks.restored,
-            "to": stored_beside(self.to, dict[str, Any]),
-            "receipt": "read" if self.asks else None,
+            "to": read_beside(self.to, dict[str, Any]),
+            "receipt": "read" if self.wants_receipt else None,
             "reached": self.reached,
             "event": said,
         }
@@ -318,7 +320,7 @@ def list_items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
 def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
     *who, accepted, sos, unauthenticated, revoked, restored, estimate, body = row
     number, request_id, sender, name, type_, device, target, addressee, asks = who
-    entry = stored_entry(body)
+    entry = read_stored_entry(body)
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
     return ReadItem(
@@ -329,7 +331,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
         target,
         float(accepted),
         sos == 1,
-        Marks(
+        ItemMarks(
             bool(unauthenticated),
             None if revoked is None else float(revoked),
             restored is not None,
@@ -356,11 +358,11 @@ def list_webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
 
 
 _AWAITED = (
-    f"FROM device JOIN item ON {workspace_log.AWAITS} WHERE device.id = ?"
+    f"FROM device JOIN item ON {workspace_log.IS_AWAITED} WHERE device.id = ?"
     f" AND {workspace_log.NUMBER} < ? ORDER BY item.place"
 )
 _TO_DEVICE = (
-    f"SELECT * FROM (SELECT item, sequence, state, way, ended, {WHY} AS reason FROM delivery"
+    f"SELECT * FROM (SELECT item, sequence, state, way, ended, {REASON_SQL} AS reason FROM delivery"
     f" WHERE device = ? AND sequence < ? ORDER BY sequence DESC LIMIT {LOOKED_AT}) AS made"
     " UNION ALL SELECT item, sequence, state, NULL, ended, reason FROM"
     f" (SELECT item.id AS item, {workspace_log.NUMBER} AS sequence,"
@@ -438,16 +440,17 @@ _DEVICE = {
     "courseOverGround": "contact.course",
     "key trouble": "key_trouble",
     "waiting": "(SELECT count(*) FROM (SELECT 1 FROM delivery WHERE delivery.device = device.id"
-    f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits)",
-    "awaited": f"(SELECT count(*) FROM ({workspace_log.AWAITED} LIMIT {WAITING_SHOWN}) AS awaited)",
+    f" AND delivery.state IN {WAITING_STATES} LIMIT {WAITING_SHOWN}) AS waits)",
+    "awaited": f"(SELECT count(*) FROM ({workspace_log.SELECT_AWAITED} LIMIT {WAITING_SHOWN}) AS"
+    " awaited)",
     "last update": "last_update",
     "settings": kit_report.SETTINGS,
     "relay": "relay",
     "tagged": "air_key IS NOT NULL",
-    **check_in.SHOWN,
+    **check_in.SHOWN_COLUMNS,
     "modems": "modems",
     "modems at": "modems_at",
-    **rebuild.SHOWN,
+    **rebuild.SHOWN_COLUMNS,
     "satellite trouble": OF_DEVICE,
     "contested": imei_claims.CONTESTED,
     "per day": "credits_per_day",
@@ -473,7 +476,7 @@ def list_devices(
         db,
         _DEVICE,
         f"{_DEVICES} WHERE device.workspace = ? AND device.id < ? ORDER BY device.id DESC LIMIT ?",
-        *(now, now, day_of(now)),
+        *(now, now, format_day(now)),
         *(caller.workspace, before, limit + 1),
     )
     entries = [_encode_device(row, caller, now) for row in rows[:limit]]
@@ -510,12 +513,12 @@ def _encode_device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[s
         "lastUpdate": row["last update"] or None,
         "settings": row["settings"],
         "position": position,
-        "modems": kit_report.modems(row["modems"], row["modems at"]),
+        "modems": kit_report.list_modems(row["modems"], row["modems at"]),
         "waiting": min(row["waiting"] + row["awaited"], WAITING_SHOWN),
         "checkIn": check_in.describe_check_in(row),
         "trouble": row["contested"] or row["key trouble"] or None,
         "satelliteTrouble": row["satellite trouble"],
-        "rebuild": rebuild.shown(row, now),
+        "rebuild": rebuild.describe_rebuild(row, now),
         "credits": account,
     }
 

@@ -87,7 +87,7 @@ class SosApi:
 
         def look(db: Db) -> tuple[list[dict[str, Any]], int | None]:
             listed = caller.workspace, state, before, limit + 1, text
-            incidents = sos.listing(db, *listed, kind=kind)
+            incidents = sos.list_sos(db, *listed, kind=kind)
             last = incidents[limit - 1].id if len(incidents) > limit else None
             return [sos_desk.describe_sos(db, each) for each in incidents[:limit]], last
 
@@ -110,7 +110,7 @@ class SosApi:
 
             def look(db: Db, before: int = before) -> list[dict[str, Any]]:
                 listed = caller.workspace, state, before, EXPORTED_AT_ONCE, text
-                incidents = sos.listing(db, *listed, kind=kind)
+                incidents = sos.list_sos(db, *listed, kind=kind)
                 return [_add_timeline(db, each) for each in incidents]
 
             some = await self._store.read(look)
@@ -134,7 +134,7 @@ class SosApi:
         number_ = _number(id)
 
         def read(db: Db) -> dict[str, Any] | None:
-            incident = sos.named(db, caller.workspace, number_)
+            incident = sos.find_incident(db, caller.workspace, number_)
             return None if incident is None else _add_timeline(db, incident)
 
         answer = await self._store.read(read)
@@ -192,7 +192,7 @@ class SosApi:
 
         def carry_out(db: Db) -> dict[str, Any] | Problem | None:
             done = find_answer(db, asked)
-            incident = sos.named(db, caller.workspace, number_, locked=True)
+            incident = sos.find_incident(db, caller.workspace, number_, locked=True)
             if incident is None:
                 return None
             if done is None:

@@ -16,9 +16,9 @@ from fieldagent.hub.api.standing import find_shown_state
 from fieldagent.hub.records import alarm, due_receipts, ledger, sos
 from fieldagent.hub.records.audit import CONTACT, note
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.sos import Sos, SosState, Who
+from fieldagent.hub.records.sos import Actor, Sos, SosState
 from fieldagent.hub.store.contract import Db, make_marks
-from fieldagent.package.package import SOS_PRIORITY, Message, Said
+from fieldagent.package.package import SOS_PRIORITY, IncidentState, Message
 from fieldagent.system.sentence import sentence
 
 GRACE_S = 10.0
@@ -46,10 +46,10 @@ def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> So
     """
     if incident.state == SosState.SEEN and incident.seen_by == member:
         return incident
-    return acknowledge_as(db, incident, Who(member, _read_name(db, member)), text, now)
+    return acknowledge_as(db, incident, Actor(member, _read_name(db, member)), text, now)
 
 
-def acknowledge_as(db: Db, incident: Sos, who: Who, text: str, now: float) -> Sos:
+def acknowledge_as(db: Db, incident: Sos, who: Actor, text: str, now: float) -> Sos:
     """Acknowledge an SOS for a person who may not be a member. Raises Refused if it is seen or
     closed already.
     """
@@ -58,7 +58,7 @@ def acknowledge_as(db: Db, incident: Sos, who: Who, text: str, now: float) -> So
     _see(db, incident, who, now)
     member, name = who.member, "" if who.member else who.name
     sos.note_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
-    due_receipts.owe_word(db, incident, Said.SEEN, who.name, text, now)
+    due_receipts.owe_word(db, incident, IncidentState.SEEN, who.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {who.name}")
     note(db, incident.workspace, actor, "sos acknowledge", f"{incident.id}{whose}", now)
     return _repeat_result(db, incident)
@@ -73,10 +73,10 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     name = _read_name(db, member)
     before = incident.seen_as or _read_name(db, incident.seen_by)
     alarm.end(db, incident.id)
-    sos.set_seen(db, incident.id, Who(member, name), now)
+    sos.set_seen(db, incident.id, Actor(member, name), now)
     detail = f"from {before}{f': {text}' if text else ''}"
     sos.note_event(db, incident.id, "taken over", now, member=member, detail=detail)
-    due_receipts.owe_word(db, incident, Said.SEEN, name, text, now)
+    due_receipts.owe_word(db, incident, IncidentState.SEEN, name, text, now)
     note(db, incident.workspace, str(member), "sos take over", f"{incident.id} from {before}", now)
     return _repeat_result(db, incident)
 
@@ -106,11 +106,11 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
     if incident.state == SosState.CLOSED:
         raise Refused(explain_end(db, incident))
     if incident.state == SosState.OPEN:
-        _see(db, incident, Who(member, _read_name(db, member)), now)
+        _see(db, incident, Actor(member, _read_name(db, member)), now)
     alarm.end(db, incident.id)  # also for the dispatcher who was asked to take it over
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
-    due_receipts.owe_word(db, incident, Said.CLOSED, _read_name(db, member), reason, now)
+    due_receipts.owe_word(db, incident, IncidentState.CLOSED, _read_name(db, member), reason, now)
     note(db, incident.workspace, str(member), "sos close", str(incident.id), now)
     return _repeat_result(db, incident)
 
@@ -132,7 +132,7 @@ def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
         incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
     )
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
-    sos.belongs(db, entered.item, incident.id)
+    sos.add_item(db, entered.item, incident.id)
     sos.note_event(db, incident.id, "answered", now, member=member, detail=text)
     return incident
 
@@ -144,7 +144,7 @@ def is_kit_told(db: Db, incident: Sos) -> bool:
     )
 
 
-def _see(db: Db, incident: Sos, who: Who, now: float) -> None:
+def _see(db: Db, incident: Sos, who: Actor, now: float) -> None:
     sos.set_seen(db, incident.id, who, now)
     alarm.end(db, incident.id)
     if incident.item is not None:
@@ -152,7 +152,7 @@ def _see(db: Db, incident: Sos, who: Who, now: float) -> None:
 
 
 def _repeat_result(db: Db, incident: Sos) -> Sos:
-    changed = sos.named(db, incident.workspace, incident.id)
+    changed = sos.find_incident(db, incident.workspace, incident.id)
     assert changed is not None, "nothing removes one meanwhile"
     return changed
 
@@ -217,7 +217,7 @@ def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str,
     facts["short"] = sos.number_for_people(id_, number)
     if revoked is not None:
         facts["revokedSince"] = float(revoked)
-    if (known := sos.place_of(db, id_)) is not None:
+    if (known := sos.find_place(db, id_)) is not None:
         latitude, longitude, at = known
         place = f"mlat={latitude:.5f}&mlon={longitude:.5f}"
         facts["position"] = {
@@ -242,13 +242,13 @@ def describe_sos(db: Db, incident: Sos) -> dict[str, Any]:
     """Return an SOS for a dispatcher, with its items and the last position of the device."""
     raised = [] if incident.item is None else [incident.item]
     first = reading.list_items(db, raised)
-    numbers = {*raised, *sos.items_of(db, incident.id, SHOWN_ITEMS)}
+    numbers = {*raised, *sos.list_items(db, incident.id, SHOWN_ITEMS)}
     thread = reading.list_items(db, sorted(numbers))[::-1]
     said = [each for each in thread if each.device is not None]
     ((name, revoked, why),) = db.execute(
         "SELECT name, revoked, revoked_why FROM device WHERE id = ?", incident.device
     )
-    place = sos.place_of(db, incident.id)
+    place = sos.find_place(db, incident.id)
     return {
         "id": incident.id,
         "kind": incident.kind,
@@ -262,7 +262,7 @@ def describe_sos(db: Db, incident: Sos) -> dict[str, Any]:
         "thread": _list_thread(db, incident, thread),
         "unauthenticated": bool(said) and all(each.marks.unauthenticated for each in said),
         "revoked": None if revoked is None else {"since": float(revoked), "why": why},
-        "calledOff": sos.called_off(db, incident.id),
+        "calledOff": sos.find_call_off(db, incident.id),
         "position": None if place is None else place._asdict(),
         "seen": None
         if incident.seen is None

@@ -8,8 +8,8 @@ from typing import Any
 
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.records import workspace_log
-from fieldagent.hub.records.operator_trouble import WHY
-from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_beside
+from fieldagent.hub.records.operator_trouble import REASON_SQL
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, read_beside
 from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.package.delivery import LADDER, Stage, describe_stage
 
@@ -61,7 +61,7 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
         "targetUserId": None if target is None else str(target),
         "accepted": float(accepted),
         "expires": None if expires is None else float(expires),
-        "to": stored_beside(addressee, dict[str, Any]),
+        "to": read_beside(addressee, dict[str, Any]),
         "devices": list_device_standings(db, item, now),
         "reached": list_reached(db, [item])[item],
     }
@@ -111,11 +111,11 @@ def list_device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]
     """
     rows = db.execute(
         "SELECT device.id, device.name, device.member, delivery.state, delivery.way,"
-        f" delivery.ended, {WHY} FROM delivery JOIN device ON device.id = delivery.device"
+        f" delivery.ended, {REASON_SQL} FROM delivery JOIN device ON device.id = delivery.device"
         " WHERE delivery.item = ?",
         item,
     )
-    for each in workspace_log.awaiting(db, item, now):
+    for each in workspace_log.list_awaiting(db, item, now):
         device, name, member, state, ended, reason = each
         rows.append((device, name, member, state, None, ended, reason))
     return [

@@ -52,7 +52,7 @@ class WatchApi:
     async def look(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ())
         answer = await self._store.read(
-            lambda db: shifts.standing(db, caller.workspace, self._clock())
+            lambda db: shifts.describe_watch(db, caller.workspace, self._clock())
         )
         return make_json_response(answer)
 
@@ -69,7 +69,7 @@ class WatchApi:
                 deed(db, caller, body, now)
             except Refused as refused:
                 return Problem(409, str(refused))
-            return shifts.standing(db, caller.workspace, now)
+            return shifts.describe_watch(db, caller.workspace, now)
 
         answer = await self._store.commit(carry_out)
         if isinstance(answer, Problem):

@@ -13,7 +13,7 @@ from fieldagent.http.secure import make_secure
 from fieldagent.system.wording import describe_reason
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is lost. The text contains the reason, and a remedy if there is one."""
 
 
@@ -26,7 +26,7 @@ async def open_stream(
     try:
         plain = await trio.open_tcp_stream(host, port)
     except OSError as error:
-        raise Lost(f"{host}:{port}: {describe_reason(error)}") from error
+        raise ConnectionLost(f"{host}:{port}: {describe_reason(error)}") from error
     if context is None:
         return plain
     try:
@@ -34,4 +34,4 @@ async def open_stream(
     except trio.BrokenResourceError as error:
         fault = tls.describe_fault(error.__cause__, ca_setting)
         text = fault or "the server broke off the handshake"
-        raise Lost(f"{host}:{port}: {text}") from error
+        raise ConnectionLost(f"{host}:{port}: {text}") from error

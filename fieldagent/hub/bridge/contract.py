@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -26,7 +26,7 @@ Own: TypeAlias = "Mapping[str, Any]"
 class NoteEvents(Protocol):
     """Counter of the hub for events that arrived."""
 
-    def __call__(self, became: Became, by: int = 1) -> None: ...
+    def __call__(self, became: ItemResult, by: int = 1) -> None: ...
 
 
 class BridgeHost(NamedTuple):

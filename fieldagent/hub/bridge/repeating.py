@@ -24,9 +24,9 @@ class Alarm:
 
     ends: bool = False
     times: int = 0
-    due: float = 0.0
+    due_at: float = 0.0
 
     def note(self, now: float) -> None:
         """Record that it was sent."""
         self.times += 1
-        self.due = now + compute_next_alert(self.times)
+        self.due_at = now + compute_next_alert(self.times)

@@ -26,11 +26,11 @@ class Allowance(NamedTuple):
     """Spending limit of an author."""
 
     allowed: bool
-    left: int
+    remaining: int
     """Credits left today."""
     not_allowed: str
     """Reason why it waits if the author is not allowed, for the author."""
-    spent: str
+    spent_reason: str
     """Reason why it waits if the budget is spent, for the author."""
 
 
@@ -50,7 +50,7 @@ class Quote(NamedTuple):
     """Cost of an item before it is entered."""
 
     kits: tuple[KitCost, ...]
-    why: str
+    reason: str
     """Reason why it uses no paid channel, for its author."""
 
     @property
@@ -61,14 +61,14 @@ class Quote(NamedTuple):
     @property
     def credits(self) -> int:
         """Return the possible cost in credits; 0 if it waits for a link."""
-        return 0 if self.why else self.price
+        return 0 if self.reason else self.price
 
 
 class Paid(NamedTuple):
     entered: Entered
     credits: int
     """Possible cost in credits."""
-    why: str
+    reason: str
     """Reason why it waits for a link, for its author; empty if it does not."""
 
 
@@ -80,8 +80,8 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     if not quote.credits:
         # If a link ends before the item has left, that must not cause costs.
-        ledger.keep_from_costing(db, entered.item, quote.why)
-    return Paid(entered, quote.credits, quote.why)
+        ledger.keep_from_costing(db, entered.item, quote.reason)
+    return Paid(entered, quote.credits, quote.reason)
 
 
 def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
@@ -91,12 +91,14 @@ def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Qu
     if not quote.price:
         return quote
     if not allowance.allowed:
-        return quote._replace(why=allowance.not_allowed)
+        return quote._replace(reason=allowance.not_allowed)
     away = [int(each["id"]) for each in devices if not each["linked"]]
     is_text = isinstance(posting.item, Message)
-    if is_text and any(texts_to_kits.too_much(db, posting, device, now) for device in away):
-        return quote._replace(why=NO_DISTANCE)
-    return quote._replace(why=allowance.spent if quote.price > allowance.left else "")
+    if is_text and any(texts_to_kits.find_excess(db, posting, device, now) for device in away):
+        return quote._replace(reason=NO_DISTANCE)
+    return quote._replace(
+        reason=allowance.spent_reason if quote.price > allowance.remaining else ""
+    )
 
 
 def _list_kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCost]:

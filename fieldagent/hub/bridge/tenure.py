@@ -52,7 +52,7 @@ async def hold_and_work(
     """
     holder = uuid.uuid4().hex
     take = partial(hold, name=post.name, holder=holder, alone=not host.store.shared)
-    watch = _Watch()
+    watch = _HolderWatch()
     while True:
         identity, workspace = "", None
         with log_once():
@@ -80,7 +80,7 @@ class BridgeTenure(NamedTuple):
     until: float = 0.0
 
 
-class _Watch:
+class _HolderWatch:
     """Detects by this process's own time a holder that no longer renews, because the holder's clock
     may have been ahead.
     """

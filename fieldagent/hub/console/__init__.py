@@ -22,7 +22,7 @@ from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose
 from fieldagent.hub.console import passkeys
 from fieldagent.hub.console.passkeys import PasskeyRoutes
 from fieldagent.hub.console.push import PushRoutes
-from fieldagent.hub.escalation.browser import subject_of
+from fieldagent.hub.escalation.browser import find_subject
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.part import list_console_parts
 from fieldagent.hub.settings import HubSettings, is_behind_tls
@@ -109,7 +109,9 @@ class Console:
             settings.map_tiles, settings.map_attribution or ""
         )
         pictures_of = tiles.origin() if tiles else ""
-        subject = subject_of(settings.console_address or "", settings.contact_own.get("mail-from"))
+        subject = find_subject(
+            settings.console_address or "", settings.contact_own.get("mail-from")
+        )
         return [
             *files.make_page_routes(
                 PAGES,

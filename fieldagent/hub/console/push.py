@@ -51,8 +51,8 @@ class PushRoutes:
         """
         self._check_subject()
         web_push = _load_library()
-        key = await self._store.commit(web_push.hub_key)
-        return make_json_response({"key": web_push.public_text(key)})
+        key = await self._store.commit(web_push.read_hub_key)
+        return make_json_response({"key": web_push.get_public_text(key)})
 
     async def subscribe(self, request: Request, caller: Caller) -> Response:
         """Store a browser's push subscription as a contact of its dispatcher, and return its id

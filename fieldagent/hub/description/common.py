@@ -7,7 +7,7 @@ from typing import Any
 from fieldagent.http.openapi import (
     RETRY_AFTER,
     Access,
-    Named,
+    NamedPart,
     Schema,
     Security,
     answer,
@@ -114,8 +114,10 @@ ADMINISTRATOR = Access(
     segment={404: NOT_THERE},
 )
 
-NUMBER = Named("parameters", "Number", segment("id", text(pattern="^[0-9]{1,18}$"), "Its number"))
-BEFORE = Named(
+NUMBER = NamedPart(
+    "parameters", "Number", segment("id", text(pattern="^[0-9]{1,18}$"), "Its number")
+)
+BEFORE = NamedPart(
     "parameters", "Before", query("before", ROW, "Start of the page: `next` of the page before")
 )
 
@@ -129,7 +131,7 @@ def limit(default: int, most: int) -> dict[str, Any]:
     )
 
 
-LIMIT = Named("parameters", "Limit", limit(LISTED, LISTED_MAX))
+LIMIT = NamedPart("parameters", "Limit", limit(LISTED, LISTED_MAX))
 PAGE = (BEFORE, LIMIT)
 _WHEN = any_of(text(format="date-time"), text(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$"))
 SINCE = query("since", _WHEN, "Accepted at this time or later; Unix seconds are allowed")

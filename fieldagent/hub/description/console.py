@@ -37,7 +37,7 @@ from fieldagent.hub.description.common import (
     TOO_OFTEN,
 )
 from fieldagent.hub.part import list_console_parts
-from fieldagent.page.files import PARTS, SHARED
+from fieldagent.page.files import PARTS, SHARED_FILES
 from fieldagent.page.language import LANGUAGES
 
 _CREDENTIAL = {
@@ -123,7 +123,7 @@ CALLS = (
             304: _UNCHANGED,
             404: "The console has no such file",
         },
-        parameters=[segment("name", text(enum=sorted({*SHARED, *NAMES, PARTS, *_SCRIPTS})))],
+        parameters=[segment("name", text(enum=sorted({*SHARED_FILES, *NAMES, PARTS, *_SCRIPTS})))],
     ),
     call(
         "GET /console/worker.js",

@@ -24,7 +24,7 @@ from fieldagent.http.openapi import (
 from fieldagent.http.openapi_parts import HOUR, MINUTE, ROW
 from fieldagent.hub.description.common import ADMINISTRATOR, LABEL, SENDER
 from fieldagent.hub.escalation.contacts import TRIES_MAX
-from fieldagent.hub.records.alarm import ABOUT
+from fieldagent.hub.records.alarm import INCIDENT_KINDS
 from fieldagent.page.language import LANGUAGES
 
 _HOURS = rf"{HOUR}:{MINUTE}-{HOUR}:{MINUTE} [A-Za-z][A-Za-z0-9_+/-]{{0,63}}"
@@ -58,7 +58,8 @@ CONTACT = named_record(
         "tries": integer("Number of notifications until someone answers", minimum=1),
         "every": _describe_span("Time between two notifications"),
         "about": words(
-            *ABOUT, about="What the contact is notified of; alarms come from the hub itself"
+            *INCIDENT_KINDS,
+            about="What the contact is notified of; alarms come from the hub itself",
         ),
         "language": words(*LANGUAGES, about="Language of the notifications"),
         "quiet": _describe_quiet(
@@ -148,7 +149,9 @@ CALLS = (
                         "Time between two notifications, 10s to 168h (5m)", f"^({_SPANS})$"
                     )
                 ),
-                "about?": words(*ABOUT, None, about="What the contact is notified of (all)"),
+                "about?": words(
+                    *INCIDENT_KINDS, None, about="What the contact is notified of (all)"
+                ),
                 "language?": words(*LANGUAGES, None, about="Language of the notifications (en)"),
             }
         ),

@@ -57,7 +57,9 @@ def make(
         *(sos, name, message_id, now + LINK_LIFETIME_S, contact, code),
     )
     link = AlarmLink(*row)
-    return PATH.format(token=f"{link.id}.{_signature(read_signing_key(db, KEY), link)}"), link.code
+    return PATH.format(
+        token=f"{link.id}.{_compute_signature(read_signing_key(db, KEY), link)}"
+    ), link.code
 
 
 def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
@@ -75,7 +77,7 @@ def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
     )
     for *row, key in rows:
         link = AlarmLink(*row)
-        if hmac.compare_digest(read[2], _signature(bytes(key), link)):
+        if hmac.compare_digest(read[2], _compute_signature(bytes(key), link)):
             return link
     return None
 
@@ -98,14 +100,14 @@ def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
     return AlarmLink(*rows[0]) if rows else None
 
 
-def long_code(db: Db, link: AlarmLink) -> str:
+def make_long_code(db: Db, link: AlarmLink) -> str:
     """Return the long code of a link, which always counts."""
     said = f"long code {link.id} {link.message_id}".encode()
     digest = hmac.new(read_signing_key(db, KEY), said, hashlib.sha256).digest()
     return f"{int.from_bytes(digest) % 10**LONG_CODE:0{LONG_CODE}}"
 
 
-def told(db: Db, contact: int, now: float) -> list[AlarmLink]:
+def list_valid(db: Db, contact: int, now: float) -> list[AlarmLink]:
     """Return the valid links of a contact: the newest for each incident, newest first."""
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND expires > ? ORDER BY id DESC",
@@ -122,7 +124,7 @@ def note_used(db: Db, link: AlarmLink, now: float) -> None:
     db.execute("UPDATE alarm_link SET used = ? WHERE id = ?", now, link.id)
 
 
-def _signature(key: bytes, link: AlarmLink) -> str:
+def _compute_signature(key: bytes, link: AlarmLink) -> str:
     said = "\0".join((str(link.id), str(link.sos), link.message_id, link.name)).encode()
     digest = hmac.new(key, said, hashlib.sha256).digest()[:16]
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

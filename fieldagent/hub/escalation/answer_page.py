@@ -19,10 +19,10 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.escalation import alarm_link, notice
 from fieldagent.hub.escalation.alarm_link import AlarmLink
-from fieldagent.hub.escalation.language import say, unworded
+from fieldagent.hub.escalation.language import find_canned, translate
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.due_receipts import WORD_MAX, cut_word
-from fieldagent.hub.records.sos import Sos, SosState, Who
+from fieldagent.hub.records.sos import Actor, Sos, SosState
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import format_clock_time
 from fieldagent.page.files import POLICY
@@ -75,23 +75,25 @@ class AnswerPage:
         self._store = store
         self._clock = clock
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the routes of the page."""
-        post = partial(Route, "POST", alarm_link.PATH, self.answer, body=BODY, takes=(FORM,))
+        post = partial(Route, "POST", alarm_link.PATH, self.answer, body=BODY, media_types=(FORM,))
         return [Route("GET", alarm_link.PATH, self.look), post()]
 
     async def look(self, request: Request, token: str) -> Response:
         """Show the incident behind a link, with the question; for a forged link or an answered
         incident, a page with that fact.
         """
-        language = _language(request)
+        language = _choose_language(request)
 
         def read(db: Db) -> Response:
             link = alarm_link.find(db, token)
             if link is None:
-                return _forged(language)
-            incident = _incident(db, link)
-            return self._over(db, link, incident, language) or _asking(db, link, incident, language)
+                return _make_forged_page(language)
+            incident = _find_incident(db, link)
+            return self._find_end_page(db, link, incident, language) or _make_question_page(
+                db, link, incident, language
+            )
 
         return await self._store.read(read)
 
@@ -99,24 +101,24 @@ class AnswerPage:
         """Acknowledge the incident in the name of the link's contact, if the link is still valid.
         Answer 503 if that cannot be stored.
         """
-        language = _language(request)
-        text = unworded(language, _text(request))
+        language = _choose_language(request)
+        text = find_canned(language, _read_text(request))
 
         def carry_out(db: Db) -> Response:
             link = alarm_link.find(db, token, locked=True)
             if link is None:
-                return _forged(language)
-            incident = _incident(db, link, locked=True)
-            over = self._over(db, link, incident, language)
+                return _make_forged_page(language)
+            incident = _find_incident(db, link, locked=True)
+            over = self._find_end_page(db, link, incident, language)
             if over is not None:
                 return over
             now = self._clock()
             try:
-                sos_desk.acknowledge_as(db, incident, Who(None, link.name), text, now)
+                sos_desk.acknowledge_as(db, incident, Actor(None, link.name), text, now)
             except Refused:
-                return _answered_before(db, incident, language)
+                return _make_answered_before_page(db, incident, language)
             alarm_link.note_used(db, link, now)
-            return _answered(db, link, incident, language)
+            return _make_answered_page(db, link, incident, language)
 
         try:
             return await self._store.commit(carry_out)
@@ -125,120 +127,136 @@ class AnswerPage:
                 "The hub could not store your answer, so no one knows that you take over. Try"
                 " again."
             )
-            return _shown(503, language, say(language, "Not answered"), say(language, why))
+            return _make_shown_page(
+                503, language, translate(language, "Not answered"), translate(language, why)
+            )
 
-    def _over(self, db: Db, link: AlarmLink, incident: Sos, language: str) -> Response | None:
+    def _find_end_page(
+        self, db: Db, link: AlarmLink, incident: Sos, language: str
+    ) -> Response | None:
         """Return a page with the reason why the link is no longer valid; None if it is."""
-        standing = _standing(db, incident, language)
+        standing = _describe_state(db, incident, language)
         if link.used is not None:
             text = "It was used at {time}. Each link works once."
-            used = say(language, text, time=format_clock_time(link.used))
-            return _shown(410, language, say(language, "Link already used"), used, standing)
+            used = translate(language, text, time=format_clock_time(link.used))
+            return _make_shown_page(
+                410, language, translate(language, "Link already used"), used, standing
+            )
         if incident.state != SosState.OPEN:
-            return _answered_before(db, incident, language)
+            return _make_answered_before_page(db, incident, language)
         if link.expires <= self._clock():
-            text = say(language, "A link works for three days, or until the SOS is raised again.")
-            return _shown(410, language, say(language, "Link expired"), text, standing)
+            text = translate(
+                language, "A link works for three days, or until the SOS is raised again."
+            )
+            return _make_shown_page(
+                410, language, translate(language, "Link expired"), text, standing
+            )
         return None
 
 
-def _language(request: Request) -> str:
+def _choose_language(request: Request) -> str:
     return choose_language(request.headers.get("accept-language", ""), LANGUAGES)
 
 
-def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
+def _find_incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
     ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", link.sos)
-    incident = sos.named(db, workspace, link.sos, locked=locked)
+    incident = sos.find_incident(db, workspace, link.sos, locked=locked)
     assert incident is not None, "its links go with it"
     return incident
 
 
-def _asking(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
+def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
     facts = sos_desk.describe_for_pager(db, incident.id, "")
-    said, time = notice.said_in(db, incident, language), format_clock_time(incident.raised)
-    raised = say(language, "Raised {time}. No one has answered yet.", time=time)
-    lines = [say(language, "Text: {text}", text=said)] if said else []
+    said, time = notice.find_newest_text(db, incident, language), format_clock_time(incident.raised)
+    raised = translate(language, "Raised {time}. No one has answered yet.", time=time)
+    lines = [translate(language, "Text: {text}", text=said)] if said else []
     ask = "{name}, press the button only if you take over."
-    lines.append(say(language, ask, name=notice.visible(link.name)))
+    lines.append(translate(language, ask, name=notice.make_visible(link.name)))
     if sos_desk.is_kit_told(db, incident):
-        tells = say(language, "Its kit receives your name, and no other contact is alerted.")
+        tells = translate(language, "Its kit receives your name, and no other contact is alerted.")
     else:
-        tells = say(language, "Nothing is sent to its kit, and no other contact is alerted.")
+        tells = translate(language, "Nothing is sent to its kit, and no other contact is alerted.")
     lines[-1] += f" {tells}"
-    title = notice.of_device(incident, notice.device_in_words(facts, language), language)
+    title = notice.of_device(incident, notice.describe_device(facts, language), language)
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
     form = _FORM.format(
-        words=escape(say(language, "Message to the kit (optional)")),
-        button=escape(say(language, "Take over")),
+        words=escape(translate(language, "Message to the kit (optional)")),
+        button=escape(translate(language, "Take over")),
         most=WORD_MAX,
     )
-    place = f"<p>{_place(facts.get('position'), language)}</p>"
-    parts = [f"<p>{_with_time(raised, time)}</p>", *before, place, last, form]
-    return _page(200, language, title, "\n      ".join(parts))
+    place = f"<p>{_write_place(facts.get('position'), language)}</p>"
+    parts = [f"<p>{_add_time_element(raised, time)}</p>", *before, place, last, form]
+    return _make_page(200, language, title, "\n      ".join(parts))
 
 
-def _with_time(said: str, time: str) -> str:
+def _add_time_element(said: str, time: str) -> str:
     """Return the text as HTML with a `time` element, which a browser shows in local time."""
     return escape(said).replace(time, f'<time datetime="{time}">{time}</time>')
 
 
-def _place(position: Mapping[str, Any] | None, language: str) -> str:
+def _write_place(position: Mapping[str, Any] | None, language: str) -> str:
     """Return HTML with the last position of the kit and links to a map."""
     if position is None:
-        return escape(say(language, "Position unknown."))
+        return escape(translate(language, "Position unknown."))
     where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
     time = format_clock_time(position["at"])
-    words = say(language, "Position: {where}, {time}", where=where, time=time)
-    by_web = f'<a href="{escape(position["map"])}" rel="noreferrer">{say(language, "map")}</a>'
-    by_app = f'<a href="{escape(position["geo"])}">{say(language, "in your map app")}</a>'
-    return f"{_with_time(words, time)} ({by_web}, {by_app})"
+    words = translate(language, "Position: {where}, {time}", where=where, time=time)
+    by_web = (
+        f'<a href="{escape(position["map"])}" rel="noreferrer">{translate(language, "map")}</a>'
+    )
+    by_app = f'<a href="{escape(position["geo"])}">{translate(language, "in your map app")}</a>'
+    return f"{_add_time_element(words, time)} ({by_web}, {by_app})"
 
 
-def _answered(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
+def _make_answered_page(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
     facts = sos_desk.describe_for_pager(db, incident.id, "")
-    kit, name = notice.visible(facts["device"]), notice.visible(link.name)
+    kit, name = notice.make_visible(facts["device"]), notice.make_visible(link.name)
     text = "The hub notifies {kit} that {name} takes over as soon as the kit can be reached."
-    lines = [say(language, text, kit=kit, name=name)]
+    lines = [translate(language, text, kit=kit, name=name)]
     if not sos_desk.is_kit_told(db, incident):
-        lines = [say(language, "Nothing is sent to its kit, and no other contact is alerted.")]
+        lines = [
+            translate(language, "Nothing is sent to its kit, and no other contact is alerted.")
+        ]
     desk = "Dispatchers see your answer at the desk, and close the SOS there when it is over."
-    lines.append(say(language, desk))
-    title = say(language, "You have taken over {what}", what=notice.title(incident, language))
-    return _shown(200, language, title, *lines)
+    lines.append(translate(language, desk))
+    title = translate(
+        language, "You have taken over {what}", what=notice.make_title(incident, language)
+    )
+    return _make_shown_page(200, language, title, *lines)
 
 
-def _answered_before(db: Db, incident: Sos, language: str) -> Response:
-    title = say(language, "Already answered")
-    return _shown(409, language, title, _standing(db, incident, language))
+def _make_answered_before_page(db: Db, incident: Sos, language: str) -> Response:
+    title = translate(language, "Already answered")
+    return _make_shown_page(409, language, title, _describe_state(db, incident, language))
 
 
-def _standing(db: Db, incident: Sos, language: str) -> str:
+def _describe_state(db: Db, incident: Sos, language: str) -> str:
     if incident.state == SosState.OPEN:
         text = "{what} is open. Answer it in the console, or call your desk."
-        return say(language, text, what=notice.title(incident, language))
-    return f"{notice.why_over(db, incident, language)}."
+        return translate(language, text, what=notice.make_title(incident, language))
+    return f"{notice.explain_end(db, incident, language)}."
 
 
-def _forged(language: str) -> Response:
+def _make_forged_page(language: str) -> Response:
     why = "The hub did not send this link. Check that you copied all of it, or call your desk."
-    title = say(language, "Unknown link")
-    return _shown(404, language, title, say(language, why))
+    title = translate(language, "Unknown link")
+    return _make_shown_page(404, language, title, translate(language, why))
 
 
-def _shown(status: int, language: str, title: str, *lines: str) -> Response:
+def _make_shown_page(status: int, language: str, title: str, *lines: str) -> Response:
     content = "\n      ".join(f"<p>{escape(line)}</p>" for line in lines)
-    return _page(status, language, title, content)
+    return _make_page(status, language, title, content)
 
 
-def _page(status: int, language: str, title: str, content: str) -> Response:
+def _make_page(status: int, language: str, title: str, content: str) -> Response:
     text = _PAGE.format(language=language, title=escape(title), content=content)
     return Response(status, text.encode(), "text/html; charset=utf-8", _HEADERS)
 
 
-def _text(request: Request) -> str:
+def _read_text(request: Request) -> str:
     """Return the text field of the form. Raises Problem."""
     try:
         fields: Mapping[str, list[str]] = parse_qs(request.body.decode())
     except ValueError:
         raise Problem(400, "the body is no form") from None
-    return cut_word(notice.visible(" ".join(fields.get("text", []))))
+    return cut_word(notice.make_visible(" ".join(fields.get("text", []))))

@@ -29,12 +29,12 @@ from fieldagent.hub.escalation import alarm_link, contacts, correspondence, noti
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactAnswer
-from fieldagent.hub.escalation.correspondence import Written
-from fieldagent.hub.escalation.language import say, unworded
+from fieldagent.hub.escalation.correspondence import WrittenMessage
+from fieldagent.hub.escalation.language import find_canned, translate
 from fieldagent.hub.records import alarm, sending, sos
 from fieldagent.hub.records.due_receipts import WORD_MAX
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.sos import Sos, Who
+from fieldagent.hub.records.sos import Actor, Sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -51,7 +51,7 @@ _TEXT = re.compile(
 )
 
 
-class Wording(NamedTuple):
+class AnswerText(NamedTuple):
     """Content of an answer."""
 
     accepts: bool
@@ -60,14 +60,14 @@ class Wording(NamedTuple):
     words: str
 
 
-def read(text: str) -> Wording:
+def read(text: str) -> AnswerText:
     """Return the content of a text such as `OK 471123 on our way`, each part of which can be
     missing.
     """
     match = _TEXT.fullmatch(text)
     assert match is not None, "every part of it may be missing"
-    words = notice.visible(match[3])
-    return Wording(match[1] is not None, match[2] or "", words)
+    words = notice.make_visible(match[3])
+    return AnswerText(match[1] is not None, match[2] or "", words)
 
 
 class ContactInbox:
@@ -97,17 +97,17 @@ def take(db: Db, answer: ContactAnswer, now: float) -> str:
     )
     if not new:
         return "taken in before"
-    outcome = _taken(db, answer, now)
+    outcome = _describe_taken(db, answer, now)
     db.execute("UPDATE contact_answer SET outcome = ? WHERE id = ?", outcome, new[0][0])
     return outcome
 
 
-def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
+def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
     said = read(answer.text)
     if answer.answers:
-        return _proved_by_message(db, answer, said, now)
-    whose = _contacts_of(db, answer)
-    links = {each.id: alarm_link.told(db, each.id, now) for each in whose}
+        return _handle_proved_message(db, answer, said, now)
+    whose = _find_contacts(db, answer)
+    links = {each.id: alarm_link.list_valid(db, each.id, now) for each in whose}
     open_ones = [(each, link) for each in whose for link in links[each.id] if _is_open(db, link)]
     writings = correspondence.of_address(db, answer.sender, now)
     told_by = {each.workspace for each in whose if links[each.id]}
@@ -118,39 +118,41 @@ def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
     if not any(links.values()):
         return "of a stranger" if not whose else "about nothing"
     if said.code:
-        return _by_code(db, answer, whose, links, said, now)
-    contact, link = open_ones[0] if open_ones else _newest(whose, links)
+        return _find_by_code(db, answer, whose, links, said, now)
+    contact, link = open_ones[0] if open_ones else _find_newest(whose, links)
     if said.accepts:
-        why = say(
+        why = translate(
             contact.language,
             "Not answered: reply with OK and the six digits of the message.",
         )
         return _reply(db, contact, link.sos, "without code", why, now)
     if is_shared:
-        return _reply(db, contact, link.sos, "ambiguous", _which(contact, writings), now)
+        return _reply(
+            db, contact, link.sos, "ambiguous", _make_which_question(contact, writings), now
+        )
     if len(open_ones) > 1:
         _keep(db, contact, link, said.words, now)
-        why = say(
+        why = translate(
             contact.language,
             "Nothing sent: you have several alarms. Begin with the six digits of one.",
         )
         return _reply(db, contact, link.sos, "ambiguous", why, now)
-    return _to_kit(db, contact, link, said.words, now, proved=False)
+    return _send_to_kit(db, contact, link, said.words, now, proved=False)
 
 
-def _contacts_of(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
+def _find_contacts(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
     rows = db.execute(
         "SELECT id, workspace FROM alarm_contact WHERE kind = ? AND address = ? ORDER BY id",
         *(answer.kind, answer.sender),
     )
-    return [contacts.named(db, workspace, id_) for id_, workspace in rows]
+    return [contacts.find_contact(db, workspace, id_) for id_, workspace in rows]
 
 
-def _which(contact: AlarmContact, writings: list[Written]) -> str:
+def _make_which_question(contact: AlarmContact, writings: list[WrittenMessage]) -> str:
     """Return the question which incident or kit is meant. Several workspaces know the address, and
     the desk of one must not read words for another."""
     if not writings:
-        return say(
+        return translate(
             contact.language,
             "Nothing sent: you have several alarms. Begin with the six digits of one.",
         )
@@ -158,10 +160,10 @@ def _which(contact: AlarmContact, writings: list[Written]) -> str:
         "Nothing sent: several people wrote to you. Begin with the six digits of the alarm, or"
         " with a name: {names}."
     )
-    return say(contact.language, text, names=correspondence.names_of(writings))
+    return translate(contact.language, text, names=correspondence.join_names(writings))
 
 
-def _newest(
+def _find_newest(
     whose: list[AlarmContact], links: dict[int, list[AlarmLink]]
 ) -> tuple[AlarmContact, AlarmLink]:
     pairs = [(each, links[each.id][0]) for each in whose if links[each.id]]
@@ -172,15 +174,15 @@ def _is_open(db: Db, link: AlarmLink) -> bool:
     return bool(db.execute("SELECT 1 FROM sos WHERE id = ? AND state <> 'closed'", link.sos))
 
 
-def _by_code(
+def _find_by_code(
     db: Db,
     answer: ContactAnswer,
     whose: list[AlarmContact],
     links: dict[int, list[AlarmLink]],
-    said: Wording,
+    said: AnswerText,
     now: float,
 ) -> str:
-    contact, last = _newest(whose, links)
+    contact, last = _find_newest(whose, links)
     ((wrong,),) = db.execute(
         "SELECT count(*) FROM contact_answer WHERE kind = ? AND sender = ? AND at > ?"
         " AND outcome = 'wrong code'",
@@ -189,38 +191,38 @@ def _by_code(
     if len(said.code) == alarm_link.LONG_CODE:
         for each in whose:
             for link in links[each.id]:
-                if hmac.compare_digest(said.code, alarm_link.long_code(db, link)):
-                    return _proved(db, each, link, said, now)
+                if hmac.compare_digest(said.code, alarm_link.make_long_code(db, link)):
+                    return _handle_proved(db, each, link, said, now)
     elif wrong >= WRONG_MAX:
-        return _reply(db, contact, last.sos, "limited", _long_code(db, contact, last), now)
+        return _reply(db, contact, last.sos, "limited", _find_long_code(db, contact, last), now)
     matches = [(each, alarm_link.of_code(db, said.code, each.id)) for each in whose]
     coded = [(each, link) for each, link in matches if link is not None]
     if len({each.workspace for each, _ in coded}) > 1:
-        why = say(
+        why = translate(
             contact.language,
             "Not answered: several alarms have that code. Use the link or your desk.",
         )
         return _reply(db, contact, last.sos, "ambiguous", why, now)
     for each, link in coded:
-        return _proved(db, each, link, said, now)
+        return _handle_proved(db, each, link, said, now)
     if wrong + 1 == WRONG_MAX:
-        why = _long_code(db, contact, last)
+        why = _find_long_code(db, contact, last)
         return _reply(db, contact, last.sos, "wrong code", why, now, always=True)
     text = "Not answered: code {code} was not sent to you. See your newest message."
-    why = say(contact.language, text, code=said.code)
+    why = translate(contact.language, text, code=said.code)
     return _reply(db, contact, last.sos, "wrong code", why, now)
 
 
-def _long_code(db: Db, contact: AlarmContact, link: AlarmLink) -> str:
-    return say(
+def _find_long_code(db: Db, contact: AlarmContact, link: AlarmLink) -> str:
+    return translate(
         contact.language,
         "Not answered: too many wrong codes from this number. Reply with OK {code}, or use the link"
         " or your desk.",
-        code=alarm_link.long_code(db, link),
+        code=alarm_link.make_long_code(db, link),
     )
 
 
-def _proved_by_message(db: Db, answer: ContactAnswer, said: Wording, now: float) -> str:
+def _handle_proved_message(db: Db, answer: ContactAnswer, said: AnswerText, now: float) -> str:
     """Process a mail that answers an address or a message known only to its recipient."""
     link = alarm_link.of_message(db, answer.answers)
     if link is None and (written := correspondence.of_message(db, answer.answers)) is not None:
@@ -229,60 +231,66 @@ def _proved_by_message(db: Db, answer: ContactAnswer, said: Wording, now: float)
         return "to no message of this hub"
     ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", link.sos)
     try:
-        contact = contacts.named(db, workspace, link.contact)
+        contact = contacts.find_contact(db, workspace, link.contact)
     except Refused:
         return "from a removed contact"
-    return _proved(db, contact, link, said, now)
+    return _handle_proved(db, contact, link, said, now)
 
 
-def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: float) -> str:
+def _handle_proved(
+    db: Db, contact: AlarmContact, link: AlarmLink, said: AnswerText, now: float
+) -> str:
     if link.expires <= now:
-        why = say(
+        why = translate(
             contact.language,
             "Not answered: the message is old, and its code has expired.",
         )
         return _reply(db, contact, link.sos, "expired", why, now)
     if not said.accepts:
-        return _to_kit(db, contact, link, said.words, now, proved=True)
-    incident = _incident(db, contact, link)
+        return _send_to_kit(db, contact, link, said.words, now, proved=True)
+    incident = _find_incident(db, contact, link)
     if link.used is not None:
-        over = notice.why_over(db, incident, contact.language)
-        why = say(contact.language, "Not answered: the code was already used. {why}.", why=over)
+        over = notice.explain_end(db, incident, contact.language)
+        why = translate(
+            contact.language, "Not answered: the code was already used. {why}.", why=over
+        )
         return _reply(db, contact, link.sos, "used", why, now)
     try:
-        who = Who(None, link.name)
-        words = unworded(contact.language, said.words)[:WORD_MAX]
+        who = Actor(None, link.name)
+        words = find_canned(contact.language, said.words)[:WORD_MAX]
         sos_desk.acknowledge_as(db, incident, who, words, now)
     except Refused:
-        over = notice.why_over(db, incident, contact.language)
-        why = say(contact.language, "Not answered: {why}.", why=over)
+        over = notice.explain_end(db, incident, contact.language)
+        why = translate(contact.language, "Not answered: {why}.", why=over)
         return _reply(db, contact, link.sos, "over", why, now)
     alarm_link.note_used(db, link, now)
-    what, language = notice.title(incident, contact.language), contact.language
+    what, language = notice.make_title(incident, contact.language), contact.language
     text = "You have taken over {what}. The kit receives your name when it can be reached."
-    why = say(language, text, what=what)
+    why = translate(language, text, what=what)
     if not sos_desk.is_kit_told(db, incident):
-        nothing = say(language, "Nothing is sent to its kit, and no other contact is alerted.")
-        why = f"{say(language, 'You have taken over {what}', what=what)}. {nothing}"
+        nothing = translate(
+            language, "Nothing is sent to its kit, and no other contact is alerted."
+        )
+        why = f"{translate(language, 'You have taken over {what}', what=what)}. {nothing}"
     return _reply(db, contact, link.sos, "acknowledged", why, now)
 
 
-def _incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
-    incident = sos.named(db, contact.workspace, link.sos, locked=True)
+def _find_incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
+    incident = sos.find_incident(db, contact.workspace, link.sos, locked=True)
     assert incident is not None, "its links go with it"
     return incident
 
 
-def _to_kit(
+def _send_to_kit(
     db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float, *, proved: bool
 ) -> str:
     """Send a text to the kit, or reply to its author with the reason why not."""
     if not words:
-        why = say(contact.language, "Nothing sent: your message was empty.")
+        why = translate(contact.language, "Nothing sent: your message was empty.")
         return _reply(db, contact, link.sos, "empty", why, now)
-    incident = _incident(db, contact, link)
-    text = unworded(contact.language, words) if proved else f"(number not proved) {words}"
-    member = _voice_of(db, contact, now)
+    incident = _find_incident(db, contact, link)
+    text = find_canned(contact.language, words) if proved else f"(number not proved) {words}"
+    member = _find_voice(db, contact, now)
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     posting = Posting(
         incident.workspace,
@@ -292,23 +300,23 @@ def _to_kit(
         sos_desk.ANSWER_PRIORITY,
         target=int(to),
     )
-    if why := texts_to_kits.too_much(db, posting, incident.device, now, contact.language):
+    if why := texts_to_kits.find_excess(db, posting, incident.device, now, contact.language):
         _keep(db, contact, link, words, now)
-        return _reply(db, contact, link.sos, "not sent", _unsent(contact, why), now)
+        return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, why), now)
     try:
         sos_desk.write_to(db, incident, member, text, now)
     except Refused:
-        why = say(contact.language, "its kit is disabled.")
-        return _reply(db, contact, link.sos, "not sent", _unsent(contact, why), now)
-    why = say(
+        why = translate(contact.language, "its kit is disabled.")
+        return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, why), now)
+    why = translate(
         contact.language,
         "Your message is sent to the kit as soon as it can be reached.",
     )
     return _reply(db, contact, link.sos, "to the kit", why, now)
 
 
-def _unsent(contact: AlarmContact, why: str) -> str:
-    return say(contact.language, "Nothing sent: {why}", why=why)
+def _describe_unsent(contact: AlarmContact, why: str) -> str:
+    return translate(contact.language, "Nothing sent: {why}", why=why)
 
 
 def _keep(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
@@ -317,7 +325,7 @@ def _keep(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float
     sos.note_event(db, link.sos, "note", now, name=contact.name, detail=detail)
 
 
-def _voice_of(db: Db, contact: AlarmContact, now: float) -> int:
+def _find_voice(db: Db, contact: AlarmContact, now: float) -> int:
     """Return the member in whose name the kit sees this contact's texts. It is created with the
     first text, and cannot sign in.
     """
@@ -350,7 +358,7 @@ def _reply(
         always
         or not (
             is_limited
-            or sending.refusal(db, contact.workspace, contact.address, sending.REPLY, now)
+            or sending.note_or_refuse(db, contact.workspace, contact.address, sending.REPLY, now)
         )
     ):
         alarm.reply(db, sos_id, contact.id, text, now)

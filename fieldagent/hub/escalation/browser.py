@@ -8,7 +8,7 @@ import re
 
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.hub.records.alarm import PUSH
-from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_members
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, read_members
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
@@ -23,7 +23,7 @@ NO_SUBJECT = sentence(
 _LOCAL = re.compile(r"https://(localhost|127\.|\[::1\])")
 
 
-def subject_of(desk: str, mail_from: str | None) -> str:
+def find_subject(desk: str, mail_from: str | None) -> str:
     """Return the contact of the hub's operator for push services (RFC 8292 2.1); empty if none is
     configured. Apple's service refuses an address of this machine.
     """
@@ -32,8 +32,8 @@ def subject_of(desk: str, mail_from: str | None) -> str:
     return f"mailto:{mail_from}" if mail_from else ""
 
 
-def _sender(host: ContactHost) -> Send:
-    subject = subject_of(host.desk, host.own["mail-from"])
+def _make_sender(host: ContactHost) -> Send:
+    subject = find_subject(host.desk, host.own["mail-from"])
 
     async def send(address: str, notice: Notice) -> HandoverResult:
         if not subject:
@@ -45,7 +45,7 @@ def _sender(host: ContactHost) -> Send:
         return await web_push.send(
             address,
             notice,
-            key=await host.store.commit(web_push.hub_key),
+            key=await host.store.commit(web_push.read_hub_key),
             subject=subject,
             clock=host.clock,
             open_stream=host.open_stream,
@@ -54,15 +54,15 @@ def _sender(host: ContactHost) -> Send:
     return send
 
 
-def endpoint_of(address: str) -> str:
+def find_endpoint(address: str) -> str:
     """Return the push endpoint of a browser; empty if its subscription is damaged."""
-    endpoint = stored_members(address, "the address of a browser").get("endpoint")
+    endpoint = read_members(address, "the address of a browser").get("endpoint")
     return endpoint if isinstance(endpoint, str) else ""
 
 
-def _shown(address: str) -> str:
+def _get_host(address: str) -> str:
     """Return only the host, because the rest of the endpoint is private to the browser."""
-    endpoint = endpoint_of(address)
+    endpoint = find_endpoint(address)
     if not endpoint:
         return DAMAGED_ROW
     scheme, _, rest = endpoint.partition("://")
@@ -70,5 +70,5 @@ def _shown(address: str) -> str:
 
 
 KIND = ContactKind(
-    PUSH, "by web push", "the push service", sender=_sender, shown=_shown, signs_in=True
+    PUSH, "by web push", "the push service", sender=_make_sender, shown=_get_host, signs_in=True
 )

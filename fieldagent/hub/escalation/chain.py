@@ -15,7 +15,7 @@ from typing import Any
 from fieldagent.hub.escalation import contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Own
-from fieldagent.hub.escalation.registry import Kinds, Reach
+from fieldagent.hub.escalation.registry import ContactSenders, Kinds
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.span import format_span
 from fieldagent.webhook.delivery import HandoverOutcome
@@ -25,32 +25,34 @@ NoteEnd = Callable[[AlarmContact, str], Awaitable[None]]
 """Stores the reason why a contact was not notified, or an empty string."""
 
 
-def steps(db: Db, workspace: int, kinds: Kinds, own: Own) -> list[Row]:
+def list_steps(db: Db, workspace: int, kinds: Kinds, own: Own) -> list[Row]:
     """Return the steps in order, each with its time, its contacts, and True if it works."""
-    rows = contacts.listing(db, workspace, kinds, own)
+    rows = contacts.list_alarm_contacts(db, workspace, kinds, own)
     return [
-        _step(number, after, [*some])
+        _make_step(number, after, [*some])
         for number, (after, some) in enumerate(groupby(rows, lambda each: each["after"]), 1)
     ]
 
 
-def _step(number: int, after: str, rows: Sequence[Row]) -> Row:
+def _make_step(number: int, after: str, rows: Sequence[Row]) -> Row:
     works = any(not each["fault"] for each in rows)
     return {"step": number, "after": after, "works": works, "contacts": [*rows]}
 
 
-def broken(db: Db, kinds: Kinds, own: Own) -> int:
+def count_broken(db: Db, kinds: Kinds, own: Own) -> int:
     """Return the number of steps in all workspaces that cannot work."""
     workspaces = db.execute("SELECT DISTINCT workspace FROM alarm_contact")
-    return sum(not each["works"] for (one,) in workspaces for each in steps(db, one, kinds, own))
+    return sum(
+        not each["works"] for (one,) in workspaces for each in list_steps(db, one, kinds, own)
+    )
 
 
 async def test(
-    recipients: Sequence[tuple[AlarmContact, str]], reach: Reach, note_end: NoteEnd
+    recipients: Sequence[tuple[AlarmContact, str]], reach: ContactSenders, note_end: NoteEnd
 ) -> list[Row]:
     """Send each contact a test, step by step without waits, and return the results. A failed step
-    does not stop the test. Each recipient comes with the reason of `sending.refusal`: a contact
-    with a reason gets no test.
+    does not stop the test. Each recipient comes with the reason of `sending.note_or_refuse`: a
+    contact with a reason gets no test.
     """
     results = []
     for number, (after, some) in enumerate(groupby(recipients, lambda each: each[0].after), 1):
@@ -58,7 +60,7 @@ async def test(
             reason = limit
             if not limit:
                 marked = notice.test(contact.name, str(uuid.uuid4()), contact.language)
-                result = await reach.tell(contact.kind, contact.address, marked)
+                result = await reach.send_notice(contact.kind, contact.address, marked)
                 reason = "" if result.outcome is HandoverOutcome.HANDED else result.reason
                 await note_end(contact, reason)
             results.append(

@@ -8,9 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access.directory import Refused, Row, check_name, insert_row
-from fieldagent.hub.escalation.browser import endpoint_of
+from fieldagent.hub.escalation.browser import find_endpoint
 from fieldagent.hub.escalation.contract import Own
-from fieldagent.hub.escalation.registry import Kinds, contact_kinds, kind_of, no_kind
+from fieldagent.hub.escalation.registry import (
+    Kinds,
+    describe_missing_kind,
+    find_kind,
+    get_contact_kinds,
+)
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, note
 from fieldagent.hub.store.contract import Db
@@ -40,7 +45,7 @@ class AlarmContact(NamedTuple):
     every: int
     """Seconds between two tries."""
     about: str
-    """Kinds of incidents, one of `alarm.ABOUT`."""
+    """Kinds of incidents, one of `alarm.INCIDENT_KINDS`."""
     quiet: str
     """Its own quiet hours (`records.quiet`)."""
     language: str
@@ -75,7 +80,7 @@ class NewContact(NamedTuple):
 def add(db: Db, workspace: int, new: NewContact, *, now: float, by: str = ADMINISTRATION) -> int:
     """Add a contact and return its id. Raises Refused."""
     check_name(new.name)
-    kind = new.kind or kind_of(new.address, contact_kinds()).name
+    kind = new.kind or find_kind(new.address, get_contact_kinds()).name
     ((there,),) = db.execute(
         "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH
     )
@@ -104,17 +109,17 @@ def _insert(db: Db, workspace: int, member: int | None, new: NewContact, now: fl
     )
 
 
-def listing(
+def list_alarm_contacts(
     db: Db, workspace: int, kinds: Kinds | None = None, own: Own | None = None
 ) -> list[Row]:
     """Return the contacts in the order of notification, without secrets in addresses. With the
     settings `own` of the `kinds`, each row contains known faults.
     """
-    known = contact_kinds() if kinds is None else kinds
-    return [_row(each, known, own) for each in all_of(db, workspace)]
+    known = get_contact_kinds() if kinds is None else kinds
+    return [_make_row(each, known, own) for each in list_all(db, workspace)]
 
 
-def _row(contact: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
+def _make_row(contact: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
     kind = kinds.get(contact.kind)
     return {
         "id": contact.id,
@@ -129,22 +134,22 @@ def _row(contact: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
         "quiet": contact.quiet,
         "failingSince": contact.failing_since,
         "reason": contact.reason,
-        "fault": fault_of(contact, kinds, own),
+        "fault": find_fault(contact, kinds, own),
     }
 
 
-def fault_of(contact: AlarmContact, kinds: Kinds, own: Own | None) -> str:
+def find_fault(contact: AlarmContact, kinds: Kinds, own: Own | None) -> str:
     """Return the known reason why the contact could not be notified now, or an empty string. `own`:
     settings of the kinds.
     """
     kind = kinds.get(contact.kind)
     if kind is None:
-        return no_kind(contact.kind)
+        return describe_missing_kind(contact.kind)
     missing = "" if own is None else kind.missing(own)
     return missing or contact.reason
 
 
-def all_of(db: Db, workspace: int) -> list[AlarmContact]:
+def list_all(db: Db, workspace: int) -> list[AlarmContact]:
     """Return the contacts in the order of notification."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM alarm_contact WHERE workspace = ? ORDER BY wait, id", workspace
@@ -152,7 +157,7 @@ def all_of(db: Db, workspace: int) -> list[AlarmContact]:
     return [AlarmContact(*row) for row in rows]
 
 
-def named(db: Db, workspace: int, contact: int) -> AlarmContact:
+def find_contact(db: Db, workspace: int, contact: int) -> AlarmContact:
     """Return the contact with this id. Raises Refused."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM alarm_contact WHERE id = ? AND workspace = ?", contact, workspace
@@ -169,7 +174,7 @@ def named(db: Db, workspace: int, contact: int) -> AlarmContact:
 
 def remove(db: Db, workspace: int, contact: int, *, now: float, by: str = ADMINISTRATION) -> None:
     """Remove a contact, with everything that waits for it. Raises Refused."""
-    entry = named(db, workspace, contact)
+    entry = find_contact(db, workspace, contact)
     forget(db, entry.id)
     note(db, workspace, by, "contact remove", f"{entry.id} {entry.name}", now)
 
@@ -222,18 +227,18 @@ def subscribe(
     return _insert(db, workspace, member, new, now)
 
 
-def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]:
+def list_subscriptions(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]:
     """Return the ids and endpoints of a member's browsers."""
     rows = db.execute(
         "SELECT id, address FROM alarm_contact WHERE workspace = ? AND member = ? AND kind = ?",
         *(workspace, member, PUSH),
     )
-    browsers = [(id_, endpoint_of(address)) for id_, address in rows]
+    browsers = [(id_, find_endpoint(address)) for id_, address in rows]
     return [(id_, endpoint) for id_, endpoint in browsers if endpoint]
 
 
 def unsubscribe(db: Db, workspace: int, member: int, endpoint: str) -> None:
     """Remove the browser of a member with this endpoint, if it exists."""
-    for id_, known in subscribed(db, workspace, member):
+    for id_, known in list_subscriptions(db, workspace, member):
         if known == endpoint:
             forget(db, id_)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from fieldagent.hub.api.sos_desk import GRACE_S
 from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.escalation.contract import ContactAnswer
-from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.escalation.notice import make_visible
 from fieldagent.hub.records import ledger, outward, sending
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.records.ledger import Posting
@@ -33,7 +33,7 @@ PER_DAY = 50
 PRIORITY = 10
 
 
-class Written(NamedTuple):
+class WrittenMessage(NamedTuple):
     """The newest message of a kit to an address."""
 
     item: int
@@ -57,45 +57,49 @@ _LETTERS = (
 )
 
 
-def of_message(db: Db, message_id: str) -> Written | None:
+def of_message(db: Db, message_id: str) -> WrittenMessage | None:
     """Return the message that a mail answers, by the id that only its recipient knows; None if
     unknown.
     """
     rows = db.execute(_LETTERS.format(which="message_id = ?"), message_id)
-    return Written(*rows[0]) if rows else None
+    return WrittenMessage(*rows[0]) if rows else None
 
 
-def of_address(db: Db, address: str, now: float) -> list[Written]:
+def of_address(db: Db, address: str, now: float) -> list[WrittenMessage]:
     """Return the newest recent message of each kit to an address."""
     which = "outward.address = ? AND outward.state = 'handed over' AND item.accepted > ?"
     rows = db.execute(_LETTERS.format(which=which), address, now - REPLY_WINDOW_S)
-    return [*{written.device: written for written in map(Written._make, reversed(rows))}.values()]
+    return [
+        *{written.device: written for written in map(WrittenMessage._make, reversed(rows))}.values()
+    ]
 
 
-def is_to_one(writings: list[Written], answer: ContactAnswer) -> bool:
+def is_to_one(writings: list[WrittenMessage], answer: ContactAnswer) -> bool:
     """Return True if the words begin with the name of exactly one of the writers."""
-    words = visible(answer.text)
-    return sum(_names(words, each) for each in writings) == 1
+    words = make_visible(answer.text)
+    return sum(_is_named(words, each) for each in writings) == 1
 
 
-def names_of(writings: list[Written]) -> str:
+def join_names(writings: list[WrittenMessage]) -> str:
     """Return the names of the writers, in order."""
-    return ", ".join(sorted({visible(each.name) for each in writings}))
+    return ", ".join(sorted({make_visible(each.name) for each in writings}))
 
 
-def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> str:
+def take(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, now: float) -> str:
     """Send the answer to the kit, and return the result in one or two words."""
-    words = visible(answer.text)
-    meant = writings if len(writings) == 1 else [each for each in writings if _names(words, each)]
+    words = make_visible(answer.text)
+    meant = (
+        writings if len(writings) == 1 else [each for each in writings if _is_named(words, each)]
+    )
     if len(meant) != 1:
-        names = names_of(writings)
+        names = join_names(writings)
         why = f"Nothing sent: several people wrote to you. Begin with one of the names: {names}."
-        return _tell(db, writings[0], "ambiguous", why, now)
+        return _queue_reply(db, writings[0], "ambiguous", why, now)
     (written,) = meant
     if len(writings) > 1:
         words = words[len(written.name) :].lstrip(" ,:;-")
     if not words:
-        return _tell(db, written, "empty", "Nothing sent: your message was empty.", now)
+        return _queue_reply(db, written, "empty", "Nothing sent: your message was empty.", now)
     ((today,),) = db.execute(
         "SELECT count(*) FROM contact_answer WHERE kind = ? AND sender = ? AND at > ?"
         " AND outcome = 'to the kit'",
@@ -103,44 +107,44 @@ def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> 
     )
     if today >= PER_DAY:
         why = f"Nothing sent: the limit of {PER_DAY} messages a day is reached."
-        return _tell(db, written, "limited", why, now)
-    voice, is_new = _voice_of(db, written, now)
+        return _queue_reply(db, written, "limited", why, now)
+    voice, is_new = _find_voice(db, written, now)
     to_kit = Posting(
         written.workspace, voice, Message(words), int(now), PRIORITY, target=written.owner
     )
-    if why := texts_to_kits.too_much(db, to_kit, written.device, now):
-        return _tell(db, written, "not sent", f"Nothing sent: {why}", now)
+    if why := texts_to_kits.find_excess(db, to_kit, written.device, now):
+        return _queue_reply(db, written, "not sent", f"Nothing sent: {why}", now)
     to_whom = replace(to_kit, target=written.member, device=written.device)
     ledger.enter(db, to_whom, now=now, grace=GRACE_S)
     _note_read(db, written, answer, now)
     if not is_new:
         return "to the kit"
-    name = visible(written.name)
+    name = make_visible(written.name)
     why = f"Your message is sent to {name} as soon as the kit can be reached."
-    return _tell(db, written, "to the kit", why, now)
+    return _queue_reply(db, written, "to the kit", why, now)
 
 
-def _names(words: str, written: Written) -> bool:
-    name = visible(written.name).casefold()
+def _is_named(words: str, written: WrittenMessage) -> bool:
+    name = make_visible(written.name).casefold()
     rest = words.casefold().removeprefix(name)
     return rest != words.casefold() and not rest[:1].isalnum()
 
 
-def _voice_of(db: Db, written: Written, now: float) -> tuple[int, bool]:
+def _find_voice(db: Db, written: WrittenMessage, now: float) -> tuple[int, bool]:
     """Return the member in whose name the kit sees answers from this address, and True if it has
     just been created. It cannot sign in.
     """
     known = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
-        *(written.workspace, texts_to_kits.voice_name(written.address)),
+        *(written.workspace, texts_to_kits.make_voice_name(written.address)),
     )
     if known:
         return int(known[0][0]), False
     return texts_to_kits.add_voice(db, written.workspace, written.address, now), True
 
 
-def _note_read(db: Db, written: Written, answer: ContactAnswer, now: float) -> None:
+def _note_read(db: Db, written: WrittenMessage, answer: ContactAnswer, now: float) -> None:
     item = written.item
     if not answer.answers:
         rows = db.execute(
@@ -156,14 +160,14 @@ def _note_read(db: Db, written: Written, answer: ContactAnswer, now: float) -> N
     ledger.note_stage(db, item, THE_HUB, Stage.READ, written.address, now)
 
 
-def _tell(db: Db, written: Written, outcome: str, text: str, now: float) -> str:
+def _queue_reply(db: Db, written: WrittenMessage, outcome: str, text: str, now: float) -> str:
     """Line up a reply to the author, and return the outcome."""
     ((lately,),) = db.execute(
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
         *(written.address, now - 3_600.0),
     )
-    if lately < texts_to_kits.REPLIES_MAX and not sending.refusal(
+    if lately < texts_to_kits.REPLIES_MAX and not sending.note_or_refuse(
         db, written.workspace, written.address, sending.REPLY, now
     ):
-        outward.tell(db, written.item, written.address, text, now)
+        outward.queue_reply(db, written.item, written.address, text, now)
     return outcome

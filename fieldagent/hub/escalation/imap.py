@@ -59,7 +59,7 @@ def reply_address(address: str, message_id: str) -> str:
     return f"{local}+{message_id}@{domain}"
 
 
-def faults(own: Own) -> list[str]:
+def find_faults(own: Own) -> list[str]:
     """Return the faults of the IMAP settings, missing or unsafe ones; empty if there are none."""
     problems = []
     if own["imap-host"] is not None and own["imap-user"] is None:
@@ -121,13 +121,13 @@ async def look(inward: Inward) -> None:
     unseen.
     """
     own = inward.host.own
-    connection = await _in_thread(partial(_open, own))
+    connection = await _run_in_thread(partial(_open, own))
     try:
-        for mail in await _in_thread(partial(_unseen, connection)):
+        for mail in await _run_in_thread(partial(_fetch_unseen, connection)):
             answer = await _read(mail, inward)
             if answer is not None:
                 await inward.inbox.take(answer)
-            await _in_thread(partial(_flag_seen, connection, mail.uid))
+            await _run_in_thread(partial(_flag_seen, connection, mail.uid))
     finally:
         # Close the socket without a logout, because the server may hang.
         connection.shutdown()
@@ -168,7 +168,7 @@ async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
     raise MailUnreadable(f"reading it took more than {DEADLINE_S:g} s")
 
 
-async def _in_thread(step: Callable[[], T]) -> T:
+async def _run_in_thread(step: Callable[[], T]) -> T:
     """Run a step in a thread. Raises trio.TooSlowError; a thread that hangs is abandoned."""
     with trio.fail_after(DEADLINE_S):
         return await trio.to_thread.run_sync(step, abandon_on_cancel=True)
@@ -199,7 +199,7 @@ def _open(own: Own) -> imaplib.IMAP4:
     return connection
 
 
-def _unseen(connection: imaplib.IMAP4) -> list[Fetched]:
+def _fetch_unseen(connection: imaplib.IMAP4) -> list[Fetched]:
     _, response = connection.uid("SEARCH", "UNSEEN")
     return [_fetch(connection, uid) for uid in (response[0] or b"").split()[:AT_ONCE]]
 
@@ -207,7 +207,7 @@ def _unseen(connection: imaplib.IMAP4) -> list[Fetched]:
 def _fetch(connection: imaplib.IMAP4, uid: bytes) -> Fetched:
     number = uid.decode("ascii")
     _, said = connection.uid("FETCH", number, "(RFC822.SIZE)")
-    size = re.search(rb"RFC822\.SIZE ([0-9]+)", _line(said))
+    size = re.search(rb"RFC822\.SIZE ([0-9]+)", _get_first_line(said))
     if size is None or int(size[1]) > MAIL_MAX:
         log.warning("a mail of more than %d bytes is not read: uid %s", MAIL_MAX, number)
         return Fetched(uid, b"")
@@ -215,7 +215,7 @@ def _fetch(connection: imaplib.IMAP4, uid: bytes) -> Fetched:
     return Fetched(uid, next((part[1] for part in said if isinstance(part, tuple)), b""))
 
 
-def _line(said: list[object]) -> bytes:
+def _get_first_line(said: list[object]) -> bytes:
     """Return the first line of the server's answer."""
     first = said[0] if said else b""
     return first if isinstance(first, bytes) else b""

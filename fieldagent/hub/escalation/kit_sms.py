@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Callable
 
 from fieldagent.hub import idle
-from fieldagent.hub.contract import Bearer, Unknown
+from fieldagent.hub.contract import Bearer, UnknownDevice
 from fieldagent.hub.escalation.contract import AnswerInbox, ContactAnswer, Notice
-from fieldagent.hub.escalation.registry import Reach
+from fieldagent.hub.escalation.registry import ContactSenders
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.sms_mail import SmsToKit
 from fieldagent.hub.records import claims, contact
-from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.system.supervisor import Note, describe_error
 from fieldagent.webhook.delivery import HandoverOutcome
@@ -54,7 +54,7 @@ class KitSmsInbox:
         except RemoteProtocolError as error:
             log.warning("an SMS of %s for this hub cannot be used: %s", answer.sender, error)
             return
-        except Unknown:
+        except UnknownDevice:
             log.warning(
                 "an SMS of %s is ignored: it names no active device, or its tag was not made with"
                 " that device's link token",
@@ -77,7 +77,7 @@ class KitSmsInbox:
 
 async def run(
     store: Store,
-    reach: Reach,
+    reach: ContactSenders,
     *,
     clock: Callable[[], float],
     per_day: int,
@@ -85,7 +85,7 @@ async def run(
 ) -> None:
     """Send due messages to kits, one after another, until cancelled."""
     while True:
-        news, written = store.get_event(contact.SMS_NEWS), store.get_event(ANYTHING)
+        news, written = store.get_event(contact.SMS_NEWS), store.get_event(ANY_WRITE_TOPIC)
         soonest = clock()
         with log_once():
             soonest = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
@@ -100,14 +100,14 @@ async def run(
 
 
 async def _hand_over(
-    store: Store, reach: Reach, due: SmsToKit, clock: Callable[[], float], note_fault: Note
+    store: Store, reach: ContactSenders, due: SmsToKit, clock: Callable[[], float], note_fault: Note
 ) -> None:
     notice = Notice(uuid.uuid4().hex, "", due.text, whole=True)
     try:
-        result = await reach.tell(due.kind, due.number, notice)
+        result = await reach.send_notice(due.kind, due.number, notice)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason or "the service did not accept it"
-        untaken = result.untaken
+        untaken = result.is_untaken
     except Exception as error:
         note_fault(error, f"an SMS to device {due.device}")
         reason = f"it failed in the hub; see its log: {describe_error(error)}"

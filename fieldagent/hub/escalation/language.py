@@ -5,28 +5,28 @@ from __future__ import annotations
 from fieldagent.page.language import fill_in, read_catalogue
 
 
-def say(language: str, text: str, /, **values: object) -> str:
+def translate(language: str, text: str, /, **values: object) -> str:
     """Return the text in that language, with `values` in its placeholders such as {name}. A text
     missing in the catalogue stays English.
     """
     return fill_in(read_catalogue(__package__, language).get(text, text), values)
 
 
-def worded(language: str, text: str) -> str:
+def translate_canned(language: str, text: str) -> str:
     """Return a canned text, which is transmitted as a number, in that language; any other text
     unchanged.
     """
-    return _words(language).get(text, text)
+    return _read_canned_texts(language).get(text, text)
 
 
-def unworded(language: str, text: str) -> str:
+def find_canned(language: str, text: str) -> str:
     """Return the English original of a canned text in that language; any other text unchanged."""
     said = text.casefold()
-    matches = (word for word, own in _words(language).items() if own.casefold() == said)
+    matches = (word for word, own in _read_canned_texts(language).items() if own.casefold() == said)
     return next(matches, text)
 
 
-def _words(language: str) -> dict[str, str]:
+def _read_canned_texts(language: str) -> dict[str, str]:
     """Return the canned texts of the console's catalogue, so that mail and desk use the same
     ones.
     """

@@ -11,7 +11,7 @@ import trio
 
 from fieldagent.hub.escalation import imap
 from fieldagent.hub.escalation.contract import ContactKind, Notice, Own
-from fieldagent.hub.escalation.language import say
+from fieldagent.hub.escalation.language import translate
 from fieldagent.system.properties import (
     Key,
     WrongProperty,
@@ -63,13 +63,15 @@ def _send(own: Own, address: str, notice: Notice) -> HandoverResult:
             if own["smtp-tls"] == "starttls":
                 relay.starttls(context=trust)
             if own["smtp-user"] is not None:
-                relay.login(own["smtp-user"], password_in(own["smtp-password-file"]))
-            relay.send_message(_written(own, address, notice))
+                relay.login(own["smtp-user"], read_password(own["smtp-password-file"]))
+            relay.send_message(_write_mail(own, address, notice))
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
-        return _refused(host, code, text, "correct the contact's address")
+        return _make_refused(host, code, text, "correct the contact's address")
     except smtplib.SMTPResponseException as error:
-        return _refused(host, error.smtp_code, error.smtp_error, "correct smtp-… in the settings")
+        return _make_refused(
+            host, error.smtp_code, error.smtp_error, "correct smtp-… in the settings"
+        )
     except (OSError, smtplib.SMTPException) as error:
         return HandoverResult(
             HandoverOutcome.FAILED, f"the mail relay {host}: {describe_reason(error)}"
@@ -77,18 +79,18 @@ def _send(own: Own, address: str, notice: Notice) -> HandoverResult:
     return HandoverResult(HandoverOutcome.HANDED)
 
 
-def _refused(host: str, code: int, text: bytes | str, remedy: str) -> HandoverResult:
+def _make_refused(host: str, code: int, text: bytes | str, remedy: str) -> HandoverResult:
     said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     reason = f"the mail relay {host} answered {code} {said[:200]}"
     return HandoverResult(HandoverOutcome.FAILED, f"{reason}; {remedy}" if code >= 500 else reason)
 
 
-def password_in(path: Path | None) -> str:
+def read_password(path: Path | None) -> str:
     """Return the first line of the file. Raises OSError."""
     return "" if path is None else read_first_line(path)
 
 
-def _written(own: Own, address: str, notice: Notice) -> EmailMessage:
+def _write_mail(own: Own, address: str, notice: Notice) -> EmailMessage:
     """Return the mail (RFC 5322), marked so that machines do not answer it (RFC 3834). An answer of
     a person is recognised by the address it goes to, or by its In-Reply-To.
     """
@@ -109,18 +111,18 @@ def _written(own: Own, address: str, notice: Notice) -> EmailMessage:
     answers = ""
     if (notice.sos or notice.answers) and own["imap-host"] is not None:
         mail["Reply-To"] = imap.reply_address(own["imap-address"] or sender, notice.message_id)
-        answers = f"\n{_how(notice.language)}\n" if notice.link else ""
+        answers = f"\n{_describe_answer_ways(notice.language)}\n" if notice.link else ""
     mail.set_content(notice.text + answers)
     mail["Content-Language"] = notice.language
     return mail
 
 
-def _how(language: str) -> str:
+def _describe_answer_ways(language: str) -> str:
     how = "Or reply to this mail: start with OK to take over. Any other short text goes to the kit."
-    return say(language, how)
+    return translate(language, how)
 
 
-def mail_address(value: str) -> str:
+def check_mail_address(value: str) -> str:
     """Check an e-mail address, and return it unchanged. Raises WrongProperty."""
     if not MAIL.fullmatch(value):
         raise WrongProperty(
@@ -131,8 +133,8 @@ def mail_address(value: str) -> str:
     return value
 
 
-def _faults(own: Own) -> list[str]:
-    faults = imap.faults(own)
+def _find_faults(own: Own) -> list[str]:
+    faults = imap.find_faults(own)
     if own["smtp-tls"] == "none" and own["smtp-user"]:
         faults.append(
             "smtp-tls=none would send the password readable: set starttls or tls, or remove"
@@ -163,7 +165,7 @@ KEYS = (
         None,
         "file with the password of that account in its first line",
     ),
-    Key("mail-from", mail_address, None, "sender address of the hub's mail: sos@example.org"),
+    Key("mail-from", check_mail_address, None, "sender address of the hub's mail: sos@example.org"),
     Key("imap-host", read_text, None, "IMAP server for answers to the hub's mail"),
     Key("imap-port", make_integer_reader(1, 65535, "port"), 993, "port of the IMAP server (993)"),
     Key(
@@ -189,7 +191,7 @@ KEYS = (
     ),
     Key(
         "imap-address",
-        mail_address,
+        check_mail_address,
         None,
         "address for answers, to which +TOKEN before the @ is added; your mail server must put"
         " all of these in one folder (mail-from)",
@@ -221,7 +223,7 @@ KIND = ContactKind(
         ("smtp-user", "smtp-password-file"),
         ("imap-user", "imap-password-file"),
     ),
-    faults=_faults,
+    faults=_find_faults,
     missing=lambda own: NO_RELAY if own["smtp-host"] is None else "",
     is_answered=lambda host: host.own["imap-host"] is not None,
     listen=imap.listen,

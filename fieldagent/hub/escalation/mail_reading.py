@@ -86,20 +86,20 @@ def read(raw: bytes, own_address: str) -> dict[str, Any] | None:
     """Return sender, text and answered message of a mail; None if it is not an answer, or is
     automatic. Raises MailTooLarge.
     """
-    mail: EmailMessage = message_from_bytes(_slimmed(raw), policy=policy.default)
-    sender = parseaddr(_header(mail, "From"))[1]
+    mail: EmailMessage = message_from_bytes(_slim_mail(raw), policy=policy.default)
+    sender = parseaddr(_read_header(mail, "From"))[1]
     # An encoded word can contain anything, also NUL, which PostgreSQL does not accept.
     is_address = bool(sender) and sender.isprintable()
     if _is_automatic(mail) or not is_address or sender == own_address:
         return None
-    message_id = _answers(mail)
+    message_id = _find_answered(mail)
     if message_id is None:
         return None
-    words = words_of(_text(mail), _header(mail, "Subject"))
+    words = find_own_text(_read_text(mail), _read_header(mail, "Subject"))
     return {"sender": sender, "text": words, "answers": message_id}
 
 
-def _slimmed(raw: bytes) -> bytes:
+def _slim_mail(raw: bytes) -> bytes:
     """Return a mail with only the needed header fields, because relays add many kilobytes of
     others. Raises MailTooLarge.
     """
@@ -120,7 +120,7 @@ def _slimmed(raw: bytes) -> bytes:
     return slim.rstrip(b"\r") + body
 
 
-def _header(mail: EmailMessage, name: str) -> str:
+def _read_header(mail: EmailMessage, name: str) -> str:
     """Return all fields with that name, joined; empty if they cannot be parsed."""
     try:
         return ", ".join(str(each) for each in mail.get_all(name, []))
@@ -130,24 +130,24 @@ def _header(mail: EmailMessage, name: str) -> str:
 
 def _is_automatic(mail: EmailMessage) -> bool:
     """Return True if a machine sent the mail automatically (RFC 3834, 5; RFC 3464)."""
-    submitted = _header(mail, "Auto-Submitted").strip().lower()
-    precedence = _header(mail, "Precedence").strip().lower()
-    bounced = _header(mail, "Return-Path").strip() == "<>"
+    submitted = _read_header(mail, "Auto-Submitted").strip().lower()
+    precedence = _read_header(mail, "Precedence").strip().lower()
+    bounced = _read_header(mail, "Return-Path").strip() == "<>"
     report = mail.get_content_type() == "multipart/report"
     return submitted not in ("", "no") or precedence in _BULK or bounced or report
 
 
-def _answers(mail: EmailMessage) -> str | None:
+def _find_answered(mail: EmailMessage) -> str | None:
     for name in ("To", "Cc", "Delivered-To", "X-Original-To"):
-        if match := _ADDRESSED.search(_header(mail, name)):
+        if match := _ADDRESSED.search(_read_header(mail, name)):
             return match[1].lower()
     for name in ("In-Reply-To", "References"):
-        if ids := _REPLIED.findall(_header(mail, name)):
+        if ids := _REPLIED.findall(_read_header(mail, name)):
             return str(ids[-1]).lower()
     return None
 
 
-def _text(mail: EmailMessage) -> str:
+def _read_text(mail: EmailMessage) -> str:
     try:
         part = mail.get_body(("plain", "html"))
         if part is None:
@@ -191,7 +191,7 @@ class _Html(HTMLParser):
             self.texts.append(data)
 
 
-def words_of(text: str, subject: str = "") -> str:
+def find_own_text(text: str, subject: str = "") -> str:
     """Return the author's own text: before the quote and the signature, or else below the quote.
     `subject` is the mail's subject, which names the alarm.
     """
@@ -213,7 +213,7 @@ def _end_of_own(lines: Sequence[str], title: str) -> int:
         plain = line.strip("* \t")
         if _is_quoted(line) or line == _SIGNATURE or _QUOTES.match(plain):
             return place
-        if _introduces(lines, place) or _is_header(lines, place):
+        if _is_introduction(lines, place) or _is_header(lines, place):
             return place
         if _is_of_the_hub(lines, place, title):
             return place
@@ -242,7 +242,7 @@ def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
     return bool(_ALARM.match(line) and behind and _TIME.search(behind[0]))
 
 
-def _introduces(lines: Sequence[str], place: int) -> bool:
+def _is_introduction(lines: Sequence[str], place: int) -> bool:
     """Return True if a quote is introduced from that line on, in one line that a mail program may
     have broken into up to three.
     """

@@ -19,11 +19,11 @@ from fieldagent.hub import idle
 from fieldagent.hub.escalation import alarm_link, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.notice import AnswerWays
-from fieldagent.hub.escalation.registry import Kinds, Reach, contact_kinds
+from fieldagent.hub.escalation.notice import AnswerOptions
+from fieldagent.hub.escalation.registry import ContactSenders, Kinds, get_contact_kinds
 from fieldagent.hub.records import alarm, claims, sos
 from fieldagent.hub.records.alarm import ASKED, ESCALATED, REPLY
-from fieldagent.hub.store.contract import ANYTHING, Db, Store, find_earliest
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store, find_earliest
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.store.group import StoreFailed
 from fieldagent.system import waits
@@ -60,7 +60,7 @@ class Notification:
     """
 
 
-def next_due(db: Db) -> float:
+def compute_next_due(db: Db) -> float:
     """Return the Unix time when `claim` will find something."""
     return find_earliest(
         db,
@@ -75,12 +75,12 @@ def claim(
     """Return the due notifications, claimed for this process. `desk` is the console's address;
     `kinds` are the hub's kinds of contact.
     """
-    known = contact_kinds() if kinds is None else kinds
+    known = get_contact_kinds() if kinds is None else kinds
     rows = db.execute(
         f"{_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked()}", now, now, limit
     )
-    alone = [_claimed(db, _Due(*row), now, desk, known) for row in rows]
-    return [*alone, *_together(db, now, limit - len(alone), desk, known)]
+    alone = [_make_claimed(db, _DueRow(*row), now, desk, known) for row in rows]
+    return [*alone, *_claim_together(db, now, limit - len(alone), desk, known)]
 
 
 def give_back(db: Db, notifications: Sequence[Notification]) -> None:
@@ -93,7 +93,7 @@ def give_back(db: Db, notifications: Sequence[Notification]) -> None:
                 *(each.id, each.claimed_until),
             )
     if notifications:
-        db.announce(alarm.NEWS)
+        db.announce(alarm.ALARM_TOPIC)
 
 
 _DUE = (
@@ -102,7 +102,7 @@ _DUE = (
 )
 
 
-class _Due(NamedTuple):
+class _DueRow(NamedTuple):
     """A row of `_DUE`."""
 
     id: int
@@ -115,7 +115,7 @@ class _Due(NamedTuple):
     text: str
 
 
-def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Notification]:
+def _claim_together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Notification]:
     """Claim notifications that waited for the end of quiet hours: all of one contact at a time, by
     one process.
     """
@@ -129,14 +129,14 @@ def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[N
         if not db.execute(locked, contact):
             continue
         rows = db.execute(f"{_DUE} AND held = 1 AND contact = ? ORDER BY id", now, now, contact)
-        some = [_claimed(db, _Due(*row), now, desk, kinds) for row in rows]
+        some = [_make_claimed(db, _DueRow(*row), now, desk, kinds) for row in rows]
         if some:
-            message = notice.together([each.notice for each in some])
+            message = notice.combine([each.notice for each in some])
             notifications.append(replace(some[0], notice=message, beside=tuple(some[1:])))
     return notifications
 
 
-def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Notification:
+def _make_claimed(db: Db, due: _DueRow, now: float, desk: str, kinds: Kinds) -> Notification:
     id_, sos_id, contact_id, message_id, why, attempts, round_, text = due
     until = now + CLAIM_S
     db.execute(
@@ -144,8 +144,8 @@ def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Notifica
         *(until, db.worker, id_),
     )
     ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", sos_id)
-    contact = contacts.named(db, workspace, contact_id)
-    incident = sos.named(db, workspace, sos_id)
+    contact = contacts.find_contact(db, workspace, contact_id)
+    incident = sos.find_incident(db, workspace, sos_id)
     assert incident is not None, "its messages go with it"
     link = code = ""
     kind = kinds.get(contact.kind)
@@ -153,11 +153,13 @@ def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Notifica
         ((device,),) = db.execute("SELECT name FROM device WHERE id = ?", incident.device)
         message = notice.reply(incident, device, message_id, text, contact.language)
     elif why == ASKED:
-        message = notice.asked(db, incident, message_id, text, AnswerWays(desk), contact.language)
+        message = notice.make_request(
+            db, incident, message_id, text, AnswerOptions(desk), contact.language
+        )
     else:
         if kind is None or not kind.signs_in:
             link, code = alarm_link.make(db, sos_id, contact.name, message_id, now, contact.id)
-        ways = AnswerWays(desk, link, code)
+        ways = AnswerOptions(desk, link, code)
         message = notice.of(db, incident, message_id, why, ways, contact.language)
     escalates = contact.after > 0 or why == ESCALATED
     return Notification(id_, sos_id, contact, message, attempts, until, escalates, why, round_)
@@ -173,7 +175,7 @@ def settle(
     """Record the result, and return a text for the log, or an empty string. If the claim has
     expired, the result of the other process counts.
     """
-    chance, known = random.random(), contact_kinds() if kinds is None else kinds
+    chance, known = random.random(), get_contact_kinds() if kinds is None else kinds
     reports = [
         _settle(db, each, result, now, known, chance=chance)
         for each in (notification, *notification.beside)
@@ -201,7 +203,7 @@ def _settle(
     state = "handed over" if taken else "waiting" if wait is not None else "failed"
     held = 0
     if state == "waiting" and notification.why not in (REPLY, ASKED):
-        morning = alarm.waits_until(db, notification.id, now + (wait or 0.0))
+        morning = alarm.find_quiet_end(db, notification.id, now + (wait or 0.0))
         wait, held = (wait, 0) if morning is None else (morning - now, 1)
     settled = db.execute(
         # If someone has answered meanwhile, a message handed over still counts, and the others end.
@@ -222,7 +224,7 @@ def _settle(
         return ""
     if settled[0][0] != "waiting":
         wait = None
-    db.announce(alarm.NEWS)
+    db.announce(alarm.ALARM_TOPIC)
     kind = kinds.get(contact.kind)
     whom = f"{contact.name} ({kind.by if kind else contact.kind})"
     contacts.note_end(db, contact.id, "" if taken else result.reason, now)
@@ -254,12 +256,12 @@ def _note_taken(db: Db, notification: Notification, handed: str, now: float) -> 
     if contact.after:
         alarm.escalate(db, notification.sos, now)
     if notification.why not in (ESCALATED, ASKED) and notification.round < contact.tries:
-        alarm.tell_again(db, notification.id, notification.round + 1, contact.every, now)
+        alarm.queue_again(db, notification.id, notification.round + 1, contact.every, now)
 
 
 async def run(
     store: Store,
-    reach: Reach,
+    reach: ContactSenders,
     *,
     clock: Callable[[], float],
     note_fault: Note,
@@ -272,7 +274,7 @@ async def run(
 @dataclass(slots=True)
 class _Notifications:
     store: Store
-    reach: Reach
+    reach: ContactSenders
     clock: Callable[[], float]
     note_fault: Note
     desk: str
@@ -282,23 +284,26 @@ class _Notifications:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                news, written = self.store.get_event(alarm.NEWS), self.store.get_event(ANYTHING)
+                news, written = (
+                    self.store.get_event(alarm.ALARM_TOPIC),
+                    self.store.get_event(ANY_WRITE_TOPIC),
+                )
                 self.pause = trio.CancelScope()
                 soonest = inf
                 if free := AT_ONCE - self.under_way:
-                    soonest, due = await self.due(free)
+                    soonest, due = await self.list_due(free)
                     for each in due:
                         self.under_way += 1
                         nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, each))
                 with self.pause:
                     await idle.wait_until_due(written, soonest - self.clock(), news=news)
 
-    async def due(self, free: int) -> tuple[float, list[Notification]]:
+    async def list_due(self, free: int) -> tuple[float, list[Notification]]:
         """Return the time when something is due, and the notifications that this process may send
         now.
         """
         with log_once():
-            soonest = await self.store.read(next_due)
+            soonest = await self.store.read(compute_next_due)
             if soonest > self.clock():
                 return soonest, []
             return soonest, await claims.take(
@@ -331,7 +336,7 @@ class _Notifications:
     async def send(self, notification: Notification) -> HandoverResult:
         contact = notification.contact
         try:
-            return await self.reach.tell(contact.kind, contact.address, notification.notice)
+            return await self.reach.send_notice(contact.kind, contact.address, notification.notice)
         except Exception as error:
             # A bug in the hub counts as a failure, so that the message is sent again.
             self.note_fault(error, f"a message to contact {contact.id}")

@@ -13,11 +13,11 @@ from fieldagent.hub import idle
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.notice import visible
-from fieldagent.hub.escalation.registry import Reach, kind_of
+from fieldagent.hub.escalation.notice import make_visible
+from fieldagent.hub.escalation.registry import ContactSenders, find_kind
 from fieldagent.hub.records import claims, outward
 from fieldagent.hub.records.outward import Outward
-from fieldagent.hub.store.contract import ANYTHING, Db, Store
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.supervisor import Note, describe_error
@@ -33,13 +33,15 @@ NO_ANSWER = "Answers do not reach the sender."
 DATA = "binary data cannot be sent to an address as text"
 
 
-async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fault: Note) -> None:
+async def run(
+    store: Store, reach: ContactSenders, *, clock: Callable[[], float], note_fault: Note
+) -> None:
     """Send due items, one after another, until cancelled."""
     while True:
-        news, written = store.get_event(outward.NEWS), store.get_event(ANYTHING)
+        news, written = store.get_event(outward.OUTWARD_TOPIC), store.get_event(ANY_WRITE_TOPIC)
         soonest = clock()
         with log_once():
-            soonest = await store.read(outward.next_due)
+            soonest = await store.read(outward.compute_next_due)
             if soonest <= clock():
                 claimed = await claims.take(
                     store, lambda db: outward.claim(db, clock(), AT_ONCE), outward.give_back
@@ -51,21 +53,21 @@ async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fa
 
 
 async def _hand_over(
-    store: Store, reach: Reach, each: Outward, clock: Callable[[], float], note_fault: Note
+    store: Store, reach: ContactSenders, each: Outward, clock: Callable[[], float], note_fault: Note
 ) -> None:
     try:
-        kind = kind_of(each.address, reach.kinds, reach.own)
+        kind = find_kind(each.address, reach.kinds, reach.own)
     except Refused:
         why = "it is neither an address of e-mail nor a telephone number"
-        await persist(store, lambda db: outward.given_up(db, each, why, clock()))
+        await persist(store, lambda db: outward.mark_given_up(db, each, why, clock()))
         return
-    notice = await store.read(lambda db: _notice(db, each, reach.is_answered(kind)))
+    notice = await store.read(lambda db: _make_notice(db, each, reach.is_answered(kind)))
     why = kind.missing(reach.own) or ("" if notice.text else DATA)
     if why:
-        await persist(store, lambda db: outward.given_up(db, each, why, clock()))
+        await persist(store, lambda db: outward.mark_given_up(db, each, why, clock()))
         return
     try:
-        result = await reach.tell(kind.name, each.address, notice)
+        result = await reach.send_notice(kind.name, each.address, notice)
     except Exception as error:
         note_fault(error, f"a message to an address, item {each.item}")
         reason = f"it failed in the hub; see its log: {describe_error(error)}"
@@ -75,7 +77,7 @@ async def _hand_over(
 
 def _settle(db: Db, each: Outward, service: str, result: HandoverResult, now: float) -> None:
     if result.outcome is HandoverOutcome.HANDED:
-        outward.taken(db, each, service, now)
+        outward.mark_accepted(db, each, service, now)
         return
     wait = compute_delay(
         each.attempts + 1,
@@ -84,23 +86,25 @@ def _settle(db: Db, each: Outward, service: str, result: HandoverResult, now: fl
         chance=random.random(),
     )
     if wait is None or result.outcome is not HandoverOutcome.FAILED:
-        outward.given_up(db, each, result.reason, now)
+        outward.mark_given_up(db, each, result.reason, now)
         log.warning("item %d for an address is given up: %s", each.item, result.reason)
     else:
-        outward.again(db, each, now + wait)
+        outward.retry_at(db, each, now + wait)
         log.warning("item %d for an address waits %.0f s: %s", each.item, wait, result.reason)
 
 
-def _notice(db: Db, each: Outward, answers: bool) -> Notice:
+def _make_notice(db: Db, each: Outward, answers: bool) -> Notice:
     """Return the mail or SMS in plain text; its text is empty if the item has none. `answers`:
     answers go to the kit.
     """
     (item,) = reading.list_items(db, [each.item])
-    event, sender = item.encode()["event"], visible(item.sender.name)
+    event, sender = item.encode()["event"], make_visible(item.sender.name)
     subject = f"Message from {sender}"
     if each.text:
         return Notice(each.message_id, f"Re: {subject}", each.text, answers=answers)
-    said = [visible(str(event[name])) for name in ("content", "name", "notes") if event.get(name)]
+    said = [
+        make_visible(str(event[name])) for name in ("content", "name", "notes") if event.get(name)
+    ]
     if "latitude" in event:
         place = f"mlat={event['latitude']}&mlon={event['longitude']}"
         said.append(f"https://www.openstreetmap.org/?{place}")

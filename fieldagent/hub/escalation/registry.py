@@ -28,17 +28,17 @@ CONTACTS = {
 """Places of the core's kinds by their names in the database."""
 
 
-def contact_kinds(own: Iterable[str] = ()) -> Kinds:
+def get_contact_kinds(own: Iterable[str] = ()) -> Kinds:
     """Return the kinds of the core and of all extensions, and third-party ones, each given as
     `package.module:NAME`.
 
     Raises WrongProperty, with a text that follows the word `contacts`.
     """
-    return _kinds_at((*CONTACTS.values(), *list_places("contact_kinds").values(), *own))
+    return _load_kinds((*CONTACTS.values(), *list_places("contact_kinds").values(), *own))
 
 
 @cache
-def _kinds_at(named: tuple[str, ...]) -> Kinds:
+def _load_kinds(named: tuple[str, ...]) -> Kinds:
     kinds = [import_named_object(place, ContactKind) for place in named]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
@@ -46,7 +46,7 @@ def _kinds_at(named: tuple[str, ...]) -> Kinds:
     return by_name
 
 
-def kind_of(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:
+def find_kind(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:
     """Return the kind of an address. If several match, return the first one that the settings `own`
     configure. Raises Refused.
     """
@@ -59,7 +59,7 @@ def kind_of(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:
     return next((kind for kind in fitting if not kind.missing(own)), fitting[0])
 
 
-class Reach:
+class ContactSenders:
     """Senders for each kind of contact of this hub."""
 
     def __init__(self, host: ContactHost, kinds: Kinds) -> None:
@@ -72,14 +72,14 @@ class Reach:
         """Return True if answers over this kind reach the hub."""
         return kind.is_answered(self.host)
 
-    async def tell(self, kind: str, address: str, notice: Notice) -> HandoverResult:
+    async def send_notice(self, kind: str, address: str, notice: Notice) -> HandoverResult:
         """Send a notice, and return the result."""
         send = self._senders.get(kind)
         if send is None:
-            return HandoverResult(HandoverOutcome.FAILED, no_kind(kind))
+            return HandoverResult(HandoverOutcome.FAILED, describe_missing_kind(kind))
         return await send(address, notice)
 
 
-def no_kind(kind: str) -> str:
+def describe_missing_kind(kind: str) -> str:
     """Return the text about a contact whose kind this hub does not have."""
     return f"this hub has no contacts of kind {kind}: name it in its settings, under contacts"

@@ -19,7 +19,7 @@ DEADLINE_S = 30.0
 MISSING = sentence("apprise is not installed on the hub: apt install apprise")
 
 
-def fault_of(address: str) -> str:
+def find_fault(address: str) -> str:
     """Return the reason why apprise cannot use this address, or an empty string."""
     try:
         import apprise
@@ -42,7 +42,7 @@ async def send(address: str, notice: Notice) -> HandoverResult:
 
 
 def _send(address: str, notice: Notice) -> HandoverResult:
-    if fault := fault_of(address):
+    if fault := find_fault(address):
         return HandoverResult(HandoverOutcome.FAILED, fault)
     import apprise
 
@@ -59,7 +59,7 @@ def _send(address: str, notice: Notice) -> HandoverResult:
     return HandoverResult(HandoverOutcome.FAILED, reason[:300])
 
 
-def _shown(address: str) -> str:
+def _get_service(address: str) -> str:
     """Return only the service, because the rest contains passwords."""
     return f"{address.partition('://')[0]}://…"
 
@@ -69,10 +69,10 @@ KIND = ContactKind(
     "by apprise",
     "the service",
     sender=lambda host: send,
-    shown=_shown,
+    shown=_get_service,
     form="a URL of apprise",
     is_one=lambda address: "://" in address,
-    fault_of=fault_of,
+    fault_of=find_fault,
     at_the_machine=sentence(
         "is not accepted here, because apprise connects to any address: add it on the hub's"
         " machine with `fieldagent hub contact add`"

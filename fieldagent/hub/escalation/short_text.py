@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.language import say
+from fieldagent.hub.escalation.language import translate
 from fieldagent.wire import sms_alphabet
 from fieldagent.wire.sms_alphabet import Alphabet
 
@@ -13,7 +13,7 @@ PARTS = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
 """Largest number of SMS for one notice. One has 160 characters in GSM-7, 70 in UCS-2."""
 
 
-def short_text(notice: Notice, *, answers: bool) -> str:
+def make_short_text(notice: Notice, *, answers: bool) -> str:
     """Return a text that fits a few SMS: the device, the text, the map, and how to answer. With
     `answers`, an SMS sent back reaches the hub.
     """
@@ -22,33 +22,33 @@ def short_text(notice: Notice, *, answers: bool) -> str:
         return notice.text
     if not notice.link and not notice.code:
         return _cut(notice.text, lambda text: text)
-    lines = [notice.place] if notice.place else [say(language, "Position unknown.")]
+    lines = [notice.place] if notice.place else [translate(language, "Position unknown.")]
     if answers and notice.code:
-        lines.append(say(language, "To take over, reply: OK {code}", code=notice.code))
+        lines.append(translate(language, "To take over, reply: OK {code}", code=notice.code))
     elif notice.link:
-        lines.append(say(language, "To take over: {link}", link=notice.link))
+        lines.append(translate(language, "To take over: {link}", link=notice.link))
     elif notice.desk:
         lines.append(notice.desk)
 
-    def whole(said: str) -> str:
+    def join_whole(said: str) -> str:
         head = f"{notice.subject}{': ' if said else ''}{said}"
         return "\n".join([head, *lines])
 
     if answers and notice.code:
-        full = f"{whole(notice.said)}. {say(language, 'Other text goes to the kit.')}"
-        if _fits(full):
+        full = f"{join_whole(notice.said)}. {translate(language, 'Other text goes to the kit.')}"
+        if _is_fitting(full):
             return full
-    return _cut(notice.said, whole)
+    return _cut(notice.said, join_whole)
 
 
-def _fits(text: str) -> bool:
+def _is_fitting(text: str) -> bool:
     return sms_alphabet.count_parts(text) <= PARTS[sms_alphabet.choose_alphabet(text)]
 
 
 def _cut(text: str, whole: Callable[[str], str]) -> str:
     """Return `whole` of as much of `text` as fits."""
-    if _fits(whole(text)):
+    if _is_fitting(whole(text)):
         return whole(text)
-    while text and not _fits(whole(text + "...")):
+    while text and not _is_fitting(whole(text + "...")):
         text = text[:-1]
     return whole(text + "..." if text else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.hub.access import directory
-from fieldagent.hub.escalation.language import say
+from fieldagent.hub.escalation.language import translate
 from fieldagent.hub.field import cost
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -22,15 +22,15 @@ other."""
 
 def add_voice(db: Db, workspace: int, name: str, now: float) -> int:
     """Add a member in whose name a kit sees a person's texts. It cannot sign in."""
-    return directory.add_user(db, workspace, voice_name(name), type_="Integration", now=now)
+    return directory.add_user(db, workspace, make_voice_name(name), type_="Integration", now=now)
 
 
-def voice_name(name: str) -> str:
+def make_voice_name(name: str) -> str:
     """Return the name, cut to the length of a member's name."""
     return name.encode()[: directory.NAME_BYTES_MAX].decode("utf-8", "ignore")
 
 
-def too_much(db: Db, posting: Posting, kit: int, now: float, language: str = ENGLISH) -> str:
+def find_excess(db: Db, posting: Posting, kit: int, now: float, language: str = ENGLISH) -> str:
     """Return the reason why a text cannot go to that device now, with the excess, or an empty
     string.
     """
@@ -43,9 +43,9 @@ def too_much(db: Db, posting: Posting, kit: int, now: float, language: str = ENG
         limit = LINKED_BYTES if device["linked"] or over is None else SATELLITE_BYTES
         if size > limit:
             text = "too long by {n} bytes of {size}. Write less."
-            return say(language, text, n=size - limit, size=size)
+            return translate(language, text, n=size - limit, size=size)
         left = None if device["linked"] or over is None else over["creditsLeft"]
         if left is not None and over["credits"] > left:
             text = "it costs {n} satellite credits, but only {left} are left today."
-            return say(language, text, n=over["credits"], left=left)
+            return translate(language, text, n=over["credits"], left=left)
     return ""

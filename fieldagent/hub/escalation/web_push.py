@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fieldagent.http.client import Opener, RequestFailed, request
 from fieldagent.hub.access.known_devices import read_signing_key
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.notice import visible
-from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_members
+from fieldagent.hub.escalation.notice import make_visible
+from fieldagent.hub.records.stored_entry import DAMAGED_ROW, read_members
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -43,14 +43,14 @@ TOKEN_LIFETIME_S = 12 * 3_600
 """Seconds; RFC 8292 2 allows 24 hours."""
 RECORD_BYTES = 4_096
 """Bytes of the only record (RFC 8188 2)."""
-WORDS = 2_000
+TEXT_CHARACTERS_MAX = 2_000
 """Characters of the text, because a push service accepts 4096 bytes (RFC 8030 7.2)."""
 REASON_MAX, REASON_SHOWN = 1_024, 200
 """Bytes of an answer that are read, and characters of its reason that are shown, such as
 `{"reason":"BadJwtToken"}`."""
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Order of the curve P-256 (SEC 2, 2.4.2)."""
-_GONE = (404, 410)
+_EXPIRED_STATUSES = (404, 410)
 """HTTP statuses for an expired subscription (RFC 8030 7.3)."""
 
 
@@ -63,18 +63,18 @@ class Subscription(NamedTuple):
     auth: str
     """Secret of 16 bytes, base64url."""
 
-    def fault(self) -> str:
+    def find_fault(self) -> str:
         """Return the reason why the subscription is unusable, or an empty string."""
         try:
-            secret = _bytes_of(self.auth)
-            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes_of(self.p256dh))
+            secret = _decode_text(self.auth)
+            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _decode_text(self.p256dh))
         except ValueError:
             return sentence("its keys are not push subscription keys")
         if not _is_https(self.endpoint):
             return sentence("its endpoint is not an https:// address")
         return "" if len(secret) == 16 else sentence("its secret does not have 16 bytes")
 
-    def as_json(self) -> str:
+    def encode(self) -> str:
         """Return the subscription as stored in a contact's address."""
         return json.dumps(self._asdict())
 
@@ -87,15 +87,15 @@ def _is_https(endpoint: str) -> bool:
         return False
 
 
-def hub_key(db: Db) -> ec.EllipticCurvePrivateKey:
+def read_hub_key(db: Db) -> ec.EllipticCurvePrivateKey:
     """Return the hub's key, by which push services identify it. It is created at its first use."""
     number = int.from_bytes(read_signing_key(db, KEY)) % (_ORDER - 1) + 1
     return ec.derive_private_key(number, ec.SECP256R1())
 
 
-def public_text(key: ec.EllipticCurvePrivateKey) -> str:
+def get_public_text(key: ec.EllipticCurvePrivateKey) -> str:
     """Return the public key in the form of browsers' `applicationServerKey`."""
-    return _text_of(_point(key.public_key()))
+    return _encode_text(_encode_point(key.public_key()))
 
 
 async def send(
@@ -111,41 +111,41 @@ async def send(
     subscription has expired. `subject` is the contact of the hub's operator: https: or mailto:.
     """
     try:
-        subscription = Subscription(**stored_members(address, "the address of a browser"))
+        subscription = Subscription(**read_members(address, "the address of a browser"))
     except TypeError:
         return HandoverResult(HandoverOutcome.FAILED, DAMAGED_ROW)
-    token = vapid_token(key, subscription.endpoint, subject, clock())
+    token = make_vapid_token(key, subscription.endpoint, subject, clock())
     headers = (
         ("Content-Type", "application/octet-stream"),
         ("Content-Encoding", "aes128gcm"),
         ("TTL", str(TIME_TO_LIVE_S)),
         ("Urgency", "high"),
-        ("Authorization", f"vapid t={token}, k={public_text(key)}"),
+        ("Authorization", f"vapid t={token}, k={get_public_text(key)}"),
     )
     try:
         reply = await request(
             "POST",
             subscription.endpoint,
             headers=headers,
-            body=encrypt(_written(notice), subscription),
+            body=encrypt(_write_payload(notice), subscription),
             deadline=DEADLINE_S,
             max_body=REASON_MAX,
             open_stream=open_stream,
         )
     except RequestFailed as failure:
         return HandoverResult(HandoverOutcome.FAILED, failure.reason)
-    if reply.status in _GONE:
+    if reply.status in _EXPIRED_STATUSES:
         return HandoverResult(HandoverOutcome.GONE, "the browser no longer accepts push messages")
     result = judge(reply, clock(), "let the browser request it again")
-    said = visible(reply.body.decode("utf-8", "replace"))[:REASON_SHOWN]
+    said = make_visible(reply.body.decode("utf-8", "replace"))[:REASON_SHOWN]
     if result.outcome is HandoverOutcome.FAILED and said:
         return replace(result, reason=f"{result.reason}: {said}")
     return result
 
 
-def _written(notice: Notice) -> bytes:
+def _write_payload(notice: Notice) -> bytes:
     """Return the payload for the console's service worker. A test contains no SOS to open."""
-    payload: dict[str, Any] = {"title": notice.subject, "body": notice.said[:WORDS]}
+    payload: dict[str, Any] = {"title": notice.subject, "body": notice.said[:TEXT_CHARACTERS_MAX]}
     if notice.alarm:
         payload |= {"alarm": notice.alarm, "id": notice.sos, "device": notice.device}
     elif notice.sos:
@@ -155,7 +155,9 @@ def _written(notice: Notice) -> bytes:
     return json.dumps(payload).encode()
 
 
-def vapid_token(key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, now: float) -> str:
+def make_vapid_token(
+    key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, now: float
+) -> str:
     """Return the signed token of RFC 8292 2 for an endpoint's push service."""
     parts = urlsplit(endpoint)
     claims = {
@@ -164,12 +166,12 @@ def vapid_token(key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, no
         "sub": subject,
     }
     said = ".".join(
-        _text_of(json.dumps(part, separators=(",", ":")).encode())
+        _encode_text(json.dumps(part, separators=(",", ":")).encode())
         for part in ({"typ": "JWT", "alg": "ES256"}, claims)
     )
     r, s = decode_dss_signature(key.sign(said.encode(), ec.ECDSA(hashes.SHA256())))
     # RFC 7518 3.4: two numbers of 32 bytes each.
-    return f"{said}.{_text_of(r.to_bytes(32) + s.to_bytes(32))}"
+    return f"{said}.{_encode_text(r.to_bytes(32) + s.to_bytes(32))}"
 
 
 def encrypt(
@@ -184,11 +186,13 @@ def encrypt(
     """
     salt = os.urandom(16) if salt is None else salt
     once = ec.generate_private_key(ec.SECP256R1()) if once is None else once
-    theirs = _bytes_of(subscription.p256dh)
+    theirs = _decode_text(subscription.p256dh)
     receiver = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs)
-    ours = _point(once.public_key())
+    ours = _encode_point(once.public_key())
     shared = once.exchange(ec.ECDH(), receiver)
-    secret = _derive(shared, _bytes_of(subscription.auth), b"WebPush: info\0" + theirs + ours, 32)
+    secret = _derive(
+        shared, _decode_text(subscription.auth), b"WebPush: info\0" + theirs + ours, 32
+    )
     sealing = _derive(secret, salt, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(secret, salt, b"Content-Encoding: nonce\0", 12)
     # RFC 8188 2: the byte 2 marks the last record.
@@ -200,14 +204,14 @@ def _derive(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
     return HKDF(hashes.SHA256(), length, salt, info).derive(secret)
 
 
-def _point(key: ec.EllipticCurvePublicKey) -> bytes:
+def _encode_point(key: ec.EllipticCurvePublicKey) -> bytes:
     return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
 
 
-def _text_of(data: bytes) -> str:
+def _encode_text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _bytes_of(text: str) -> bytes:
+def _decode_text(text: str) -> bytes:
     """Return the bytes of a base64url text. Raises ValueError."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from fieldagent.hub.contract import Bearer, Device, Estimate
-from fieldagent.hub.records.fragments import DOUBTED
+from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, compute_fingerprint
@@ -22,9 +22,9 @@ class KitMessage:
     relaying: Device | None = None
     """Device that relayed them over its link; None if it was their own."""
     estimate: Estimate | None = None
-    proved: bool = True
+    is_authenticated: bool = True
     """True if the device that delivered them is authenticated by a link's token or a tag."""
-    doubt: str = ""
+    doubt_reason: str = ""
     """Reason why the sender is in doubt: only an SOS counts then. Empty if there is no doubt."""
     revoked: float | None = None
     """Unix time of the revocation of the device or of the one that relayed; None if neither is
@@ -46,11 +46,11 @@ def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
     """Record the arrival of an entry. Return True if it is new."""
     return bool(
         db.execute(
-            f"INSERT INTO arrived (device, {DOUBTED}, sequence, digest, at, sos)"
+            f"INSERT INTO arrived (device, {UNAUTHENTICATED_COLUMN}, sequence, digest, at, sos)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
             brought.device.id,
             # Keep doubtful entries apart, so that an invented one cannot block a true one.
-            int(bool(brought.doubt)),
+            int(bool(brought.doubt_reason)),
             entry.sequence,
             compute_fingerprint(entry),
             brought.now,
@@ -63,7 +63,8 @@ def is_stored(db: Db, entry: Entry, brought: KitMessage) -> bool:
     """Return True if the device itself has sent the same entry under this number."""
     return bool(
         db.execute(
-            f"SELECT 1 FROM arrived WHERE device = ? AND {DOUBTED} = 0 AND sequence = ?"
+            f"SELECT 1 FROM arrived WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = 0 AND"
+            " sequence = ?"
             " AND digest = ?",
             brought.device.id,
             entry.sequence,

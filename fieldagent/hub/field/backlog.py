@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 from fieldagent.hub.records import workspace_log
-from fieldagent.hub.records.ledger import WAITS
+from fieldagent.hub.records.ledger import WAITING_STATES
 from fieldagent.hub.store.contract import Db, Store, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-SLICE = 2_000
+ROWS_PER_READ = 2_000
 """Rows per read, about 5 ms."""
 
 
-class Indexed(NamedTuple):
+class IndexedTable(NamedTuple):
     """Rows of `table`, each of an item, along the index with the columns `key`."""
 
     table: str
@@ -23,9 +23,9 @@ class Indexed(NamedTuple):
     which: str
 
 
-DELIVERIES = Indexed("delivery", "device, rank, sequence", f"state IN {WAITS}")
-WEBHOOKS = Indexed("webhook_delivery", "webhook, sender, item", "state = 'waiting'")
-DEAD = Indexed("webhook_delivery", "webhook, item", "state = 'dead'")
+DELIVERIES = IndexedTable("delivery", "device, rank, sequence", f"state IN {WAITING_STATES}")
+WEBHOOKS = IndexedTable("webhook_delivery", "webhook, sender, item", "state = 'waiting'")
+DEAD_LETTER_TABLE = IndexedTable("webhook_delivery", "webhook, item", "state = 'dead'")
 
 
 class Backlog(NamedTuple):
@@ -56,13 +56,16 @@ async def count_queues(store: Store, now: float) -> Queues:
     made = await count_backlog(store, DELIVERIES)
     waiting = await store.read(partial(add_awaited, made=made, now=now))
     return Queues(
-        waiting, await count_backlog(store, WEBHOOKS), await count_backlog(store, DEAD), now
+        waiting,
+        await count_backlog(store, WEBHOOKS),
+        await count_backlog(store, DEAD_LETTER_TABLE),
+        now,
     )
 
 
-async def count_backlog(store: Store, queue: Indexed) -> Backlog:
-    """Count the rows of a queue in batches of `SLICE`, and find the arrival time of their oldest
-    item.
+async def count_backlog(store: Store, queue: IndexedTable) -> Backlog:
+    """Count the rows of a queue in batches of `ROWS_PER_READ`, and find the arrival time of their
+    oldest item.
     """
     rows, items = 0, []
     place: Sequence[Any] | None = ()
@@ -83,14 +86,14 @@ def add_awaited(db: Db, made: Backlog, now: float) -> Backlog:
     """Return the waiting deliveries, including those whose rows are created when devices fetch
     them.
     """
-    rows, oldest = workspace_log.awaited(db, now)
+    rows, oldest = workspace_log.count_awaited(db, now)
     came = db.execute("SELECT accepted FROM item WHERE id = ?", oldest)
     known = [float(at) for (at,) in came] + ([] if made.since is None else [made.since])
     return Backlog(made.rows + rows, min(known, default=None))
 
 
 def count_some(
-    db: Db, queue: Indexed, after: Sequence[Any]
+    db: Db, queue: IndexedTable, after: Sequence[Any]
 ) -> tuple[int, int | None, Sequence[Any] | None]:
     """Return the number of rows in the next batch, their oldest item, and the place after which
     there may be more.
@@ -98,7 +101,8 @@ def count_some(
     table, key, which = queue
     behind = f"{which} AND ({key}) > ({make_marks(after)})" if after else which
     last = db.execute(
-        f"SELECT {key} FROM {table} WHERE {behind} ORDER BY {key} LIMIT 1 OFFSET {SLICE - 1}",
+        f"SELECT {key} FROM {table} WHERE {behind} ORDER BY {key} LIMIT 1 OFFSET"
+        f" {ROWS_PER_READ - 1}",
         *after,
     )
     place = last[0] if last else None

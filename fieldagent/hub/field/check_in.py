@@ -37,7 +37,7 @@ other lower number is from a new journal."""
 class Rule(NamedTuple):
     """Check-in rule of a device: one of the first two members, and the kit's own request."""
 
-    every: float | None = None
+    interval: float | None = None
     """Seconds after the last item."""
     by_minute: int | None = None
     """Once per UTC day, before this minute."""
@@ -45,8 +45,8 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         words = []
-        if self.every is not None:
-            words.append(f"every {format_minutes(int(self.every))}")
+        if self.interval is not None:
+            words.append(f"every {format_minutes(int(self.interval))}")
         if self.by_minute is not None:
             hour, minute = divmod(self.by_minute, 60)
             words.append(f"by {hour:02}:{minute:02} UTC")
@@ -65,7 +65,7 @@ class Rule(NamedTuple):
         return min(self._list_due_times(heard, DAY))
 
     def _list_due_times(self, now: float, later: float) -> list[float]:
-        due = [now + every for every in (self.every, self.kit_every) if every is not None]
+        due = [now + every for every in (self.interval, self.kit_every) if every is not None]
         if self.by_minute is not None:
             today = now - now % DAY + self.by_minute * MINUTE
             due.append((today if today > now else today + DAY) + later)
@@ -203,7 +203,7 @@ def _format_words(
     return f"Nothing heard from {name} {since}{place} (check-in {rule})"
 
 
-SHOWN = {
+SHOWN_COLUMNS = {
     f"check-in {column}": f"check_in.{column}"
     for column in ("every", "by_minute", "kit_every", "due", "warned", "sos")
 }
@@ -211,8 +211,9 @@ SHOWN = {
 
 
 def describe_check_in(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a device's check-in state from the columns `SHOWN`; None if it has no check-in."""
-    every, by_minute, kit_every, due, warned, sos = (row[name] for name in SHOWN)
+    """Return a device's check-in state from the columns `SHOWN_COLUMNS`; None if it has no
+    check-in."""
+    every, by_minute, kit_every, due, warned, sos = (row[name] for name in SHOWN_COLUMNS)
     if due is None:
         return None
     late = "overdue" if sos is not None else "late" if warned else "in time"

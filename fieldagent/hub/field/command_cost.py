@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fieldagent.hub.field.mobile_terminated import REACHED, compute_allowance
-from fieldagent.hub.records.account import ACCOUNT, account_of
+from fieldagent.hub.field.mobile_terminated import IS_REACHABLE, compute_allowance
+from fieldagent.hub.records.account import ACCOUNT, read_account
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
@@ -19,11 +19,11 @@ ITEM_NUMBER = 2**31
 class CommandCost(NamedTuple):
     linked: bool
     """True if the device is linked, so that the command is free."""
-    reached: bool
+    is_reachable: bool
     """True if it has a satellite modem at this hub."""
-    down: int
+    bytes_down: int
     """Bytes."""
-    up: int
+    bytes_up: int
     """Largest number of bytes of the answer; an estimate for some verbs."""
     credits: int
     """Credits of both. 0 if the modem is billed by bytes."""
@@ -40,11 +40,11 @@ def compute_cost(
     """Return the cost of a command including its answer. Raises NotACommand."""
     verb = get_verb(command)
     ((linked, reached, operator, *row),) = db.execute(
-        f"SELECT {IS_LINKED}, CASE WHEN {REACHED} THEN 1 ELSE 0 END, operator, {ACCOUNT}"
+        f"SELECT {IS_LINKED}, CASE WHEN {IS_REACHABLE} THEN 1 ELSE 0 END, operator, {ACCOUNT}"
         " FROM device WHERE id = ?",
         *(now, device),
     )
-    account = account_of(row)
+    account = read_account(row)
     down = len(encode([Entry(number, command)], key=account.key))
     answer = CommandAnswer(number, CommandOutcome.DONE, bytes(verb.answer_bytes(command.arguments)))
     up = len(encode([Entry(ITEM_NUMBER, answer, int(now))], key=account.key))

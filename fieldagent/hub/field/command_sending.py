@@ -8,7 +8,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.command_cost import CommandCost
 from fieldagent.hub.records import commands
-from fieldagent.hub.records.commands import GivenCommand
+from fieldagent.hub.records.commands import CommandToSend
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME
@@ -21,9 +21,9 @@ def is_paid(quote: CommandCost, bearer: str) -> bool:
     """Return True if the command would go over satellite now with that bearer. Raises Refused if it
     cannot.
     """
-    if bearer == "ip" or (not bearer and not quote.reached):
+    if bearer == "ip" or (not bearer and not quote.is_reachable):
         return False
-    if not quote.reached:
+    if not quote.is_reachable:
         raise Refused(
             "the hub knows no satellite modem of it: set it with `fieldagent hub device imei`,"
             " or use --by ip"
@@ -31,13 +31,14 @@ def is_paid(quote: CommandCost, bearer: str) -> bool:
     if not quote.fits:
         raise Refused(
             sentence(
-                "its modem cannot receive a message of {down} bytes: use --by ip", down=quote.down
+                "its modem cannot receive a message of {down} bytes: use --by ip",
+                down=quote.bytes_down,
             )
         )
     return bool(bearer) or not quote.linked
 
 
-def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
+def give(db: Db, order: CommandToSend, grace: float, now: float) -> int:
     """Store a command for sending, and return its number. Raises Refused."""
     device = order.device
     secrets = directory.read_secrets(db, device)
@@ -49,14 +50,14 @@ def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
                 device=device,
             )
         )
-    number = max(order.number, commands.next_number(db, device, 0.0))
+    number = max(order.number, commands.compute_next_number(db, device, 0.0))
     while not _is_stored(db, order, number, secrets[0], grace, now):
-        number = commands.next_number(db, device, 0.0)
+        number = commands.compute_next_number(db, device, 0.0)
     return number
 
 
 def _is_stored(
-    db: Db, order: GivenCommand, number: int, secret: bytes, grace: float, now: float
+    db: Db, order: CommandToSend, number: int, secret: bytes, grace: float, now: float
 ) -> bool:
     """Return True if the command was stored under that number, False if another process has used
     the number. Raises Refused if the command was signed for another number.

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.field.envelope_packing import Waiting, introduce_member
+from fieldagent.hub.field.envelope_packing import WaitingItem, introduce_member
 from fieldagent.hub.field.mobile_terminated import compute_allowance, compute_most_parts, list_sizes
-from fieldagent.hub.records.account import ACCOUNT, Account, account_of
+from fieldagent.hub.records.account import ACCOUNT, Account, read_account
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.past_deliveries import past_deliveries
+from fieldagent.hub.records.past_deliveries import list_past_deliveries
 from fieldagent.hub.store.contract import Db, make_marks
-from fieldagent.package.forecast import PAST, make_forecast
+from fieldagent.package.forecast import PACKAGES_READ_MAX, make_forecast
 from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Contact, Entry
 from fieldagent.wire.errors import LocalProtocolError
@@ -39,7 +39,7 @@ def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     digest, name = introduce_member(db, posting.sender, posting.workspace)
     entries = []
     for sequence, operator, linked, known, *row in rows:
-        account = account_of(row)
+        account = read_account(row)
         names = [] if known is not None and bytes(known) == digest else [name]
         reached = account.device.imei is not None and operator is not None
         over = (
@@ -66,7 +66,7 @@ def list_costs_and_forecast(db: Db, posting: Posting, now: float) -> list[dict[s
     entries = list_costs(db, posting, now)
     expected = None
     if len(entries) == 1:
-        expected = make_forecast(past_deliveries(db, entries[0]["id"], PAST), now)
+        expected = make_forecast(list_past_deliveries(db, entries[0]["id"], PACKAGES_READ_MAX), now)
     return [{**each, "expected": expected and expected._asdict()} for each in entries]
 
 
@@ -89,7 +89,9 @@ def _compute_satellite_costs(
     how = posting.sos, posting.back, posting.to, posting.asks
     entry = Entry(sequence, posting.item, posting.time, *how)
     try:
-        part_sizes = list_sizes(Waiting(0, posting.sender, entry, contact=contact), names, account)
+        part_sizes = list_sizes(
+            WaitingItem(0, posting.sender, entry, contact=contact), names, account
+        )
     except LocalProtocolError:
         return None  # too large for its modem
     if len(part_sizes) > compute_most_parts(posting.item):

@@ -23,7 +23,7 @@ displace all others."""
 COUNT_MAX, BYTES_MAX = 10_000, 16 << 20
 """Largest number and total bytes of all letters."""
 
-_OLDEST = (
+_DELETE_OLDEST = (
     "DELETE FROM dead_letter WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER newest AS"
     " place, sum(length(body)) OVER newest AS size FROM dead_letter WHERE {whose}"
     " WINDOW newest AS (ORDER BY id DESC)) AS listed WHERE place > ? OR size > ?) RETURNING id"
@@ -61,8 +61,8 @@ def keep(
     )
     whose = "imei = ? AND (imei <> '' OR coalesce(device, 0) = ?)"
     dropped = len(
-        db.execute(_OLDEST.format(whose=whose), imei, device or 0, OF_ONE_MAX, BYTES_MAX)
-    ) + len(db.execute(_OLDEST.format(whose="id > 0"), COUNT_MAX, BYTES_MAX))
+        db.execute(_DELETE_OLDEST.format(whose=whose), imei, device or 0, OF_ONE_MAX, BYTES_MAX)
+    ) + len(db.execute(_DELETE_OLDEST.format(whose="id > 0"), COUNT_MAX, BYTES_MAX))
     db.execute(
         "INSERT INTO dead_letter_tally (one, came, dropped) VALUES (1, 1, ?) ON CONFLICT (one)"
         " DO UPDATE SET came = dead_letter_tally.came + 1,"

@@ -13,11 +13,11 @@ from typing import Any
 from fieldagent.hub.access.directory import derive_proof_keys
 from fieldagent.hub.contract import Device
 from fieldagent.hub.records.due_receipts import THE_HUB
-from fieldagent.hub.records.ledger import WAITS
-from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
+from fieldagent.hub.records.ledger import WAITING_STATES
+from fieldagent.hub.records.stored_entry import read_beside, read_stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, insert, make_membership
 from fieldagent.package.delivery import Stage
-from fieldagent.package.package import IncidentWord, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -26,11 +26,11 @@ from fieldagent.wire.envelope import (
     Contact,
     Content,
     Entry,
+    EstimatedPosition,
     Introduction,
     Receipt,
-    SeenAt,
     Source,
-    Unproved,
+    UnauthenticatedMark,
     compute_fingerprint,
     encode,
 )
@@ -41,7 +41,7 @@ LOOK_AT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingItem:
     """An item that waits for a device."""
 
     item: int
@@ -53,7 +53,7 @@ class Waiting:
     unauthenticated: bool = False
     contact: Contact | None = None
     """Contact data in a pushed message."""
-    seen_at: SeenAt | None = None
+    seen_at: EstimatedPosition | None = None
     """Position from the operator, for an SOS over satellite without a position. Other items omit
     it, because of its cost."""
 
@@ -63,7 +63,7 @@ class Waiting:
         facts: list[Content | None] = [self.source, self.contact, self.seen_at]
         beside = [each for each in facts if each is not None]
         if self.unauthenticated:
-            beside.append(Unproved())
+            beside.append(UnauthenticatedMark())
         return [self.entry, *(Entry(self.entry.sequence, each) for each in beside)]
 
 
@@ -72,7 +72,7 @@ class Load:
     """Entries of one envelope, with their ids in the store."""
 
     origin: int = 0
-    packed: bool = False
+    is_packed: bool = False
     """True if texts are compressed. Its receiver must understand that."""
     entries: list[Entry] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Load:
     introduced: list[tuple[int, bytes]] = field(default_factory=list)
     parcels: list[tuple[int, int]] = field(default_factory=list)
     """Items to relay to other devices, as pairs of item and device."""
-    carried: list[tuple[int, int]] = field(default_factory=list)
+    relayed_commands: list[tuple[int, int]] = field(default_factory=list)
     """Commands to relay to other devices, as pairs of device and number."""
 
     @property
@@ -92,7 +92,7 @@ class Load:
 
     def encode(self, key: bytes | None = None) -> bytes:
         """Return the envelope's bytes, with a tag if there is a `key`."""
-        return encode(self.entries, origin=self.origin, key=key, packed=self.packed)
+        return encode(self.entries, origin=self.origin, key=key, packed=self.is_packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class WaitingReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class EnvelopeSpace:
     """Size limits of an envelope in bytes, without its tag."""
 
     capacity: int
@@ -115,7 +115,7 @@ class Space:
     the SOS's last credit, because credits kept for an SOS pay for nothing else."""
     tag: int = 0
 
-    def compute_first(self, item: Waiting) -> int:
+    def compute_first(self, item: WaitingItem) -> int:
         """Return the bytes available for the first item."""
         return self.capacity if item.entry.sos else self.compute_beside(Load())
 
@@ -129,14 +129,14 @@ class Space:
 
 def list_waiting(
     db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
-) -> list[Waiting]:
+) -> list[WaitingItem]:
     """Return the unexpired waiting items of `device`, most urgent first. `due` is an SQL condition
     on deliveries.
     """
     # Look up only the selected items, however many wait.
     rows = db.execute(
         f"SELECT {_ITEM} FROM (SELECT item, sequence, rank"
-        f" FROM delivery WHERE delivery.device = ? AND delivery.state IN {WAITS}"
+        f" FROM delivery WHERE delivery.device = ? AND delivery.state IN {WAITING_STATES}"
         f" AND (delivery.expires IS NULL OR delivery.expires > ?) AND {due}"
         " ORDER BY rank, sequence LIMIT ?) AS first JOIN item ON item.id = first.item"
         " ORDER BY first.rank, first.sequence",
@@ -145,7 +145,7 @@ def list_waiting(
         *parameters,
         limit,
     )
-    return [_make_waiting(row, stored_entry(row[3])) for row in rows]
+    return [_make_waiting(row, read_stored_entry(row[3])) for row in rows]
 
 
 _ITEM = (
@@ -154,39 +154,40 @@ _ITEM = (
 )
 
 
-def _make_waiting(row: Sequence[Any], entry: Entry) -> Waiting:
+def _make_waiting(row: Sequence[Any], entry: Entry) -> WaitingItem:
     item, sequence, sender, _, station, number, unauthenticated, contact, seen = row
-    return Waiting(
+    return WaitingItem(
         item,
         sender,
         replace(entry, sequence=sequence),
         None if station is None else Source(station, number),
         bool(unauthenticated),
-        stored_beside(contact, Contact),
-        stored_beside(seen, SeenAt),
+        read_beside(contact, Contact),
+        read_beside(seen, EstimatedPosition),
     )
 
 
 def list_waiting_at_each(
     db: Db, devices: Sequence[int], now: float, *, limit: int
-) -> dict[int, list[Waiting]]:
+) -> dict[int, list[WaitingItem]]:
     """Return the unexpired waiting items of each device, as `list_waiting` does for one."""
     if not db.takes_lists or len(devices) == 1:
         return {each: list_waiting(db, each, now, due="1 = 1", limit=limit) for each in devices}
     rows = db.execute(
         f"SELECT first.device, {_ITEM} FROM (SELECT asked.device, own.* FROM"
         " unnest(?::bigint[]) AS asked (device) CROSS JOIN LATERAL (SELECT item, sequence, rank"
-        f" FROM delivery WHERE delivery.device = asked.device AND delivery.state IN {WAITS}"
+        f" FROM delivery WHERE delivery.device = asked.device AND delivery.state IN"
+        f" {WAITING_STATES}"
         " AND (delivery.expires IS NULL OR delivery.expires > ?) ORDER BY rank, sequence LIMIT ?)"
         " AS own) AS first JOIN item ON item.id = first.item"
         " ORDER BY first.device, first.rank, first.sequence",
         *([*devices], now, limit),
     )
     entries: dict[int, Entry] = {}
-    items: dict[int, list[Waiting]] = {device: [] for device in devices}
+    items: dict[int, list[WaitingItem]] = {device: [] for device in devices}
     for device, *row in rows:
         if row[0] not in entries:
-            entries[row[0]] = stored_entry(row[3])
+            entries[row[0]] = read_stored_entry(row[3])
         items[device].append(_make_waiting(row, entries[row[0]]))
     return items
 
@@ -227,18 +228,20 @@ def list_receipts_for_each(
 def _make_waiting_receipt(db: Db, device: int, row: Sequence[Any]) -> WaitingReceipt:
     id_, sequence, member, at, digest, urgent, says, by, text, stage, about = row
     if says:
-        word = _add_proof(db, about or device, IncidentWord(sequence, Said(says), about, by, text))
+        word = _add_proof(
+            db, about or device, IncidentUpdate(sequence, IncidentState(says), about, by, text)
+        )
         return WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent))
     said = Receipt(member, bytes(digest or b""), Stage(stage), text)
     return WaitingReceipt(id_, Entry(sequence, said, int(at)), bool(urgent), member)
 
 
-def _add_proof(db: Db, device: int, word: IncidentWord) -> IncidentWord:
+def _add_proof(db: Db, device: int, word: IncidentUpdate) -> IncidentUpdate:
     keys = derive_proof_keys(db, device)
     return prove(word, keys[0]) if keys else word
 
 
-class Names(NamedTuple):
+class DeviceNames(NamedTuple):
     """Names for one device."""
 
     unknown: Mapping[int, tuple[bytes, Entry]]
@@ -247,7 +250,7 @@ class Names(NamedTuple):
     """Deleted members whose names the device still has. They are in `unknown`, without a name."""
 
 
-class Wanted(NamedTuple):
+class NeededNames(NamedTuple):
     """Members whose names a device's next message needs."""
 
     device: int
@@ -259,7 +262,7 @@ DELETED_AT_ONCE = 4
 """Number of deleted names that one message removes."""
 
 
-def list_names(db: Db, wanted: Sequence[Wanted]) -> list[Names]:
+def list_names(db: Db, wanted: Sequence[NeededNames]) -> list[DeviceNames]:
     """Return the names that each device is missing."""
     among, devices = make_membership(db, {each.device for each in wanted})
     members = {member for each in wanted for member in each.members}
@@ -267,7 +270,7 @@ def list_names(db: Db, wanted: Sequence[Wanted]) -> list[Names]:
     rows = db.execute(
         "SELECT device, member, digest FROM introduced"
         f" WHERE device {among} AND (member {some} OR digest = ?)",
-        *(*devices, *numbers, UNNAMED),
+        *(*devices, *numbers, DELETED_NAME_MARK),
     )
     known: dict[int, dict[int, bytes]] = {each.device: {} for each in wanted}
     for device, member, digest in rows:
@@ -276,37 +279,39 @@ def list_names(db: Db, wanted: Sequence[Wanted]) -> list[Names]:
     return [_list_names(each, known[each.device], people) for each in wanted]
 
 
-def _list_names(wanted: Wanted, known: Mapping[int, bytes], people: _People) -> Names:
-    deleted = [each for each, digest in known.items() if digest == UNNAMED][:DELETED_AT_ONCE]
+def _list_names(wanted: NeededNames, known: Mapping[int, bytes], people: _People) -> DeviceNames:
+    deleted = [each for each, digest in known.items() if digest == DELETED_NAME_MARK][
+        :DELETED_AT_ONCE
+    ]
     unknown = {}
     for member in {*wanted.members, *deleted} - {THE_HUB}:
         digest, entry = _make_introduction(people.get(member), member, wanted.workspace)
         if known.get(member) != digest:
             unknown[member] = digest, entry
-    return Names(unknown, deleted)
+    return DeviceNames(unknown, deleted)
 
 
 def fill_for(
     db: Db,
     device: Device,
-    items: Iterable[Waiting],
+    items: Iterable[WaitingItem],
     receipts: Iterable[WaitingReceipt],
-    space: Space,
+    space: EnvelopeSpace,
     *,
     packed: bool = False,
 ) -> Load:
     """Fill an envelope for one device; see `fill`."""
     items, receipts = list(items), list(receipts)
     members = {each.sender for each in items} | {each.member for each in receipts}
-    (names,) = list_names(db, [Wanted(device.id, device.workspace, members)])
+    (names,) = list_names(db, [NeededNames(device.id, device.workspace, members)])
     return fill(names, items, receipts, space, packed=packed)
 
 
 def fill(
-    names: Names,
-    items: Iterable[Waiting],
+    names: DeviceNames,
+    items: Iterable[WaitingItem],
     receipts: Iterable[WaitingReceipt],
-    space: Space,
+    space: EnvelopeSpace,
     *,
     packed: bool = False,
     commands: Iterable[Entry] = (),
@@ -314,7 +319,7 @@ def fill(
     """Add as many of each as fit, in order, but only items of the first item's sender. A receipt
     that does not fit does not block the next ones.
     """
-    load = Load(packed=packed)
+    load = Load(is_packed=packed)
     for each in items:
         load.origin = load.origin or each.sender
         mine = each.sender == load.origin
@@ -337,7 +342,7 @@ def fill(
     return load
 
 
-UNNAMED = b""
+DELETED_NAME_MARK = b""
 """Mark for a device that knows a deleted member's name, until it gets another name."""
 
 
@@ -345,10 +350,10 @@ def forget_name(db: Db, member: int) -> None:
     """Mark a member as deleted for all devices that know the name. Their next message removes
     it.
     """
-    db.execute("UPDATE introduced SET digest = ? WHERE member = ?", UNNAMED, member)
+    db.execute("UPDATE introduced SET digest = ? WHERE member = ?", DELETED_NAME_MARK, member)
 
 
-def _add(names: Names, load: Load, member: int, added: list[Entry], capacity: int) -> bool:
+def _add(names: DeviceNames, load: Load, member: int, added: list[Entry], capacity: int) -> bool:
     """Add entries, with the introduction of `member` if the device does not know the name. Return
     False if they do not fit.
     """
@@ -357,7 +362,7 @@ def _add(names: Names, load: Load, member: int, added: list[Entry], capacity: in
         digest, entry = names.unknown[member]
         new = [((member, digest), entry)]
     entries = [*load.entries, *(e for _, e in new), *added]
-    if len(encode(entries, origin=load.origin, packed=load.packed)) > capacity:
+    if len(encode(entries, origin=load.origin, packed=load.is_packed)) > capacity:
         return False
     load.entries = entries
     load.introduced += [mark for mark, _ in new]
@@ -368,7 +373,7 @@ def make_introduction(db: Db, device: Device, member: int) -> list[tuple[tuple[i
     """Return the introduction of a member, as a mark for `mark_introduced` and an entry. Empty if
     the device knows the member.
     """
-    (names,) = list_names(db, [Wanted(device.id, device.workspace, [member])])
+    (names,) = list_names(db, [NeededNames(device.id, device.workspace, [member])])
     new = names.unknown.get(member)
     return [] if new is None else [((member, new[0]), new[1])]
 

@@ -11,13 +11,13 @@ from functools import partial
 
 import trio
 
-from fieldagent.http.link_session import GOODBYE_TIMEOUT_S, LinkEnd, LinkSession, NotNow
+from fieldagent.http.link_session import GOODBYE_TIMEOUT_S, CannotStore, LinkEnd, LinkSession
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.http.web_socket import WebSocket
 from fieldagent.http.web_socket_server import accept
-from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Revoked, Unknown
+from fieldagent.hub.contract import Device, Mailbox, OutgoingMessage, Revoked, UnknownDevice
 from fieldagent.hub.records.lease import Lease
 from fieldagent.hub.unavailable import make_not_now
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """RFC 6750 2.1."""
 
-REPLACED = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
+REPLACED_END = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
 BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
 REVOKED = LinkEnd(Close.REVOKED, "this kit is revoked", by_peer=False)
-STRANDED = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", by_peer=False)
+STRANDED_END = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", by_peer=False)
 """The text does not name the database, which is of no use in the field."""
 
 DATABASE_WAIT_S = 20.0
@@ -88,7 +88,7 @@ class Links:
                 return await self.authenticate(token)
             except Revoked:
                 raise Problem(410, "the kit with this link token is revoked") from None
-            except Unknown:
+            except UnknownDevice:
                 if self.wrong_token is not None:
                     raise await self.wrong_token(request) from None
                 raise _make_unauthorized("no device has this link token") from None
@@ -106,7 +106,7 @@ class Links:
         except* NOT_STORED:
             # The database became unavailable between the answer and the lease.
             with trio.move_on_after(GOODBYE_TIMEOUT_S):
-                await socket.close(STRANDED.code, STRANDED.reason)
+                await socket.close(STRANDED_END.code, STRANDED_END.reason)
 
     async def _serve_as_holder(
         self, device: Device, token: str, post: _MailboxPost, socket: WebSocket
@@ -116,7 +116,7 @@ class Links:
 
             async def give_way() -> None:
                 await lease.lost.wait()
-                exchange.farewell = STRANDED if lease.stranded else await self._find_end(token)
+                exchange.farewell = STRANDED_END if lease.stranded else await self._find_end(token)
                 log.info("the link to %s must end: %s", device.name, exchange.farewell.reason)
                 nursery.cancel_scope.cancel()
 
@@ -140,11 +140,11 @@ class Links:
             await self.authenticate(token)
         except Revoked:
             return REVOKED
-        except Unknown:
+        except UnknownDevice:
             return BARRED
         except StoreUnavailable:
-            return STRANDED
-        return REPLACED
+            return STRANDED_END
+        return REPLACED_END
 
 
 async def _end_check(socket: WebSocket) -> None:
@@ -172,7 +172,7 @@ def _end_if_unstorable() -> Iterator[None]:
     try:
         yield
     except NOT_STORED:
-        raise NotNow(STRANDED.reason) from None
+        raise CannotStore(STRANDED_END.reason) from None
 
 
 @dataclass(frozen=True, slots=True)

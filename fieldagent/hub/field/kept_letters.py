@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fieldagent.hub.access import directory
-from fieldagent.hub.contract import Unknown
+from fieldagent.hub.contract import UnknownDevice
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
 
@@ -18,7 +18,7 @@ def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int
     for device in devices:
         try:
             kit = directory.find_device(db, device)
-        except Unknown:  # it is disabled
+        except UnknownDevice:  # it is disabled
             continue
         taken += mobile_originated.replay(db, kit, directory.read_mo_keys(db, device))
     return taken

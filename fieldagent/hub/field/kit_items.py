@@ -14,16 +14,16 @@ from fieldagent.hub.field import check_in, positions
 from fieldagent.hub.part import KitPosition
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.contact import Position
-from fieldagent.hub.records.fragments import DOUBTED
+from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.records.ledger import Posting, enter_from_kits
 from fieldagent.hub.store.contract import Db, insert
-from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
+from fieldagent.package.package import SOS_PRIORITY, IncidentUpdate, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Envelope, Source, compute_fingerprint
 
-TOGETHER = 500
+MESSAGES_PER_STATEMENT_MAX = 500
 """Messages per set of statements, because SQLite allows 32 766 parameters in one statement."""
 
 
@@ -36,7 +36,7 @@ class KitItems:
 
 
 @dataclass(slots=True)
-class TakenIn:
+class IntakeResult:
     """Result of one message."""
 
     items: int = 0
@@ -55,7 +55,7 @@ def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
 
 def _is_plain(entry: Entry) -> bool:
     content = entry.content
-    plain = isinstance(content, Item) and not isinstance(content, IncidentWord | Parcel)
+    plain = isinstance(content, Item) and not isinstance(content, IncidentUpdate | Parcel)
     # Named recipients and authors are looked up one by one.
     return plain and not entry.sos and entry.to is None and entry.author is None
 
@@ -69,30 +69,30 @@ def make_posting(device: Device, entry: Entry, item: Item, expires: float) -> Po
         entry.time,
         priority=SOS_PRIORITY if entry.sos else KINDS[get_kind(item)].priority,
         sos=entry.sos,
-        back=entry.back,
+        back=entry.items_back,
         expires=None if entry.sos else expires,
         source=Source(device.id, entry.sequence),
         to=entry.to,
-        asks=entry.asks,
+        asks=entry.wants_receipt,
         author=entry.author,
     )
 
 
-_ARRIVED = ("device", DOUBTED, "sequence", "digest", "at", "sos")
+_ARRIVAL_COLUMNS = ("device", UNAUTHENTICATED_COLUMN, "sequence", "digest", "at", "sos")
 _Key = tuple[int, int, bytes]
 
 
 def take_in_all(
     db: Db, messages: Sequence[KitItems], now: float, grace: float, time_to_live: float
-) -> list[TakenIn | None]:
+) -> list[IntakeResult | None]:
     """Enter the new items. Return None for messages of a device that was revoked a moment ago;
     their items are not entered.
     """
     revoked = revocation.find_revoked(db, {each.device.id for each in messages})
     good = [each for each in messages if each.device.id not in revoked]
-    taken: list[TakenIn] = []
-    for first in range(0, len(good), TOGETHER):
-        some = good[first : first + TOGETHER]
+    taken: list[IntakeResult] = []
+    for first in range(0, len(good), MESSAGES_PER_STATEMENT_MAX):
+        some = good[first : first + MESSAGES_PER_STATEMENT_MAX]
         taken += take_in(db, some, now=now, grace=grace, time_to_live=time_to_live)
     results = iter(taken)
     return [None if each.device.id in revoked else next(results) for each in messages]
@@ -100,14 +100,14 @@ def take_in_all(
 
 def take_in(
     db: Db, messages: Sequence[KitItems], *, now: float, grace: float, time_to_live: float
-) -> list[TakenIn]:
+) -> list[IntakeResult]:
     """Enter the new items, in the order of each kit."""
     keys = [
         [(each.device.id, entry.sequence, compute_fingerprint(entry)) for entry in each.entries]
         for each in messages
     ]
     new = _record_new(db, [key for each in keys for key in each], now)
-    taken = [TakenIn() for _ in messages]
+    taken = [IntakeResult() for _ in messages]
     postings: list[Posting] = []
     newest: dict[int, Position | None] = {each.device.id: None for each in messages}
     seen: list[KitPosition] = []
@@ -123,7 +123,7 @@ def take_in(
             assert isinstance(content, Item)
             postings.append(make_posting(device, entry, content, now + time_to_live))
             if isinstance(content, Location):
-                position = contact.position_of(content, min(float(entry.time), now))
+                position = contact.make_position(content, min(float(entry.time), now))
                 before = newest[device.id]
                 if before is None or before.at <= position.at:
                     newest[device.id] = position
@@ -142,6 +142,6 @@ def _record_new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
     """Return the keys that are new, and record them."""
     rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
     arrivals = insert(
-        db, "arrived", _ARRIVED, rows, "device, sequence, digest", conflict="DO NOTHING"
+        db, "arrived", _ARRIVAL_COLUMNS, rows, "device, sequence, digest", conflict="DO NOTHING"
     )
     return {(device, sequence, bytes(digest)) for device, sequence, digest in arrivals}

@@ -12,22 +12,22 @@ from fieldagent.hub.field.arrival import KitMessage, mark_arrived
 from fieldagent.hub.field.envelope_packing import note_journal
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
 from fieldagent.hub.records import alarm, commands, mt_copies, numbering, sos
-from fieldagent.hub.records.due_receipts import THE_HUB, answer_again, owe_receipt, say_again
+from fieldagent.hub.records.due_receipts import THE_HUB, answer_again, owe_receipt, repeat_result
 from fieldagent.hub.records.ledger import confirm, note_stage
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.delivery import Stage
-from fieldagent.package.package import CheckIn, CommandAnswer, IncidentWord
+from fieldagent.package.package import CheckIn, CommandAnswer, IncidentUpdate
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, Report, Unreadable, digest_of
 
 log = logging.getLogger(__name__)
 
 
-def take_open(db: Db, word: IncidentWord, brought: KitMessage) -> None:
+def take_open(db: Db, word: IncidentUpdate, brought: KitMessage) -> None:
     """Raise the open incident that a kit names if the hub does not know it. It was lost and rings
     again.
     """
-    if brought.doubt or brought.relaying is not None:
+    if brought.doubt_reason or brought.relaying is not None:
         return
     device = brought.device
     incident = sos.of_kit(db, device.id, word.incident, locked=True)
@@ -36,13 +36,13 @@ def take_open(db: Db, word: IncidentWord, brought: KitMessage) -> None:
         if (raised := sos.raise_numbered(db, *whose, None, brought.now)) is not None:
             alarm.begin(db, raised, brought.now)
     elif incident.state != sos.SosState.OPEN:
-        say_again(db, incident, brought.now)
+        repeat_result(db, incident, brought.now)
 
 
 def take_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: KitMessage) -> None:
     """Record the kit's current journal, which only its own channel reports."""
     if brought.relaying is None:
-        note_journal(db, brought.device.id, entry.sequence, anew=number.asks)
+        note_journal(db, brought.device.id, entry.sequence, anew=number.wants_names)
 
 
 def take_report(db: Db, entry: Entry, report: Report, brought: KitMessage) -> None:
@@ -58,11 +58,11 @@ def take_report(db: Db, entry: Entry, report: Report, brought: KitMessage) -> No
 def take_check_in(db: Db, entry: Entry, asked: CheckIn, brought: KitMessage) -> None:
     """Record the kit's check-in request, and send a receipt, because people rely on it."""
     device, digest = brought.device.id, digest_of(entry)
-    if brought.doubt:
-        brought.troubles.append(brought.doubt)
+    if brought.doubt_reason:
+        brought.troubles.append(brought.doubt_reason)
     elif mark_arrived(db, entry, brought):
         brought.items += 1
-        check_in.ask(db, device, asked.within, entry.sequence, now=brought.now)
+        check_in.ask(db, device, asked.within_s, entry.sequence, now=brought.now)
         owe_receipt(db, device, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
     else:
         brought.duplicates += 1
@@ -71,14 +71,16 @@ def take_check_in(db: Db, entry: Entry, asked: CheckIn, brought: KitMessage) -> 
 
 def take_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage) -> None:
     """Record a kit's answer to a command. Only its own link or modem may deliver it."""
-    if brought.doubt or brought.relaying is not None:
+    if brought.doubt_reason or brought.relaying is not None:
         brought.troubles.append("an answer to a command, relayed by another device")
     elif not mark_arrived(db, entry, brought):
         brought.duplicates += 1
     else:
         brought.items += 1
         came_by = (
-            brought.bearer.value if brought.proved else f"{brought.bearer.value}, not authenticated"
+            brought.bearer.value
+            if brought.is_authenticated
+            else f"{brought.bearer.value}, not authenticated"
         )
         note_answer(db, answer, brought, came_by)
 
@@ -109,14 +111,14 @@ def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) ->
     if not rows and _renumber_if_restored(db, entry, brought):
         brought.mismatches.append(f"a receipt of {entry.sequence}")
     for item, body, urgent in rows:
-        digest = digest_of(replace(stored_entry(body), sequence=entry.sequence))
+        digest = digest_of(replace(read_stored_entry(body), sequence=entry.sequence))
         if receipt.digest == digest:
             confirm(db, item, brought.device.id, brought.bearer, brought.now)
             if not urgent:
                 brought.confirmed.append(item)
         else:
             brought.mismatches.append(f"a receipt of {entry.sequence}")
-            if brought.proved:
+            if brought.is_authenticated:
                 numbering.suspect(db, brought.device.id, entry.sequence, brought.now)
 
 
@@ -157,7 +159,7 @@ def _take_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> 
         # No kit has relayed this radio item to the hub, so its sender learns the stage by radio.
         return
     for item, body in rows:
-        if receipt.digest == digest_of(replace(stored_entry(body), sequence=entry.sequence)):
+        if receipt.digest == digest_of(replace(read_stored_entry(body), sequence=entry.sequence)):
             at = min(float(entry.time), brought.now)
             note_stage(db, item, brought.device.member, receipt.stage, receipt.text, at)
             return
@@ -172,6 +174,6 @@ def _renumber_if_restored(db: Db, entry: Entry, brought: KitMessage) -> bool:
     higher = "SELECT 1 FROM device WHERE id = ? AND next_sequence <= ?"
     if not db.execute(higher, device, entry.sequence):
         return False
-    if brought.proved:
+    if brought.is_authenticated:
         numbering.suspect(db, device, entry.sequence, brought.now)
     return True

@@ -11,30 +11,30 @@ from functools import partial
 
 from fieldagent.hub import idle
 from fieldagent.hub.field import check_in, radio_key, update_offers
-from fieldagent.hub.part import Check, list_hub_parts
+from fieldagent.hub.part import HubCheck, list_hub_parts
 from fieldagent.hub.records import alarm, shifts, sos_without_text
-from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
 from fieldagent.hub.store.persist import log_once
 from fieldagent.store.group import NOT_STORED
 
 log = logging.getLogger(__name__)
 
-EVERY = 15.0
+CHECK_INTERVAL_MIN_S = 15.0
 """Shortest time in seconds between two checks. Delays of some seconds do not matter."""
-WATCHED = (
-    Check(check_in.compute_next_late, check_in.look),
-    Check(update_offers.compute_next_due, update_offers.look),
-    Check(alarm.next_look, alarm.look),
-    Check(sos_without_text.next_due, sos_without_text.look),
-    Check(shifts.next_due, shifts.look),
-    Check(radio_key.compute_next_due, radio_key.look),
+CORE_CHECKS = (
+    HubCheck(check_in.compute_next_late, check_in.look),
+    HubCheck(update_offers.compute_next_due, update_offers.look),
+    HubCheck(alarm.compute_next_look, alarm.look),
+    HubCheck(sos_without_text.compute_next_due, sos_without_text.look),
+    HubCheck(shifts.compute_next_due, shifts.look),
+    HubCheck(radio_key.compute_next_due, radio_key.look),
 )
 """The checks of the core."""
 
 
-def list_checks() -> list[Check]:
+def list_checks() -> list[HubCheck]:
     """Return the checks of the core and of all extensions."""
-    return [*WATCHED, *(check for part in list_hub_parts() for check in part.checks)]
+    return [*CORE_CHECKS, *(check for part in list_hub_parts() for check in part.checks)]
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
@@ -44,7 +44,7 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
     """
     watched = list_checks()
     while True:
-        written = store.get_event(ANYTHING)
+        written = store.get_event(ANY_WRITE_TOPIC)
         soonest = 0.0
         with log_once():
             times: list[float] = []
@@ -62,4 +62,4 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
             if faults:
                 raise ExceptionGroup("some looks at the kits failed", faults)
             soonest = min(times)
-        await idle.wait_until_due(written, soonest - clock(), beat=EVERY)
+        await idle.wait_until_due(written, soonest - clock(), beat=CHECK_INTERVAL_MIN_S)

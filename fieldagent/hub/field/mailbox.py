@@ -20,8 +20,8 @@ from fieldagent.hub.field.envelope_packing import (
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.own_positions import OwnPositions
 from fieldagent.hub.field.position_feed import PositionFeeds
-from fieldagent.hub.field.rebuilding import KEEPING, Keeping, Rebuilding
-from fieldagent.hub.field.waiting_mail import Mail, MailAsked, UnderWay, read_mail
+from fieldagent.hub.field.rebuilding import KEEPING_TIMES, KeepingTimes, Rebuilding
+from fieldagent.hub.field.waiting_mail import Mail, MailAsked, NumbersUnderWay, read_mail
 from fieldagent.hub.records import (
     commands,
     contact,
@@ -31,7 +31,7 @@ from fieldagent.hub.records import (
     stations_in_range,
     workspace_log,
 )
-from fieldagent.hub.records.due_receipts import announce_mail, mail_topic
+from fieldagent.hub.records.due_receipts import announce_mail, get_mail_topic
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.store.contract import Db, Store, make_membership
 from fieldagent.store.group import StoreFull
@@ -39,7 +39,14 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import BackupNote
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import KitCondition
-from fieldagent.wire.kit_note import Directory, Earshot, HasDirectory, KitReport, Offer, decode
+from fieldagent.wire.kit_note import (
+    Directory,
+    HasDirectory,
+    KitReport,
+    Offer,
+    StationsInRange,
+    decode,
+)
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +74,7 @@ class IpMailbox:
         clock: Callable[[], float],
         version: str = "",
         log_rest: float = LOG_READ_PAUSE_S,
-        keeping: Keeping = KEEPING,
+        keeping: KeepingTimes = KEEPING_TIMES,
         feeds: PositionFeeds,
     ) -> None:
         self.device = device
@@ -121,10 +128,10 @@ class IpMailbox:
 
     def _listen(self, event: trio.Event) -> None:
         """Set the event when something other than positions may wait."""
-        topics = [mail_topic(device) for device in (self.device.id, *self._brings_to)]
+        topics = [get_mail_topic(device) for device in (self.device.id, *self._brings_to)]
         self._hears_log = not self._is_resting()
         if self._hears_log:
-            topics.append(workspace_log.topic(self.device.workspace))
+            topics.append(workspace_log.get_topic(self.device.workspace))
         self._store.wake(event, topics)
 
     def look_again(self) -> float:
@@ -186,7 +193,7 @@ class IpMailbox:
 
     async def _read_mail(self) -> Mail:
         loads = self._loads.values()
-        under_way = UnderWay(
+        under_way = NumbersUnderWay(
             sum(len(load.items) for load in loads),
             sum(len(load.receipts) for load in loads),
             sum(len(load.commands) for load in loads),
@@ -214,7 +221,7 @@ class IpMailbox:
                 load.entries.pop()
                 return
             load.parcels.append((due.item, due.device))
-        carried = {each for load in self._loads.values() for each in load.carried}
+        carried = {each for load in self._loads.values() for each in load.relayed_commands}
         for order in parcels.list_due_commands(
             db, self.device, self._journal, self._clock(), carried
         ):
@@ -222,14 +229,14 @@ class IpMailbox:
             if len(load.encode()) > capacity:
                 load.entries.pop()
                 return
-            load.carried.append((order.device, order.number))
+            load.relayed_commands.append((order.device, order.number))
 
     async def mark_stored(self, outgoing: OutgoingMessage) -> None:
         if outgoing.number == self._positions.number:
             load, place = self._positions.get_sent()
         else:
             load, place = self._loads[outgoing.number], None
-        stored = _Stored(self.device.id, self._journal, load, place, self._clock())
+        stored = _StoredLoad(self.device.id, self._journal, load, place, self._clock())
         await self._store.commit_together(_settle, stored)
         if place is None:
             del self._loads[outgoing.number]
@@ -246,7 +253,7 @@ class IpMailbox:
 
     async def next_note(self) -> bytes:
         while True:
-            news = self._store.get_event(kit_report.topic(self.device.id))
+            news = self._store.get_event(kit_report.get_topic(self.device.id))
             for offer in await self._store.read_together(_list_offers, self.device.id):
                 if offer not in self._offered:
                     self._offered.add(offer)
@@ -267,12 +274,12 @@ class IpMailbox:
         except RemoteProtocolError as error:
             log.warning("a note of %s cannot be read: %s", self.device.name, error)
             return
-        if isinstance(report, Earshot):
+        if isinstance(report, StationsInRange):
             await self._store.commit(lambda db: self._note_earshot(db, report))
         elif isinstance(report, HasDirectory):
             self._directory_there = report.version
             # Wake the task that waits for notes to the kit.
-            await self._store.commit(lambda db: db.announce(kit_report.topic(self.device.id)))
+            await self._store.commit(lambda db: db.announce(kit_report.get_topic(self.device.id)))
         elif isinstance(report, KitCondition):
             now = self._clock()
             await self._store.commit(lambda db: kit_condition.note(db, self.device.id, report, now))
@@ -282,9 +289,9 @@ class IpMailbox:
             for text in await self._store.commit(lambda db: self._note(db, report)):
                 log.warning("%s", text)
 
-    def _note_earshot(self, db: Db, report: Earshot) -> None:
+    def _note_earshot(self, db: Db, report: StationsInRange) -> None:
         self._brings_to = stations_in_range.note(db, self.device.id, report.hops)
-        if self._brings_to and not stations_in_range.may_bring(db, self.device.id):
+        if self._brings_to and not stations_in_range.can_relay(db, self.device.id):
             log.warning(
                 "%s offers to relay items to its neighbours, but may not: allow it with"
                 " `fieldagent hub device relay %d`",
@@ -310,7 +317,7 @@ class IpMailbox:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoredLoad:
     """Load that a device has on disk, under the journal of that number."""
 
     device: int
@@ -321,7 +328,7 @@ class _Stored:
     at: float
 
 
-def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
+def _settle(db: Db, stored: Sequence[_StoredLoad]) -> list[None]:
     """Settle the confirmations of many devices at once."""
     now = max(each.at for each in stored)
     pairs = [(item, each.device) for each in stored for item in each.load.items]
@@ -331,12 +338,12 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
     for each in stored:
         commands.note_stored(db, each.device, each.load.commands)
         stations_in_range.note_given(db, each.device, each.journal, each.load.parcels, now)
-        commands.note_carried(db, each.device, each.journal, each.load.carried, now)
+        commands.note_carried(db, each.device, each.journal, each.load.relayed_commands, now)
     mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
     return [None] * len(stored)
 
 
-def _mark_introduced(db: Db, stored: Sequence[_Stored]) -> None:
+def _mark_introduced(db: Db, stored: Sequence[_StoredLoad]) -> None:
     names = [each for each in stored if each.load.introduced]
     if not names:
         return
@@ -357,7 +364,7 @@ def _mark_introduced(db: Db, stored: Sequence[_Stored]) -> None:
 def _list_offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
     """Return the offers for each device."""
     kinds: list[dict[int, Offer]] = [
-        {**kit_report.offers(db, devices)},
+        {**kit_report.list_offers(db, devices)},
         {**update_offers.list_offers(db, devices)},
     ]
     return [[offers[device] for offers in kinds if device in offers] for device in devices]

@@ -19,12 +19,12 @@ from fieldagent.hub.access.directory import (
     find_disabled_device,
     read_secrets,
 )
-from fieldagent.hub.contract import Bearer, Device, Estimate, Unknown
+from fieldagent.hub.contract import Bearer, Device, Estimate, UnknownDevice
 from fieldagent.hub.field import check_in, dead_letters, positions, trackers
 from fieldagent.hub.field.arrival import KitMessage, is_stored, mark_arrived
 from fieldagent.hub.field.kit_items import (
+    IntakeResult,
     KitItems,
-    TakenIn,
     make_posting,
     read_only_items,
     take_in_all,
@@ -52,7 +52,7 @@ from fieldagent.hub.records.due_receipts import (
     answer_again,
     note_carrier,
     owe_receipt,
-    say_again,
+    repeat_result,
 )
 from fieldagent.hub.records.ledger import Posting, confirm, enter, note_stage
 from fieldagent.hub.store.contract import Db, Store
@@ -60,11 +60,11 @@ from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
     CheckIn,
     CommandAnswer,
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Item,
     Location,
     Parcel,
-    Said,
     Waypoint,
 )
 from fieldagent.store.group import NOT_STORED
@@ -73,6 +73,7 @@ from fieldagent.system.wording import format_count
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
+    AuthorMark,
     Beside,
     Entry,
     Envelope,
@@ -84,7 +85,6 @@ from fieldagent.wire.envelope import (
     RelayRequest,
     Report,
     RouteToHub,
-    SentBy,
     Unauthenticated,
     Unreadable,
     decode,
@@ -97,10 +97,10 @@ from fieldagent.wire.parcel import UP, unwrap
 
 log = logging.getLogger(__name__)
 
-_OF_THE_AIR = Ack | RelayRequest | SentBy | Program | RouteToHub | Beside | RemoteCommand
+_OF_THE_AIR = Ack | RelayRequest | AuthorMark | Program | RouteToHub | Beside | RemoteCommand
 
 
-NOBODY = (
+NO_DEVICE_REASON = (
     "no device in use has this IMEI: add or enable its device, or correct a mistyped one"
     " (`fieldagent hub device add`, `enable`, `imei`); this also processes the message"
 )
@@ -113,7 +113,7 @@ OTHER_KEY = (
     " (`fieldagent hub"
     " device key`)"
 )
-UNCHECKED = (
+UNCHECKED_TAG_REASON = (
     "its messages are tagged, but the hub has no key to check them, so anyone can send in"
     " its name: give the hub the kit's satellite-key (`fieldagent hub device key --given`)"
 )
@@ -155,10 +155,13 @@ class MobileOriginated:
         while not unusable:
             try:
                 device = await self._store.read(lambda db: find_device_of_imei(db, imei))
-            except Unknown:
+            except UnknownDevice:
                 if await self._store.commit(lambda db: self._keep_strangers(db, imei, body)):
                     log.error(
-                        "%d bytes from %s are stored as a dead letter: %s", len(body), imei, NOBODY
+                        "%d bytes from %s are stored as a dead letter: %s",
+                        len(body),
+                        imei,
+                        NO_DEVICE_REASON,
                     )
                     return
             else:
@@ -177,9 +180,11 @@ class MobileOriginated:
         """Keep a message from an unknown IMEI. Return False if a device has the IMEI meanwhile."""
         try:
             find_device_of_imei(db, imei)
-        except Unknown:
+        except UnknownDevice:
             bearer, now, whose = Bearer.SATELLITE, self._clock(), find_disabled_device(db, imei)
-            dead_letters.keep(db, body, NOBODY, imei=imei, device=whose, bearer=bearer, now=now)
+            dead_letters.keep(
+                db, body, NO_DEVICE_REASON, imei=imei, device=whose, bearer=bearer, now=now
+            )
             return True
         return False
 
@@ -237,13 +242,15 @@ class MobileOriginated:
         def take(db: Db) -> KitMessage:
             # A transaction can run again, so each run begins with an empty result.
             proved = bearer is not Bearer.SATELLITE or bool(keys)
-            brought = KitMessage(device, bearer, self._clock(), estimate=estimate, proved=proved)
+            brought = KitMessage(
+                device, bearer, self._clock(), estimate=estimate, is_authenticated=proved
+            )
             self._take(db, envelope, brought)
             brought.troubles += envelope.not_understood
             if brought.troubles:
                 self._bury(db, device, body, bearer, "; ".join(brought.troubles))
             if bearer is Bearer.SATELLITE:
-                _note_key(db, device, UNCHECKED if unchecked else "")
+                _note_key(db, device, UNCHECKED_TAG_REASON if unchecked else "")
             return brought
 
         brought = await self._store.commit(take)
@@ -259,7 +266,7 @@ class MobileOriginated:
             log.error("part of a message from %s could not be used: %s", device.name, trouble)
         _log_trouble(device, brought.items, brought.duplicates, bearer)
 
-    def _take_items(self, db: Db, messages: Sequence[KitItems]) -> list[TakenIn | None]:
+    def _take_items(self, db: Db, messages: Sequence[KitItems]) -> list[IntakeResult | None]:
         limits = self._clock(), self._grace, self._time_to_live
         return take_in_all(db, messages, *limits)
 
@@ -284,7 +291,7 @@ class MobileOriginated:
             dead_letters.keep_letter(db, letter.id, device.id, _explain(error)[1])
             return False
         proved = letter.bearer is not Bearer.SATELLITE or bool(keys)
-        brought = KitMessage(device, letter.bearer, self._clock(), proved=proved)
+        brought = KitMessage(device, letter.bearer, self._clock(), is_authenticated=proved)
         # A failure by a bug in the hub must not undo other letters.
         db.execute("SAVEPOINT dead_letter")
         try:
@@ -309,11 +316,13 @@ class MobileOriginated:
                 )
                 return brought
             brought.relaying, brought.device = brought.device, neighbour
-            brought.doubt = doubt_of(db, brought.relaying, neighbour, brought.proved)
+            brought.doubt_reason = doubt_of(
+                db, brought.relaying, neighbour, brought.is_authenticated
+            )
             contact.note(db, brought.relaying.id, brought.bearer, brought.now)
         brought.revoked, why = revocation.doubt_of(db, brought.relaying, brought.device)
-        brought.doubt = why or brought.doubt
-        if not brought.doubt:
+        brought.doubt_reason = why or brought.doubt_reason
+        if not brought.doubt_reason:
             bearer = brought.bearer if brought.relaying is None else Bearer.RADIO
             contact.note(db, brought.device.id, bearer, brought.now)
         for entry in envelope.entries:
@@ -342,7 +351,7 @@ class MobileOriginated:
             return
         # An entry without a case here goes to people, so future kinds do too.
         match content:
-            case IncidentWord(says=Said.OPEN):
+            case IncidentUpdate(state=IncidentState.OPEN):
                 take_open(db, content, brought)
             case Parcel():
                 self._take_parcel(db, content, brought)
@@ -369,37 +378,37 @@ class MobileOriginated:
         """Enter an item for people, once."""
         device = brought.device
         # A doubtful entry is not new if the kit itself has sent the same.
-        if (brought.doubt and is_stored(db, entry, brought)) or not mark_arrived(
+        if (brought.doubt_reason and is_stored(db, entry, brought)) or not mark_arrived(
             db, entry, brought
         ):
             brought.duplicates += 1
-            if entry.sos and not brought.doubt:
+            if entry.sos and not brought.doubt_reason:
                 _note_carrier(db, entry, brought)
                 _repeat_result(db, device.id, entry, brought.now)
                 answer_again(db, device.id, entry.sequence, digest_of(entry), brought.now)
             return
         brought.items += 1
-        if not brought.doubt:
+        if not brought.doubt_reason:
             check_in.record_item(db, device.id, brought.now)
             if trackers.take_from_kit(db, device.workspace, entry, brought.now):
                 return
         posting, recipient = resolve_names(db, self._make_posting(db, entry, content, brought))
         item, _ = enter(db, posting, now=brought.now, grace=self._grace)
-        nobody = recipient.why
+        nobody = recipient.reason
         if recipient.address:
             nobody = outward.enter(db, item, recipient.address, brought.now)
         if nobody:
             note_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
         # The position of a person with a radio of their own is not that of the kit.
-        if isinstance(content, Location) and not (brought.doubt or posting.carried):
+        if isinstance(content, Location) and not (brought.doubt_reason or posting.carried):
             positions.note(db, device, content, entry.time, brought.now)
-        if entry.sos and not brought.doubt and not _is_shown_by_ack(brought):
+        if entry.sos and not brought.doubt_reason and not _is_shown_by_ack(brought):
             digest = digest_of(entry)
             owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
         if brought.relaying is not None:
             # The relaying kit has the item already.
             confirm(db, item, brought.relaying.id, brought.bearer, brought.now)
-            if entry.sos and not brought.doubt:
+            if entry.sos and not brought.doubt_reason:
                 _note_carrier(db, entry, brought)
 
     def _take_parcel(self, db: Db, parcel: Parcel, brought: KitMessage) -> None:
@@ -434,12 +443,12 @@ class MobileOriginated:
     def _make_posting(self, db: Db, entry: Entry, item: Item, brought: KitMessage) -> Posting:
         device = brought.device
         # The proof is valid whichever kit relays it, because no other kit can create it.
-        proved = isinstance(item, IncidentWord) and is_proved(
+        proved = isinstance(item, IncidentUpdate) and is_proved(
             item, derive_proof_keys(db, device.id)
         )
         return replace(
             make_posting(device, entry, item, brought.now + self._time_to_live),
-            unauthenticated=bool(brought.doubt) and not proved,
+            unauthenticated=bool(brought.doubt_reason) and not proved,
             revoked=brought.revoked,
             estimate=_estimate_beside(item, brought),
         )
@@ -449,7 +458,7 @@ class MobileOriginated:
             brought.duplicates += 1
             return
         sequence = entry.sequence
-        whose = (brought.device.id, int(bool(brought.doubt)), sequence)
+        whose = (brought.device.id, int(bool(brought.doubt_reason)), sequence)
         kept = fragments.keep(db, whose, part, brought.now)
         try:
             whole = reassemble(sequence, part.count, kept)
@@ -464,12 +473,12 @@ class MobileOriginated:
             mark_arrived(db, fragment, brought)
         if brought.revoked is not None and not any(entry.sos for entry in whole.entries):
             # The last fragment alone could not be processed later.
-            self._bury(db, brought.device, whole.envelope, Bearer.IP, brought.doubt)
-            brought.buried.append(brought.doubt)
+            self._bury(db, brought.device, whole.envelope, Bearer.IP, brought.doubt_reason)
+            brought.buried.append(brought.doubt_reason)
             return
         for entry in whole.entries:
             self._take_entry(db, entry, brought)
-        if whole.not_understood and not brought.doubt:
+        if whole.not_understood and not brought.doubt_reason:
             reason = "; ".join(whole.not_understood)
             # Keep it as from IP: the fragments have authenticated the sender, and the envelope
             # itself has no tag.
@@ -534,7 +543,7 @@ def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
         audience=recipient.audience,
         device=recipient.device,
         over_satellite=recipient.over_satellite,
-        addressee=recipient.words,
+        addressee=recipient.identity_json,
     )
     return addressed, recipient
 
@@ -545,16 +554,16 @@ def _find_objection(entry: Entry, brought: KitMessage) -> str:
     """
     content = entry.content
     if brought.revoked is not None and not (entry.sos or isinstance(content, Fragment)):
-        return brought.doubt
+        return brought.doubt_reason
     if brought.relaying is not None and isinstance(content, Report | Receipt | Unreadable):
         return "a confirmation in the name of another device"
     if isinstance(content, Parcel) or not isinstance(content, Item) or _is_about_sos(entry):
         return ""
-    return brought.doubt
+    return brought.doubt_reason
 
 
 def _is_about_sos(entry: Entry) -> bool:
-    return entry.sos or isinstance(entry.content, IncidentWord)
+    return entry.sos or isinstance(entry.content, IncidentUpdate)
 
 
 def _is_shown_by_ack(brought: KitMessage) -> bool:
@@ -568,7 +577,7 @@ def _note_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
     """Record the relaying kit as a carrier: it also gets the updates of the incident."""
     if brought.relaying is None:
         return
-    incident = sos.of_kit(db, brought.device.id, entry.sequence - entry.back)
+    incident = sos.of_kit(db, brought.device.id, entry.sequence - entry.items_back)
     if incident is not None:
         note_carrier(db, incident, brought.relaying.id, brought.now)
 
@@ -577,6 +586,6 @@ def _repeat_result(db: Db, device: int, entry: Entry, now: float) -> None:
     """Send the incident's result again, because its kit still sends items of an incident that a
     person has.
     """
-    incident = sos.of_kit(db, device, entry.sequence - entry.back)
+    incident = sos.of_kit(db, device, entry.sequence - entry.items_back)
     if incident is not None and incident.state != sos.SosState.OPEN:
-        say_again(db, incident, now)
+        repeat_result(db, incident, now)

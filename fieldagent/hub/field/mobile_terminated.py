@@ -12,9 +12,9 @@ from math import inf
 
 from fieldagent.hub.field.envelope_packing import (
     LOOK_AT,
+    EnvelopeSpace,
     Load,
-    Space,
-    Waiting,
+    WaitingItem,
     fill_for,
     list_receipts,
     list_waiting,
@@ -24,10 +24,10 @@ from fieldagent.hub.field.envelope_packing import (
 )
 from fieldagent.hub.operator.failures import Scope
 from fieldagent.hub.records import commands
-from fieldagent.hub.records.account import ACCOUNT, Account, account_of
-from fieldagent.hub.records.fragments import DOUBTED
+from fieldagent.hub.records.account import ACCOUNT, Account, read_account
+from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.records.lease import IS_LINKED
-from fieldagent.hub.records.usage import day_of
+from fieldagent.hub.records.usage import format_day
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Data
 from fieldagent.package.picture import find_picture_type
@@ -78,11 +78,11 @@ def pack(db: Db, now: float) -> int:
     )
 
 
-REACHED = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
+IS_REACHABLE = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
 """SQL condition on a device: it is reachable by satellite."""
 
 
-_DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
+_IS_DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
 
 
 def list_due(db: Db, now: float, *, lock: bool) -> list[Account]:
@@ -91,9 +91,9 @@ def list_due(db: Db, now: float, *, lock: bool) -> list[Account]:
     """
     rows = db.execute(
         f"SELECT {ACCOUNT} FROM device"
-        f" WHERE {REACHED}"
+        f" WHERE {IS_REACHABLE}"
         " AND (EXISTS (SELECT 1 FROM delivery JOIN item ON item.id = delivery.item"
-        f" WHERE delivery.device = device.id AND {_DUE}"
+        f" WHERE delivery.device = device.id AND {_IS_DUE}"
         " AND (delivery.expires IS NULL OR delivery.expires > ?)"
         f" AND (item.sos = 1 OR NOT {IS_LINKED}))"
         " OR (EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
@@ -103,7 +103,7 @@ def list_due(db: Db, now: float, *, lock: bool) -> list[Account]:
         " ORDER BY id" + (db.skip_locked() if lock else ""),
         *([now] * 9),
     )
-    return [account_of(row) for row in rows]
+    return [read_account(row) for row in rows]
 
 
 def _pack_commands(db: Db, account: Account, now: float) -> int:
@@ -111,7 +111,7 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
     id_ = account.device.id
     ((linked,),) = db.execute(f"SELECT {IS_LINKED} FROM device WHERE id = ?", now, id_)
     packed = 0
-    for entry in commands.due(db, id_, now, linked=bool(linked)):
+    for entry in commands.list_due_commands(db, id_, now, linked=bool(linked)):
         body = encode([entry], key=account.key)
         if not _is_affordable(db, account, body, now):
             commands.put_off(db, id_, entry.sequence, _compute_midnight(now), NO_CREDITS)
@@ -124,7 +124,7 @@ def _pack_commands(db: Db, account: Account, now: float) -> int:
 
 def _pack_for(db: Db, account: Account, now: float) -> int:
     device = account.device
-    items = list_waiting(db, device.id, now, due=_DUE, parameters=(now, now), limit=LOOK_AT)
+    items = list_waiting(db, device.id, now, due=_IS_DUE, parameters=(now, now), limit=LOOK_AT)
     if items and _compute_size_alone(items[0]) > account.mt_bytes - TAG_BYTES - 1:
         return _pack_fragments(db, account, items[0], now)
     receipts = list_receipts(db, device.id, limit=LOOK_AT)
@@ -149,7 +149,7 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     return 1
 
 
-def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
+def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> EnvelopeSpace:
     """Return the space that today's remaining credits pay for."""
     ordinary = _compute_capacity(account, compute_allowance(db, account, now, urgent=False))
     capacity = (
@@ -157,7 +157,7 @@ def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> Spa
         if urgent
         else ordinary
     )
-    return Space(capacity, ordinary, _tag_bytes(account))
+    return EnvelopeSpace(capacity, ordinary, _tag_bytes(account))
 
 
 def _compute_capacity(account: Account, allowed: int | None) -> int:
@@ -167,7 +167,7 @@ def _compute_capacity(account: Account, allowed: int | None) -> int:
     return paid - _tag_bytes(account)
 
 
-def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int:
+def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) -> int:
     """Pack one message per fragment, after one that introduces the sender."""
     device, urgent = account.device, large.entry.sos
     allowed = compute_allowance(db, account, now, urgent=urgent)
@@ -193,7 +193,7 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
     return len(bodies)
 
 
-def list_sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
+def list_sizes(item: WaitingItem, names: Sequence[Entry], account: Account) -> list[int]:
     """Return the bytes of each message that the item takes by itself. `names` introduce its
     sender.
     """
@@ -208,7 +208,7 @@ def list_sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[
     return [len(each) for each in (*ahead, alone)]
 
 
-def _compute_size_alone(item: Waiting) -> int:
+def _compute_size_alone(item: WaitingItem) -> int:
     """Return the bytes of a message that contains only this item, without its tag."""
     return len(encode(item.entries, origin=item.sender, packed=True))
 
@@ -217,7 +217,7 @@ def _tag_bytes(account: Account) -> int:
     return 0 if account.key is None else TAG_BYTES + 1
 
 
-def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
+def _introduce(db: Db, account: Account, item: WaitingItem, now: float) -> None:
     """Store a message that introduces the sender, if the device does not know them."""
     device = account.device
     for mark, entry in make_introduction(db, device, item.sender):
@@ -226,7 +226,7 @@ def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
         mark_introduced(db, [(device.id, *mark)])
 
 
-def _cut(large: Waiting, key: bytes | None, most: int) -> list[Fragment]:
+def _cut(large: WaitingItem, key: bytes | None, most: int) -> list[Fragment]:
     """Return the fragments of an item. They are the same at every call, so that later ones match
     earlier ones.
     """
@@ -234,12 +234,12 @@ def _cut(large: Waiting, key: bytes | None, most: int) -> list[Fragment]:
     return split(whole, most - (0 if key is None else TAG_BYTES + 1))
 
 
-def _make_fragments(large: Waiting, key: bytes | None, most: int) -> list[bytes]:
+def _make_fragments(large: WaitingItem, key: bytes | None, most: int) -> list[bytes]:
     """Return a message for each fragment."""
     return [_encode_fragment(large, fragment, key) for fragment in _cut(large, key, most)]
 
 
-def _encode_fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
+def _encode_fragment(large: WaitingItem, fragment: Fragment, key: bytes | None) -> bytes:
     return encode([Entry(large.entry.sequence, fragment)], origin=large.sender, key=key)
 
 
@@ -259,9 +259,9 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
         ) or (None,)
         if large is None:
             continue
-        account = account_of(row)
+        account = read_account(row)
         fragments = _cut(large, account.key, account.mt_bytes)
-        arrived = [each.slice for each in fragments if each.index in report.arrived]
+        arrived = [each.payload for each in fragments if each.index in report.arrived]
         if len(fragments) != report.count:
             return False
         if report.digest != digest_of_slices(arrived):
@@ -292,7 +292,8 @@ def ask_for_fragments(db: Db, now: float) -> int:
     """
     rows = db.execute(
         f"SELECT slice.sequence, slice.count, {ACCOUNT} FROM slice"
-        f" JOIN device ON device.id = slice.device WHERE {DOUBTED} = 0 AND {REACHED}"
+        f" JOIN device ON device.id = slice.device WHERE {UNAUTHENTICATED_COLUMN} = 0 AND"
+        f" {IS_REACHABLE}"
         " GROUP BY slice.sequence, slice.count, device.id"
         " HAVING max(slice.at) < ? AND max(slice.at) > ?"
         " AND ? - max(slice.at) >= ? * (max(slice.asked) - max(slice.at))",
@@ -303,8 +304,8 @@ def ask_for_fragments(db: Db, now: float) -> int:
     )
     asked = 0
     for sequence, count, *row in rows:
-        account = account_of(row)
-        those = f"{DOUBTED} = 0 AND device = ? AND sequence = ? AND count = ?"
+        account = read_account(row)
+        those = f"{UNAUTHENTICATED_COLUMN} = 0 AND device = ? AND sequence = ? AND count = ?"
         which = account.device.id, sequence, count
         there = db.execute(
             f"SELECT position, slice FROM slice WHERE {those} ORDER BY position", *which
@@ -366,7 +367,9 @@ def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> 
     if account.budget is None:
         return None
     id_ = account.device.id
-    spent = db.execute("SELECT credits FROM spent WHERE device = ? AND day = ?", id_, day_of(now))
+    spent = db.execute(
+        "SELECT credits FROM spent WHERE device = ? AND day = ?", id_, format_day(now)
+    )
     held = db.execute(
         "SELECT length(body) FROM mobile_terminated WHERE device = ? AND trouble <> ?",
         *(id_, Scope.MESSAGE.value),
@@ -383,7 +386,7 @@ def _is_affordable(
     return allowed is None or compute_credits(len(body)) <= allowed
 
 
-def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> None:
+def _wait_for_credits(db: Db, device: int, items: Sequence[WaitingItem], now: float) -> None:
     """Make due items wait until the next day begins."""
     for each in items:
         db.execute(

@@ -27,7 +27,7 @@ from fieldagent.hub.operator.contract import FarModem, Operator, Verdict
 from fieldagent.hub.operator.failures import make_no_answer, make_not_set_up
 from fieldagent.hub.records import claims, operator_trouble, ring_alerts
 from fieldagent.hub.records.ring_alerts import RingAlert
-from fieldagent.hub.store.contract import ANYTHING, Db, Store
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
@@ -54,12 +54,12 @@ async def run(
     each has up to CALLS calls at a time."""
     with log_once():
         await store.commit(operator_trouble.call_again_after_start)
-    under_way = _UnderWay()
+    under_way = _OpenCalls()
     async with trio.open_nursery() as nursery:
         while True:
             news, written, ended = (
                 store.get_event("satellite"),
-                store.get_event(ANYTHING),
+                store.get_event(ANY_WRITE_TOPIC),
                 under_way.ended,
             )
             calls: list[OperatorCall] = []
@@ -85,7 +85,7 @@ async def run(
                     await idle.wait_until_due(written, soonest - clock(), news=news)
 
 
-class _UnderWay:
+class _OpenCalls:
     """The calls that are under way."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class _Found(NamedTuple):
 
 def _look(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _Found:
     now = clock()
-    soonest = min(compute_next_due(db, busy), ring_alerts.next_due(db))
+    soonest = min(compute_next_due(db, busy), ring_alerts.compute_next_ring(db))
     return _Found(is_due(db, now, busy), ring_alerts.is_due(db, now), soonest)
 
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fieldagent.hub.field.mobile_terminated import REACHED, list_due
+from fieldagent.hub.field.mobile_terminated import IS_REACHABLE, list_due
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.failures import Scope, make_unknown
 from fieldagent.hub.records import commands, mt_copies, operator_trouble, ring_alerts
 from fieldagent.hub.records.due_receipts import announce_answer
 from fieldagent.hub.records.operator_book import note_handed_over
-from fieldagent.hub.records.usage import day_of
+from fieldagent.hub.records.usage import format_day
 from fieldagent.hub.store.contract import Db, find_earliest, make_marks, make_membership
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
@@ -76,15 +76,16 @@ def compute_next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
         db,
         "SELECT min(at) FROM (SELECT (SELECT min(satellite_from) FROM delivery"
         " WHERE delivery.device = device.id AND state = 'waiting' AND satellite_from IS NOT NULL)"
-        f" AS at FROM device WHERE {REACHED} UNION ALL SELECT 0 FROM device WHERE {REACHED}"
+        f" AS at FROM device WHERE {IS_REACHABLE} UNION ALL SELECT 0 FROM device WHERE"
+        f" {IS_REACHABLE}"
         " AND EXISTS (SELECT 1 FROM receipt WHERE receipt.device = device.id"
         " AND state = 'waiting' AND urgent = 1)"
         " UNION ALL SELECT CASE WHEN satellite_from > command.not_before THEN satellite_from"
         " ELSE command.not_before END FROM command JOIN device ON device.id = command.device"
-        f" WHERE {REACHED} AND command.state = 'waiting' AND satellite_from IS NOT NULL"
+        f" WHERE {IS_REACHABLE} AND command.state = 'waiting' AND satellite_from IS NOT NULL"
         " UNION ALL SELECT CASE WHEN claimed_until > not_before THEN claimed_until"
         " ELSE not_before END FROM mobile_terminated JOIN device ON device.id = device"
-        f" WHERE {REACHED}{without}) AS times",
+        f" WHERE {IS_REACHABLE}{without}) AS times",
         *full,
     )
 
@@ -190,7 +191,7 @@ def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     failure = verdict.failure or make_unknown("nothing")
     doubtful = verdict.outcome is Outcome.DOUBTFUL
     wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
-    wait = max(wait, failure.again)
+    wait = max(wait, failure.retry_after)
     if call.urgent:
         wait = min(wait, URGENT_RETRY_MAX_S)
     rows = db.execute(
@@ -294,7 +295,7 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
         "INSERT INTO spent (day, device, bytes, credits) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (day, device) DO UPDATE SET bytes = spent.bytes + excluded.bytes,"
         " credits = spent.credits + excluded.credits",
-        day_of(now),
+        format_day(now),
         call.device,
         len(call.body),
         compute_credits(len(call.body)),

@@ -57,7 +57,7 @@ class OwnPositions:
             return ()
         if self._place is None or self._life != feed.life:
             self._life = feed.life
-            self._place = await self._store.read_together(newest.held, self._device.id)
+            self._place = await self._store.read_together(newest.list_held, self._device.id)
         if self._place is None or self._place >= feed.upto:
             return ()
         upto, positions = (
@@ -77,7 +77,7 @@ class OwnPositions:
         if device not in feed.at_once or not positions:
             return positions
         items = [each.item for each in positions]
-        left = await self._store.read(lambda db: newest.without_row(db, device, items))
+        left = await self._store.read(lambda db: newest.find_without_row(db, device, items))
         return [each for each in positions if each.item in left]
 
     async def _read_names(self, feed: PositionFeed) -> None:

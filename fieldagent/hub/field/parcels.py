@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from fieldagent.hub.access.directory import read_secrets
 from fieldagent.hub.contract import Device
-from fieldagent.hub.field.envelope_packing import Waiting, list_waiting, make_introduction
+from fieldagent.hub.field.envelope_packing import WaitingItem, list_waiting, make_introduction
 from fieldagent.hub.records import commands, stations_in_range
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Parcel
@@ -40,14 +40,14 @@ def list_due(
     db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
 ) -> list[Due]:
     """Return the items that a linked kit must relay to kits in its range, except those in `but`."""
-    if not stations_in_range.may_bring(db, carrier.id):
+    if not stations_in_range.can_relay(db, carrier.id):
         return []
     parcels = []
-    for device, hops in stations_in_range.without_link(db, carrier.id, now):
+    for device, hops in stations_in_range.list_without_link(db, carrier.id, now):
         secrets = read_secrets(db, device)
         if not secrets:
             continue
-        how = stations_in_range.due_parameters(carrier.id, journal, hops, now)
+        how = stations_in_range.make_due_parameters(carrier.id, journal, hops, now)
         for each in list_waiting(
             db, device, now, due=stations_in_range.IS_DUE, parameters=how, limit=LOOK_AT
         ):
@@ -64,10 +64,10 @@ def list_due_commands(
     """Return the commands that a linked kit must relay, except those in `but` (device and
     number).
     """
-    if not stations_in_range.may_bring(db, carrier.id):
+    if not stations_in_range.can_relay(db, carrier.id):
         return []
     parcels = []
-    for each in commands.to_carry(db, carrier.id, journal, now):
+    for each in commands.list_to_carry(db, carrier.id, journal, now):
         device, number = each.device, each.entry.sequence
         secrets = read_secrets(db, device)
         if secrets and (device, number) not in but:
@@ -78,7 +78,9 @@ def list_due_commands(
     return parcels
 
 
-def _make_parcel(db: Db, device: Device, each: Waiting, secret: bytes, now: float) -> Entry | None:
+def _make_parcel(
+    db: Db, device: Device, each: WaitingItem, secret: bytes, now: float
+) -> Entry | None:
     """Return the parcel for an item; None if it is too large for radio."""
     named = [entry for _, entry in make_introduction(db, device, each.sender)]
     body = wrap([*named, *each.entries], secret, DOWN, origin=each.sender)

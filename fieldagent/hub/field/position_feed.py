@@ -18,18 +18,18 @@ import trio
 from fieldagent.hub.field.envelope_packing import introduce_members
 from fieldagent.hub.records import newest, workspace_log
 from fieldagent.hub.records.newest import StoredPosition
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import log_once
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source, encode
 
-REST = 1.0
+SEND_INTERVAL_MIN_S = 1.0
 """Shortest time in seconds between two messages with positions to a kit."""
 MESSAGES_PER_S = 50.0
 """Messages with positions to the kits of one workspace, per second."""
-AGAIN, PAUSE = 1.0, 0.05
+RETRY_S, PAUSE = 1.0, 0.05
 """Seconds until the next attempt after the database was unavailable, and at least."""
 
 
@@ -86,7 +86,7 @@ class PositionFeed:
     """Set when the last link has ended."""
     names: dict[int, Name] = field(default_factory=dict)
     _positions: dict[newest.Track, Position] = field(default_factory=dict)
-    _heard: trio.Event | None = None
+    _announced: trio.Event | None = None
     """Set if there may be positions that were not read; None before the first read."""
     _not_before: float = -inf
     """Time of the next read (trio's clock)."""
@@ -107,13 +107,13 @@ class PositionFeed:
                 await self._read()
 
     def _is_due(self) -> bool:
-        is_behind = self._heard is None or self._heard.is_set()
+        is_behind = self._announced is None or self._announced.is_set()
         return is_behind and trio.current_time() >= self._not_before
 
     async def _read(self) -> None:
-        now, heard = trio.current_time(), self.store.get_event(newest.topic(self.workspace))
+        now, heard = trio.current_time(), self.store.get_event(newest.get_topic(self.workspace))
         workspace, upto = self.workspace, self.upto
-        self._not_before = now + AGAIN  # if the database is unavailable
+        self._not_before = now + RETRY_S  # if the database is unavailable
         found = await self.store.read(lambda db: _read(db, workspace, upto))
         if found.directory != self._directory:
             self._directory, self.life = found.directory, self.life + 1
@@ -122,7 +122,7 @@ class PositionFeed:
             self._positions.clear()
             self.upto, self.life, self._not_before = 0, self.life + 1, now
             return
-        self._heard = heard
+        self._announced = heard
         self._not_before = now + max(self.least_rest, self.links / MESSAGES_PER_S)
         self.at_once = found.at_once
         for digest, entry in found.names:
@@ -146,9 +146,9 @@ class PositionFeed:
         while True:
             with log_once():
                 await self.refresh()
-            heard = self._heard
+            heard = self._announced
             if heard is None:
-                await trio.sleep(AGAIN)
+                await trio.sleep(RETRY_S)
             elif heard.is_set():
                 await trio.sleep_until(max(self._not_before, trio.current_time() + PAUSE))
             else:
@@ -187,14 +187,14 @@ def _read(db: Db, workspace: int, upto: int) -> _Found:
     # Read the end first: a position that is stored between the two reads is then read again.
     sql = "SELECT tracked, directory FROM workspace WHERE id = ?"
     end, directory = (db.execute(sql, workspace) or [(0, 0)])[0]
-    positions = [each for each in newest.after(db, workspace, upto) if each.place <= end]
+    positions = [each for each in newest.list_after(db, workspace, upto) if each.place <= end]
     names = introduce_members(db, {each.sender for each in positions}, workspace)
-    at_once = frozenset(workspace_log.at_once(db, [workspace], positions=True))
+    at_once = frozenset(workspace_log.list_direct(db, [workspace], positions=True))
     return _Found(end, directory, at_once, positions, names)
 
 
 def _make_position(stored: StoredPosition) -> Position:
-    entry = replace(stored_entry(bytes(stored.body)), sequence=0)
+    entry = replace(read_stored_entry(bytes(stored.body)), sequence=0)
     entries = [entry, Entry(0, Source(stored.device, stored.sequence))]
     body = encode(entries, origin=stored.sender)
     place, device, sender, item = stored[:4]
@@ -205,7 +205,7 @@ class PositionFeeds:
     """Feeds of the workspaces that have links to this process."""
 
     def __init__(
-        self, store: Store, *, clock: Callable[[], float], least_rest: float = REST
+        self, store: Store, *, clock: Callable[[], float], least_rest: float = SEND_INTERVAL_MIN_S
     ) -> None:
         self._store = store
         self._clock = clock

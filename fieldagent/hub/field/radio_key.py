@@ -23,7 +23,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.command_cost import compute_cost
 from fieldagent.hub.field.command_sending import give, is_paid
 from fieldagent.hub.records import audit, commands
-from fieldagent.hub.records.commands import GivenCommand
+from fieldagent.hub.records.commands import CommandToSend
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
@@ -51,10 +51,10 @@ class RadioKeyChange(NamedTuple):
     ended: float | None
     """Unix time since when all kits use only this key."""
     bearer: str
-    """Bearer as in `GivenCommand`."""
+    """Bearer as in `CommandToSend`."""
 
 
-class AskedKit(NamedTuple):
+class KeyKit(NamedTuple):
     device: int
     name: str
     step: int
@@ -99,7 +99,7 @@ IS_ASKED = (
 """SQL condition on a device: a kit in use that shares a secret with the hub."""
 
 
-def list_kits(db: Db, workspace: int, now: float) -> list[AskedKit]:
+def list_kits(db: Db, workspace: int, now: float) -> list[KeyKit]:
     """Return the kits that must get the key."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(kit.step, 0), coalesce(kit.asked, 0),"
@@ -109,7 +109,7 @@ def list_kits(db: Db, workspace: int, now: float) -> list[AskedKit]:
         f" WHERE device.workspace = ? AND {IS_ASKED} ORDER BY device.id",
         *(now, workspace),
     )
-    return [AskedKit(*row) for row in rows]
+    return [KeyKit(*row) for row in rows]
 
 
 class KeyPrice(NamedTuple):
@@ -254,13 +254,13 @@ def _take_step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
     return change
 
 
-def _ask(db: Db, change: RadioKeyChange, kit: AskedKit, bearer: str, now: float) -> None:
+def _ask(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: float) -> None:
     device = kit.device
     commands.withdraw(db, device, VERB, now)
     secret, *_ = directory.read_secrets(db, device)
     asked = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
-    number = commands.next_number(db, device, now)
-    order = GivenCommand(change.workspace, device, number, asked, bearer, audit.HUB)
+    number = commands.compute_next_number(db, device, now)
+    order = CommandToSend(change.workspace, device, number, asked, bearer, audit.HUB)
     number = give(db, order, GRACE_S if kit.linked else 0.0, now)
     db.execute(
         "INSERT INTO radio_key_kit (device, asked, number, given) VALUES (?, ?, ?, ?)"
@@ -316,7 +316,7 @@ def _compute_due_time(db: Db, workspace: int) -> float:
 STATES = {None: "asked", CommandOutcome.REFUSED: "refused", CommandOutcome.FAILED: "failed"}
 
 
-def describe_state(kit: AskedKit, step: int) -> str:
+def describe_state(kit: KeyKit, step: int) -> str:
     """Return the state of a kit for people."""
     if kit.step >= step:
         return "done"
@@ -344,7 +344,7 @@ def describe_change(db: Db, workspace: int, now: float) -> dict[str, Any] | None
     }
 
 
-def _describe_kit(kit: AskedKit, step: int) -> dict[str, Any]:
+def _describe_kit(kit: KeyKit, step: int) -> dict[str, Any]:
     return {
         "id": kit.device,
         "name": kit.name,

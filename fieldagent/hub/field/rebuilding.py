@@ -25,11 +25,11 @@ from fieldagent.hub.field.kit_items import make_posting
 from fieldagent.hub.field.mobile_originated import resolve_names
 from fieldagent.hub.field.neighbour import doubt_of, find_neighbour
 from fieldagent.hub.records import contact, kit_report, ledger, numbering, rebuild
-from fieldagent.hub.records.fragments import DOUBTED
+from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Db, Store, insert, make_membership
-from fieldagent.package.package import SOS_PRIORITY, IncidentWord, Item, Location, Parcel
+from fieldagent.package.package import SOS_PRIORITY, IncidentUpdate, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
@@ -41,10 +41,10 @@ from fieldagent.wire.backup_note import (
     Copies,
     Copy,
     Direction,
-    Fetch,
-    Held,
+    HeldItem,
     Inventory,
     InventoryRow,
+    ItemRequest,
 )
 from fieldagent.wire.envelope import Entry, Source, compute_fingerprint, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
@@ -54,14 +54,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class KeepingTimes:
     """Seconds for which items are kept here, and after which an unsent item expires."""
 
     keep: float
     time_to_live: float
 
 
-KEEPING = Keeping(30 * 86_400.0, 86_400.0)
+KEEPING_TIMES = KeepingTimes(30 * 86_400.0, 86_400.0)
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Rebuilding:
 
     store: Store
     device: Device
-    keeping: Keeping
+    keeping: KeepingTimes
     rows: dict[int, InventoryRow] = field(default_factory=dict)
     """Rows of the current page that are missing here, by place."""
     page: Inventory | None = None
@@ -78,17 +78,17 @@ class Rebuilding:
     _turn: trio.Lock = field(default_factory=trio.Lock)
     """Lock that prevents questions while an answer is processed."""
 
-    async def choose_question(self) -> Ask | Fetch | None:
+    async def choose_question(self) -> Ask | ItemRequest | None:
         """Return the next question to the kit, or None."""
         async with self._turn:
             return await self._choose_question()
 
-    async def _choose_question(self) -> Ask | Fetch | None:
+    async def _choose_question(self) -> Ask | ItemRequest | None:
         if self.is_asked:
             return None
         if self.page is not None:
             self.is_asked = True
-            return Fetch(self.page.direction, tuple(self.rows))
+            return ItemRequest(self.page.direction, tuple(self.rows))
         progress = await self.store.read_together(_read, self.device.id)
         if progress is None or not progress.is_open:
             return None
@@ -123,7 +123,7 @@ class Rebuilding:
         self.page, self.rows = said, {row.place: row for row in missing}
 
         def note(db: Db) -> str:
-            db.announce(kit_report.topic(self.device.id))
+            db.announce(kit_report.get_topic(self.device.id))
             return "" if self.rows else self._end_page(db, said, now)
 
         self._log_progress(await self.store.commit(note))
@@ -141,7 +141,7 @@ class Rebuilding:
         def enter(db: Db) -> str:
             came = [take_back(db, self, each, now) for each in copies]
             rebuild.note_copies(db, self.device.id, came.count(True), came.count(False))
-            db.announce(kit_report.topic(self.device.id))
+            db.announce(kit_report.get_topic(self.device.id))
             return "" if left else self._end_page(db, page, now)
 
         self._log_progress(await self.store.commit(enter))
@@ -192,7 +192,7 @@ def is_known(db: Db, device: int, said: BackupSummary) -> bool:
     """Return True if the hub knows the last items that the kit sent and got, or may have deleted
     them.
     """
-    return _is_here(db, device, said.sent) and _is_delivered(db, device, said.got)
+    return _is_here(db, device, said.last_sent) and _is_delivered(db, device, said.last_got)
 
 
 def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
@@ -204,15 +204,16 @@ def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
     return bool(db.execute(sql, device, *around))
 
 
-def _is_here(db: Db, device: int, sent: Held) -> bool:
+def _is_here(db: Db, device: int, sent: HeldItem) -> bool:
     rows = db.execute(
-        f"SELECT digest FROM arrived WHERE device = ? AND {DOUBTED} = 0 AND sequence = ?",
+        f"SELECT digest FROM arrived WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = 0 AND"
+        " sequence = ?",
         *(device, sent.number),
     )
     return not sent.number or sent.digest in {bytes(row[0])[:DIGEST_BYTES] for row in rows}
 
 
-def _is_delivered(db: Db, device: int, got: Held) -> bool:
+def _is_delivered(db: Db, device: int, got: HeldItem) -> bool:
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if got.number >= following:
         return False
@@ -228,7 +229,9 @@ def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]
         f" WHERE delivery.device = ? AND delivery.sequence {among}",
         *(device, *these),
     )
-    return {number: _digest(replace(stored_entry(body), sequence=number)) for number, body in rows}
+    return {
+        number: _digest(replace(read_stored_entry(body), sequence=number)) for number, body in rows
+    }
 
 
 def find_missing(db: Db, device: Device, listed: Inventory, since: float) -> list[InventoryRow]:
@@ -251,8 +254,9 @@ def find_missing(db: Db, device: Device, listed: Inventory, since: float) -> lis
     here = {
         (of, number, bytes(digest)[:DIGEST_BYTES])
         for of, doubtful, number, digest in db.execute(
-            f"SELECT device, {DOUBTED}, sequence, digest FROM arrived WHERE device {among}"
-            f" AND {DOUBTED} IN (0, 1) AND sequence {numbered}",
+            f"SELECT device, {UNAUTHENTICATED_COLUMN}, sequence, digest FROM arrived WHERE device"
+            f" {among}"
+            f" AND {UNAUTHENTICATED_COLUMN} IN (0, 1) AND sequence {numbered}",
             *(*devices, *numbers),
         )
         # The kit now proves its own items that another kit had relayed.
@@ -275,7 +279,8 @@ def _compute_dropped(db: Db, device: int, listed: Inventory) -> int:
     """
     first, end = listed.dropped
     rows = db.execute(
-        f"SELECT max(sequence) FROM arrived WHERE device = ? AND {DOUBTED} = 0 AND sequence < ?",
+        f"SELECT max(sequence) FROM arrived WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = 0 AND"
+        " sequence < ?",
         *(device, end),
     )
     newest = rows[0][0]
@@ -309,14 +314,14 @@ def _take_sent(
     doubt = doubt_of(db, link.device, whose, True) if brings else ""
     content = entry.content
     assert isinstance(content, Item)
-    if doubt and not (entry.sos or isinstance(content, IncidentWord)):
+    if doubt and not (entry.sos or isinstance(content, IncidentUpdate)):
         return False
     if not _note_arrived(db, whose.id, entry, at, bool(doubt)):
         return True
     if not doubt and (item := _find_item(db, whose, entry)) is not None:
         db.execute("UPDATE item SET unauthenticated = 0 WHERE id = ?", item)
         return True
-    proved = isinstance(content, IncidentWord) and is_proved(
+    proved = isinstance(content, IncidentUpdate) and is_proved(
         content, derive_proof_keys(db, whose.id)
     )
     posting = make_posting(whose, entry, content, at + link.keeping.time_to_live)
@@ -333,7 +338,7 @@ def _take_sent(
 
 def _note_arrived(db: Db, device: int, entry: Entry, at: float, doubt: bool) -> bool:
     """Record the arrival of an entry. Return True if it is new."""
-    columns = ("device", DOUBTED, "sequence", "digest", "at", "sos")
+    columns = ("device", UNAUTHENTICATED_COLUMN, "sequence", "digest", "at", "sos")
     row = (device, int(doubt), entry.sequence, compute_fingerprint(entry), at, int(entry.sos))
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))
 
@@ -395,7 +400,7 @@ def _find_item(db: Db, whose: Device, entry: Entry) -> int | None:
         " AND source_sequence = ? ORDER BY id DESC",
         *(whose.workspace, whose.id, entry.sequence),
     ):
-        if _digest(replace(stored_entry(body), sequence=entry.sequence)) == _digest(entry):
+        if _digest(replace(read_stored_entry(body), sequence=entry.sequence)) == _digest(entry):
             return int(item)
     return None
 
@@ -419,7 +424,7 @@ def _enter_push(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: 
         SOS_PRIORITY if entry.sos else KINDS[get_kind(content)].priority,
         target=device.member,
         to=entry.to,
-        asks=entry.asks,
+        asks=entry.wants_receipt,
         author=entry.author,
         unauthenticated=True,
     )

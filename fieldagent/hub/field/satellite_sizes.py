@@ -6,9 +6,9 @@ addressed kit can get it. If some can, the hub enters it, and the others wait fo
 
 from __future__ import annotations
 
-from fieldagent.hub.field.envelope_packing import Waiting
+from fieldagent.hub.field.envelope_packing import WaitingItem
 from fieldagent.hub.field.mobile_terminated import compute_most_parts, list_sizes, wait_for_link
-from fieldagent.hub.records.account import ACCOUNT, Account, account_of
+from fieldagent.hub.records.account import ACCOUNT, Account, read_account
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, make_marks
@@ -31,53 +31,53 @@ class UnfitKit(NamedTuple):
 
     device: int
     name: str
-    why: str
+    reason: str
     """Reason, as a text after the kit's name, for people."""
 
 
-class FarKits(NamedTuple):
+class SatelliteKits(NamedTuple):
     """Addressed kits, by whether their satellite modem can carry the push."""
 
-    cannot: tuple[UnfitKit, ...] = ()
-    others: int = 0
+    unfit: tuple[UnfitKit, ...] = ()
+    fit_count: int = 0
     """Number of kits that can get it."""
 
     def find_refusal(self) -> str:
         """Return the reason why no kit can get the push. Empty if some can, or if there are no
         kits.
         """
-        if self.others or not self.cannot:
+        if self.fit_count or not self.unfit:
             return ""
         return sentence(
             "{whom}. Send fewer bytes, or wait until it has a link",
             whom=join_sentences(
-                [sentence("{name} {why}", name=each.name, why=each.why) for each in self.cannot]
+                [sentence("{name} {why}", name=each.name, why=each.reason) for each in self.unfit]
             ),
         )
 
 
-def find_far_kits(db: Db, posting: Posting, now: float) -> FarKits:
+def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
     """Return the addressed kits that cannot get the push. `now` is Unix time."""
     if not isinstance(posting.item, Data):
-        return FarKits()
+        return SatelliteKits()
     whom, members = _make_device_condition(posting)
     rows = db.execute(_KITS.format(whom=whom), now, posting.workspace, *members)
     cannot, others = [], 0
     for linked, bearer, *row in rows:
-        account = account_of(row)
+        account = read_account(row)
         far = not linked and bearer not in ("ip", "sms") and account.device.imei is not None
         why = _explain_too_large(posting.item, account) if far else ""
         if why:
             cannot.append(UnfitKit(account.device.id, account.device.name, why))
         else:
             others += 1
-    return FarKits(tuple(cannot), others)
+    return SatelliteKits(tuple(cannot), others)
 
 
-def hold_back(db: Db, item: int, kits: FarKits) -> None:
+def hold_back(db: Db, item: int, kits: SatelliteKits) -> None:
     """Hold an entered item until a link exists, for kits whose modem cannot carry it."""
-    for each in kits.cannot:
-        wait_for_link(db, item, each.device, f"it {each.why}")
+    for each in kits.unfit:
+        wait_for_link(db, item, each.device, f"it {each.reason}")
 
 
 def _make_device_condition(posting: Posting) -> tuple[str, list[int]]:
@@ -96,7 +96,7 @@ def _explain_too_large(item: Data, account: Account) -> str:
     can.
     """
     try:
-        parts = len(list_sizes(Waiting(0, 1, Entry(1, item)), [], account))
+        parts = len(list_sizes(WaitingItem(0, 1, Entry(1, item)), [], account))
     except LocalProtocolError:
         parts = 0
     if parts and parts <= compute_most_parts(item):

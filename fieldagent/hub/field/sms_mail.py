@@ -21,12 +21,12 @@ import logging
 from datetime import UTC, datetime
 
 from fieldagent.hub.access import directory, revocation
-from fieldagent.hub.contract import Bearer, Device, Unknown
+from fieldagent.hub.contract import Bearer, Device, UnknownDevice
 from fieldagent.hub.field.envelope_packing import (
     LOOK_AT,
+    EnvelopeSpace,
     Load,
-    Space,
-    Waiting,
+    WaitingItem,
     fill_for,
     list_receipts,
     list_waiting,
@@ -35,7 +35,7 @@ from fieldagent.hub.field.envelope_packing import (
     read_journal_number,
 )
 from fieldagent.hub.records import contact, workspace_log
-from fieldagent.hub.records.ledger import WAITS, confirm_all
+from fieldagent.hub.records.ledger import WAITING_STATES, confirm_all
 from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import sms_alphabet, sms_frame
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 OWED_MAX = 4
 """Largest number of acknowledgements in one message. Others go into the next."""
-SEEN = 64
+SEEN_TAGS_MAX = 64
 """Number of a kit's last tags, by which a replay is recognised."""
 COPIES = 3
 CLAIM = 120.0
@@ -58,10 +58,10 @@ REACHABLE_AFTER_SMS_S = 86_400.0
 RETRY_S = 30.0
 """Seconds after a failed message. They double, up to an hour."""
 RECEIPTS = 8
-FEW = 2
+SMS_PER_MESSAGE_MAX = 2
 """Largest number of SMS for a message with several items."""
 TOO_LONG = f"waits for another channel: too long for SMS (at most {PARTS_DOWN})"
-SPENT = (
+SPENT_REASON = (
     "waits for another channel, or midnight UTC: it needs more SMS than kit-sms-per-day"
     " leaves today"
 )
@@ -89,7 +89,7 @@ def find_device(db: Db, frame: SmsFrame) -> Device:
     for id_, token in rows:
         if frame.is_tagged_by(sms_frame.derive_key_up(bytes.fromhex(token))):
             return directory.find_device_heard(db, int(id_))
-    raise Unknown
+    raise UnknownDevice
 
 
 def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, now: float) -> None:
@@ -112,7 +112,7 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
     if own not in seen.split():
         db.execute(
             "UPDATE kit_sms SET number = ?, kind = ?, at = ?, seen = ? WHERE device = ?",
-            *(number, kind, now, " ".join([*seen.split(), own][-SEEN:]), device.id),
+            *(number, kind, now, " ".join([*seen.split(), own][-SEEN_TAGS_MAX:]), device.id),
         )
     if load and tag in {each.hex() for each in frame.acknowledged}:
         _confirm(db, device, load, now)
@@ -137,13 +137,14 @@ def _confirm(db: Db, device: Device, load: str, now: float) -> None:
 
 _MAIL = (
     "(EXISTS (SELECT 1 FROM delivery WHERE delivery.device = kit_sms.device"
-    f" AND delivery.state IN {WAITS} AND delivery.unpaid = 0) OR EXISTS (SELECT 1 FROM receipt"
+    f" AND delivery.state IN {WAITING_STATES} AND delivery.unpaid = 0) OR EXISTS (SELECT 1 FROM"
+    " receipt"
     " WHERE receipt.device = kit_sms.device AND receipt.state = 'waiting'))"
     " AND EXISTS (SELECT 1 FROM contact WHERE contact.device = kit_sms.device"
     f" AND contact.way = '{Bearer.SMS}')"
     " AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.device = kit_sms.device)"
 )
-_DUE = (
+_IS_DUE = (
     "EXISTS (SELECT 1 FROM device WHERE device.id = kit_sms.device AND device.disabled IS NULL)"
     f" AND (owed <> '' OR load <> '' OR (at > ? AND {_MAIL}))"
 )
@@ -154,7 +155,7 @@ def compute_next_due(db: Db, now: float) -> float:
     return find_earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
-        f" FROM kit_sms WHERE {_DUE}",
+        f" FROM kit_sms WHERE {_IS_DUE}",
         now - REACHABLE_AFTER_SMS_S,
     )
 
@@ -163,7 +164,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     """Return one due message, claimed for this process; None if none may go now."""
     rows = db.execute(
         "SELECT device, number, kind, owed, tag, load, text, copies, attempts, day, today, at"
-        f" FROM kit_sms WHERE not_before <= ? AND claimed_until <= ? AND {_DUE}"
+        f" FROM kit_sms WHERE not_before <= ? AND claimed_until <= ? AND {_IS_DUE}"
         f" ORDER BY not_before LIMIT 1{db.skip_locked()}",
         *(now, now, now - REACHABLE_AFTER_SMS_S),
     )
@@ -196,7 +197,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
             return None
         text, copies = made, 0
     parts = sms_alphabet.count_parts(text)
-    if parts > FEW and today + parts > per_day:
+    if parts > SMS_PER_MESSAGE_MAX and today + parts > per_day:
         _rest(db, id_, midnight)
         return None
     until = now + CLAIM
@@ -262,10 +263,12 @@ def _load(db: Db, device: Device, left: int, now: float) -> Load:
     """Return the waiting entries that fit a few SMS. If there are none, return one longer incident
     update or one longer item, which so delay nothing else.
     """
-    few = Space(compute_envelope_bytes_down(FEW))
-    most = Space(compute_envelope_bytes_down(max(FEW, min(PARTS_DOWN, left))))
-    short: list[Waiting] = []
-    long: list[Waiting] = []
+    few = EnvelopeSpace(compute_envelope_bytes_down(SMS_PER_MESSAGE_MAX))
+    most = EnvelopeSpace(
+        compute_envelope_bytes_down(max(SMS_PER_MESSAGE_MAX, min(PARTS_DOWN, left)))
+    )
+    short: list[WaitingItem] = []
+    long: list[WaitingItem] = []
     for each in list_waiting(db, device.id, now, due="delivery.unpaid = 0", limit=LOOK_AT):
         (short if _load_alone(db, device, each, few).items else long).append(each)
     receipts = list_receipts(db, device.id, limit=RECEIPTS)
@@ -273,22 +276,24 @@ def _load(db: Db, device: Device, left: int, now: float) -> Load:
     load = load if load.entries else fill_for(db, device, [], receipts[:1], most)
     for each in long:
         alone = _load_alone(db, device, each, most)
-        _note_why(db, device, each, "" if alone.items else SPENT)
+        _note_why(db, device, each, "" if alone.items else SPENT_REASON)
         load = load if load.entries else alone
     return load
 
 
-def _load_alone(db: Db, device: Device, item: Waiting, space: Space) -> Load:
+def _load_alone(db: Db, device: Device, item: WaitingItem, space: EnvelopeSpace) -> Load:
     """Return an item by itself as a load; empty if it does not fit."""
     load = fill_for(db, device, [item], [], space)
     return load if load.items else Load()
 
 
-def _note_why(db: Db, device: Device, item: Waiting, reason: str) -> None:
+def _note_why(db: Db, device: Device, item: WaitingItem, reason: str) -> None:
     """Store the reason why an item waits, for its sender, or clear it."""
     if (
         reason
-        and not _load_alone(db, device, item, Space(compute_envelope_bytes_down(PARTS_DOWN))).items
+        and not _load_alone(
+            db, device, item, EnvelopeSpace(compute_envelope_bytes_down(PARTS_DOWN))
+        ).items
     ):
         reason = TOO_LONG
     db.execute(

@@ -22,7 +22,7 @@ from unicodedata import normalize
 
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.field import check_in, positions
 from fieldagent.hub.part import KitPosition
 from fieldagent.hub.records import contact, ledger, sos
@@ -46,15 +46,15 @@ from fieldagent.wire.envelope import Entry
 ALARMS = frozenset({"sos", "falldown", "accident"})
 """Traccar's alarm words (its `Position`) for a person who needs help, folded as by `_distress_in`.
 """
-WAY = "tracker"
+BEARER = "tracker"
 """Bearer shown for a tracker."""
 BY_KIT = "APRS"
 """Bearer shown for a tracker that a kit hears by a radio of its own, such as an APRS station."""
-EVERY = 60
+POSITION_INTERVAL_S = 60
 """Default seconds between two positions of a tracker that are sent to people."""
 PRIORITY = 10
-FREE = "waits for a link: from a tracker"
-STALE, OVER = 3_600.0, 86_400.0
+FREE_REASON = "waits for a link: from a tracker"
+STALE, EXPIRY_S = 3_600.0, 86_400.0
 """Seconds after which a position, or a message, is not sent to kits any more."""
 ALARM_MAX, UNREAD_MAX = 40, 160
 """Characters."""
@@ -98,7 +98,7 @@ def add(
     name: str,
     ident: str,
     *,
-    every: int = EVERY,
+    every: int = POSITION_INTERVAL_S,
     now: float,
 ) -> int:
     """Add a tracker as a device of a member that cannot get messages, and return its id. Raises
@@ -163,23 +163,25 @@ def take_from_kit(db: Db, workspace: int, entry: Entry, now: float) -> bool:
     at = get_date(point, entry.time)
     place = {"latitude": point.latitude, "longitude": point.longitude}
     report = TrackerReport(author.removeprefix(TRACKER), at, place)
-    return take_in(db, workspace, report, now, way=BY_KIT) is not Became.REFUSED
+    return take_in(db, workspace, report, now, way=BY_KIT) is not ItemResult.REFUSED
 
 
-def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = WAY) -> Became:
+def take_in(
+    db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = BEARER
+) -> ItemResult:
     """Process one report. When the call returns, the report is safe to acknowledge. `way` names its
     bearer.
     """
     # PostgreSQL does not accept NUL: check the anonymous text before the database gets it.
     tracker = find(db, workspace, report.ident) if report.ident.isprintable() else None
     if tracker is None:
-        return Became.REFUSED
+        return ItemResult.REFUSED
     alarms, before = _alarms_in(report.alarm), _alarms_in(tracker.alarm)
     alarm = ",".join(alarms)
     at = now if report.at is None else report.at.timestamp()
     at = now if at > now + CLOCK_AHEAD_MAX_S else min(at, now)
     if alarm == tracker.alarm and at <= tracker.at:
-        return Became.REPEATED
+        return ItemResult.REPEATED
     place = None if report.place is None else _location(report.place, at)
     contact.note(db, tracker.device, way, now)
     _note_heard(db, tracker, place, at, report.accuracy, now)
@@ -197,7 +199,7 @@ def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: s
         _tell(db, tracker, place, at, incident, now)
         told_at = at
     _note(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
-    return Became.TAKEN
+    return ItemResult.TAKEN
 
 
 def _location(place: Mapping[str, float], at: float) -> Location:
@@ -236,7 +238,7 @@ def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
     posting = Posting(
         tracker.workspace, tracker.member, Message(words), int(at), SOS_PRIORITY, sos=True
     )
-    return ledger.raise_alarm(db, posting, tracker.device, now, "sos", free=FREE)
+    return ledger.raise_alarm(db, posting, tracker.device, now, "sos", free=FREE_REASON)
 
 
 def _tell(
@@ -256,11 +258,11 @@ def _tell(
         int(at),
         PRIORITY,
         collapse_key=-tracker.device if is_place else None,
-        expires=now + (STALE if is_place else OVER),
+        expires=now + (STALE if is_place else EXPIRY_S),
     )
-    entered = ledger.enter_of(db, posting, tracker.device, now, free=FREE)
+    entered = ledger.enter_of(db, posting, tracker.device, now, free=FREE_REASON)
     if incident is not None:
-        sos.belongs(db, entered, incident)
+        sos.add_item(db, entered, incident)
 
 
 def _alarms_in(text: str) -> list[str]:

@@ -165,7 +165,7 @@ def note(db: Db, device: int, report: OfferReport, now: float) -> None:
             "UPDATE update_offer_kit SET state = ?, why = ?, since = coalesce(since, ?)"
             " WHERE offer = ? AND device = ?",
             report.state,
-            report.why,
+            report.reason,
             now,
             report.number,
             device,
@@ -263,7 +263,7 @@ def _begin(db: Db, offer: _UnderWay, now: float) -> None:
         offer.wave,
     )
     for (device,) in rows:
-        db.announce(kit_report.topic(device))
+        db.announce(kit_report.get_topic(device))
     detail = f"{offer.number}: wave {offer.wave}, {format_count(len(rows), 'kit')}"
     audit.note(db, offer.workspace, audit.HUB, "update wave", detail, now)
 

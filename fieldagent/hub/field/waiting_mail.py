@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field.envelope_packing import (
     LOOK_AT,
+    DeviceNames,
+    EnvelopeSpace,
     Load,
-    Names,
-    Space,
-    Waiting,
+    NeededNames,
+    WaitingItem,
     WaitingReceipt,
-    Wanted,
     fill,
     list_names,
     list_receipts_for_each,
@@ -27,7 +27,7 @@ RECEIPTS = 32
 """Largest number of receipts in one envelope. Commands have the same limit."""
 
 
-class UnderWay(NamedTuple):
+class NumbersUnderWay(NamedTuple):
     """Numbers of items, receipts and commands that are on their way and not confirmed."""
 
     items: int
@@ -38,16 +38,16 @@ class UnderWay(NamedTuple):
 class MailAsked(NamedTuple):
     device: Device
     now: float
-    under_way: UnderWay
+    under_way: NumbersUnderWay
 
 
 class Mail(NamedTuple):
     """Mail of one device, including what is on its way."""
 
-    items: list[Waiting]
+    items: list[WaitingItem]
     receipts: list[WaitingReceipt]
     commands: list[Entry]
-    names: Names
+    names: DeviceNames
     is_behind: bool
     """True if its workspace's log has items of which the device has no rows."""
     is_all: bool
@@ -67,7 +67,7 @@ class Mail(NamedTuple):
         items = [each for each in self.items if each.item not in sent]
         receipts = [each for each in self.receipts if each.id not in told]
         orders = [each for each in self.commands if each.sequence not in given]
-        load = fill(self.names, items, receipts, Space(capacity), commands=orders)
+        load = fill(self.names, items, receipts, EnvelopeSpace(capacity), commands=orders)
         packed = len(load.items) + len(load.receipts) + len(load.commands)
         return load, self.is_all and packed == len(items) + len(receipts) + len(orders)
 
@@ -76,15 +76,15 @@ def read_mail(db: Db, asked: Sequence[MailAsked]) -> list[Mail]:
     """Return the mail of each device."""
     devices = list(dict.fromkeys(each.device.id for each in asked))
     now = max(each.now for each in asked)
-    most = UnderWay(*map(max, zip(*(each.under_way for each in asked), strict=True)))
+    most = NumbersUnderWay(*map(max, zip(*(each.under_way for each in asked), strict=True)))
     look_at, told = LOOK_AT + most.items, RECEIPTS + most.receipts
     ordered = RECEIPTS + most.commands
-    behind = dict(zip(devices, workspace_log.are_behind(db, devices), strict=True))
+    behind = dict(zip(devices, workspace_log.find_behind(db, devices), strict=True))
     items = list_waiting_at_each(db, devices, now, limit=look_at)
     receipts = list_receipts_for_each(db, devices, limit=told)
-    orders = commands.waiting_at_each(db, devices, now, limit=ordered)
+    orders = commands.list_commands_at_each(db, devices, now, limit=ordered)
     wanted = {
-        each.device.id: Wanted(
+        each.device.id: NeededNames(
             each.device.id,
             each.device.workspace,
             {item.sender for item in items[each.device.id]}
@@ -99,7 +99,7 @@ def read_mail(db: Db, asked: Sequence[MailAsked]) -> list[Mail]:
             items[device],
             receipts[device],
             orders[device],
-            names.get(device, Names({}, ())),
+            names.get(device, DeviceNames({}, ())),
             behind[device],
             len(items[device]) < look_at
             and len(receipts[device]) < told

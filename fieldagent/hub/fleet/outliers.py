@@ -53,7 +53,7 @@ class KitFigures:
     """Percent of the day's credits that are left."""
     weak_supply: str = ""
     """`now`, or `before` if it was since the machine started."""
-    slowed: str = ""
+    slowed_by: str = ""
     """Same values: slowed by heat, or by the supply."""
     parts_down: int = 0
     trouble: bool = False
@@ -63,7 +63,7 @@ class KitFigures:
 
 
 class Unlike(NamedTuple):
-    what: str
+    finding: str
     """A key of TEXTS."""
     bad: bool
     """True if it is bad in any fleet."""
@@ -151,7 +151,7 @@ def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
             those += _of_number(kit, what, number, middles[what])
         those += _of_text("version", kit.version, versions)
         those += _of_text("system", kit.system, systems)
-        differences.append(sorted(those, key=lambda each: (not each.bad, _RANKS[each.what])))
+        differences.append(sorted(those, key=lambda each: (not each.bad, _RANKS[each.finding])))
     return differences
 
 
@@ -163,7 +163,7 @@ def _check_fixed(kit: KitFigures) -> Iterable[Unlike]:
         yield Unlike("trouble", True, {})
     if kit.parts_down:
         yield Unlike("parts", True, {"own": kit.parts_down})
-    for what, when in (("supply", kit.weak_supply), ("slowed", kit.slowed)):
+    for what, when in (("supply", kit.weak_supply), ("slowed", kit.slowed_by)):
         if when:
             yield Unlike(what if when == "now" else f"{what}-before", True, {})
     if kit.clock_untold:

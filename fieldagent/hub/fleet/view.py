@@ -13,8 +13,8 @@ from typing import Any
 from fieldagent.hub.field import check_in
 from fieldagent.hub.fleet.outliers import TEXTS, KitFigures, Unlike, find_outliers
 from fieldagent.hub.records import kit_condition, lease
-from fieldagent.hub.records.kit_condition import About, KnownCondition, until_now
-from fieldagent.hub.records.usage import day_of
+from fieldagent.hub.records.kit_condition import About, KnownCondition, shift_to_now
+from fieldagent.hub.records.usage import format_day
 from fieldagent.hub.store.contract import Db, select
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -43,7 +43,7 @@ _KIT = {
     "contact": "contact.at",
     "way": "contact.way",
     "version": "contact.version",
-    **check_in.SHOWN,
+    **check_in.SHOWN_COLUMNS,
     "per day": "credits_per_day",
     "spent": "(SELECT credits FROM spent WHERE spent.device = device.id AND day = ?)",
     **kit_condition.COLUMNS,
@@ -71,7 +71,7 @@ def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
     """Return the kits for people and programs, those with differences first, and the number of kits
     that were left out.
     """
-    rows = select(db, _KIT, _KITS, now, day_of(now), workspace, SHOWN_MAX)
+    rows = select(db, _KIT, _KITS, now, format_day(now), workspace, SHOWN_MAX)
     ((count,),) = db.execute("SELECT count(*) FROM device WHERE workspace = ?", workspace)
     kits = [_describe_kit(row, now) for row in rows]
     inside = [kit for kit in kits if not kit.is_out]
@@ -97,7 +97,7 @@ def _make_sort_key(name: str) -> list[tuple[int, str]]:
 
 def _encode_outlier(difference: Unlike) -> dict[str, Any]:
     return {
-        "what": difference.what,
+        "what": difference.finding,
         "bad": difference.bad,
         "text": describe_outlier(difference),
         "values": dict(difference.values),
@@ -111,11 +111,11 @@ def describe_outlier(difference: Unlike) -> str:
         values["age"] = f"{values['age']} s" if values["age"] < 120 else format_span(values["age"])
     if "time" in values:
         values["time"] = format_clock_time(values["time"])
-    return TEXTS[difference.what].format_map(values)
+    return TEXTS[difference.finding].format_map(values)
 
 
 def _describe_kit(row: Mapping[str, Any], now: float) -> FleetRow:
-    condition = kit_condition.known(row)
+    condition = kit_condition.read_condition(row)
     is_disabled, is_revoked = row["disabled"] is not None, row["revoked"] is not None
     account = None
     if row["per day"] is not None:
@@ -182,7 +182,9 @@ def _describe_facts(about: About, now: float) -> dict[str, Any]:
         "startsOfDay": about.starts,
         "throttling": held,
         "clockAhead": about.clock,
-        "signals": {name: until_now(hours, about.at, now) for name, hours in about.signals.items()},
+        "signals": {
+            name: shift_to_now(hours, about.at, now) for name, hours in about.signals.items()
+        },
     }
 
 
@@ -200,7 +202,7 @@ def _make_figures(
     status, about = condition.status, condition.about
     fresh = now - condition.at < FRESH_S
     known = about if about is not None and now - about.at < FRESH_S else None
-    if status.credits_left is not None and day_of(condition.at) == day_of(now):
+    if status.credits_left is not None and format_day(condition.at) == format_day(now):
         budget = _compute_percent(status.credits_left, status.credits_left + status.credits_today)
     bars = [] if known is None else _list_bars(known, now)
     throttled = 0 if known is None else known.throttled or 0
@@ -225,7 +227,7 @@ def _make_figures(
 
 def _list_bars(about: About, now: float) -> list[int]:
     hours = about.signals.get("satellite", [])
-    return [bars for bars in until_now(hours, about.at, now) if bars is not None]
+    return [bars for bars in shift_to_now(hours, about.at, now) if bars is not None]
 
 
 def _format_time(throttled: int, bits: int) -> str:

@@ -23,7 +23,7 @@ from fieldagent.system.supervisor import Note
 from fieldagent.wire.outcome import Outcome
 
 
-class TakeIn(Protocol):
+class MessageReceiver(Protocol):
     """Receiver of MO messages in the hub."""
 
     async def __call__(
@@ -151,7 +151,7 @@ class HandedOver(NamedTuple):
 class OperatorHost(NamedTuple):
     """Services of the hub for an operator that delivers MO messages."""
 
-    take_in: TakeIn
+    take_in: MessageReceiver
     note_session: NoteSession
     note_fault: Note
     """Logs and counts a bug in the hub. The second argument is its context."""
@@ -177,7 +177,7 @@ class OperatorKind:
     """Name in a device's `operator`, and prefix of its settings."""
     title: str
     """Name for people and the log."""
-    means: str
+    description: str
     """Description of the service, for people."""
     keys: tuple[Key, ...]
     """Settings of the operator."""

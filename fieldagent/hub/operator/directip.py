@@ -11,18 +11,18 @@ import trio
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.problem import Problem
-from fieldagent.http.unproved import Unproved
+from fieldagent.http.unproved import UnauthenticatedLimit
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import (
     NO_MODEM,
     CountSession,
     FarModem,
+    MessageReceiver,
     MoListener,
     NoteSession,
     OperatorHost,
     OperatorKind,
     Own,
-    TakeIn,
     Verdict,
     count_nothing,
 )
@@ -115,8 +115,8 @@ def judge(status: int) -> Verdict:
     return Verdict(Outcome.NOT_SENT, DIRECTIP.get(status) or make_unknown(str(status)))
 
 
-SUCCEEDED, MT_TOO_LARGE, POOR_POSITION = 0, 1, 2
-GOOD_SESSIONS = (SUCCEEDED, MT_TOO_LARGE, POOR_POSITION)
+SUCCESS_CODES, MT_TOO_LARGE, POOR_POSITION = 0, 1, 2
+GOOD_SESSIONS = (SUCCESS_CODES, MT_TOO_LARGE, POOR_POSITION)
 """Session states with a complete MO message. 1: an MT message was too large. 2: the position is
 poor."""
 SESSIONS = {
@@ -131,7 +131,7 @@ SESSIONS = {
 
 async def serve_directip(
     listeners: Sequence[socket.socket],
-    take_in: TakeIn,
+    take_in: MessageReceiver,
     note_session: NoteSession,
     *,
     count_session: CountSession = count_nothing,
@@ -142,13 +142,13 @@ async def serve_directip(
     """Accept MO messages from gateways in these networks, until cancelled. A confirmed message is
     on disk; others come again. Closes `listeners`.
     """
-    door = _Door(take_in, note_session, count_session, allowed, note_fault)
+    door = _ConnectionLimit(take_in, note_session, count_session, allowed, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     with door.unproved.pace.measure_work():
         await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
 
-class _Door:
+class _ConnectionLimit:
     """Admission of connections. If there is no space left, the source with the most connections
     loses the one that has been receiving longest. A source pays for its processor time until it has
     brought a message from an allowed address.
@@ -156,7 +156,7 @@ class _Door:
 
     def __init__(
         self,
-        take_in: TakeIn,
+        take_in: MessageReceiver,
         note_session: NoteSession,
         count_session: CountSession,
         allowed: Sequence[Network],
@@ -168,7 +168,7 @@ class _Door:
         self._note_fault = note_fault
         self._allowed = allowed
         self._told: set[str] = set()
-        self.unproved = Unproved(CONNECTIONS, DEADLINE_S)
+        self.unproved = UnauthenticatedLimit(CONNECTIONS, DEADLINE_S)
         self._storing = trio.CapacityLimiter(CONNECTIONS)
 
     async def enter(self, stream: trio.SocketStream) -> None:
@@ -254,7 +254,7 @@ class _Door:
         if message.payload:
             await self._take_in(message.imei, message.payload, _estimate(message))
         await self._count_session(message.imei, str(message.reference), len(message.payload or b""))
-        if message.status in (SUCCEEDED, POOR_POSITION):
+        if message.status in (SUCCESS_CODES, POOR_POSITION):
             await self._note_session(message.imei, fetched=message.mtmsn != 0)
 
 

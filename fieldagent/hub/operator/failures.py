@@ -36,7 +36,7 @@ class Failure(NamedTuple):
     scope: Scope
     text: str
     """Cause and remedy."""
-    again: float = 0.0
+    retry_after: float = 0.0
     """Seconds until a retry makes sense. 0: by the number of tries."""
 
 

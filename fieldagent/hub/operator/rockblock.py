@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import parse_qsl, urlencode
 
-from fieldagent.http.client import NotReached, RequestFailed, request
+from fieldagent.http.client import ConnectFailed, RequestFailed, request
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
@@ -15,10 +15,10 @@ from fieldagent.hub.operator.contract import (
     NO_MODEM,
     CountSession,
     FarModem,
+    MessageReceiver,
     OperatorHost,
     OperatorKind,
     Own,
-    TakeIn,
     Verdict,
     count_nothing,
 )
@@ -74,14 +74,14 @@ PATH = "/operator/rockblock"
 BODY = 16_384
 """Largest number of bytes: 340 in hexadecimal, a token and some text. Only the token authenticates
 the caller."""
-_SHOWN = 200
+_FAULT_CHARACTERS_MAX = 200
 """Characters of a fault that are shown."""
 DEADLINE_S = 30.0
 """Seconds for a call."""
 
 
 def make_mo_route(
-    take_in: TakeIn,
+    take_in: MessageReceiver,
     key: PublicKey,
     *,
     clock: Callable[[], float],
@@ -109,7 +109,7 @@ def make_mo_route(
         await count_session(message.imei, session, len(message.data))
         return Response(200)
 
-    return Route("POST", PATH, take, body=BODY, takes=(FORM,))
+    return Route("POST", PATH, take, body=BODY, media_types=(FORM,))
 
 
 def _read_form(asked: Request) -> dict[str, str]:
@@ -125,7 +125,7 @@ def _read_form(asked: Request) -> dict[str, str]:
             raise NotJson("not all of it is ASCII")
         return dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
     except (NotJson, ValueError) as error:
-        why = str(error)[:_SHOWN]
+        why = str(error)[:_FAULT_CHARACTERS_MAX]
         raise Problem(400, f"the body is neither a form nor a JSON object: {why}") from None
 
 
@@ -150,14 +150,16 @@ class RockBlock:
                 deadline=DEADLINE_S,
             )
             answer = read_answer(reply.body)
-        except NotReached as failure:
+        except ConnectFailed as failure:
             return Verdict(Outcome.NOT_SENT, make_unreachable(f"RockBLOCK: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
             # Their calls have no id, so the message may have been accepted.
             return Verdict(Outcome.DOUBTFUL, make_no_answer(f"RockBLOCK: {failure}"))
         if answer.code is None:
             return Verdict(Outcome.SENT)
-        known = ROCKBLOCK.get(answer.code) or make_unknown(f"{answer.code}, {answer.text[:_SHOWN]}")
+        known = ROCKBLOCK.get(answer.code) or make_unknown(
+            f"{answer.code}, {answer.text[:_FAULT_CHARACTERS_MAX]}"
+        )
         return Verdict(Outcome.NOT_SENT, known)
 
     async def ring(self, imei: str) -> Verdict:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.contract import Device
-from fieldagent.hub.records.modem_kinds import modem_kind
+from fieldagent.hub.records.modem_kinds import find_modem_kind
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import derive_key
 
@@ -23,22 +23,22 @@ class Account:
     @property
     def mt_bytes(self) -> int:
         """Return the bytes that the modem accepts in one message."""
-        return modem_kind(self.modem).mt_bytes
+        return find_modem_kind(self.modem).mt_bytes
 
     @property
     def by_bytes(self) -> bool:
         """Return True if messages are paid for by bytes instead of credits."""
-        return modem_kind(self.modem).by_bytes
+        return find_modem_kind(self.modem).by_bytes
 
 
 ACCOUNT = (
     "device.id, device.workspace, device.member, device.name, device.imei, device.air_key,"
     " device.credits_per_day, device.sos_reserve, device.modem"
 )
-"""Columns that `account_of` reads."""
+"""Columns that `read_account` reads."""
 
 
-def account_of(row: Sequence[Any]) -> Account:
+def read_account(row: Sequence[Any]) -> Account:
     """Return the account from a row of `ACCOUNT`. `key` is derived from the satellite key, and tags
     MT messages.
     """

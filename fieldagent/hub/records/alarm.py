@@ -22,7 +22,7 @@ from math import inf
 from fieldagent.hub.records import quiet, sos
 from fieldagent.hub.store.contract import Db, insert
 
-NEWS = "alarm messages"
+ALARM_TOPIC = "alarm messages"
 """Topic that is announced when a message may be due."""
 PUSH = "push"
 """Kind of a contact that is a dispatcher's browser."""
@@ -35,7 +35,7 @@ RAISED, ESCALATED, AGAIN = "raised", "escalated", "again"
 REPLY, ASKED = "reply", "asked"
 """Reasons for a message. REPLY: an answer to a contact's reply. ASKED: a dispatcher is asked to
 take over an SOS."""
-ABOUT = ("all", "sos", "alarms")
+INCIDENT_KINDS = ("all", "sos", "alarms")
 """Incidents that a contact is notified of. "alarms" are incidents that the hub raises itself."""
 
 MAY_ANSWER = (
@@ -46,7 +46,7 @@ MAY_ANSWER = (
 """SQL condition: the member of a row may answer an SOS. `{0}` is a table with the columns member
 and workspace."""
 _IN_USE = f"(kind <> '{PUSH}' OR {MAY_ANSWER.format('alarm_contact')})"
-_ABOUT = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'alarms' END)"
+_IS_NOTIFIED = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'alarms' END)"
 """SQL condition on a contact: it is notified of this kind of incident."""
 
 
@@ -57,10 +57,10 @@ def begin(db: Db, id_: int, now: float) -> None:
     db.execute("UPDATE sos SET unreached = NULL WHERE id = ?", id_)
     end(db, id_)
     db.execute("UPDATE alarm_link SET expires = ? WHERE sos = ? AND expires > ?", now, id_, now)
-    _line_up(db, id_, RAISED, now)
+    _queue_notifications(db, id_, RAISED, now)
     ((workspace, kind),) = db.execute("SELECT workspace, kind FROM sos WHERE id = ?", id_)
-    if reached_until(db, workspace, kind) <= now:
-        _tell_everybody(db, id_, now)
+    if compute_reachable_until(db, workspace, kind) <= now:
+        _notify_everybody(db, id_, now)
 
 
 def escalate(db: Db, id_: int, now: float) -> None:
@@ -69,7 +69,7 @@ def escalate(db: Db, id_: int, now: float) -> None:
     """
     if not db.execute("SELECT 1 FROM sos WHERE id = ? AND state = 'open'", id_):
         return
-    _line_up(db, id_, ESCALATED, now, f" AND kind = '{PUSH}'")
+    _queue_notifications(db, id_, ESCALATED, now, f" AND kind = '{PUSH}'")
 
 
 def end(db: Db, id_: int) -> None:
@@ -81,7 +81,7 @@ def end(db: Db, id_: int) -> None:
     )
 
 
-def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
+def _queue_notifications(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
     ((kind, of_all),) = db.execute(
         "SELECT kind, quiet FROM sos JOIN workspace ON workspace.id = workspace WHERE sos.id = ?",
         id_,
@@ -89,27 +89,28 @@ def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
     contacts = db.execute(
         "SELECT id, wait, quiet FROM alarm_contact WHERE workspace ="
         f" (SELECT workspace FROM sos WHERE id = ?) AND {_IN_USE}{which}"
-        f" AND {_ABOUT.replace('?', '(SELECT sos.kind FROM sos WHERE sos.id = ?)')} ORDER BY id",
+        f" AND {_IS_NOTIFIED.replace('?', '(SELECT sos.kind FROM sos WHERE sos.id = ?)')} ORDER"
+        " BY id",
         *(id_, id_),
     )
     columns = ("sos", "contact", "message_id", "why", "state", "not_before", "held")
     rows = []
     for contact, wait, own in contacts:
         wait = max(wait, FIRST_MESSAGE_DELAY_S)
-        morning = quiet.waits_until(own, of_all, kind, now + wait)
+        morning = quiet.find_quiet_end(own, of_all, kind, now + wait)
         at = now + wait if morning is None else morning + wait
         held = int(morning is not None)
         rows.append((id_, contact, str(uuid.uuid4()), why, "waiting", at, held))
     insert(db, "alarm_message", columns, rows)
-    db.announce(NEWS)
+    db.announce(ALARM_TOPIC)
 
 
-def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
+def queue_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
     """Line up the next notification of a contact that has not answered. It is round `round_`, due
     in `every` seconds or after the contact's quiet hours.
     """
     at = now + every
-    morning = waits_until(db, message, at)
+    morning = find_quiet_end(db, message, at)
     held = "held" if morning is None else "1"
     db.execute(
         "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round, held)"
@@ -117,10 +118,10 @@ def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> Non
         " AND EXISTS (SELECT 1 FROM sos WHERE sos.id = alarm_message.sos AND state = 'open')",
         *(str(uuid.uuid4()), AGAIN, at if morning is None else morning, round_, message),
     )
-    db.announce(NEWS)
+    db.announce(ALARM_TOPIC)
 
 
-def waits_until(db: Db, message: int, at: float) -> float | None:
+def find_quiet_end(db: Db, message: int, at: float) -> float | None:
     """Return the end of the contact's quiet hours if they cover `at`, when the message is due. None
     if they do not.
     """
@@ -130,13 +131,13 @@ def waits_until(db: Db, message: int, at: float) -> float | None:
         " JOIN alarm_contact ON alarm_contact.id = contact WHERE alarm_message.id = ?",
         message,
     ):
-        return quiet.waits_until(own, of_all, kind, at)
+        return quiet.find_quiet_end(own, of_all, kind, at)
     return None
 
 
 def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
     """Line up the reply to a contact's answer."""
-    _say(db, sos_id, [contact], REPLY, text, now)
+    _queue_step(db, sos_id, [contact], REPLY, text, now)
 
 
 def ask(db: Db, sos_id: int, member: int, text: str, now: float) -> None:
@@ -147,23 +148,25 @@ def ask(db: Db, sos_id: int, member: int, text: str, now: float) -> None:
         f" AND alarm_contact.kind = '{PUSH}' ORDER BY 1",
         *(sos_id, member),
     )
-    _say(db, sos_id, [contact for (contact,) in rows], ASKED, text, now)
+    _queue_step(db, sos_id, [contact for (contact,) in rows], ASKED, text, now)
 
 
-def _say(db: Db, sos_id: int, contacts: Sequence[int], why: str, text: str, now: float) -> None:
+def _queue_step(
+    db: Db, sos_id: int, contacts: Sequence[int], why: str, text: str, now: float
+) -> None:
     columns = ("sos", "contact", "message_id", "why", "state", "not_before", "text")
     rows = [(sos_id, each, str(uuid.uuid4()), why, "waiting", now, text) for each in contacts]
     insert(db, "alarm_message", columns, rows)
-    db.announce(NEWS)
+    db.announce(ALARM_TOPIC)
 
 
-def reached_until(db: Db, workspace: int, kind: str) -> float:
+def compute_reachable_until(db: Db, workspace: int, kind: str) -> float:
     """Return the Unix time until which a dispatcher is known to be reachable. Infinity if a contact
     without a wait exists, 0 if no console was open.
     """
     rows = db.execute(
         f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND wait = 0 AND failing_since IS NULL"
-        f" AND {_IN_USE} AND {_ABOUT} LIMIT 1",
+        f" AND {_IN_USE} AND {_IS_NOTIFIED} LIMIT 1",
         *(workspace, kind),
     )
     if rows:
@@ -179,26 +182,26 @@ def reached_until(db: Db, workspace: int, kind: str) -> float:
     return 0.0 if until is None else float(until)
 
 
-_UNREACHED = "SELECT id, workspace, kind FROM sos WHERE state = 'open' AND unreached IS NULL"
+_SELECT_UNREACHED = "SELECT id, workspace, kind FROM sos WHERE state = 'open' AND unreached IS NULL"
 
 
 def look(db: Db, now: float) -> list[str]:
     """Notify everyone of each open SOS that no dispatcher can see any more. The incident log
     records it, so there is nothing to return.
     """
-    for id_, workspace, kind in db.execute(f"{_UNREACHED} ORDER BY id{db.skip_locked()}"):
-        if reached_until(db, workspace, kind) <= now:
-            _tell_everybody(db, id_, now)
+    for id_, workspace, kind in db.execute(f"{_SELECT_UNREACHED} ORDER BY id{db.skip_locked()}"):
+        if compute_reachable_until(db, workspace, kind) <= now:
+            _notify_everybody(db, id_, now)
     return []
 
 
-def next_look(db: Db) -> float:
+def compute_next_look(db: Db) -> float:
     """Return the Unix time when `look` will find something, as far as is known now."""
-    kinds = {(workspace, kind) for _, workspace, kind in db.execute(_UNREACHED)}
-    return min((reached_until(db, *each) for each in kinds), default=inf)
+    kinds = {(workspace, kind) for _, workspace, kind in db.execute(_SELECT_UNREACHED)}
+    return min((compute_reachable_until(db, *each) for each in kinds), default=inf)
 
 
-def _tell_everybody(db: Db, id_: int, now: float) -> None:
+def _notify_everybody(db: Db, id_: int, now: float) -> None:
     soon = now + FIRST_MESSAGE_DELAY_S
     db.execute("UPDATE sos SET unreached = ? WHERE id = ?", now, id_)
     waiting = db.execute(
@@ -206,7 +209,7 @@ def _tell_everybody(db: Db, id_: int, now: float) -> None:
         " AND round = 1 AND held = 0",
         *(id_, soon),
     )
-    later = [message for (message,) in waiting if waits_until(db, message, soon) is None]
+    later = [message for (message,) in waiting if find_quiet_end(db, message, soon) is None]
     for each in later:
         db.execute("UPDATE alarm_message SET not_before = ? WHERE id = ?", soon, each)
     db.execute(
@@ -217,5 +220,5 @@ def _tell_everybody(db: Db, id_: int, now: float) -> None:
     )
     detail = f"{len(later)} contacts of later steps are notified now" if later else ""
     sos.note_event(db, id_, "nobody reached", now, detail=detail)
-    for topic in (NEWS, "webhooks"):
+    for topic in (ALARM_TOPIC, "webhooks"):
         db.announce(topic)

@@ -42,7 +42,7 @@ def note_all(db: Db, lines: Sequence[AuditLine], now: float) -> None:
     insert(db, "audit", columns, [(now, *line) for line in lines])
 
 
-def latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[str, Any]]:
+def list_latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[str, Any]]:
     """Return the newest lines of one workspace. None: of all workspaces and of the hub itself."""
     which, of = ("", ()) if workspace is None else (" WHERE workspace = ?", (workspace,))
     names = ("at", "workspace", "actor", "action", "detail")
@@ -52,7 +52,7 @@ def latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[str, A
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def listing(
+def list_page(
     db: Db, workspace: int, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return a page of lines, newest first, and the id for the next page. Pushes are left out,
@@ -65,22 +65,28 @@ def listing(
         before,
         limit + 1,
     )
-    names = _names(db, {number for _, _, actor, _, _ in rows if (number := number_of(actor))})
+    names = _read_names(db, {number for _, _, actor, _, _ in rows if (number := number_of(actor))})
     lines = [
-        {"id": id_, "at": float(at), "by": _by(actor, names), "action": action, "detail": detail}
+        {
+            "id": id_,
+            "at": float(at),
+            "by": _read_author(actor, names),
+            "action": action,
+            "detail": detail,
+        }
         for id_, at, actor, action, detail in rows[:limit]
     ]
     return lines, rows[limit - 1][0] if len(rows) > limit else None
 
 
-def _names(db: Db, members: set[int]) -> dict[int, str]:
+def _read_names(db: Db, members: set[int]) -> dict[int, str]:
     rows = db.execute(
         f"SELECT id, name FROM member WHERE id IN ({make_marks(members) or 'NULL'})", *members
     )
     return dict(rows)
 
 
-def _by(actor: str, names: dict[int, str]) -> dict[str, str]:
+def _read_author(actor: str, names: dict[int, str]) -> dict[str, str]:
     number = number_of(actor)
     if number is None:
         return {"kind": actor if actor in (HUB, CONTACT) else "shell"}

@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LOOK, LOOKS = 1.0, 3
+CHECK_S, CHECKS_MAX = 1.0, 3
 """Seconds between two checks for dead processes, and the number of consecutive checks that must
 miss a process. A process that lost its connection or its database is back within a second or
 two, and still finishes its posts."""
 
-CLAIMED = {
+CLAIMED_TABLES = {
     "webhook_delivery": "webhooks",
-    "alarm_message": alarm.NEWS,
+    "alarm_message": alarm.ALARM_TOPIC,
     "mobile_terminated": "satellite",
-    "outward": outward.NEWS,
+    "outward": outward.OUTWARD_TOPIC,
     "kit_sms": contact.SMS_NEWS,
 }
 """Tables with claims, and the topic announced when a claim in that table is released."""
@@ -52,15 +52,15 @@ async def run(store: Store) -> None:
     while True:
         gone: dict[int, int] = {}
         with log_once():
-            gone = {each: 1 + suspects.get(each, 0) for each in await store.read(missing)}
-            dead = [worker for worker, looks in gone.items() if looks >= LOOKS]
+            gone = {each: 1 + suspects.get(each, 0) for each in await store.read(list_missing)}
+            dead = [worker for worker, looks in gone.items() if looks >= CHECKS_MAX]
             if dead and (freed := await store.commit(partial(_bury, dead=dead))):
                 log.warning(
                     "a hub stopped without notice: this hub continues %d of its posts and calls",
                     freed,
                 )
         suspects = gone
-        await waits.sleep(LOOK)
+        await waits.sleep(CHECK_S)
 
 
 async def take(store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, T], None]) -> T:
@@ -84,7 +84,7 @@ async def take(store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, 
         raise
 
 
-def missing(db: Db) -> list[int]:
+def list_missing(db: Db) -> list[int]:
     """Return the numbers of registered processes that are not alive."""
     rows = db.execute(
         f"SELECT number FROM worker WHERE number <> 0 AND number NOT IN ({db.living_workers})"
@@ -104,7 +104,7 @@ def free(db: Db, among: str, workers: Sequence[Any]) -> int:
     the column.
     """
     freed = 0
-    for table, topic in CLAIMED.items():
+    for table, topic in CLAIMED_TABLES.items():
         # An index covers the waiting rows. The table holds many more rows that were handed over
         # before.
         which = "" if table in ("mobile_terminated", "kit_sms") else "state = 'waiting' AND "

@@ -41,7 +41,7 @@ free of charge."""
 
 
 @dataclass(frozen=True, slots=True)
-class GivenCommand:
+class CommandToSend:
     """A command to be sent."""
 
     workspace: int
@@ -54,13 +54,13 @@ class GivenCommand:
     """Actor as in `audit`."""
 
 
-def next_number(db: Db, device: int, now: float) -> int:
+def compute_next_number(db: Db, device: int, now: float) -> int:
     """Return the number of the next command, higher than all earlier ones."""
     ((last,),) = db.execute("SELECT max(number) FROM command WHERE device = ?", device)
     return max(int(now), (last or 0) + 1)
 
 
-def give(db: Db, order: GivenCommand, now: float, grace: float) -> bool:
+def give(db: Db, order: CommandToSend, now: float, grace: float) -> bool:
     """Store a command for sending. Return False if another process has used its number meanwhile.
     `grace`: seconds that the link has before the hub pays for a satellite message.
     """
@@ -91,7 +91,7 @@ IS_DUE = (
 deliver it. Parameters: the time, three times."""
 
 
-def waiting_at_each(
+def list_commands_at_each(
     db: Db, devices: Sequence[int], now: float, *, limit: int
 ) -> dict[int, list[Entry]]:
     """Return the commands that the link of each device may deliver, oldest first."""
@@ -104,23 +104,23 @@ def waiting_at_each(
     )
     orders: dict[int, list[Entry | None]] = {device: [] for device in devices}
     for device, number, body in rows:
-        orders[device].append(_entry(device, number, body))
-    return {device: _whole(entries)[:limit] for device, entries in orders.items()}
+        orders[device].append(_make_entry(device, number, body))
+    return {device: _list_entries(entries)[:limit] for device, entries in orders.items()}
 
 
-def due(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
+def list_due_commands(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
     """Return the commands to send over satellite now, oldest first, and expire damaged ones."""
     which = " AND bearer = 'satellite'" if linked else ""
     rows = db.execute(
         f"SELECT number, body FROM command WHERE device = ? AND {IS_DUE}{which} ORDER BY number",
         *(device, now, now, now),
     )
-    entries = {number: _entry(device, number, body) for number, body in rows}
+    entries = {number: _make_entry(device, number, body) for number, body in rows}
     for number, entry in entries.items():
         if entry is None:
             ended = "UPDATE command SET expires = ? WHERE device = ? AND number = ?"
             db.execute(ended, now, device, number)
-    return _whole(entries.values())
+    return _list_entries(entries.values())
 
 
 def note_packed(db: Db, device: int, number: int) -> None:
@@ -152,7 +152,7 @@ class ToCarry(NamedTuple):
     entry: Entry
 
 
-def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
+def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
     """Return the commands that a carrier can relay by radio, for kits in its range that have no
     link now. A command is included if the carrier has not had it, has another journal now, or
     had it long ago, as for items (`earshot`).
@@ -170,7 +170,7 @@ def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
     return [
         ToCarry(device, given_at, ends, entry)
         for device, given_at, ends, number, body in rows
-        if (entry := _entry(device, number, body)) is not None
+        if (entry := _make_entry(device, number, body)) is not None
     ]
 
 
@@ -224,7 +224,7 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: f
         ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
         detail = f"{device}: {answer.number} {answer.outcome.name.lower()} by {came_by}"
         audit.note(db, workspace, audit.HUB, "command answered", detail, now)
-        db.announce(topic(device))
+        db.announce(get_topic(device))
     return bool(rows)
 
 
@@ -255,12 +255,12 @@ def forget(db: Db, *, before: float) -> int:
     )
 
 
-def topic(device: int) -> str:
+def get_topic(device: int) -> str:
     """Return the topic that is announced when a device has answered."""
     return f"answers {device}"
 
 
-def listing(
+def list_commands(
     db: Db, device: int, now: float, *, limit: int, before: int = 2**63 - 1
 ) -> list[dict[str, Any]]:
     """Return the commands with numbers below `before` for people, newest first. Times are Unix
@@ -288,12 +288,12 @@ def listing(
         came_by,
     ) in rows:
         answer = _answer(number, outcome, payload)
-        entry = _entry(device, number, body)
+        entry = _make_entry(device, number, body)
         over = expires <= now and state in ("waiting", "packed")
         entries.append(
             {
                 "number": number,
-                "command": _in_words(entry, verb),
+                "command": _format_command(entry, verb),
                 "bearer": bearer or None,
                 "given": given_at,
                 "state": "expired" if over else state,
@@ -314,17 +314,17 @@ def _answer(number: int, outcome: int | None, payload: bytes | None) -> CommandA
     return None
 
 
-def _in_words(entry: Entry | None, verb: int) -> str:
+def _format_command(entry: Entry | None, verb: int) -> str:
     """Return the command as people write it, or only the verb if the command is damaged."""
     content = None if entry is None else entry.content
     return format_command(content if isinstance(content, RemoteCommand) else RemoteCommand(verb))
 
 
-def _whole(entries: Iterable[Entry | None]) -> list[Entry]:
+def _list_entries(entries: Iterable[Entry | None]) -> list[Entry]:
     return [each for each in entries if each is not None]
 
 
-def _entry(device: int, number: int, body: bytes) -> Entry | None:
+def _make_entry(device: int, number: int, body: bytes) -> Entry | None:
     """Return the entry for the kit; None if it is damaged."""
     with suppress(RemoteProtocolError, ValueError):
         (entry,) = decode(bytes(body)).entries

@@ -36,7 +36,7 @@ class Position(NamedTuple):
     """Degrees from true north."""
 
 
-def position_of(place: Location, at: float) -> Position:
+def make_position(place: Location, at: float) -> Position:
     """Return a location of Unix time `at` as a device's position."""
     motion = place.speed_over_ground, place.course_over_ground
     return Position(place.latitude, place.longitude, at, place.altitude, *motion)
@@ -79,7 +79,7 @@ def note_position(db: Db, device: int, position: Location, time: int, now: float
     db.execute(
         f"UPDATE contact SET {values} WHERE device = ?"
         " AND (position_at IS NULL OR position_at <= ?)",
-        *position_of(position, at),
+        *make_position(position, at),
         device,
         at,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def among(begins: int, ends: int, minute: float) -> bool:
+def is_among(begins: int, ends: int, minute: float) -> bool:
     """Return True if `minute` is at or after `begins` and before `ends`, all in minutes of the day.
     If `begins` equals `ends`, it is the whole day.
     """

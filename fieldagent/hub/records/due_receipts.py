@@ -9,7 +9,7 @@ from __future__ import annotations
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.delivery import Stage
-from fieldagent.package.package import Said
+from fieldagent.package.package import IncidentState
 
 THE_HUB = 0
 """Placeholder for a member: the hub itself, and services behind it."""
@@ -20,10 +20,10 @@ RECEIPT = ("device", "sequence", "member", "at", "urgent", "state", "digest")
 
 def announce_mail(db: Db, device: int) -> None:
     """Wake the task that sends to a device over its IP link, after the commit."""
-    db.announce(mail_topic(device))
+    db.announce(get_mail_topic(device))
 
 
-def mail_topic(device: int) -> str:
+def get_mail_topic(device: int) -> str:
     """Return the topic that is announced when something may wait for a device."""
     return f"device {device}"
 
@@ -63,15 +63,17 @@ WORD_BYTES, NAME_BYTES = 160, 60
 satellite message with the rest of the update, its proof and its tag."""
 
 
-def owe_word(db: Db, incident: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
+def owe_word(
+    db: Db, incident: sos.Sos, says: IncidentState, by: str, text: str, now: float
+) -> None:
     """Owe an incident update: the kit of an incident gets a person's text about it. Neighbours that
     relayed the incident get it too, because the kit may have no other route. All other kits that
     ring get it over free bearers.
     """
     if incident.number is None:
         return
-    urgent = dict.fromkeys([incident.device, *sos.carriers(db, incident.id)], 1)
-    devices = dict.fromkeys(sos.heard_at(db, incident.id), 0) | urgent
+    urgent = dict.fromkeys([incident.device, *sos.list_carriers(db, incident.id)], 1)
+    devices = dict.fromkeys(sos.list_ringing(db, incident.id), 0) | urgent
     says_so = (says, _cut(by, NAME_MAX, NAME_BYTES), cut_word(text))
     rows = [
         (
@@ -83,19 +85,19 @@ def owe_word(db: Db, incident: sos.Sos, says: Said, by: str, text: str, now: flo
             "waiting",
             b"",
             *says_so,
-            _about(incident, device),
+            _find_incident_device(incident, device),
         )
         for device, worth in sorted(devices.items())
     ]
-    insert(db, "receipt", _WORD, rows)
+    insert(db, "receipt", _UPDATE_COLUMNS, rows)
     for device in devices:
         announce_answer(db, device)
 
 
-_WORD = (*RECEIPT, "says", "by_name", "text", "about")
+_UPDATE_COLUMNS = (*RECEIPT, "says", "by_name", "text", "about")
 
 
-def _about(incident: sos.Sos, device: int) -> int:
+def _find_incident_device(incident: sos.Sos, device: int) -> int:
     """Return the device of the incident; 0 for that device itself, which needs no id."""
     return 0 if device == incident.device else incident.device
 
@@ -157,7 +159,7 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
         announce_answer(db, device)
 
 
-def say_again(db: Db, incident: sos.Sos, now: float) -> None:
+def repeat_result(db: Db, incident: sos.Sos, now: float) -> None:
     """Send the result of an SOS again, because its kit still considers it open: the update was
     lost. Repeats become less and less frequent, and use all carriers of the incident.
     """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fieldagent.hub.records import workspace_log
-from fieldagent.hub.records.fragments import DOUBTED
-from fieldagent.hub.records.ledger import WAITS
+from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
+from fieldagent.hub.records.ledger import WAITING_STATES
 from fieldagent.hub.store.contract import Db, find_earliest
 
 AT_ONCE = 100
@@ -27,7 +27,7 @@ def expire(db: Db, now: float) -> int:
     )
 
 
-def next_expiry(db: Db) -> float:
+def compute_next_expiry(db: Db) -> float:
     """Return the Unix time when `expire` will find something."""
     sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
     return find_earliest(db, sql)
@@ -41,29 +41,30 @@ def forget(db: Db, *, before: float, now: float) -> int:
         db.execute(
             "DELETE FROM item WHERE id IN (SELECT id FROM item WHERE accepted < ?"
             " AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
-            f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
+            f" delivery.item = item.id AND delivery.state IN {WAITING_STATES}) AND NOT EXISTS"
+            " (SELECT 1 FROM"
             " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
             " = 'waiting') AND (place IS NULL OR expires <= ? OR NOT EXISTS (SELECT 1 FROM device"
-            f" WHERE {workspace_log.AWAITS})) AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item"
+            f" WHERE {workspace_log.IS_AWAITED})) AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item"
             " = item.id AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
             *(before, now, before, before, AT_ONCE),
         )
     )
 
 
-_REMEMBERED = {
+_REMEMBERING_TABLES = {
     "receipt": "id",
     "idempotency": "credential, member, key",
-    "slice": f"device, {DOUBTED}, sequence, count, position",
-    "arrived": f"device, {DOUBTED}, sequence, digest",
+    "slice": f"device, {UNAUTHENTICATED_COLUMN}, sequence, count, position",
+    "arrived": f"device, {UNAUTHENTICATED_COLUMN}, sequence, digest",
 }
 """Tables that recognise and answer repeated items, with the columns of their keys."""
 
 
 def forget_remembered(db: Db, *, before: float) -> int:
-    """Delete some rows of `_REMEMBERED` and return their number."""
+    """Delete some rows of `_REMEMBERING_TABLES` and return their number."""
     dropped = 0
-    for table, key in _REMEMBERED.items():
+    for table, key in _REMEMBERING_TABLES.items():
         # Keep SOS, because an attacker can replay a recorded SOS years later.
         which = " AND sos = 0" if table == "arrived" else ""
         dropped += len(

@@ -7,8 +7,8 @@ from typing import TypeAlias
 from fieldagent.hub.store.contract import Db
 from fieldagent.wire.envelope import Fragment
 
-DOUBTED = "origin"
-"""Column of `slice` and `arrived`: 1 if the sender is not authenticated. Tables keep the names of
+UNAUTHENTICATED_COLUMN = "origin"
+"""Column of `payload` and `arrived`: 1 if the sender is not authenticated. Tables keep the names of
 0.1, because hubs of two versions share them."""
 
 Whose: TypeAlias = tuple[int, int, int]
@@ -18,17 +18,20 @@ Whose: TypeAlias = tuple[int, int, int]
 def keep(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
     """Store one fragment, and return all stored fragments of the item by position."""
     db.execute(
-        f"INSERT INTO slice (device, {DOUBTED}, sequence, count, position, slice, at)"
-        f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, {DOUBTED}, sequence, count, position)"
+        f"INSERT INTO slice (device, {UNAUTHENTICATED_COLUMN}, sequence, count, position, slice,"
+        " at)"
+        f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, {UNAUTHENTICATED_COLUMN}, sequence,"
+        " count, position)"
         " DO UPDATE SET slice = excluded.slice, at = excluded.at",
         *whose,
         part.count,
         part.index,
-        part.slice,
+        part.payload,
         now,
     )
     rows = db.execute(
-        f"SELECT position, slice FROM slice WHERE device = ? AND {DOUBTED} = ? AND sequence = ?"
+        f"SELECT position, slice FROM slice WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = ? AND"
+        " sequence = ?"
         " AND count = ?",
         *whose,
         part.count,
@@ -41,7 +44,8 @@ def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
     `but`.
     """
     db.execute(
-        f"DELETE FROM slice WHERE device = ? AND {DOUBTED} = ? AND sequence = ? AND count = ?"
+        f"DELETE FROM slice WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = ? AND sequence = ?"
+        " AND count = ?"
         " AND position <> ?",
         *whose,
         count,
@@ -49,6 +53,6 @@ def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
     )
 
 
-def may_lack(db: Db) -> bool:
+def can_have_missing(db: Db) -> bool:
     """Return True if the hub may have to ask a device for fragments, now or later."""
-    return bool(db.execute(f"SELECT 1 FROM slice WHERE {DOUBTED} = 0 LIMIT 1"))
+    return bool(db.execute(f"SELECT 1 FROM slice WHERE {UNAUTHENTICATED_COLUMN} = 0 LIMIT 1"))

@@ -26,7 +26,7 @@ COLUMNS = {
     f"condition {column}": f"kit_condition.{column}"
     for column in ("at", "way", "status", "about", "about_at")
 }
-"""Columns that `known` reads."""
+"""Columns that `read_condition` reads."""
 
 
 class About(NamedTuple):
@@ -97,7 +97,7 @@ def _put_status(db: Db, device: int, status: KitStatus, came_by: str, now: float
     )
 
 
-def known(row: Mapping[str, Any]) -> KnownCondition | None:
+def read_condition(row: Mapping[str, Any]) -> KnownCondition | None:
     """Return the condition from COLUMNS. None if the kit has reported none, or if the row is
     damaged.
     """
@@ -116,7 +116,7 @@ def known(row: Mapping[str, Any]) -> KnownCondition | None:
     return None
 
 
-def until_now(hours: list[int | None], at: float, now: float) -> list[int | None]:
+def shift_to_now(hours: list[int | None], at: float, now: float) -> list[int | None]:
     """Return the values of the last 24 hours, from those reported at `at`. Later hours are None."""
     since = max(0, min(int((now - at) // HOUR), HOURS))
     return [*hours[since:], *[None] * since]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fieldagent.hub.records.stored_entry import stored_objects
+from fieldagent.hub.records.stored_entry import read_objects
 from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.wire.kit_note import KitReport, SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange
@@ -28,7 +28,7 @@ SETTINGS = (
 """SQL on a device: number, state and reason of its last offered settings, for people."""
 
 
-def topic(device: int) -> str:
+def get_topic(device: int) -> str:
     """Return the topic that is announced when there is something new for a device."""
     return f"offers {device}"
 
@@ -55,17 +55,17 @@ def note(db: Db, device: int, report: KitReport, now: float) -> None:
         db.execute(
             "UPDATE settings_offer SET state = ?, why = ? WHERE device = ? AND number = ?",
             report.settings.state,
-            report.settings.why,
+            report.settings.reason,
             device,
             report.settings.number,
         )
 
 
-def modems(text: str, at: float | None) -> list[dict[str, Any]]:
+def list_modems(text: str, at: float | None) -> list[dict[str, Any]]:
     """Return the modems as in the API, from the columns of `contact`. Empty if the kit reported
     none.
     """
-    return [{**each, "at": at} for each in stored_objects(text, "the modems of a kit")]
+    return [{**each, "at": at} for each in read_objects(text, "the modems of a kit")]
 
 
 def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:
@@ -80,10 +80,10 @@ def offer(db: Db, device: int, change: SettingsChange, signature: str, now: floa
         signature,
         now,
     )
-    db.announce(topic(device))
+    db.announce(get_topic(device))
 
 
-def offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
+def list_offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
     """Return the offers that these devices have not applied yet."""
     rows = db.execute(
         "SELECT device, text, signature FROM settings_offer"
@@ -93,7 +93,7 @@ def offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
     return {device: SettingsOffer(text, signature) for device, text, signature in rows}
 
 
-def last_number(db: Db, device: int) -> int:
+def read_last_number(db: Db, device: int) -> int:
     """Return the number of the last offered settings, or 0 if there is no offer."""
     rows = db.execute("SELECT number FROM settings_offer WHERE device = ?", device)
     return int(rows[0][0]) if rows else 0
@@ -109,4 +109,4 @@ def touch_directory(db: Db, workspace: int) -> None:
         " WHERE device.workspace = ?",
         workspace,
     ):
-        db.announce(topic(device))
+        db.announce(get_topic(device))

@@ -96,15 +96,15 @@ class Leases:
                 await self._owes.wait()
             with log_once():
                 if self.links or self._consoles or self._owes.is_set():
-                    await self._say()
+                    await self._take_lease()
                 if self._store.shared:
                     watched = await self._watch_others(watched)
             await waits.sleep(LEASE_S / 3)
 
-    async def _say(self) -> None:
+    async def _take_lease(self) -> None:
         self._owes, ended = trio.Event(), {**self._ended}
         try:
-            await self._store.commit(partial(self._live_on, ended=ended))
+            await self._store.commit(partial(self._renew_leases, ended=ended))
         except NOT_STORED:
             self._owes.set()
             raise
@@ -116,7 +116,7 @@ class Leases:
         whose report stays the same. Return the watched processes.
         """
         now = trio.current_time()
-        rows = await self._store.read(lambda db: _far_ahead(db, self._clock() + LEASE_S))
+        rows = await self._store.read(lambda db: _list_far_ahead(db, self._clock() + LEASE_S))
         watched = {
             name: known
             if (known := before.get(name)) is not None and known.until == until
@@ -128,25 +128,25 @@ class Leases:
                 await self._store.commit(partial(_forget, process=name, until=known.until))
         return watched
 
-    def _live_on(self, db: Db, ended: Mapping[int, int]) -> None:
-        _live(db, self._name, self._until())
+    def _renew_leases(self, db: Db, ended: Mapping[int, int]) -> None:
+        _store_alive(db, self._name, self._compute_end())
         self._note_closed(db)
         for link, device in ended.items():
             _end_link(db, self._name, link, device)
         db.execute("DELETE FROM process WHERE until < ?", self._clock() - FORGET_AFTER_S)
 
-    def _until(self) -> float:
+    def _compute_end(self) -> float:
         return self._clock() + LEASE_S if self._store.shared else inf
 
     @asynccontextmanager
-    async def held(self, device: Device) -> AsyncIterator[Lease]:
+    async def hold_lease(self, device: Device) -> AsyncIterator[Lease]:
         """Take the lease of a device for a link. Raises StoreUnavailable, StoreFull or
         StoreFailed.
         """
         lease, link = Lease(), next(self._numbers)
         try:
             await self._store.commit(
-                lambda db: _take(db, self._name, link, device.id, until=self._until())
+                lambda db: _take(db, self._name, link, device.id, until=self._compute_end())
             )
         except NOT_STORED:
             # The outcome of a failed commit is unknown, so the lease must be returned later.
@@ -178,7 +178,7 @@ class Leases:
         contact.note(db, device, Bearer.IP, self._clock())
 
     @asynccontextmanager
-    async def console(self, workspace: int, member: int) -> AsyncIterator[None]:
+    async def hold_console(self, workspace: int, member: int) -> AsyncIterator[None]:
         """Record that the member has a console open here, until `CONSOLE_RETURN_S` seconds after
         its end, because a reloaded console comes back. Raises StoreUnavailable, StoreFull,
         StoreFailed.
@@ -186,7 +186,7 @@ class Leases:
         stream = next(self._numbers)
 
         def begin(db: Db) -> None:
-            _live(db, self._name, self._until())
+            _store_alive(db, self._name, self._compute_end())
             db.execute("DELETE FROM console_stream WHERE until <= ?", self._clock())
             db.execute(
                 "INSERT INTO console_stream (process, stream, workspace, member)"
@@ -219,9 +219,9 @@ class Leases:
     async def _watch(self, device: int, link: int, lease: Lease) -> None:
         held = True
         while held:
-            taken = self._store.get_event(topic(device))
+            taken = self._store.get_event(get_topic(device))
             try:
-                held = await self._store.read(lambda db: _holds(db, self._name, link, device))
+                held = await self._store.read(lambda db: _is_held(db, self._name, link, device))
             except StoreUnavailable as trouble:
                 # End the link, because the agent does better with another process.
                 lease.stranded, held = str(trouble), False
@@ -230,7 +230,7 @@ class Leases:
         lease.lost.set()
 
 
-def topic(device: int) -> str:
+def get_topic(device: int) -> str:
     """Return the topic that is announced when a lease is taken."""
     return f"lease {device}"
 
@@ -238,16 +238,16 @@ def topic(device: int) -> str:
 def end(db: Db, device: int) -> None:
     """Remove the lease of a device: its link ends and the device must authenticate again."""
     db.execute("DELETE FROM lease WHERE device = ?", device)
-    db.announce(topic(device))
+    db.announce(get_topic(device))
 
 
-def linked(db: Db, now: float) -> int:
+def count_linked(db: Db, now: float) -> int:
     """Return the number of linked devices, over all processes."""
     ((devices,),) = db.execute(f"SELECT count(*) FROM device WHERE {IS_LINKED}", now)
     return int(devices)
 
 
-def _live(db: Db, process: str, until: float) -> None:
+def _store_alive(db: Db, process: str, until: float) -> None:
     db.execute(
         "INSERT INTO process (name, until) VALUES (?, ?)"
         " ON CONFLICT (name) DO UPDATE SET until = excluded.until",
@@ -260,7 +260,7 @@ def _forget_others(db: Db, process: str) -> None:
     db.execute("DELETE FROM process WHERE name <> ?", process)
 
 
-def _far_ahead(db: Db, moment: float) -> list[tuple[str, float]]:
+def _list_far_ahead(db: Db, moment: float) -> list[tuple[str, float]]:
     """Return the processes that report to be alive after `moment`, each with the reported time."""
     rows = db.execute("SELECT name, until FROM process WHERE until > ?", moment)
     return [(name, float(until)) for name, until in rows]
@@ -280,7 +280,7 @@ def _end_link(db: Db, process: str, link: int, device: int) -> None:
 
 
 def _take(db: Db, process: str, link: int, device: int, *, until: float) -> None:
-    _live(db, process, until)
+    _store_alive(db, process, until)
     db.execute(
         "INSERT INTO lease (device, process, link) VALUES (?, ?, ?)"
         " ON CONFLICT (device) DO UPDATE SET process = excluded.process, link = excluded.link",
@@ -288,10 +288,10 @@ def _take(db: Db, process: str, link: int, device: int, *, until: float) -> None
         process,
         link,
     )
-    db.announce(topic(device))
+    db.announce(get_topic(device))
 
 
-def _holds(db: Db, process: str, link: int, device: int) -> bool:
+def _is_held(db: Db, process: str, link: int, device: int) -> bool:
     return bool(
         db.execute(
             "SELECT 1 FROM lease WHERE device = ? AND process = ? AND link = ?",

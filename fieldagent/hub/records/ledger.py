@@ -17,16 +17,16 @@ from fieldagent.hub.contract import Bearer, Estimate
 from fieldagent.hub.records import alarm, newest, ring_alerts, sos, workspace_log
 from fieldagent.hub.records.due_receipts import RECEIPT, announce_answer, announce_mail, owe_receipt
 from fieldagent.hub.records.newest import NewPosition, Track
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, insert, make_membership, make_small_table
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Item,
     Location,
     Message,
     Person,
-    Said,
     Waypoint,
 )
 from fieldagent.package.writing import get_kind
@@ -34,7 +34,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source, digest_of, encode
 
-WAITS = "('waiting', 'packed', 'sent')"
+WAITING_STATES = "('waiting', 'packed', 'sent')"
 """States of a delivery that the device has not confirmed. `packed`: in a message to the satellite
 operator. `sent`: accepted by the operator."""
 
@@ -93,7 +93,7 @@ WORDS_MAX = 1_000
 """Characters of an item that are searchable."""
 
 
-def words_of(item: Item) -> str:
+def make_search_text(item: Item) -> str:
     """Return the searchable text of an item, case-folded and valid for any database."""
     if isinstance(item, Message):
         text = item.content
@@ -124,7 +124,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
             db, posting.workspace, source.station, number, entered.item, posting.time, now
         )
         raised, escalates = joined.id if joined.rings else None, joined.escalates
-    elif isinstance(posting.item, IncidentWord):
+    elif isinstance(posting.item, IncidentUpdate):
         _note_word(db, posting.item, posting, now)
     _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=escalates)
     if raised is not None:
@@ -132,16 +132,16 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
     return entered
 
 
-def _note_word(db: Db, word: IncidentWord, posting: Posting, now: float) -> None:
+def _note_word(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
     """Record an incident update: a kit calls off its own incident, or a person has seen one."""
     assert posting.source is not None
     incident = sos.of_kit(db, word.station or posting.source.station, word.incident)
     if incident is None or incident.workspace != posting.workspace:
         return
     proved = not posting.unauthenticated
-    if word.says is Said.CALLED_OFF and incident.device == posting.source.station:
+    if word.state is IncidentState.CALLED_OFF and incident.device == posting.source.station:
         sos.note_called_off(db, incident, posting.sender, now, proved=proved)
-    elif word.says is Said.SEEN:
+    elif word.state is IncidentState.SEEN:
         detail = " ".join(filter(None, [word.by, word.text, "" if proved else "(unauthenticated)"]))
         sos.note_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=detail)
 
@@ -169,7 +169,7 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
     ]
     entered, with_exceptions = _store_all(db, rows, now)
     pairs = list(zip(postings, entered, strict=True))
-    for spread in Spread:
+    for spread in DeliverySpread:
         some = [pair for pair in pairs if _spread_of(pair[0]) is spread]
         _deliver_to_devices(db, some, now, grace, spread, with_exceptions)
     _collapse(db, postings, entered, now)
@@ -209,20 +209,20 @@ def raise_alarm(
 def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
     """Enter for webhooks the hub's own text about an incident without an item."""
     ((item, _),) = _store(db, [(posting, device)], now)
-    sos.belongs(db, item, incident)
-    sos.raised_by(db, item, incident)
+    sos.add_item(db, item, incident)
+    sos.set_first_item(db, item, incident)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
 
 
-def say_more(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
+def announce_addition(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
     """Enter for webhooks the hub's addition to an existing alarm. It does not notify contacts."""
     ((item, _),) = _store(db, [(posting, device)], now)
-    sos.belongs(db, item, incident)
+    sos.add_item(db, item, incident)
     sos.note_event(db, incident, "item", now)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
 
 
-REPLACED = "replaced by a newer item"
+REPLACED_REASON = "replaced by a newer item"
 CAME_BACK = "a kit returned it after the database was restored"
 
 
@@ -250,7 +250,7 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
             alarm.end(db, joined.id)
         elif joined.rings:
             alarm.begin(db, joined.id, now)
-    elif isinstance(posting.item, IncidentWord):
+    elif isinstance(posting.item, IncidentUpdate):
         _note_word(db, posting.item, posting, at)
     return item
 
@@ -297,7 +297,7 @@ _ITEM = (
 )
 
 
-class Spread(Enum):
+class DeliverySpread(Enum):
     """Time at which the deliveries of an item are created."""
 
     FETCHED = auto()
@@ -307,18 +307,18 @@ class Spread(Enum):
     NOW = auto()
 
 
-def _spread_of(posting: Posting) -> Spread:
+def _spread_of(posting: Posting) -> DeliverySpread:
     to_everybody = posting.target is None and posting.team is None and posting.device is None
-    plain = not posting.sos and not isinstance(posting.item, IncidentWord)
+    plain = not posting.sos and not isinstance(posting.item, IncidentUpdate)
     ends = posting.expires is not None and posting.collapse_key is None
     is_free = posting.source is not None and not posting.over_satellite
     if not (to_everybody and plain and ends and is_free):
-        return Spread.NOW
+        return DeliverySpread.NOW
     is_position = isinstance(posting.item, Location) and not posting.asks
-    return Spread.NEWEST if is_position else Spread.FETCHED
+    return DeliverySpread.NEWEST if is_position else DeliverySpread.FETCHED
 
 
-def _entry_of(posting: Posting) -> Entry:
+def _make_entry(posting: Posting) -> Entry:
     """Return the entry as it is transmitted, without a number."""
     how = posting.to, posting.asks, posting.author
     return Entry(0, posting.item, posting.time, posting.sos, posting.back, *how)
@@ -333,17 +333,17 @@ def _store_all(
     db: Db, postings: Sequence[tuple[Posting, int | None]], now: float
 ) -> tuple[list[Entered], set[int]]:
     """Store items. Return also the workspaces in which some devices get rows of them at once."""
-    fetched = [each.workspace for each, _ in postings if _spread_of(each) is Spread.FETCHED]
-    tracks = _newest_of(postings, now)
+    fetched = [each.workspace for each, _ in postings if _spread_of(each) is DeliverySpread.FETCHED]
+    tracks = _get_newest(postings, now)
     positions = [posting.workspace for posting in tracks.values()]
-    places, places_in_track, with_exceptions = workspace_log.next_places(db, fetched, positions)
+    places, places_in_track, with_exceptions = workspace_log.take_places(db, fetched, positions)
     rows = [
         (
             str(uuid.uuid4()),
             posting.workspace,
             posting.sender,
             posting.target,
-            encode([_entry_of(posting)]),
+            encode([_make_entry(posting)]),
             alarm.ITEM if posting.alarm else int(posting.sos),
             posting.priority,
             posting.collapse_key,
@@ -355,11 +355,11 @@ def _store_all(
             "" if posting.estimate is None else json.dumps(asdict(posting.estimate)),
             int(posting.unauthenticated),
             get_kind(posting.item),
-            words_of(posting.item),
+            make_search_text(posting.item),
             posting.addressee,
             posting.team,
             int(posting.asks),
-            next(places) if _spread_of(posting) is Spread.FETCHED else None,
+            next(places) if _spread_of(posting) is DeliverySpread.FETCHED else None,
             posting.revoked,
         )
         for posting, device in postings
@@ -378,11 +378,11 @@ def _store_all(
     return entered, with_exceptions
 
 
-def _newest_of(postings: Sequence[tuple[Posting, int | None]], now: float) -> dict[Track, Posting]:
+def _get_newest(postings: Sequence[tuple[Posting, int | None]], now: float) -> dict[Track, Posting]:
     """Return the newest position of each track."""
     tracks: dict[Track, Posting] = {}
     for posting, device in postings:
-        if device is not None and _spread_of(posting) is Spread.NEWEST:
+        if device is not None and _spread_of(posting) is DeliverySpread.NEWEST:
             track = Track(device, posting.sender)
             before = tracks.get(track)
             if before is None or min(before.time, now) <= min(posting.time, now):
@@ -406,7 +406,7 @@ def _deliver_to_devices(
     entered: Sequence[tuple[Posting, Entered]],
     now: float,
     grace: float,
-    spread: Spread = Spread.NOW,
+    spread: DeliverySpread = DeliverySpread.NOW,
     with_exceptions: Collection[int] = (),
 ) -> None:
     """Deliver items to devices: all, or those that get items of this `spread` at once, in the
@@ -416,13 +416,13 @@ def _deliver_to_devices(
     the order of their ids, so that several transactions cannot deadlock. It reads no growing table,
     because PostgreSQL scans a new table in full before it has statistics.
     """
-    counted, column, whose = _addressees([posting for posting, _ in entered])
+    counted, column, whose = _find_addressees([posting for posting, _ in entered])
     if not counted:
         return
-    if spread is not Spread.NOW:
-        of_positions = spread is Spread.NEWEST
+    if spread is not DeliverySpread.NOW:
+        of_positions = spread is DeliverySpread.NEWEST
         some = set(whose) & set(with_exceptions)
-        column, whose = "id", workspace_log.at_once(db, some, positions=of_positions)
+        column, whose = "id", workspace_log.list_direct(db, some, positions=of_positions)
         if not whose:
             return
     table, counts = make_small_table(
@@ -448,7 +448,7 @@ def _deliver_to_devices(
     for device, workspace, member, end, reached, asks in sorted(numbered):
         own = [each for each in items[workspace] if _is_for(each[0], member, device)]
         for sequence, (posting, item) in enumerate(own, end - len(own)):
-            due = _satellite_from(posting, asks, now, grace) if reached else None
+            due = _compute_satellite_start(posting, asks, now, grace) if reached else None
             is_due = is_due or due is not None
             row = (item, device, -posting.priority, posting.expires, sequence, "waiting", due)
             rows.append(row)
@@ -458,7 +458,7 @@ def _deliver_to_devices(
         db.announce("satellite")
 
 
-def _addressees(
+def _find_addressees(
     postings: Sequence[Posting],
 ) -> tuple[list[tuple[int, int, int, int]], str, Collection[int]]:
     """Return the item counts, and the column and values of `device` that select the devices.
@@ -496,7 +496,7 @@ def _is_for(posting: Posting, member: int, device: int) -> bool:
     return posting.sender != member and not is_here
 
 
-def _satellite_from(posting: Posting, asks: int, now: float, grace: float) -> float | None:
+def _compute_satellite_start(posting: Posting, asks: int, now: float, grace: float) -> float | None:
     """Return the time from which a satellite message may be paid for, or None if never. An SOS is
     paid for at once, and an item from an agent to everyone if its addressee has asked for that.
     """
@@ -528,7 +528,7 @@ def _deliver_to_webhooks(
     ):
         webhooks.setdefault(workspace, []).append((id_, after))
     rows = [
-        (id_, item, _lane_of(posting, item), "waiting", after * 60 + now)
+        (id_, item, _choose_lane(posting, item), "waiting", after * 60 + now)
         for posting, item in zip(postings, items, strict=True)
         for id_, after in webhooks.get(posting.workspace, ())
     ]
@@ -537,7 +537,7 @@ def _deliver_to_webhooks(
         db.announce("webhooks")
 
 
-def _lane_of(posting: Posting, item: int) -> int:
+def _choose_lane(posting: Posting, item: int) -> int:
     """Return the `sender` of a post: an SOS or an alarm waits for no other, and a kit for no other
     kit, even of the same user.
     """
@@ -546,7 +546,7 @@ def _lane_of(posting: Posting, item: int) -> int:
     return posting.sender if posting.source is None else posting.source.station
 
 
-_WANTED = (
+_IS_WANTED = (
     "(item.restored IS NULL AND EXISTS (SELECT 1 FROM webhook"
     " WHERE webhook.workspace = item.workspace AND steps = 1))"
 )
@@ -554,7 +554,7 @@ _WANTED = (
 Restored items are left out, because a webhook may have got their steps already."""
 
 
-def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
+def _queue_step_posts(db: Db, items: Collection[int]) -> None:
     """Line up posts of an item's delivery steps, after the item's own post. One post covers all
     steps that wait. For items pushed at the hub, only steps are posted.
     """
@@ -611,7 +611,7 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
             " AND older.sender = newest.sender AND older.collapse_key = newest.collapse_key"
             f" AND older.id <> newest.id WHERE newest.id {among})",
             now,
-            REPLACED,
+            REPLACED_REASON,
             *items,
         )
 
@@ -648,7 +648,8 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
         item: row
         for item, *row in db.execute(
             "SELECT item.id, device.id, source_device, source_sequence, sos, incident, body,"
-            f" restored IS NULL, {_WANTED} FROM item LEFT JOIN device ON device.id = source_device"
+            f" restored IS NULL, {_IS_WANTED} FROM item LEFT JOIN device ON device.id ="
+            " source_device"
             f" WHERE item.id {among}",
             *items,
         )
@@ -660,7 +661,7 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
         if is_wanted:
             wanted.add(item)
         if sender is not None and sequence is not None:
-            digest = digest_of(replace(stored_entry(body), sequence=sequence))
+            digest = digest_of(replace(read_stored_entry(body), sequence=sequence))
             # A restored item is not paid for again, because its kit may have got the receipt
             # before.
             worth = int(urgent and is_first)
@@ -672,7 +673,7 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
             sos.note_reached(db, item, members[by], now)
     insert(db, "receipt", RECEIPT, owed)
     if wanted:
-        _tell_webhooks_of_a_step(db, sorted(wanted))
+        _queue_step_posts(db, sorted(wanted))
     for sender in senders:
         announce_answer(db, sender)
 
@@ -689,11 +690,11 @@ def note_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: flo
     if not news:
         return False
     ((device, sequence, body, wanted),) = db.execute(
-        f"SELECT source_device, source_sequence, body, {_WANTED} FROM item WHERE id = ?", item
+        f"SELECT source_device, source_sequence, body, {_IS_WANTED} FROM item WHERE id = ?", item
     )
     if wanted:
-        _tell_webhooks_of_a_step(db, [item])
+        _queue_step_posts(db, [item])
     if device is not None and sequence is not None:
-        digest = digest_of(replace(stored_entry(body), sequence=sequence))
+        digest = digest_of(replace(read_stored_entry(body), sequence=sequence))
         owe_receipt(db, device, sequence, digest, member, now, urgent=False, stage=stage, text=text)
     return True

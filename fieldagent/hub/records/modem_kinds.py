@@ -7,7 +7,7 @@ from fieldagent.system.named_object import import_named_object
 from fieldagent.wire.modem_kind import SBD, ModemKind
 
 
-def modem_kind(name: str) -> ModemKind:
+def find_modem_kind(name: str) -> ModemKind:
     """Return the kind of modem with this name. An unknown kind is treated as SBD, whose limits are
     smaller.
     """

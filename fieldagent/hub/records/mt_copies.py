@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
-from fieldagent.hub.records.modem_kinds import modem_kind
+from fieldagent.hub.records.modem_kinds import find_modem_kind
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Unreadable
@@ -66,7 +66,7 @@ def keep(
     db.execute(
         "INSERT INTO mt_copy (device, at, size, guard, items, receipts, operator_id)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        *(device, now, len(body), modem_kind(modem).guard(body)),
+        *(device, now, len(body), find_modem_kind(modem).guard(body)),
         *(json.dumps(items), json.dumps(list(receipts)), operator_id),
     )
 
@@ -81,7 +81,7 @@ def note_arrived(db: Db, operator_id: str, now: float) -> None:
 
 def send_unreadable_again(db: Db, device: int, said: Unreadable, now: float) -> bool:
     """Send the content of an unreadable message again. Return False if no kept message matches."""
-    there = _unconfirmed(db, device)
+    there = _list_unconfirmed(db, device)
     ranked = [
         [each for each in there if (each.size, each.guard) == (said.size, said.guard)],
         [each for each in there if each.size == said.size],
@@ -90,7 +90,7 @@ def send_unreadable_again(db: Db, device: int, said: Unreadable, now: float) -> 
     ]
     for matches in ranked:
         if matches:
-            _again(db, device, matches[0], now, now)
+            _repeat_content(db, device, matches[0], now, now)
             return True
     return False
 
@@ -105,13 +105,13 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
     # Kits do not confirm incident updates. An update counts as received if a later message was
     # confirmed.
     over = {each.id for each in before if not each.items}
-    waiting = {each.id for each in _unconfirmed(db, device)} - over
+    waiting = {each.id for each in _list_unconfirmed(db, device)} - over
     again = [each for each in before if each.id in waiting]
     for each in again:
-        _again(db, device, each, now + OPERATOR_DELAY_MAX_S, now)
-    lost = _lost_by_a_modem_without_a_copy(db, device, now, waiting - {each.id for each in again})
+        _repeat_content(db, device, each, now + OPERATOR_DELAY_MAX_S, now)
+    lost = _list_lost_without_copy(db, device, now, waiting - {each.id for each in again})
     for each in lost:
-        _again(db, device, each, now, now)
+        _repeat_content(db, device, each, now, now)
     for each in copies:
         if each.id not in waiting:
             db.execute("DELETE FROM mt_copy WHERE id = ?", each.id)
@@ -134,11 +134,11 @@ def send_words_by_link(db: Db, device: int) -> None:
             db.execute("DELETE FROM mt_copy WHERE id = ?", each.id)
 
 
-def _lost_by_a_modem_without_a_copy(
+def _list_lost_without_copy(
     db: Db, device: int, now: float, waiting: Collection[int]
 ) -> list[MtCopy]:
     rows = db.execute("SELECT modem FROM device WHERE id = ?", device)
-    if not rows or modem_kind(rows[0][0]).keeps_copies:
+    if not rows or find_modem_kind(rows[0][0]).keeps_copies:
         return []
     return [
         each
@@ -163,7 +163,7 @@ def _of(db: Db, device: int) -> list[MtCopy]:
     ]
 
 
-def _unconfirmed(db: Db, device: int) -> list[MtCopy]:
+def _list_unconfirmed(db: Db, device: int) -> list[MtCopy]:
     """Return the copies with unconfirmed content. Incident updates are never confirmed."""
     sent = {
         item
@@ -178,7 +178,7 @@ def _unconfirmed(db: Db, device: int) -> list[MtCopy]:
     ]
 
 
-def _again(db: Db, device: int, copy: MtCopy, at: float, now: float) -> None:
+def _repeat_content(db: Db, device: int, copy: MtCopy, at: float, now: float) -> None:
     """Let the content of a copy wait again, at least until `at`."""
     for item in copy.items:
         db.execute(

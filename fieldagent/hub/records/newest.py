@@ -7,7 +7,7 @@
    moves that place once the kit has stored them. After a crash they are sent again, and the kit
    recognises them.
 3. A device gets a row of each position at once, as of any item, if another bearer may deliver it,
-   or if its member wants all positions (`workspace_log.at_once`).
+   or if its member wants all positions (`workspace_log.list_direct`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fieldagent.hub.store.contract import Db, insert, make_membership, make_smal
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
-def topic(workspace: int) -> str:
+def get_topic(workspace: int) -> str:
     """Return the topic that is announced when a workspace has a new position."""
     return f"positions of workspace {workspace}"
 
@@ -48,7 +48,7 @@ def note_all(db: Db, positions: Mapping[Track, NewPosition]) -> None:
     replaces = f"(device, sender) DO UPDATE SET {replaced} WHERE newest.at <= excluded.at"
     insert(db, "newest", _COLUMNS, rows, conflict=replaces)
     for workspace in {position.workspace for position in positions.values()}:
-        db.announce(topic(workspace))
+        db.announce(get_topic(workspace))
 
 
 class StoredPosition(NamedTuple):
@@ -63,7 +63,7 @@ class StoredPosition(NamedTuple):
     expires: float
 
 
-def after(db: Db, workspace: int, place: int) -> list[StoredPosition]:
+def list_after(db: Db, workspace: int, place: int) -> list[StoredPosition]:
     """Return the newest positions after a place, in the order of their places."""
     rows = db.execute(
         "SELECT newest.place, newest.device, newest.sender, item.id, item.body,"
@@ -74,7 +74,7 @@ def after(db: Db, workspace: int, place: int) -> list[StoredPosition]:
     return [StoredPosition._make(row) for row in rows]
 
 
-def held(db: Db, devices: Sequence[int]) -> list[int | None]:
+def list_held(db: Db, devices: Sequence[int]) -> list[int | None]:
     """Return for each device the last place that it has, or None if it may not get items."""
     among, numbers = make_membership(db, set(devices))
     rows = db.execute(
@@ -87,7 +87,7 @@ def held(db: Db, devices: Sequence[int]) -> list[int | None]:
     return [places.get(device) for device in devices]
 
 
-def without_row(db: Db, device: int, items: Collection[int]) -> set[int]:
+def find_without_row(db: Db, device: int, items: Collection[int]) -> set[int]:
     """Return the items that have no row for the device."""
     among, numbers = make_membership(db, items)
     sql = f"SELECT item FROM delivery WHERE device = ? AND item {among}"

@@ -15,7 +15,7 @@ from fieldagent.hub.store.contract import Db
 
 log = logging.getLogger(__name__)
 
-JUMP = 10_000
+SKIPPED_NUMBERS = 10_000
 """Numbers to skip: more than a device gets between two backups, and still within 3 bytes."""
 
 LOG_INTERVAL_S = 3600.0
@@ -26,10 +26,19 @@ def leave_out(db: Db, now: float) -> int:
     """Leave numbers out for every device, because the database was restored. No device gets a
     number that may have been given since the copy. The hub sends each device all names again, and
     asks it for its kept items. Return the number of devices."""
-    devices = db.execute("UPDATE device SET next_sequence = next_sequence + ? RETURNING id", JUMP)
+    devices = db.execute(
+        "UPDATE device SET next_sequence = next_sequence + ? RETURNING id", SKIPPED_NUMBERS
+    )
     db.execute("DELETE FROM introduced")
     rebuild.begin(db, now)
-    note(db, None, ADMINISTRATION, "restored", f"{JUMP} numbers of each device left out", now)
+    note(
+        db,
+        None,
+        ADMINISTRATION,
+        "restored",
+        f"{SKIPPED_NUMBERS} numbers of each device left out",
+        now,
+    )
     return len(devices)
 
 
@@ -38,7 +47,7 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
 
     A device's report proves nothing about the database, so other devices keep their numbers.
     """
-    detail = f"{JUMP} numbers of device {device} left out"
+    detail = f"{SKIPPED_NUMBERS} numbers of device {device} left out"
     if db.execute(
         "SELECT 1 FROM audit WHERE action = 'restored' AND detail = ? AND at > ?",
         *(detail, now - LOG_INTERVAL_S),
@@ -46,7 +55,7 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
         return False
     ((workspace,),) = db.execute(
         "UPDATE device SET next_sequence = next_sequence + ? WHERE id = ? RETURNING workspace",
-        *(JUMP, device),
+        *(SKIPPED_NUMBERS, device),
     )
     db.execute("DELETE FROM introduced WHERE device = ?", device)
     note(db, workspace, HUB, "restored", detail, now)
@@ -58,7 +67,7 @@ def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
     never sent under this number, and ask it for its kept items. Return True if that was done; it is
     done once an hour."""
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
-    if not following - JUMP <= sequence < following + JUMP:
+    if not following - SKIPPED_NUMBERS <= sequence < following + SKIPPED_NUMBERS:
         return False
     if not leave_out_of(db, device, now):
         return False
@@ -69,6 +78,6 @@ def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
         " out for it. If the database was restored from an older copy, run `fieldagent hub"
         " database restored`",
         device,
-        JUMP,
+        SKIPPED_NUMBERS,
     )
     return True

@@ -34,11 +34,11 @@ class OperatorBook:
     async def learn(self, imei: str, kind: str, address: str) -> None:
         """Store the kind of the modem with this IMEI, and the operator's name for it."""
 
-        def known(db: Db) -> bool:
+        def _is_known(db: Db) -> bool:
             rows = db.execute("SELECT modem, thing FROM device WHERE imei = ?", imei)
             return not rows or tuple(rows[0]) == (kind, address)
 
-        if await self._store.read(known):
+        if await self._store.read(_is_known):
             return
         await self._store.commit(
             lambda db: db.execute(

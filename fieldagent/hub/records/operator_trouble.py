@@ -19,7 +19,7 @@ from fieldagent.package.package import SOS_PRIORITY, Message
 ALARM = "operator"
 """Kind of such an alarm among the SOS."""
 
-WHY = (
+REASON_SQL = (
     "CASE WHEN delivery.reason <> '' OR delivery.state <> 'packed' THEN delivery.reason ELSE"
     " coalesce((SELECT m.reason FROM mobile_terminated m WHERE m.device = delivery.device"
     f" AND m.trouble NOT IN ('', '{Scope.MESSAGE}') ORDER BY m.urgent DESC, m.id LIMIT 1), '') END"
@@ -104,11 +104,11 @@ def call_again_after_start(db: Db) -> None:
     db.execute("UPDATE mobile_terminated SET not_before = 0 WHERE trouble <> ''")
 
 
-def figures(db: Db) -> Counter[tuple[str, str, str]]:
+def count_figures(db: Db) -> Counter[tuple[str, str, str]]:
     """Return the number of waiting messages by operator, scope and code. It includes known codes
     with 0, because a graph shows no rise of a series that did not exist.
     """
-    counts = Counter(dict.fromkeys(_KNOWN, 0))
+    counts = Counter(dict.fromkeys(_KNOWN_FAILURES, 0))
     for operator, scope, code, count in db.execute(
         "SELECT operator, trouble, code, count(*) FROM mobile_terminated"
         " JOIN device ON device.id = device WHERE trouble <> '' GROUP BY operator, trouble, code"
@@ -117,13 +117,13 @@ def figures(db: Db) -> Counter[tuple[str, str, str]]:
     return counts
 
 
-_KNOWN = [
+_KNOWN_FAILURES = [
     (operator, failure.scope.value, failure.code)
     for operator, kind in get_operators().items()
     for failure in kind.failures.values()
 ]
 
 
-def balances(db: Db) -> list[tuple[str, str, float]]:
+def list_balances(db: Db) -> list[tuple[str, str, float]]:
     """Return the remaining amount of each plan of each operator."""
     return list(db.execute("SELECT operator, plan, remaining FROM operator_balance ORDER BY 1, 2"))

@@ -11,7 +11,7 @@ from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.delivery import Stage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-NEWS = "outward"
+OUTWARD_TOPIC = "outward"
 """Topic that is announced when there is a new item."""
 CLAIM_S = 120.0
 """Seconds after which an unsettled item is handed over again."""
@@ -44,23 +44,23 @@ def enter(db: Db, item: int, address: str, now: float) -> str:
     if today >= PER_DAY:
         return TOO_MANY
     ((workspace,),) = db.execute("SELECT workspace FROM item WHERE id = ?", item)
-    if limit := sending.refusal(db, workspace, address, sending.LETTER, now):
+    if limit := sending.note_or_refuse(db, workspace, address, sending.LETTER, now):
         return limit
-    tell(db, item, address, "", now)
+    queue_reply(db, item, address, "", now)
     return ""
 
 
-def tell(db: Db, item: int, address: str, text: str, now: float) -> None:
+def queue_reply(db: Db, item: int, address: str, text: str, now: float) -> None:
     """Enter a reply to the person who answered an item."""
     db.execute(
         "INSERT INTO outward (item, address, text, message_id, state, not_before)"
         " VALUES (?, ?, ?, ?, 'waiting', ?)",
         *(item, address, text, str(uuid.uuid4()), now),
     )
-    db.announce(NEWS)
+    db.announce(OUTWARD_TOPIC)
 
 
-def next_due(db: Db) -> float:
+def compute_next_due(db: Db) -> float:
     """Return the Unix time when `claim` will find something."""
     return find_earliest(
         db,
@@ -96,18 +96,18 @@ def give_back(db: Db, those: Sequence[Outward]) -> None:
         )
 
 
-def taken(db: Db, each: Outward, service: str, now: float) -> None:
+def mark_accepted(db: Db, each: Outward, service: str, now: float) -> None:
     """Record that a service has accepted the item. That does not mean that a person has it."""
     if _settle(db, each, "handed over", now) and not each.text:
         ledger.note_stage(db, each.item, THE_HUB, Stage.HANDED_OVER, service, now)
 
 
-def again(db: Db, each: Outward, at: float) -> None:
+def retry_at(db: Db, each: Outward, at: float) -> None:
     """Retry at `at`, in Unix time."""
     _settle(db, each, "waiting", at)
 
 
-def given_up(db: Db, each: Outward, why: str, now: float) -> None:
+def mark_given_up(db: Db, each: Outward, why: str, now: float) -> None:
     """Record that the hub has given up, and why. The item's delivery status shows the reason."""
     if _settle(db, each, "failed", now) and not each.text:
         ledger.note_stage(db, each.item, THE_HUB, Stage.NOBODY, why, now)

@@ -6,7 +6,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.forecast import PastDelivery
 
 
-def past_deliveries(db: Db, device: int, limit: int) -> list[PastDelivery]:
+def list_past_deliveries(db: Db, device: int, limit: int) -> list[PastDelivery]:
     """Return the delivery times of the newest items for a device, newest first. SOS are left out,
     because they overtake other items.
     """

@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo
 
 from fieldagent.hub.records import audit
 from fieldagent.hub.records.audit import ADMINISTRATION
-from fieldagent.hub.records.day_hours import among
+from fieldagent.hub.records.day_hours import is_among
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
-NEVER = "none"
+NO_QUIET_HOURS = "none"
 """Value for a contact without quiet hours. An empty value means the workspace's hours."""
 AT_ONCE = ("sos", "overdue")
 """Kinds of incidents that never wait."""
@@ -61,7 +61,7 @@ class QuietHours(NamedTuple):
 
     def _hold(self, moment: float) -> bool:
         local = datetime.fromtimestamp(moment, self.zone)
-        return among(self.begins, self.ends, local.hour * 60 + local.minute)
+        return is_among(self.begins, self.ends, local.hour * 60 + local.minute)
 
 
 def read_hours(text: str) -> QuietHours:
@@ -101,7 +101,7 @@ def set_of_workspace(
 def set_of_contact(
     db: Db, workspace: int, contact: int, hours: str, now: float, *, by: str = ADMINISTRATION
 ) -> None:
-    """Set the quiet hours of a contact. `NEVER`: none. Empty: those of the workspace."""
+    """Set the quiet hours of a contact. `NO_QUIET_HOURS`: none. Empty: those of the workspace."""
     db.execute("UPDATE alarm_contact SET quiet = ? WHERE id = ?", hours, contact)
     detail = f"contact {contact}: {hours or 'as the workspace'}"
     audit.note(db, workspace, by, "quiet hours", detail, now)
@@ -113,13 +113,13 @@ def of_workspace(db: Db, workspace: int) -> str:
     return str(hours)
 
 
-def waits_until(own: str, of_all: str, kind: str, at: float) -> float | None:
+def find_quiet_end(own: str, of_all: str, kind: str, at: float) -> float | None:
     """Return the Unix time until which a contact is not notified at `at` of an incident of this
     kind. None if it is notified. `own` and `of_all` are the hours of the contact and of its
     workspace. A time zone that this machine does not know causes no delay.
     """
     hours = own or of_all
-    if kind in AT_ONCE or hours in ("", NEVER):
+    if kind in AT_ONCE or hours in ("", NO_QUIET_HOURS):
         return None
     try:
         return read_hours(hours).end(at)

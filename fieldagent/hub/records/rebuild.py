@@ -54,7 +54,7 @@ def begin(db: Db, now: float) -> None:
         now,
     )
     for (device,) in rows:
-        db.announce(kit_report.topic(device))
+        db.announce(kit_report.get_topic(device))
 
 
 def begin_one(db: Db, device: int, held: bytes, now: float) -> None:
@@ -66,7 +66,7 @@ def begin_one(db: Db, device: int, held: bytes, now: float) -> None:
         " direction = 0, place = 0, listed = 0, missing = 0, back = 0, gone = 0, ended = NULL",
         *(device, now, held),
     )
-    db.announce(kit_report.topic(device))
+    db.announce(kit_report.get_topic(device))
 
 
 def of(db: Db, device: int) -> Rebuild | None:
@@ -107,7 +107,7 @@ def go_on(db: Db, device: int, direction: Direction, place: int) -> None:
         "UPDATE rebuild SET direction = ?, place = ? WHERE device = ? AND state = 'open'",
         *(direction, place, device),
     )
-    db.announce(kit_report.topic(device))
+    db.announce(kit_report.get_topic(device))
 
 
 def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
@@ -127,9 +127,9 @@ SHOWN_FOR_S = 7 * 86_400.0
 """Seconds for which a finished rebuild is shown to people."""
 
 
-def shown(row: Mapping[str, Any], now: float) -> dict[str, Any] | None:
-    """Return the state of a device's rebuild from the columns `SHOWN`; None if there is nothing to
-    show.
+def describe_rebuild(row: Mapping[str, Any], now: float) -> dict[str, Any] | None:
+    """Return the state of a device's rebuild from the columns `SHOWN_COLUMNS`; None if there is
+    nothing to show.
     """
     state, missing = row["rebuild state"], row["rebuild missing"]
     if state is None:
@@ -144,14 +144,14 @@ def shown(row: Mapping[str, Any], now: float) -> dict[str, Any] | None:
     }
 
 
-SHOWN = {
+SHOWN_COLUMNS = {
     f"rebuild {column}": f"(SELECT {column} FROM rebuild WHERE rebuild.device = device.id)"
     for column in ("state", "missing", "back", "gone", "ended")
 }
-"""Columns of a `device` for `shown`."""
+"""Columns of a `device` for `describe_rebuild`."""
 
 
-def figures(db: Db) -> dict[str, float]:
+def count_figures(db: Db) -> dict[str, float]:
     """Return the metrics by name, summed over all kits."""
     ((waiting, missing, back, gone),) = db.execute(
         "SELECT coalesce(sum(CASE WHEN state = 'open' THEN 1 ELSE 0 END), 0),"

@@ -98,7 +98,7 @@ def stop(db: Db, device: int) -> None:
     db.execute("DELETE FROM ring_alert WHERE device = ?", device)
 
 
-_DUE = (
+_FROM_DUE = (
     " FROM ring_alert r JOIN device ON device.id = r.device WHERE r.due <= ? AND r.until > ?"
     " AND device.imei IS NOT NULL AND device.operator IS NOT NULL AND device.disabled IS NULL"
 )
@@ -106,10 +106,10 @@ _DUE = (
 
 def is_due(db: Db, now: float) -> bool:
     """Return True if a ring alert is due."""
-    return bool(db.execute(f"SELECT 1{_DUE} LIMIT 1", now, now))
+    return bool(db.execute(f"SELECT 1{_FROM_DUE} LIMIT 1", now, now))
 
 
-def next_due(db: Db) -> float:
+def compute_next_ring(db: Db) -> float:
     """Return the earliest Unix time when `is_due` may become True without a new message."""
     return find_earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
 
@@ -121,7 +121,7 @@ def claim(db: Db, now: float) -> list[RingAlert]:
     suffix = db.skip_locked("r")
     rows = db.execute(
         "SELECT r.device, device.name, device.imei, device.operator, r.waiting, r.rung"
-        f"{_DUE} ORDER BY r.due LIMIT {AT_ONCE}{suffix}",
+        f"{_FROM_DUE} ORDER BY r.due LIMIT {AT_ONCE}{suffix}",
         now,
         now,
     )

@@ -24,7 +24,7 @@ IN_ALL = 3
 hosts of webhooks belong to many workspaces, so a host has only the limit of a workspace."""
 
 
-def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
+def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) -> str:
     """Note one message to an address and return "", or return why it may not leave today."""
     db.execute("DELETE FROM sending WHERE at <= ?", now - DAY)
     ((to_it, of_it),) = db.execute(
@@ -42,7 +42,7 @@ def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
             "the limit of {n} messages a day per workspace is reached: try tomorrow",
             n=PER_WORKSPACE,
         )
-    if what != WEBHOOK and _sent_by_all(db, address, what) >= IN_ALL * most:
+    if what != WEBHOOK and _count_sent_by_all(db, address, what) >= IN_ALL * most:
         return sentence(
             "the limit of {n} messages a day to one address, from all workspaces, is reached: try"
             " tomorrow",
@@ -57,10 +57,10 @@ def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
 
 def test_of_webhook(db: Db, workspace: int, url: str, now: float) -> str:
     """Note a test of a webhook and return "", or return why it may not leave today."""
-    return refusal(db, workspace, urlsplit(url).hostname or "", WEBHOOK, now)
+    return note_or_refuse(db, workspace, urlsplit(url).hostname or "", WEBHOOK, now)
 
 
-def _sent_by_all(db: Db, address: str, what: str) -> int:
+def _count_sent_by_all(db: Db, address: str, what: str) -> int:
     """Return the number of messages of a kind to one address, from all workspaces."""
     ((count,),) = db.execute(
         "SELECT count(*) FROM sending WHERE address = ? AND what = ?", address, what

@@ -15,7 +15,7 @@ from typing import Any
 
 from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.alarm import MAY_ANSWER
-from fieldagent.hub.records.day_hours import among
+from fieldagent.hub.records.day_hours import is_among
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
@@ -28,10 +28,10 @@ ALARM_AFTER_S = 300.0
 """Seconds without a dispatcher on watch before the alarm."""
 LONGEST = 7 * 86_400.0
 """Longest shift in seconds. A forgotten shift must end."""
-SHOWN = 10
+ENDED_SHIFTS_MAX = 10
 """Number of ended shifts to show, the newest."""
 _DAY, _MINUTE = 86_400.0, 60
-_ON = "ended IS NULL AND until > ?"
+_IS_ON_WATCH = "ended IS NULL AND until > ?"
 
 
 class Hours(NamedTuple):
@@ -49,9 +49,9 @@ class Hours(NamedTuple):
 
     def hold(self, now: float) -> bool:
         """Return True if `now` is within the hours."""
-        return among(self.begins, self.ends, now % _DAY / _MINUTE)
+        return is_among(self.begins, self.ends, now % _DAY / _MINUTE)
 
-    def next_change(self, now: float) -> float:
+    def compute_next_change(self, now: float) -> float:
         """Return the Unix time when the hours begin or end next."""
         if self.begins == self.ends:
             return inf
@@ -70,11 +70,12 @@ def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> Non
     """
     until = now + min(seconds, LONGEST)
     db.execute(
-        f"UPDATE shift SET ended = ? WHERE workspace = ? AND {_ON} AND heir = ?",
+        f"UPDATE shift SET ended = ? WHERE workspace = ? AND {_IS_ON_WATCH} AND heir = ?",
         *(now, workspace, now, member),
     )
     if not db.execute(
-        f"UPDATE shift SET until = ? WHERE workspace = ? AND member = ? AND {_ON} RETURNING id",
+        f"UPDATE shift SET until = ? WHERE workspace = ? AND member = ? AND {_IS_ON_WATCH}"
+        " RETURNING id",
         *(until, workspace, member, now),
     ):
         db.execute(
@@ -90,7 +91,7 @@ def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: fl
     not on watch.
     """
     if not db.execute(
-        f"UPDATE shift SET heir = ?, note = ? WHERE workspace = ? AND member = ? AND {_ON}"
+        f"UPDATE shift SET heir = ?, note = ? WHERE workspace = ? AND member = ? AND {_IS_ON_WATCH}"
         " RETURNING id",
         *(heir, note, workspace, member, now),
     ):
@@ -103,7 +104,7 @@ def end(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
     """End a dispatcher's watch. Return False if they are not on watch."""
     if not db.execute(
         "UPDATE shift SET ended = ?, note = CASE WHEN ? = '' THEN note ELSE ? END"
-        f" WHERE workspace = ? AND member = ? AND {_ON} RETURNING id",
+        f" WHERE workspace = ? AND member = ? AND {_IS_ON_WATCH} RETURNING id",
         *(now, note, note, workspace, member, now),
     ):
         return False
@@ -115,7 +116,7 @@ def end(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
 def end_of(db: Db, member: int, now: float) -> None:
     """End the shifts of a member who may no longer answer an SOS there."""
     for (workspace,) in db.execute(
-        f"UPDATE shift SET ended = ? WHERE member = ? AND {_ON}"
+        f"UPDATE shift SET ended = ? WHERE member = ? AND {_IS_ON_WATCH}"
         f" AND NOT {MAY_ANSWER.format('shift')} RETURNING workspace",
         *(now, member, now),
     ):
@@ -139,19 +140,20 @@ def set_hours(
     audit.note(db, workspace, by, "watch hours", str(hours or "none"), now)
 
 
-def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
+def describe_watch(db: Db, workspace: int, now: float) -> dict[str, Any]:
     """Return the current shifts, the last ended shifts, and the watch hours."""
     rows = db.execute(
         "SELECT shift.member, own.name, begun, until, heir, other.name, note FROM shift"
         " JOIN member own ON own.id = shift.member LEFT JOIN member other ON other.id = heir"
-        f" WHERE shift.workspace = ? AND {_ON} ORDER BY shift.id",
+        f" WHERE shift.workspace = ? AND {_IS_ON_WATCH} ORDER BY shift.id",
         *(workspace, now),
     )
     before = db.execute(
         "SELECT shift.member, name, begun, CASE WHEN ended IS NULL THEN until ELSE ended END, note"
-        f" FROM shift JOIN member ON member.id = shift.member WHERE workspace = ? AND NOT ({_ON})"
+        f" FROM shift JOIN member ON member.id = shift.member WHERE workspace = ? AND NOT"
+        f" ({_IS_ON_WATCH})"
         " ORDER BY shift.id DESC LIMIT ?",
-        *(workspace, now, SHOWN),
+        *(workspace, now, ENDED_SHIFTS_MAX),
     )
     hours, alone = None, None
     watch = "SELECT begins, ends, alone FROM watch_hours WHERE workspace = ?"
@@ -183,7 +185,7 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
     }
 
 
-def next_due(db: Db) -> float:
+def compute_next_due(db: Db) -> float:
     """Return the Unix time when `look` will find something."""
     return find_earliest(db, "SELECT min(due) FROM watch_hours")
 
@@ -217,9 +219,9 @@ def _settle(db: Db, workspace: int, now: float) -> str:
     begins, ends, alone, alarm, name = rows[0]
     hours, line = Hours(begins, ends), ""
     ((until,),) = db.execute(
-        f"SELECT max(until) FROM shift WHERE workspace = ? AND {_ON}", *(workspace, now)
+        f"SELECT max(until) FROM shift WHERE workspace = ? AND {_IS_ON_WATCH}", *(workspace, now)
     )
-    due = min(hours.next_change(now), until or inf)
+    due = min(hours.compute_next_change(now), until or inf)
     if until is not None or not hours.hold(now):
         if alarm is not None and until is not None:
             sos.note_event(db, alarm, "heard", now, detail="a dispatcher is on watch again")

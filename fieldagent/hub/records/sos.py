@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from math import floor
 
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import Location, Said, format_short_number, get_date
+from fieldagent.package.package import IncidentState, Location, format_short_number, get_date
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"
@@ -36,7 +36,7 @@ class SosState(StrEnum):
     CLOSED = "closed"
 
 
-class Who(NamedTuple):
+class Actor(NamedTuple):
     """A person who acts on an incident."""
 
     member: int | None
@@ -139,12 +139,12 @@ def _raise(
         for place in fresh:
             _note_position(db, sos, *place)
         note_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
-        belongs(db, item, sos)
+        add_item(db, item, sos)
         return int(sos)
     return None
 
 
-class Joined(NamedTuple):
+class JoinedIncident(NamedTuple):
     id: int
     rings: bool
     """True if this item raised the incident or opened it again."""
@@ -154,7 +154,7 @@ class Joined(NamedTuple):
 
 def join(
     db: Db, workspace: int, device: int, number: int, item: int, said: float, now: float
-) -> Joined:
+) -> JoinedIncident:
     """Add an item, sent by its kit at `said` (Unix time), to the incident with that number, or
     raise that incident.
     """
@@ -162,16 +162,18 @@ def join(
     if incident is None:
         raised = raise_numbered(db, workspace, device, number, item, now)
         if raised is not None:
-            return Joined(raised, True, True)
+            return JoinedIncident(raised, True, True)
         incident = of_kit(db, device, number, locked=True)
         assert incident is not None, "another has raised it"
-    belongs(db, item, incident.id)
+    add_item(db, item, incident.id)
     # `said` is in whole seconds.
     if incident.closed is None or said < floor(incident.closed):
         if incident.item is None:
-            raised_by(db, item, incident.id)
+            set_first_item(db, item, incident.id)
         note_event(db, incident.id, "item", now)
-        return Joined(incident.id, False, incident.item is None and incident.state == SosState.OPEN)
+        return JoinedIncident(
+            incident.id, False, incident.item is None and incident.state == SosState.OPEN
+        )
     db.execute(
         "UPDATE sos SET state = 'open', seen = NULL, seen_by = NULL, seen_as = '',"
         " asked = NULL, closed = NULL, item = ? WHERE id = ?",
@@ -179,21 +181,21 @@ def join(
         incident.id,
     )
     note_event(db, incident.id, "raised", now, detail="again")
-    return Joined(incident.id, True, True)
+    return JoinedIncident(incident.id, True, True)
 
 
-def raised_by(db: Db, item: int, sos: int) -> None:
+def set_first_item(db: Db, item: int, sos: int) -> None:
     """Make an item the first one of an incident that the kit had only named."""
     db.execute("UPDATE sos SET item = ? WHERE id = ?", item, sos)
 
 
-def belongs(db: Db, item: int | None, sos: int) -> None:
+def add_item(db: Db, item: int | None, sos: int) -> None:
     """Let an item be of that incident, which keeps a copy of the newest position."""
     rows = db.execute(
         "UPDATE item SET incident = ? WHERE id = ? RETURNING kind, body, accepted", sos, item
     )
     for kind, body, accepted in rows:
-        entry = stored_entry(body) if kind == "location" else None
+        entry = read_stored_entry(body) if kind == "location" else None
         if entry is not None and isinstance(place := entry.content, Location):
             at = min(get_date(place, entry.time).timestamp(), accepted)
             _note_position(db, sos, place.latitude, place.longitude, at)
@@ -214,7 +216,7 @@ class IncidentPlace(NamedTuple):
     """Unix time."""
 
 
-def place_of(db: Db, id_: int) -> IncidentPlace | None:
+def find_place(db: Db, id_: int) -> IncidentPlace | None:
     """Return an incident's position: its own newest position, or its device's if that is newer and
     the incident is not closed; None if neither is known."""
     ((state, *own, latitude, longitude, at),) = db.execute(
@@ -269,13 +271,13 @@ def add_carrier(db: Db, sos: int, device: int) -> bool:
     )
 
 
-def carriers(db: Db, sos: int) -> list[int]:
+def list_carriers(db: Db, sos: int) -> list[int]:
     """Return the neighbours' devices that relayed something of the incident."""
     rows = db.execute("SELECT device FROM sos_carrier WHERE sos = ? ORDER BY device", sos)
     return [device for (device,) in rows]
 
 
-def heard_at(db: Db, sos: int) -> list[int]:
+def list_ringing(db: Db, sos: int) -> list[int]:
     """Return the devices that have an SOS item of the incident and therefore ring."""
     rows = db.execute(
         "SELECT DISTINCT delivery.device FROM item JOIN delivery ON delivery.item = item.id"
@@ -307,7 +309,7 @@ def note_called_off(db: Db, incident: Sos, member: int, now: float, *, proved: b
     under duress or by another person who has the kit.
     """
     doubt = "" if proved else "unauthenticated"
-    note_event(db, incident.id, Said.CALLED_OFF, now, member=member, detail=doubt)
+    note_event(db, incident.id, IncidentState.CALLED_OFF, now, member=member, detail=doubt)
 
 
 def note_closed(db: Db, id_: int, now: float) -> None:
@@ -322,7 +324,7 @@ def note_closed(db: Db, id_: int, now: float) -> None:
     note_event(db, id_, "closed", now, detail="as its kit was notified; the user is unknown")
 
 
-def called_off(db: Db, id_: int) -> float | None:
+def find_call_off(db: Db, id_: int) -> float | None:
     """Return the time when the kit last called it off, authenticated; None if it has not."""
     ((at,),) = db.execute(
         "SELECT max(at) FROM sos_event WHERE sos = ? AND event = 'called off' AND detail = ''", id_
@@ -336,7 +338,7 @@ def of_item(db: Db, item: int) -> list[Sos]:
     return [Sos(*row) for row in db.execute(sql, item, item)]
 
 
-def items_of(db: Db, id_: int, limit: int) -> list[int]:
+def list_items(db: Db, id_: int, limit: int) -> list[int]:
     """Return the newest `limit` positions of an incident and as many of its other items, oldest
     first.
     """
@@ -347,7 +349,7 @@ def items_of(db: Db, id_: int, limit: int) -> list[int]:
     return sorted(items)
 
 
-def named(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
+def find_incident(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
     """Return the SOS with this id, or None. `locked` keeps others from changing it during the
     transaction.
     """
@@ -362,7 +364,7 @@ def of_event(db: Db, number: int) -> Sos | None:
     return Sos(*rows[0]) if rows else None
 
 
-_SAYS = (
+_HAS_TEXT = (
     " AND (EXISTS (SELECT 1 FROM item WHERE item.incident = sos.id AND words LIKE ? ESCAPE '!')"
     " OR EXISTS (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id"
     " AND lower(detail) LIKE ? ESCAPE '!')"
@@ -372,7 +374,7 @@ _SAYS = (
 )
 
 
-def listing(
+def list_sos(
     db: Db,
     workspace: int,
     state: str | None,
@@ -391,7 +393,8 @@ def listing(
     for special in "!%_":
         pattern = pattern.replace(special, f"!{special}")
     rows = db.execute(
-        f"{_SOS}workspace = ?{which} AND id < ?{_SAYS if text else ''} ORDER BY id DESC LIMIT ?",
+        f"{_SOS}workspace = ?{which} AND id < ?{_HAS_TEXT if text else ''} ORDER BY id DESC LIMIT"
+        " ?",
         workspace,
         *(() if state is None else (state,)),
         before,
@@ -401,7 +404,7 @@ def listing(
     return [Sos(*row) for row in rows]
 
 
-def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float]]:
+def list_events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float]]:
     """Return the ids and dates of the next events."""
     rows = db.execute(
         "SELECT sos_event.id, at FROM sos_event JOIN sos ON sos.id = sos_event.sos"
@@ -413,7 +416,7 @@ def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[
     return [(number, float(at)) for number, at in rows]
 
 
-def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
+def set_seen(db: Db, sos: int, who: Actor, now: float) -> None:
     """Record that a person has it: a member, or a contact by name only. That ends a request to take
     it over.
     """
@@ -432,6 +435,6 @@ def set_asked(db: Db, sos: int, member: int) -> None:
 def set_closed(db: Db, sos: int, now: float) -> None:
     """Close an SOS at that Unix time; a request to take it over ends. Its position stays as it is
     known now, wherever the device goes."""
-    if (place := place_of(db, sos)) is not None:
+    if (place := find_place(db, sos)) is not None:
         _note_position(db, sos, *place)
     db.execute("UPDATE sos SET state = 'closed', asked = NULL, closed = ? WHERE id = ?", now, sos)

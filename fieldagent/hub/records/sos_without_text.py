@@ -12,18 +12,21 @@ from fieldagent.package.package import SOS_PRIORITY, Message
 
 ITEM_WAIT_S = 20.0
 """Seconds to wait for an item. Over IP it comes with the next envelope."""
-_WORDLESS = " FROM sos JOIN device ON device.id = sos.device WHERE item IS NULL AND state = 'open'"
+_FROM_WITHOUT_TEXT = (
+    " FROM sos JOIN device ON device.id = sos.device WHERE item IS NULL AND state = 'open'"
+)
 
 
-def next_due(db: Db) -> float:
+def compute_next_due(db: Db) -> float:
     """Return the Unix time when `look` will find something."""
-    return find_earliest(db, f"SELECT min(raised + ?){_WORDLESS}", ITEM_WAIT_S)
+    return find_earliest(db, f"SELECT min(raised + ?){_FROM_WITHOUT_TEXT}", ITEM_WAIT_S)
 
 
 def look(db: Db, now: float) -> list[str]:
     """Enter the hub's own item for each such SOS, and return the log lines."""
     rows = db.execute(
-        f"SELECT sos.id, device.id, device.workspace, member, name{_WORDLESS} AND raised + ? <= ?"
+        f"SELECT sos.id, device.id, device.workspace, member, name{_FROM_WITHOUT_TEXT} AND raised"
+        " + ? <= ?"
         f" ORDER BY sos.id{db.skip_locked('sos')}",
         *(ITEM_WAIT_S, now),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fieldagent.hub.records.lease import IS_LINKED
-from fieldagent.hub.records.ledger import WAITS
+from fieldagent.hub.records.ledger import WAITING_STATES
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -43,28 +43,28 @@ def note(db: Db, carrier: int, stations: Mapping[int, int]) -> list[int]:
     return [device for (device,) in rows]
 
 
-def may_bring(db: Db, carrier: int) -> bool:
+def can_relay(db: Db, carrier: int) -> bool:
     """Return True if an administrator lets the device relay for other devices."""
     rows = db.execute("SELECT relay FROM device WHERE id = ?", carrier)
     return bool(rows and rows[0][0])
 
 
-class HeardKit(NamedTuple):
+class NeighbourKit(NamedTuple):
     device: int
     hops: int
 
 
-def without_link(db: Db, carrier: int, now: float) -> list[HeardKit]:
+def list_without_link(db: Db, carrier: int, now: float) -> list[NeighbourKit]:
     """Return the neighbours that have waiting items and no link of their own now, nearest first."""
     rows = db.execute(
         "SELECT device.id, earshot.hops FROM earshot JOIN device ON device.id = earshot.device"
         f" WHERE earshot.carrier = ? AND device.disabled IS NULL AND NOT {IS_LINKED}"
         " AND EXISTS (SELECT 1 FROM delivery WHERE delivery.device = device.id"
-        f" AND delivery.state IN {WAITS})"
+        f" AND delivery.state IN {WAITING_STATES})"
         " ORDER BY earshot.hops, device.id",
         *(carrier, now),
     )
-    return [HeardKit(*row) for row in rows]
+    return [NeighbourKit(*row) for row in rows]
 
 
 _PARCEL = (
@@ -87,10 +87,10 @@ IS_DUE = (
     f" AND {IS_LINKED} AND NOT EXISTS ({_PARCEL} AND parcel.carrier = earshot.carrier))"
 )
 """SQL condition on a `delivery`: the hub should send it through this carrier now
-(`due_parameters`)."""
+(`make_due_parameters`)."""
 
 
-def due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequence[object]:
+def make_due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequence[object]:
     """Return the parameters of `IS_DUE`, in their order. `hops` is the number of transmissions
     between the carrier and the kit.
     """

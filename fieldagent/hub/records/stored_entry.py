@@ -19,17 +19,17 @@ log = logging.getLogger(__name__)
 
 DAMAGED_ROW = "damaged in the hub's database"
 """Text for a damaged row."""
-DAMAGED = "(This text is damaged in the hub's database.)"
+DAMAGED_TEXT = "(This text is damaged in the hub's database.)"
 
 
-def stored_entry(body: bytes) -> Entry:
+def read_stored_entry(body: bytes) -> Entry:
     """Return the one entry of an item's envelope, without a number. A damaged body becomes a
     message about the damage, so that it does not block a list of items.
     """
     entry = _read_entry(bytes(body))
     if entry is None:
         _note_damaged(bytes(body))
-        return Entry(0, Message(DAMAGED))
+        return Entry(0, Message(DAMAGED_TEXT))
     return entry
 
 
@@ -43,7 +43,7 @@ def _read_entry(body: bytes) -> Entry | None:
     return None
 
 
-def stored_beside(text: str | None, make: Callable[..., T]) -> T | None:
+def read_beside(text: str | None, make: Callable[..., T]) -> T | None:
     """Return the result of `make` for the members of a JSON object. None if `text` is empty or
     damaged; the item is then shown without it.
     """
@@ -56,7 +56,7 @@ def stored_beside(text: str | None, make: Callable[..., T]) -> T | None:
 
 
 @lru_cache(maxsize=100)
-def stored_members(text: str, what: str) -> Mapping[str, Any]:
+def read_members(text: str, what: str) -> Mapping[str, Any]:
     """Return a JSON object from the database. A damaged object becomes an empty one and is logged
     once as `what`, so that it does not block others of its kind.
     """
@@ -71,7 +71,7 @@ def stored_members(text: str, what: str) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=100)
-def stored_objects(text: str, what: str) -> Sequence[Mapping[str, Any]]:
+def read_objects(text: str, what: str) -> Sequence[Mapping[str, Any]]:
     """Return a JSON array of objects from the database. A damaged array becomes an empty one and is
     logged once as `what`.
     """

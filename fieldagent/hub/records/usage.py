@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fieldagent.hub.records.modem_kinds import modem_kind
+from fieldagent.hub.records.modem_kinds import find_modem_kind
 from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -28,14 +28,14 @@ NAMED_MAX = 5
 """Largest number of sessions named in one line."""
 
 
-def day_of(now: float) -> str:
+def format_day(now: float) -> str:
     """Return the UTC day of a Unix time in ISO 8601."""
     return datetime.fromtimestamp(now, UTC).date().isoformat()
 
 
-def days_asked(since: str | None, until: str | None, now: float) -> tuple[str, str]:
+def choose_days(since: str | None, until: str | None, now: float) -> tuple[str, str]:
     """Return the first and the last day of a listing, with defaults for missing values."""
-    return since or day_of(now - LISTED * 86_400.0), until or day_of(now)
+    return since or format_day(now - LISTED * 86_400.0), until or format_day(now)
 
 
 class UsageDay(NamedTuple):
@@ -61,7 +61,7 @@ class UsageDay(NamedTuple):
         """Return the hub's count."""
         return self.mo + self.mt
 
-    def difference(self) -> str:
+    def describe_difference(self) -> str:
         """Return the difference as a text for people; empty if there is none."""
         if self.theirs is None:
             return "not imported"
@@ -87,19 +87,19 @@ async def count_session_of(
 
     def count(db: Db) -> None:
         for device, modem in db.execute("SELECT id, modem FROM device WHERE imei = ?", imei):
-            paid = 0 if modem_kind(modem).by_bytes else max(1, compute_credits(size))
+            paid = 0 if find_modem_kind(modem).by_bytes else max(1, compute_credits(size))
             db.execute(
                 "INSERT INTO mo_session (device, session, day, bytes, credits)"
                 " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                *(device, session, day_of(now), size, paid),
+                *(device, session, format_day(now), size, paid),
             )
         for table in ("mo_session", "operator_count"):
-            db.execute(f"DELETE FROM {table} WHERE day < ?", day_of(now - RETENTION_S))
+            db.execute(f"DELETE FROM {table} WHERE day < ?", format_day(now - RETENTION_S))
 
     await store.commit(count)
 
 
-class Imported(NamedTuple):
+class ImportResult(NamedTuple):
     """Result of an import."""
 
     days: int
@@ -108,7 +108,7 @@ class Imported(NamedTuple):
     """IMEIs without a device."""
 
 
-def take_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> Imported:
+def take_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> ImportResult:
     """Store an operator's counts. They replace earlier imports for the same kit and day."""
     devices = dict(db.execute("SELECT imei, id FROM device WHERE imei IS NOT NULL"))
     for each in days:
@@ -129,10 +129,10 @@ def take_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> Imported:
         )
     here = [each for each in days if each.imei in devices]
     strangers = sorted({each.imei for each in days} - set(devices))
-    return Imported(len(here), tuple(strangers))
+    return ImportResult(len(here), tuple(strangers))
 
 
-def usage(
+def list_days(
     db: Db, workspace: int, since: str, until: str, device: int | None = None
 ) -> list[UsageDay]:
     """Return the usage of each kit and day, oldest first. `since` and `until` are ISO 8601 days,
@@ -164,16 +164,16 @@ def usage(
         imported = {"theirs": (paid, size), "unknown": tuple(json.loads(unknown)), "by": operator}
         totals.setdefault((day, whose), {}).update(imported)
     return [
-        _usage_day(day, whose, *names[whose], totals[day, whose])
+        _make_usage_day(day, whose, *names[whose], totals[day, whose])
         for day, whose in sorted(totals)
         if whose in names
     ]
 
 
-def _usage_day(
+def _make_usage_day(
     day: str, device: int, name: str, modem: str, operator: str | None, counts: dict[str, Any]
 ) -> UsageDay:
-    place, unit = (1, "byte") if modem_kind(modem).by_bytes else (0, "credit")
+    place, unit = (1, "byte") if find_modem_kind(modem).by_bytes else (0, "credit")
     mo, mt = (counts.get(each, (0, 0))[place] for each in ("mo", "mt"))
     theirs = counts["theirs"][place] if "theirs" in counts else None
     unknown = counts.get("unknown", ())
@@ -185,7 +185,7 @@ Prices = Callable[[str | None], Price | None]
 """Maps an operator to its price per credit; None if no price is configured."""
 
 
-def row_of(each: UsageDay, price_of: Prices) -> dict[str, Any]:
+def make_row(each: UsageDay, price_of: Prices) -> dict[str, Any]:
     """Return a day as a line of a listing, with the costs of both counts if their prices are
     known.
     """
@@ -198,16 +198,16 @@ def row_of(each: UsageDay, price_of: Prices) -> dict[str, Any]:
         "mt": each.mt,
         "here": each.ours,
         "operator": each.theirs,
-        "difference": each.difference(),
+        "difference": each.describe_difference(),
     }
-    ours, theirs = _priced(each, price_of)
+    ours, theirs = _find_prices(each, price_of)
     if ours is not None or theirs is not None:
         row["money"] = None if ours is None else ours.of(each.ours)
         row["operatorMoney"] = None if theirs is None else theirs.of(each.theirs or 0)
     return row
 
 
-def _priced(each: UsageDay, price_of: Prices) -> tuple[Price | None, Price | None]:
+def _find_prices(each: UsageDay, price_of: Prices) -> tuple[Price | None, Price | None]:
     """Return the prices for our count and for the operator's. Bytes have no price."""
     if each.unit != "credit":
         return None, None
@@ -228,11 +228,11 @@ class Total(NamedTuple):
     their_money: str
 
 
-def total_of(days: Sequence[UsageDay], price_of: Prices) -> Total:
+def compute_total(days: Sequence[UsageDay], price_of: Prices) -> Total:
     """Return the sum over the days paid in credits. Days paid by bytes are left out, and so is
     money without a price.
     """
-    paid = [(each, *_priced(each, price_of)) for each in days if each.unit == "credit"]
+    paid = [(each, *_find_prices(each, price_of)) for each in days if each.unit == "credit"]
     both = [(each, ours, theirs) for each, ours, theirs in paid if each.theirs is not None]
     return Total(
         sum(each.ours for each, _, _ in paid),

@@ -62,7 +62,7 @@ def read_usage(
     is a format of `strptime`. Raises WrongUsageFile.
     """
     days: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
-    for imei, day, paid, size, reference in _rows(lines, named, date_format):
+    for imei, day, paid, size, reference in _read_rows(lines, named, date_format):
         days.setdefault((imei, day), []).append((paid, size, reference))
     return [
         CountedDay(
@@ -77,28 +77,28 @@ def read_usage(
     ]
 
 
-def _rows(
+def _read_rows(
     lines: Iterable[str], named: Mapping[str, str], date_format: str | None
 ) -> Iterator[tuple[str, str, int, int, str]]:
     """Yield IMEI, day, credits, bytes and reference of each line."""
     text = iter(lines)
     head = next(text, "").lstrip("\ufeff")
     separator = max(_SEPARATORS, key=head.count)
-    (headings,) = list(_cells([head], separator)) or [[]]
-    columns = _columns(headings, named)
-    for number, row in enumerate(_cells(text, separator), 2):
+    (headings,) = list(_read_cells([head], separator)) or [[]]
+    columns = _find_columns(headings, named)
+    for number, row in enumerate(_read_cells(text, separator), 2):
         if number > LINES_MAX:
             raise WrongUsageFile(f"it has more than {LINES_MAX} lines: import it in pieces")
         if not any(cell.strip() for cell in row):
             continue
         try:
-            yield _row([cell.strip() for cell in row], columns, date_format)
+            yield _read_row([cell.strip() for cell in row], columns, date_format)
         except (ValueError, IndexError, OverflowError) as wrong:
             why = "it has fewer columns than the first" if isinstance(wrong, IndexError) else wrong
             raise WrongUsageFile(f"line {number}: {why}") from None
 
 
-def _cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+def _read_cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
     """Yield the cells of each line. Raises WrongUsageFile if the text is not CSV, such as an
     unclosed quote.
     """
@@ -108,11 +108,11 @@ def _cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
         raise WrongUsageFile(f"it is not valid CSV: {wrong}") from None
 
 
-def _columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:
+def _find_columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:
     plain = [re.sub(r"[^a-z0-9]", "", each.lower()) for each in headings]
     shown = ", ".join(each.strip() for each in headings) or "nothing"
 
-    def at(what: str) -> int | None:
+    def find_column(what: str) -> int | None:
         if what in named:
             wanted = re.sub(r"[^a-z0-9]", "", named[what].lower())
             if wanted not in plain:
@@ -120,7 +120,12 @@ def _columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:
             return plain.index(wanted)
         return next((plain.index(name) for name in NAMES[what] if name in plain), None)
 
-    imei, date, paid, size = at("imei"), at("date"), at("credits"), at("bytes")
+    imei, date, paid, size = (
+        find_column("imei"),
+        find_column("date"),
+        find_column("credits"),
+        find_column("bytes"),
+    )
     for what, place in (("imei", imei), ("date", date), ("credits", paid)):
         if place is None and (what != "credits" or size is None):
             raise WrongUsageFile(
@@ -128,25 +133,25 @@ def _columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:
                 f" columns: {shown}"
             )
     assert imei is not None and date is not None
-    return _Columns(imei, date, paid, size, at("reference"))
+    return _Columns(imei, date, paid, size, find_column("reference"))
 
 
-def _row(
+def _read_row(
     row: Sequence[str], columns: _Columns, date_format: str | None
 ) -> tuple[str, str, int, int, str]:
     imei = row[columns.imei]
     if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
         raise ValueError(f"{imei!r} is not an IMEI of 15 digits; a spreadsheet may have rounded it")
-    size = 0 if columns.bytes is None else _whole(row[columns.bytes], "bytes")
+    size = 0 if columns.bytes is None else _read_whole_number(row[columns.bytes], "bytes")
     # A mailbox check has no bytes but costs a credit.
     paid = max(1, compute_credits(size))
     if columns.credits is not None:
-        paid = _whole(row[columns.credits], "credits")
+        paid = _read_whole_number(row[columns.credits], "credits")
     reference = "" if columns.reference is None else row[columns.reference]
-    return imei, _day(row[columns.date], date_format), paid, size, reference
+    return imei, _read_day(row[columns.date], date_format), paid, size, reference
 
 
-def _whole(text: str, what: str) -> int:
+def _read_whole_number(text: str, what: str) -> int:
     """Return a whole number. Spreadsheets write `2.0` for 2."""
     match = re.fullmatch(r"([0-9]{1,9})(?:\.0*)?", text, re.ASCII)
     if match is None:
@@ -154,8 +159,8 @@ def _whole(text: str, what: str) -> int:
     return int(match[1])
 
 
-def _day(text: str, date_format: str | None) -> str:
-    moment = _moment(text, date_format)
+def _read_day(text: str, date_format: str | None) -> str:
+    moment = _read_moment(text, date_format)
     if moment is None:
         raise ValueError(
             f"{text!r} is not a date such as 2026-09-21 14:13:20: set its format with"
@@ -165,7 +170,7 @@ def _day(text: str, date_format: str | None) -> str:
     return moment.astimezone(UTC).date().isoformat()
 
 
-def _moment(text: str, date_format: str | None) -> datetime | None:
+def _read_moment(text: str, date_format: str | None) -> datetime | None:
     """Return the time, which is UTC unless it has an offset. None if the format is different."""
     if date_format is None:
         with suppress(ValueError):

@@ -7,7 +7,7 @@
 3. These rows are created together when the device's link asks for mail (`catch_up`). Until
    then, an item costs the same for five kits as for a thousand.
 4. A device gets its row at once if another bearer may deliver the item: over satellite, if its
-   member asks for that, or by SMS (`at_once`).
+   member asks for that, or by SMS (`list_direct`).
 5. Positions are not in the log (`newest`). Neither are urgent items, items with a named
    addressee, and pushed items.
 """
@@ -27,7 +27,7 @@ AT_LEAST = 50
 """Smallest number of rows for each device."""
 
 
-def topic(workspace: int) -> str:
+def get_topic(workspace: int) -> str:
     """Return the topic that is announced when an item enters a workspace's log."""
     return f"log of workspace {workspace}"
 
@@ -39,7 +39,7 @@ class Places(NamedTuple):
     of_positions: Iterator[int]
     """Among the positions of the workspace (`newest`)."""
     with_exceptions: set[int]
-    """Workspaces in which some devices may get rows at once (`at_once`)."""
+    """Workspaces in which some devices may get rows at once (`list_direct`)."""
 
 
 _HAS_EXCEPTIONS = (
@@ -50,7 +50,7 @@ _HAS_EXCEPTIONS = (
 )
 
 
-def next_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Places:
+def take_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Places:
     """Return a place for an item of each of these workspaces, and for a position of each of
     those.
     """
@@ -68,21 +68,21 @@ def next_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Place
             with_exceptions.add(workspace)
         ends[workspace] = posted - more[0], tracked - more[1]
         if more[0]:
-            db.announce(topic(workspace))
+            db.announce(get_topic(workspace))
     return Places(
-        _rising({workspace: end for workspace, (end, _) in ends.items()}, items),
-        _rising({workspace: end for workspace, (_, end) in ends.items()}, positions),
+        _count_up({workspace: end for workspace, (end, _) in ends.items()}, items),
+        _count_up({workspace: end for workspace, (_, end) in ends.items()}, positions),
         with_exceptions,
     )
 
 
-def _rising(places: dict[int, int], workspaces: Sequence[int]) -> Iterator[int]:
+def _count_up(places: dict[int, int], workspaces: Sequence[int]) -> Iterator[int]:
     for workspace in workspaces:
         places[workspace] += 1
         yield places[workspace]
 
 
-def at_once(db: Db, workspaces: Collection[int], *, positions: bool) -> list[int]:
+def list_direct(db: Db, workspaces: Collection[int], *, positions: bool) -> list[int]:
     """Return the devices in these workspaces that get a row of each item, or of each position, at
     once. Most workspaces have none, so the query follows indexes that contain only such devices.
     """
@@ -110,19 +110,19 @@ _HAS_NO_ROW = (
     "NOT EXISTS (SELECT 1 FROM delivery AS made WHERE made.item = item.id"
     " AND made.device = device.id)"
 )
-AWAITS = (
+IS_AWAITED = (
     "item.workspace = device.workspace AND item.place > device.place"
     f" AND {_MAY_HAVE} AND {_IS_OF_ANOTHER} AND {_HAS_NO_ROW}"
 )
 """SQL condition on an `item` and a `device`: the row is created when the device fetches it."""
-_LIVE = (
+_LIVE_PLACE = (
     "coalesce((SELECT live.place - 1 FROM item AS live WHERE live.workspace = {workspace}"
     " AND live.place IS NOT NULL AND live.expires > ? ORDER BY live.expires LIMIT 1), {posted})"
 )
 """SQL: the last place of the items that expire before a moment. Later items expire later."""
-AWAITED = (
-    f"SELECT 1 FROM item WHERE {AWAITS} AND item.place >"
-    f" {_LIVE.format(workspace='device.workspace', posted=2**62)} ORDER BY item.place"
+SELECT_AWAITED = (
+    f"SELECT 1 FROM item WHERE {IS_AWAITED} AND item.place >"
+    f" {_LIVE_PLACE.format(workspace='device.workspace', posted=2**62)} ORDER BY item.place"
 )
 """SELECT of the items that a `device` will get and that have not expired at a moment. The order of
 the log makes PostgreSQL follow it: for a LIMIT, PostgreSQL assumes that any order finds enough
@@ -149,7 +149,7 @@ class _Coming(NamedTuple):
     sequence: int
 
 
-def are_behind(db: Db, devices: Sequence[int]) -> list[bool]:
+def find_behind(db: Db, devices: Sequence[int]) -> list[bool]:
     """Return for each device True if the log contains items that it was not sent."""
     among, numbers = make_membership(db, set(devices))
     behind = db.execute(
@@ -228,7 +228,7 @@ def catch_up_wholly(db: Db, device: int, now: float) -> None:
         pass
 
 
-def come_back(db: Db, device: int, now: float) -> None:
+def restore_device(db: Db, device: int, now: float) -> None:
     """Bring a disabled device back. It gets the items from before, but not those that arrived
     meanwhile, and only later positions.
     """
@@ -249,7 +249,7 @@ def come_back(db: Db, device: int, now: float) -> None:
         _make(db, [coming], now, until=disabled)
 
 
-def ends_of(db: Db, workspace: int) -> dict[str, int]:
+def read_ends(db: Db, workspace: int) -> dict[str, int]:
     """Return the last places of the log and of the positions, by the columns of `device`. A device
     at these places gets only later items.
     """
@@ -263,11 +263,11 @@ def skip(db: Db, workspace: int, member: int) -> None:
     """
     db.execute(
         "UPDATE device SET place = ?, tracked = ? WHERE workspace = ? AND member = ?",
-        *(*ends_of(db, workspace).values(), workspace, member),
+        *(*read_ends(db, workspace).values(), workspace, member),
     )
 
 
-class Awaiting(NamedTuple):
+class AwaitingDevice(NamedTuple):
     """A device that has not fetched an item of the log."""
 
     device: int
@@ -278,14 +278,14 @@ class Awaiting(NamedTuple):
     reason: str
 
 
-def awaiting(db: Db, item: int, now: float) -> list[Awaiting]:
+def list_awaiting(db: Db, item: int, now: float) -> list[AwaitingDevice]:
     """Return the devices that have not fetched an item of the log, with their state at `now`."""
     rows = db.execute(
         f"SELECT device.id, device.name, device.member, {', '.join(STATE)}"
-        f" FROM item JOIN device ON {AWAITS} WHERE item.id = ?",
+        f" FROM item JOIN device ON {IS_AWAITED} WHERE item.id = ?",
         *(now, now, now, item),
     )
-    return [Awaiting(*row) for row in rows]
+    return [AwaitingDevice(*row) for row in rows]
 
 
 class Awaited(NamedTuple):
@@ -294,12 +294,12 @@ class Awaited(NamedTuple):
     """Id of the item."""
 
 
-def awaited(db: Db, now: float) -> Awaited:
+def count_awaited(db: Db, now: float) -> Awaited:
     """Return the number of rows that devices will get of unexpired items, and the oldest of those
     items. It counts places, so it includes items that a device itself has sent since its last
     fetch.
     """
-    live = _LIVE.format(workspace="workspace.id", posted="posted")
+    live = _LIVE_PLACE.format(workspace="workspace.id", posted="posted")
     rows = db.execute(
         "SELECT workspace, sum(posted - since), min(since) FROM (SELECT device.workspace, posted,"
         " CASE WHEN place > live THEN place ELSE live END AS since FROM device"

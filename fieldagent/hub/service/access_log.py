@@ -28,7 +28,7 @@ REFUSED_A_MINUTE = 60
 PATH_MAX = 80
 """Characters."""
 
-WHY = {
+REFUSAL_NAMES = {
     400: "malformed",
     401: "credentials",
     403: "not allowed",
@@ -157,7 +157,7 @@ class AccessLog:
         self.figures.measure("call_seconds", seconds, call=call)
         refused = status >= 400 and call != "probe"
         if refused:
-            self.figures.count("refusals", call=call, reason=WHY.get(status, "other"))
+            self.figures.count("refusals", call=call, reason=REFUSAL_NAMES.get(status, "other"))
         reading = request.method in ("GET", "HEAD", "OPTIONS") and call != "link"
         if (reading and not refused) or (refused and not self._count_refusal()):
             return

@@ -17,14 +17,14 @@ from fieldagent.wire.outcome import Outcome
 BOUNDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
 """Upper bounds of the histogram buckets in seconds. The last is longer than a caller waits."""
 
-COUNTED = {
+COUNTER_TEXTS = {
     "refusals": "Refused calls, by reason.",
     "webhook_posts": "Posts to webhooks, by result.",
     "operator_calls": "Calls to satellite operators with MT messages, by result.",
     "carried_bytes": "Bytes of envelopes to and from kits.",
     "bridge_events": "Events from a bridge's server, by result.",
 }
-MEASURED = {
+HISTOGRAM_TEXTS = {
     "call_seconds": "Time from the head of a call to its answer.",
     "webhook_seconds": "Duration of a post to a webhook.",
 }
@@ -56,11 +56,11 @@ class _Histogram:
 
 class Figures:
     def __init__(self) -> None:
-        self._counts: dict[str, Counter[_Labels]] = {name: Counter() for name in COUNTED}
+        self._counts: dict[str, Counter[_Labels]] = {name: Counter() for name in COUNTER_TEXTS}
         for name, labelled in AT_ZERO.items():
             for labels in labelled:
                 self.count(name, 0, **labels)
-        self._times: dict[str, dict[_Labels, _Histogram]] = {name: {} for name in MEASURED}
+        self._times: dict[str, dict[_Labels, _Histogram]] = {name: {} for name in HISTOGRAM_TEXTS}
 
         self.bridged: set[str] = set()
         """Bridges that are connected to their servers."""
@@ -77,10 +77,10 @@ class Figures:
 
     def list_families(self) -> Iterator[Family]:
         """Yield the counters and histograms as OpenMetrics families."""
-        for name, about in COUNTED.items():
+        for name, about in COUNTER_TEXTS.items():
             samples = [Sample(count, dict(key)) for key, count in self._counts[name].items()]
             yield Family(name, "counter", about, samples, "bytes" if "bytes" in name else "")
-        for name, about in MEASURED.items():
+        for name, about in HISTOGRAM_TEXTS.items():
             times = [
                 each
                 for key, histogram in self._times[name].items()

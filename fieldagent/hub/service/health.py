@@ -121,8 +121,8 @@ class Health:
                 took = trio.current_time() - began
                 read = await self._of_database()
                 read |= await self._store.read(self._rows)
-                failing = await self._store.read(operator_trouble.figures)
-                balances = await self._store.read(operator_trouble.balances)
+                failing = await self._store.read(operator_trouble.count_figures)
+                balances = await self._store.read(operator_trouble.list_balances)
                 read["database_answer_seconds"] = took
         here = {"database_up": int(bool(read)), "disk_full": int(trouble == NO_ROOM)}
         values = {**here, **read, **self._counters()}
@@ -132,7 +132,7 @@ class Health:
         ]
         names = ("operator", "scope", "code")
         waits = [Sample(n, dict(zip(names, of, strict=True))) for of, n in failing.items()]
-        families.append(Family("satellite_messages_failing", "gauge", _FAILING, waits))
+        families.append(Family("satellite_messages_failing", "gauge", _FAILING_TEXT, waits))
         left = [Sample(n, {"operator": at, "plan": plan}) for at, plan, n in balances]
         families.append(Family("operator_balance", "gauge", _BALANCE, left))
         families.append(
@@ -151,7 +151,7 @@ class Health:
         return {**figures, **_of_queues(self._queues, now)}
 
 
-_FAILING = "MT messages whose last call to the operator failed, by operator, scope and code."
+_FAILING_TEXT = "MT messages whose last call to the operator failed, by operator, scope and code."
 _BALANCE = "Remaining monthly plan of an operator account, in the unit of the plan."
 GAUGES = {
     "database_up": "1 if the database answers and accepts writes, else 0.",
@@ -207,8 +207,8 @@ def _list_families(values: Mapping[str, float]) -> Iterator[Family]:
 
 
 _IS_SOS = f"kind = '{sos.SOS}'"
-_UNREACHED = "state = 'open' AND unreached IS NOT NULL"
-_FEW = {
+_IS_UNREACHED = "state = 'open' AND unreached IS NOT NULL"
+_SMALL_TABLE_COUNTS = {
     # An exact count takes a second for ten million items. Their ids follow the order of arrival.
     "items": f"SELECT CASE WHEN few <= {FEW_ITEMS} THEN few"
     " ELSE (SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1 END FROM (SELECT count(*)"
@@ -218,8 +218,8 @@ _FEW = {
     "sos_open_since": f"SELECT min(raised) FROM sos WHERE state = 'open' AND {_IS_SOS}",
     "sos_open": f"SELECT count(*) FROM sos WHERE state = 'open' AND {_IS_SOS}",
     "alarms_open": f"SELECT count(*) FROM sos WHERE state = 'open' AND NOT {_IS_SOS}",
-    "sos_unreached": f"SELECT count(*) FROM sos WHERE {_UNREACHED} AND {_IS_SOS}",
-    "alarms_unreached": f"SELECT count(*) FROM sos WHERE {_UNREACHED} AND NOT {_IS_SOS}",
+    "sos_unreached": f"SELECT count(*) FROM sos WHERE {_IS_UNREACHED} AND {_IS_SOS}",
+    "alarms_unreached": f"SELECT count(*) FROM sos WHERE {_IS_UNREACHED} AND NOT {_IS_SOS}",
     "sos_seen": f"SELECT count(*) FROM sos WHERE state = 'seen' AND {_IS_SOS}",
     "check_ins_late": "SELECT count(*) FROM check_in WHERE warned IS NOT NULL",
     "webhooks_disabled": "SELECT count(*) FROM webhook WHERE disabled IS NOT NULL",
@@ -241,17 +241,17 @@ def _of_queues(queues: Queues, now: float) -> dict[str, float]:
 
 def count_few(db: Db, now: float) -> dict[str, float]:
     """Return the metrics whose tables stay small, however long the hub has run."""
-    (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _FEW.values())}")
-    figures = dict(zip(_FEW, row, strict=True))
+    (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _SMALL_TABLE_COUNTS.values())}")
+    figures = dict(zip(_SMALL_TABLE_COUNTS, row, strict=True))
     unseen, oldest = figures.pop("sos_open_since"), figures.pop("satellite_messages_since")
     return {
         **{name: float(value) for name, value in figures.items()},
         "oldest_unseen_sos_seconds": _compute_age(unseen, now),
         "oldest_satellite_message_seconds": _compute_age(oldest, now),
         **dead_letters.count_figures(db),
-        **rebuild.figures(db),
+        **rebuild.count_figures(db),
         **radio_key.count_figures(db),
-        "devices_linked": lease.linked(db, now),
+        "devices_linked": lease.count_linked(db, now),
     }
 
 

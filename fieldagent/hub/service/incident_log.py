@@ -18,10 +18,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
 
-MANY = 1_000
+STEPS_MAX = 1_000
 """Largest number of steps of the last half minute that a starting hub skips, because they were
 logged before."""
-SILENT = ("item", "answer on the kit")
+UNLOGGED_STEPS = ("item", "answer on the kit")
 """Steps that are not logged, because they are frequent, such as a position each minute."""
 
 
@@ -60,7 +60,7 @@ async def _make_follower(store: Store, now: float) -> Follower:
     unsettled = UNSETTLED_S if store.shared else 0.0
     sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"
     ((place,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
-    follower, capacity = Follower(int(place), unsettled), MANY
+    follower, capacity = Follower(int(place), unsettled), STEPS_MAX
     steps = await store.read(partial(_list_behind, place=follower.place, capacity=capacity))
     follower.take_fresh([(each.number, each.at) for each in steps], now)
     return follower
@@ -84,7 +84,7 @@ _KINDS = {"overdue": "overdue", "watch": "no one on watch", "fence": "fence"}
 
 def _format_line(db: Db, number: int, device: str) -> str:
     incident, event = sos.of_event(db, number), sos_desk.encode_desk_event(db, number)
-    if incident is None or event["event"] in SILENT:
+    if incident is None or event["event"] in UNLOGGED_STEPS:
         return ""
     what = _KINDS.get(incident.kind, "SOS")
     line = f"{what} {incident.short} of {device}: {event['event']}{_format_author(event)}"

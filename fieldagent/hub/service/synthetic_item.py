@@ -34,7 +34,7 @@ from fieldagent.hub.access.directory import SYNTHETIC
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.service import synthetic_rows
 from fieldagent.hub.service.synthetic_rows import Begun
-from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
 from fieldagent.hub.unavailable import make_patient
 from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.system import waits
@@ -55,10 +55,12 @@ CHECK_INTERVAL_S = 1.0
 HOST = "synthetic-item.invalid"
 """Reserved name that no name server resolves (RFC 6761 6.4). Only `make_opener` knows it."""
 URL = f"http://{HOST}/received"
-ANEW = f"run `fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub creates it again"
+RECREATE_TEXT = (
+    f"run `fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub creates it again"
+)
 
 
-class NoFurther(Exception):
+class ItemStopped(Exception):
     """The item stopped. `stage` is push, store or hook; `why` is a text for people."""
 
     def __init__(self, stage: str, why: str) -> None:
@@ -153,14 +155,14 @@ class SyntheticItems:
 
     async def _send_one(self) -> None:
         began, journey = time.monotonic(), _Journey()
-        stopped: NoFurther | None = None
+        stopped: ItemStopped | None = None
         with trio.move_on_after(ITEM_TIMEOUT_S) as on_its_way:
             try:
                 await self._go(journey)
-            except NoFurther as found:
+            except ItemStopped as found:
                 stopped = found
         if on_its_way.cancelled_caught:
-            stopped = NoFurther(journey.stage, await self._find_reason(journey))
+            stopped = ItemStopped(journey.stage, await self._find_reason(journey))
         self._report(stopped, began)
         with trio.move_on_after(ITEM_TIMEOUT_S):
             await self._clear(journey)
@@ -174,7 +176,7 @@ class SyntheticItems:
                 lambda db: synthetic_rows.begin(db, URL, self.clock())
             )
             if journey.begun is None:
-                raise NoFurther("push", f"its workspace has no user or webhook: {ANEW}")
+                raise ItemStopped("push", f"its workspace has no user or webhook: {RECREATE_TEXT}")
             own = journey.begun.own
             self.secret = own.secret
             journey.stage = "push"
@@ -183,23 +185,23 @@ class SyntheticItems:
             if not await self.store.commit(
                 lambda db: synthetic_rows.give_webhook(db, own, id_, self.clock())
             ):
-                raise NoFurther("store", "it was accepted, but is not in the database")
+                raise ItemStopped("store", "it was accepted, but is not in the database")
             journey.stage = "hook"
             while True:
-                written = self.store.get_event(ANYTHING)
+                written = self.store.get_event(ANY_WRITE_TOPIC)
                 standing = await self.store.read(
                     lambda db: synthetic_rows.read_post_state(db, own, id_)
                 )
                 if standing is None:
-                    raise NoFurther("store", "it was stored, but is no longer in the database")
+                    raise ItemStopped("store", "it was stored, but is no longer in the database")
                 if standing.state == "handed":
                     return
                 if standing.state == "dead":
-                    raise NoFurther("hook", standing.reason)
+                    raise ItemStopped("hook", standing.reason)
                 with trio.move_on_after(CHECK_INTERVAL_S):
                     await written.wait()
         except (StoreUnavailable, StoreFull) as error:
-            raise NoFurther("store", str(error)) from None
+            raise ItemStopped("store", str(error)) from None
 
     async def _push(self, begun: Begun) -> str:
         """Push the item, and return its requestId. Raises NoFurther."""
@@ -222,18 +224,18 @@ class SyntheticItems:
                 deadline=ITEM_TIMEOUT_S,
             )
         except RequestFailed as failure:
-            raise NoFurther("push", self._from_there(failure.reason)) from None
+            raise ItemStopped("push", self._from_there(failure.reason)) from None
         if reply.status == 200 and (location := reply.headers.get("location")):
             return location.rpartition("/")[2]
         try:
             why = json.loads(reply.body)["detail"]
         except (ValueError, KeyError, TypeError):
             # The answer is from a proxy, whose 503 does not mean the database.
-            raise NoFurther("push", self._from_there(f"answered {reply.status}")) from None
+            raise ItemStopped("push", self._from_there(f"answered {reply.status}")) from None
         # The intake answers 503 and 507 if the database did not accept the item.
         stage = "store" if reply.status in (503, 507) else "push"
-        why = f"{why}: {ANEW}" if reply.status in (401, 403) else why
-        raise NoFurther(stage, self._from_there(why))
+        why = f"{why}: {RECREATE_TEXT}" if reply.status in (401, 403) else why
+        raise ItemStopped(stage, self._from_there(why))
 
     def _from_there(self, why: str) -> str:
         return f"{self.address}: {why}" if self.address else why
@@ -259,7 +261,7 @@ class SyntheticItems:
             return f"{late}: a hub has begun to post it"
         return f"{late}: no hub has begun to post it"
 
-    def _report(self, stopped: NoFurther | None, began: float) -> None:
+    def _report(self, stopped: ItemStopped | None, began: float) -> None:
         if stopped is None:
             if self.reason != "":
                 log.info("synthetic items are complete again: pushed, stored and posted")

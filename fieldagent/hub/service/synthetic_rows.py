@@ -25,7 +25,7 @@ RATE = 600
 """Pushes per minute, one by each hub process."""
 
 
-class Own(NamedTuple):
+class OwnRows(NamedTuple):
     """Rows that the items of this database use."""
 
     workspace: int
@@ -51,7 +51,7 @@ class Own(NamedTuple):
 
 
 class Begun(NamedTuple):
-    own: Own
+    own: OwnRows
     line: int
     """Id of the last audit line before it."""
 
@@ -80,7 +80,7 @@ def begin(db: Db, url: str, now: float) -> Begun | None:
     return Begun(own, line)
 
 
-def _find_own(db: Db) -> Own | None:
+def _find_own(db: Db) -> OwnRows | None:
     rows = db.execute(
         "SELECT workspace.id, member, webhook.id, secrets FROM workspace"
         " JOIN membership ON membership.workspace = workspace.id"
@@ -88,10 +88,10 @@ def _find_own(db: Db) -> Own | None:
         " ORDER BY member, webhook.id LIMIT 1",
         SYNTHETIC,
     )
-    return Own(*rows[0]) if rows else None
+    return OwnRows(*rows[0]) if rows else None
 
 
-def _make(db: Db, url: str, now: float) -> Own | None:
+def _make(db: Db, url: str, now: float) -> OwnRows | None:
     """Create the rows; None if another hub process has just created them."""
     made = db.execute(
         "INSERT INTO workspace (name, created) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
@@ -105,7 +105,7 @@ def _make(db: Db, url: str, now: float) -> Own | None:
     member = insert_row(db, "member", type="Integration", name=SYNTHETIC, created=now)
     db.execute("INSERT INTO membership (workspace, member) VALUES (?, ?)", workspace, member)
     webhook = insert_row(db, "webhook", workspace=workspace, url=url, secrets=signing, created=now)
-    own = Own(workspace, member, webhook, signing)
+    own = OwnRows(workspace, member, webhook, signing)
     for kind, proof, columns in (
         ("key", own.key, {"workspace": workspace, "scopes": "message", "per_minute": RATE}),
         ("token", own.token, {"member": member}),
@@ -118,7 +118,7 @@ def _make(db: Db, url: str, now: float) -> Own | None:
     return own
 
 
-def give_webhook(db: Db, own: Own, request_id: str, now: float) -> bool:
+def give_webhook(db: Db, own: OwnRows, request_id: str, now: float) -> bool:
     """Enter the item for the webhook, as items of kits are. Return False if there is no such
     item.
     """
@@ -132,7 +132,7 @@ def give_webhook(db: Db, own: Own, request_id: str, now: float) -> bool:
     return bool(rows)
 
 
-def read_post_state(db: Db, own: Own, request_id: str) -> PostState | None:
+def read_post_state(db: Db, own: OwnRows, request_id: str) -> PostState | None:
     """Return the state of the item at the synthetic webhook; None if it was not entered for it."""
     rows = db.execute(
         "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"

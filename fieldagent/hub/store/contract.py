@@ -89,7 +89,7 @@ def select(db: Db, columns: Mapping[str, str], rest: str, *parameters: Any) -> l
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-ANYTHING = "anything"
+ANY_WRITE_TOPIC = "anything"
 """Topic that is announced for every write, even if the writer announces no topic. For such a write
 by another process, the announcement comes some seconds later."""
 
@@ -296,7 +296,7 @@ class Topics:
             self._waiting[topic].add(event)
 
     def announce(self, topics: set[str]) -> None:
-        for topic in (*topics, ANYTHING):
+        for topic in (*topics, ANY_WRITE_TOPIC):
             if (event := self._events.pop(topic, None)) is not None:
                 event.set()
             for event in self._waiting.pop(topic, ()):

@@ -47,7 +47,7 @@ class Table(NamedTuple):
         return f"SELECT {', '.join(self.columns)} FROM {self.name}"
 
 
-class Side(Protocol):
+class DatabaseSide(Protocol):
     """A database that no other program uses, within one transaction."""
 
     name: str
@@ -104,7 +104,7 @@ class _SqliteSide:
 
 
 @contextmanager
-def open_sqlite_side(path: Path) -> Iterator[Side]:
+def open_sqlite_side(path: Path) -> Iterator[DatabaseSide]:
     """Open the file alone: SQLite refuses the lock if a hub or a command has the file open, and
     them while this has it (https://sqlite.org/pragma.html#pragma_locking_mode).
     """
@@ -176,7 +176,7 @@ class Moved(NamedTuple):
     rows: int
 
 
-def move(source: Side, target: Side, report: Callable[[int, int], None]) -> Moved:
+def move(source: DatabaseSide, target: DatabaseSide, report: Callable[[int, int], None]) -> Moved:
     """Copy everything and commit it. `report` gets the number of rows that are copied or compared,
     and of all that will be. Raises NotMoved.
     """

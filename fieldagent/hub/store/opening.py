@@ -10,7 +10,7 @@ from fieldagent.hub.store.contract import DatabaseOptions, Store
 from fieldagent.store.group import StoreUnavailable
 
 if TYPE_CHECKING:
-    from fieldagent.hub.store.moving import Side
+    from fieldagent.hub.store.moving import DatabaseSide
 
 
 def is_postgres(database: str) -> bool:
@@ -40,7 +40,7 @@ def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> S
     return SqliteStore(database)
 
 
-def open_alone(database: str, options: DatabaseOptions) -> AbstractContextManager[Side]:
+def open_alone(database: str, options: DatabaseOptions) -> AbstractContextManager[DatabaseSide]:
     """Open a database that has the hub's tables, in one transaction and for this program alone. The
     transaction leaves no trace unless it is committed.
 

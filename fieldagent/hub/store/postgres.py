@@ -22,7 +22,7 @@ import psycopg
 import trio
 
 from fieldagent.hub.store.contract import (
-    ANYTHING,
+    ANY_WRITE_TOPIC,
     DatabaseOptions,
     Db,
     Topics,
@@ -63,7 +63,7 @@ PAYLOAD_MAX_BYTES = 7_900
 PAYLOADS_MAX = 8
 """Notifications of one commit: enough for items to 5,000 kits."""
 NOTIFY = "SELECT pg_notify(?, payload) FROM unnest(?::text[]) AS payload"
-EVERYTHING = "*"
+ALL_TOPICS = "*"
 CHANNEL = "fieldagent"
 WORKERS = 0x776F726B
 """Class of the advisory locks that show which processes of the hub are alive. Each process holds a
@@ -73,7 +73,7 @@ LIVING_WORKERS = (
     f" AND classid = {WORKERS} AND database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-TRIES = 5
+ATTEMPTS = 5
 """Attempts for a transaction that conflicts with another one."""
 
 _CONFLICTS = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
@@ -155,7 +155,7 @@ def _list_payloads(topics: Sequence[str]) -> list[str]:
             payloads[-1] = longer
         else:
             payloads.append(topic)
-    return payloads if len(payloads) <= PAYLOADS_MAX else [EVERYTHING]
+    return payloads if len(payloads) <= PAYLOADS_MAX else [ALL_TOPICS]
 
 
 @lru_cache(maxsize=512)
@@ -221,7 +221,7 @@ class PostgresStore:
                 raise
 
     def _try_on(self, orders: Sequence[Order[_PostgresDb]]) -> None:
-        for _ in range(TRIES - 1):
+        for _ in range(ATTEMPTS - 1):
             with suppress(*_CONFLICTS):
                 self._try(orders)
                 return
@@ -251,7 +251,7 @@ class PostgresStore:
             try:
                 with self._connections.borrow() as connection, connection.transaction():
                     if is_still_there(connection, self._stuck):
-                        raise StoreUnavailable(self._stuck.why)
+                        raise StoreUnavailable(self._stuck.reason)
                     db = _PostgresDb(connection, worker)
                     write_proof(db, time.time(), needs_room=full)
             except psycopg.errors.DiskFull as error:
@@ -291,11 +291,11 @@ class PostgresStore:
             with self._connections.connect() as connection, connection.transaction():
                 db = _PostgresDb(connection, 0)
                 result = operation(db)
-                db.flush([EVERYTHING])
+                db.flush([ALL_TOPICS])
                 return result
 
         with self._connections.convert_errors():
-            for _ in range(TRIES - 1):
+            for _ in range(ATTEMPTS - 1):
                 with suppress(*_CONFLICTS):
                     return carry_out()
             return carry_out()
@@ -376,9 +376,9 @@ class PostgresStore:
             what
             or f"{self._connections.name} does not complete a write: after"
             f" {TRANSACTION_TIMEOUT_S:g} s"
-            f" {stuck.why}"
+            f" {stuck.reason}"
         )
-        self._stuck = stuck._replace(why=what)
+        self._stuck = stuck._replace(reason=what)
         self._note_gone(StoreUnavailable(what))
         self._touch.cancel()
         with suppress(StoreUnavailable):
@@ -387,7 +387,7 @@ class PostgresStore:
     async def _stay_in_touch(self) -> None:
         """Receive announcements, and check that the database answers and accepts a write."""
         while True:
-            ear = _Ear(self._ears, self._proof.worker, listens=self._listens)
+            ear = _Listener(self._ears, self._proof.worker, listens=self._listens)
             try:
                 with trio.CancelScope() as self._touch:
                     await self._run_in_time(ear.open)
@@ -401,7 +401,7 @@ class PostgresStore:
                 ear.close()
             await trio.sleep(RETRY_AFTER_S)
 
-    async def _hear(self, ear: _Ear) -> None:
+    async def _hear(self, ear: _Listener) -> None:
         """Receive announcements until the listening connection fails."""
         with suppress(psycopg.Error, StoreUnavailable):
             while True:
@@ -410,7 +410,7 @@ class PostgresStore:
                 if quiet.cancelled_caught and await self._run_in_time(ear.has_pinged):
                     # If the store cannot listen, a change in the snapshot is its only sign of
                     # writes by others.
-                    _announce(self._topics, [ANYTHING if self._listens else EVERYTHING])
+                    _announce(self._topics, [ANY_WRITE_TOPIC if self._listens else ALL_TOPICS])
                 _announce(self._topics, ear.take_announced())
 
     async def _run_in_time(self, ask: Callable[[], T]) -> T:
@@ -445,7 +445,7 @@ class PostgresStore:
 
 
 def _announce(topics: Topics, payloads: Sequence[str]) -> None:
-    if EVERYTHING in payloads:
+    if ALL_TOPICS in payloads:
         topics.announce_all()
     elif payloads:
         topics.announce({topic for each in payloads for topic in each.split("\n")})
@@ -462,7 +462,7 @@ def _run_together(
     return [(result, db.topics) for result in results]
 
 
-class _Ear:
+class _Listener:
     """The connection that listens. Behind a pooler it cannot listen, and checks for writes instead.
     It is opened and pinged in a thread that the hub may stop waiting for.
     """

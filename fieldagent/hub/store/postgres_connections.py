@@ -37,7 +37,7 @@ POOLER = (
 )
 QUERY_TIMEOUT_S = 2.0
 """Seconds within which a working database answers a query about itself."""
-ROUNDS = 5
+POOLER_CHECK_ROUNDS = 5
 """Rounds of the check for a pooler. Each asks two connections for their session, about 0.1 ms each
 without a pooler."""
 DEADLINE_S = 30.0
@@ -57,7 +57,7 @@ _UNUSABLE = (
 )
 
 
-class _AnyText(StrDumperUnknown):
+class _TextDumper(StrDumperUnknown):
     """Dumper that replaces NUL in texts, because PostgreSQL rejects it. Kits can send any text. A
     rejected item would come again and block all items after it.
     """
@@ -114,7 +114,7 @@ class Connections:
         # lists. Single numbers use the dumper that is registered last.
         connection.adapters.register_dumper(int, Int8Dumper)
         connection.adapters.register_dumper(int, Int8BinaryDumper)
-        connection.adapters.register_dumper(str, _AnyText)
+        connection.adapters.register_dumper(str, _TextDumper)
         if self._ended:
             # The hub stopped while this thread was connecting, so only this thread can close the
             # connection.
@@ -132,7 +132,7 @@ class Connections:
         if self.pooled:
             return
         with self.convert_errors(), self.connect() as one, self.connect() as other:
-            met = [(_read_session(one), _read_session(other)) for _ in range(ROUNDS)]
+            met = [(_read_session(one), _read_session(other)) for _ in range(POOLER_CHECK_ROUNDS)]
         if len({*met}) > 1 or met[0][0] == met[0][1]:
             raise StoreUnavailable(f"{self.name} cannot be used: {POOLER}")
 

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 import psycopg
 
 from fieldagent.hub.store.contract import DatabaseOptions
-from fieldagent.hub.store.moving import NotMoved, Row, Side, Table, make_in_use
+from fieldagent.hub.store.moving import DatabaseSide, NotMoved, Row, Table, make_in_use
 from fieldagent.hub.store.postgres import LIVING_WORKERS
 from fieldagent.hub.store.postgres_connections import Connection, Connections
 
@@ -67,7 +67,7 @@ class _PostgresSide:
 @contextmanager
 def open_postgres_side(
     database: str, options: DatabaseOptions, tables: Sequence[Table]
-) -> Iterator[Side]:
+) -> Iterator[DatabaseSide]:
     """Open the database and lock its tables against every other write."""
     connections = Connections(database, options)
     try:

@@ -27,18 +27,18 @@ class WriteProof:
     """Name of the database for people."""
     worker: int
     """Number of this process; see `Db.worker`."""
-    written: float = -inf
+    written_at: float = -inf
     """Time of the last commit, in time.monotonic."""
     full: bool = False
     """True if the last write that needed space failed because the disk was full."""
 
     def is_needed(self) -> bool:
         """Return True if a proof write is needed to know that the database accepts writes."""
-        return self.full or time.monotonic() - self.written > FRESH_S
+        return self.full or time.monotonic() - self.written_at > FRESH_S
 
     def note_write(self, *, needed_room: bool = False) -> None:
         """Note a commit. `needed_room` is True if it needed new pages."""
-        self.written = time.monotonic()
+        self.written_at = time.monotonic()
         if needed_room:
             self.full = False
             log.warning("%s has space again", self.database)

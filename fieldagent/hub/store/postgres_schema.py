@@ -16,7 +16,7 @@ TYPES = {
 MIGRATING = 0x6669656C64
 """Key of the advisory lock under which one process changes the schema."""
 
-ROOM = b"ALTER TABLE device SET (fillfactor = 50)"
+FREE_PAGE_SPACE_SQL = b"ALTER TABLE device SET (fillfactor = 50)"
 """Leave space in each page of `device`, because each item increases a number of its devices.
 PostgreSQL then updates the row in place without touching its six indexes (PostgreSQL manual,
 Heap-Only Tuples)."""
@@ -61,6 +61,6 @@ def migrate(connection: Connection) -> None:
     if steps := _get_steps(schema, _read_version(connection)):
         connection.execute("CREATE TABLE IF NOT EXISTS fieldagent_schema (version BIGINT NOT NULL)")
         connection.execute(steps.encode())
-        connection.execute(ROOM)
+        connection.execute(FREE_PAGE_SPACE_SQL)
         connection.execute("DELETE FROM fieldagent_schema")
         connection.execute("INSERT INTO fieldagent_schema VALUES (%s)", (schema.version,))

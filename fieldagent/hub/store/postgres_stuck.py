@@ -8,12 +8,12 @@ from typing import Any
 from fieldagent.hub.store.postgres_connections import QUERY_TIMEOUT_S, Connection, Connections
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-_WAITS = (
+_SELECT_WAITS = (
     "SELECT pid, wait_event_type, wait_event, pg_blocking_pids(pid) FROM pg_stat_activity"
     " WHERE pid = ANY (%s) AND state = 'active'"
     " AND query_start < clock_timestamp() - make_interval(secs => %s)"
 )
-_WHAT = (
+_SELECT_LOCKED = (
     "SELECT relation::regclass::text FROM pg_locks WHERE pid = %s AND relation IS NOT NULL"
     " AND (NOT granted OR locktype = 'tuple') ORDER BY granted"
 )
@@ -22,11 +22,11 @@ _HOLDERS = (
     " JOIN pg_stat_activity AS activity ON activity.pid = locks.pid"
     " WHERE locks.pid = ANY (%s) AND locktype = 'virtualxid' AND granted"
 )
-_THERE = "SELECT 1 FROM pg_locks WHERE virtualtransaction = ANY (%s) LIMIT 1"
+_SELECT_HOLDERS = "SELECT 1 FROM pg_locks WHERE virtualtransaction = ANY (%s) LIMIT 1"
 
 
-class _Wait(NamedTuple):
-    """A row of `_WAITS`."""
+class _WaitRow(NamedTuple):
+    """A row of `_SELECT_WAITS`."""
 
     pid: int
     kind: str | None
@@ -38,8 +38,8 @@ class _Wait(NamedTuple):
 class Stuck(NamedTuple):
     """The cause that blocks a statement."""
 
-    why: str
-    behind: tuple[str, ...] = ()
+    reason: str
+    blocking: tuple[str, ...] = ()
     """Transactions that hold the awaited lock, as PostgreSQL's virtual transaction ids."""
     waiting: tuple[int, ...] = ()
     """Ids of the server processes that wait for it for this hub."""
@@ -59,7 +59,9 @@ def find_reason(
     pids = [each.info.backend_pid for each in late if not each.closed]
     writes = 0 if writer is None or writer.closed else writer.info.backend_pid
     with connections.connect() as connection, connections.limit_use(connection, QUERY_TIMEOUT_S):
-        waits = [_Wait(*row) for row in connection.execute(_WAITS, (pids, seconds)).fetchall()]
+        waits = [
+            _WaitRow(*row) for row in connection.execute(_SELECT_WAITS, (pids, seconds)).fetchall()
+        ]
         if blocked := [each for each in waits if each.kind == "Lock"]:
             waiting = tuple(each.pid for each in blocked)
             return _find_lock(connection, blocked[0])._replace(waiting=waiting)
@@ -73,8 +75,8 @@ def find_reason(
     return None
 
 
-def _find_lock(connection: Connection, blocked: _Wait) -> Stuck:
-    what = [name for (name,) in connection.execute(_WHAT, (blocked.pid,)).fetchall()]
+def _find_lock(connection: Connection, blocked: _WaitRow) -> Stuck:
+    what = [name for (name,) in connection.execute(_SELECT_LOCKED, (blocked.pid,)).fetchall()]
     holders = connection.execute(_HOLDERS, ([*blocked.blocking],)).fetchall()
     names = ", ".join(
         _get_name(holder, application or user) for holder, application, user, _ in holders
@@ -106,6 +108,6 @@ def end_sessions(connections: Connections, stuck: Stuck) -> None:
 def is_still_there(connection: Connection, stuck: Stuck) -> bool:
     """Return True if the transactions that held the lock still exist."""
     rows: list[Any] = []
-    if stuck.behind:
-        rows = connection.execute(_THERE, ([*stuck.behind],)).fetchall()
+    if stuck.blocking:
+        rows = connection.execute(_SELECT_HOLDERS, ([*stuck.blocking],)).fetchall()
     return bool(rows)

@@ -16,11 +16,11 @@ Operation = Callable[[Db, Sequence[Any]], Sequence[Any]]
 
 
 @dataclass(slots=True, eq=False)
-class _Round:
+class _ReadRound:
     """The callers whose questions are answered together."""
 
     arguments: list[Any] = field(default_factory=list)
-    over: trio.Event = field(default_factory=trio.Event)
+    is_over: trio.Event = field(default_factory=trio.Event)
     results: Sequence[Any] = ()
     error: Exception | None = field(
         default_factory=lambda: StoreUnavailable("the read for all callers was cancelled")
@@ -36,27 +36,27 @@ class SharedReads:
         self, read: Callable[[Callable[[Db], Sequence[Any]]], Awaitable[Sequence[Any]]]
     ) -> None:
         self._read = read
-        self._next: dict[Operation, _Round] = {}
-        self._under_way: dict[Operation, _Round] = {}
+        self._next: dict[Operation, _ReadRound] = {}
+        self._under_way: dict[Operation, _ReadRound] = {}
 
     async def ask(self, operation: Operation, argument: Any) -> Any:
         """Return the result for this argument. Raises the errors of `read`."""
         leads = operation not in self._next
-        mine = self._next.setdefault(operation, _Round())
+        mine = self._next.setdefault(operation, _ReadRound())
         place = len(mine.arguments)
         mine.arguments.append(argument)
         if leads:
             await self._run(operation, mine)
         else:
-            await mine.over.wait()
+            await mine.is_over.wait()
         if mine.error is not None:
             raise mine.error
         return mine.results[place]
 
-    async def _run(self, operation: Operation, mine: _Round) -> None:
+    async def _run(self, operation: Operation, mine: _ReadRound) -> None:
         try:
             if (before := self._under_way.get(operation)) is not None:
-                await before.over.wait()
+                await before.is_over.wait()
             self._under_way[operation] = self._next.pop(operation)
             mine.results = await self._read(lambda db: operation(db, mine.arguments))
             mine.error = None
@@ -66,4 +66,4 @@ class SharedReads:
             for rounds in (self._next, self._under_way):
                 if rounds.get(operation) is mine:
                     del rounds[operation]
-            mine.over.set()
+            mine.is_over.set()

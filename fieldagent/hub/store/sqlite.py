@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import trio
 
 from fieldagent.hub.store.contract import (
-    ANYTHING,
+    ANY_WRITE_TOPIC,
     FRESH_S,
     Db,
     OtherVersion,
@@ -84,7 +84,7 @@ class _SqliteDb:
     def get_topics(self) -> set[str]:
         """Return the topics to announce. Empty if the operation wrote and announced nothing."""
         written = self._connection.total_changes != self._before
-        return self._announced | {ANYTHING} if written else self._announced
+        return self._announced | {ANY_WRITE_TOPIC} if written else self._announced
 
 
 class SqliteStore:
@@ -95,7 +95,7 @@ class SqliteStore:
     """True if the last write found the disk full."""
     _last_write = -inf
     """Time of the last commit, in time.monotonic."""
-    _begun: float | None = None
+    _begun_at: float | None = None
     """Start of the running transaction, in time.monotonic. None if there is none."""
     _serves = False
     """True if a hub runs on the store, not a single command."""
@@ -144,7 +144,7 @@ class SqliteStore:
         return [(result, db.get_topics()) for result in operation(db, arguments)]
 
     def _transact(self, orders: Sequence[Order[sqlite3.Connection]]) -> None:
-        before, self._begun = self._writer.total_changes, time.monotonic()
+        before, self._begun_at = self._writer.total_changes, time.monotonic()
         try:
             transact(self._writer, orders)
         except StoreFull:
@@ -160,12 +160,12 @@ class SqliteStore:
                 f"another program has kept {self._file} locked for {LOCKED_S:g} s"
             ) from error
         finally:
-            self._begun = None
+            self._begun_at = None
         if self._writer.total_changes != before:
             self._full, self._last_write = False, time.monotonic()
 
     async def prove(self) -> None:
-        begun, now = self._begun, time.monotonic()
+        begun, now = self._begun_at, time.monotonic()
         if begun is not None and now - begun > COMMIT_LATE_S:
             raise StoreUnavailable(
                 f"{self._file} has not completed a write for {now - begun:.0f} s"

@@ -20,7 +20,7 @@ from fieldagent.hub.escalation import alarm_link
 from fieldagent.hub.field.envelope_packing import read_identity
 from fieldagent.hub.records import alarm
 from fieldagent.hub.records.audit import HUB, note
-from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
+from fieldagent.hub.records.stored_entry import read_beside, read_stored_entry
 from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.hub.webhook.flow import Lane
 from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, read_webhook
@@ -67,7 +67,7 @@ class WebhookPost:
     raises: bool
     """True if it raises an incident. The incident's timeline then shows which webhooks have
     accepted it."""
-    early: bool
+    is_early: bool
     """True for a probe before its time, which does not count as a try."""
 
 
@@ -77,14 +77,14 @@ class End(NamedTuple):
     post: WebhookPost
     result: HandoverResult
     now: float
-    left: Sequence[WebhookPost] = ()
+    not_made: Sequence[WebhookPost] = ()
     """Posts claimed with it that are not made now."""
     up_again: bool = False
     """True if the webhook was down before. All posts that wait for their next try are then due at
     once."""
 
 
-_FIRST = (
+_SELECT_FIRST = (
     "WITH RECURSIVE whose (webhook, sender) AS (SELECT id, (SELECT min(d.sender)"
     " FROM webhook_delivery d WHERE d.webhook = webhook.id AND d.state = 'waiting')"
     " FROM webhook WHERE disabled IS NULL UNION ALL SELECT webhook, (SELECT min(d.sender)"
@@ -106,7 +106,7 @@ webhook that was down for days has many."""
 
 def look(db: Db) -> list[Lane]:
     """Return the oldest waiting delivery of each kit and webhook, SOS first."""
-    return [Lane(*row) for row in db.execute(_FIRST)]
+    return [Lane(*row) for row in db.execute(_SELECT_FIRST)]
 
 
 def list_failing(db: Db) -> dict[int, float]:
@@ -235,7 +235,7 @@ def _combine(run: Sequence[WebhookPost]) -> WebhookPost:
         Delivery(id_, whole.lane, body, whole.received, whole.attempts),
         first.claimed_until,
         first.raises,
-        first.early,
+        first.is_early,
     )
 
 
@@ -274,20 +274,20 @@ class _Writer:
                 # An escalation needs an id of its own, because a pager treats equal ids as the same
                 # page.
                 request_id = own_id
-        entry = stored_entry(body)
+        entry = read_stored_entry(body)
         content = entry.content
         assert isinstance(content, Item), "the ledger holds items alone"
         moment = get_date(content, entry.time)
         extra: dict[str, Any] = {}
-        if (seen := stored_beside(estimate, make_estimated_position)) is not None:
+        if (seen := read_beside(estimate, make_estimated_position)) is not None:
             extra["estimatedPosition"] = seen
         if unproved:
             extra["unauthenticated"] = True
         if revoked is not None:
             extra["revokedSince"] = write_timestamp(datetime.fromtimestamp(revoked, UTC))
-        if (to := stored_beside(addressee, dict[str, Any])) is not None:
+        if (to := read_beside(addressee, dict[str, Any])) is not None:
             extra["to"] = to
-        if entry.asks:
+        if entry.wants_receipt:
             extra["receipt"] = "read"
         if raises and raises != "sos":
             extra[raises] = True
@@ -401,9 +401,9 @@ def _note_failed(db: Db, end: End) -> str:
     wait = compute_delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
     gone = result.outcome is HandoverOutcome.GONE
     # A probe does not use up a try: the last try is still to come at its own time.
-    last = wait is None and not post.early
+    last = wait is None and not post.is_early
     dead = (last or result.outcome is HandoverOutcome.REFUSED) and not gone
-    give_back(db, end.left)
+    give_back(db, end.not_made)
     change: str
     values: list[str | float]
     apart = dead and len(post.items) > 1
@@ -413,7 +413,7 @@ def _note_failed(db: Db, end: End) -> str:
         dead = False
         change = "batch = item, attempts = ?, not_before = ?"
         values = [attempts, now]
-    elif post.early and not dead:
+    elif post.is_early and not dead:
         # A probe keeps its own time, unless the receiver asks for more.
         change = "not_before = CASE WHEN not_before < ? THEN ? ELSE not_before END"
         values = [now + asked, now + asked]
@@ -449,7 +449,7 @@ def _note_failed(db: Db, end: End) -> str:
             f"webhook {webhook} did not accept {len(post.items)} items together:"
             f" {result.reason}; trying each one separately"
         )
-    if post.early:
+    if post.is_early:
         return ""
     # A webhook that is down is probed earlier, and gets all waiting posts after a success.
     return f"webhook {webhook}: {result.reason}; tried again within {wait:.0f} s"

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
 """Value of a header (RFC 9110 5.1 and 5.5), in ASCII."""
 _VISIBLE = re.compile(r"[!-~]+")
-_OURS = {
+_OWN_HEADERS = {
     "authorization",
     "connection",
     "content-length",
@@ -85,7 +85,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
     """
     for name, value in webhook.headers.items():
         can_be = _NAME.fullmatch(name) and _VALUE.fullmatch(value)
-        if not can_be or name.lower() in _OURS:
+        if not can_be or name.lower() in _OWN_HEADERS:
             raise Refused(
                 sentence(
                     "{name} cannot be a custom header: {value}",

@@ -19,7 +19,7 @@ import trio
 from fieldagent.http.client import KeptConnections, Opener
 from fieldagent.hub import idle
 from fieldagent.hub.records import claims
-from fieldagent.hub.store.contract import ANYTHING, Db, Store
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
 from fieldagent.hub.store.persist import log_once, persist, persist_together
 from fieldagent.hub.webhook.deliveries import (
     End,
@@ -90,7 +90,7 @@ class _Posts:
 
     async def begin_runs(self, nursery: trio.Nursery) -> None:
         while True:
-            news, written = self.store.get_event("webhooks"), self.store.get_event(ANYTHING)
+            news, written = self.store.get_event("webhooks"), self.store.get_event(ANY_WRITE_TOPIC)
             self.pause = trio.CancelScope()
             soonest = 0.0
             runs: list[tuple[WebhookPost, ...]] = []

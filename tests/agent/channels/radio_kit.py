@@ -16,9 +16,9 @@ import trio
 
 from fieldagent.agent.assembly import assemble_hub_channel, channel_queue
 from fieldagent.agent.channels import radio
-from fieldagent.agent.channels.air_pace import ROUND, WINDOW
+from fieldagent.agent.channels.air_pace import ROUND_FRAGMENTS_MAX, WINDOW
 from fieldagent.agent.channels.contract import ChannelLink, Reception
-from fieldagent.agent.channels.identification import OwedIdentification, open_identified
+from fieldagent.agent.channels.identification import IdentificationTimer, open_identified
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirReception, RadioModem
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
@@ -164,7 +164,7 @@ async def station(
     opener = partial(open_node, place, link) if modem is None else modem
     if callsign:
         opener = partial(
-            open_identified, opener, OwedIdentification(on_the_air.make_identification(callsign))
+            open_identified, opener, IdentificationTimer(on_the_air.make_identification(callsign))
         )
     try:
         async with running(journal), trio.open_nursery() as nursery:
@@ -172,7 +172,7 @@ async def station(
                 nursery.start_soon(each.run)
             driving = partial(radio.run, random=Random(number), packet_bytes=packet_bytes)
             nursery.start_soon(on_the_air.repeating.run)
-            outbox = CheckedRadio(on_the_air.outbox, in_flight=WINDOW + ROUND)
+            outbox = CheckedRadio(on_the_air.outbox, in_flight=WINDOW + ROUND_FRAGMENTS_MAX)
             nursery.start_soon(driving, opener, outbox, on_the_air.reception, link)
             yield Station(
                 journal,

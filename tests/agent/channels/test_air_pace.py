@@ -14,13 +14,13 @@ from fieldagent.agent.channels.air_pace import (
     AGAIN_FIRST,
     AGAIN_MAX,
     ANSWER_TIMEOUT_S,
-    CROWD,
+    ANSWER_WAIT_MIN_S,
+    CROWD_STATIONS,
     FRAGMENT_SPACING_S,
-    LATELY,
-    LEAST,
     ON_CALL,
     PAUSE,
-    PRODS,
+    PRESENT_S,
+    UNANSWERED_ROUNDS_MAX,
     AirPace,
     AirTurn,
     compute_ack_wait,
@@ -38,10 +38,16 @@ def paced(*heard: tuple[float, AirTurn]) -> AirPace:
 
 
 @pytest.mark.parametrize(
-    ("crowd", "longest"), [(0, PAUSE / CROWD), (1, PAUSE / CROWD), (CROWD, PAUSE), (30, PAUSE)]
+    ("crowd", "longest"),
+    [
+        (0, PAUSE / CROWD_STATIONS),
+        (1, PAUSE / CROWD_STATIONS),
+        (CROWD_STATIONS, PAUSE),
+        (30, PAUSE),
+    ],
 )
 def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> None:
-    assert paced((0.0, AirTurn(crowd=crowd))).pause(1.0) == pytest.approx(longest)
+    assert paced((0.0, AirTurn(stations_in_range=crowd))).pause(1.0) == pytest.approx(longest)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ def test_the_more_are_there_the_longer_the_pause(crowd: int, longest: float) -> 
 )
 def test_while_a_round_goes_on_nobody_speaks(heard: list[tuple[float, int]], held: float) -> None:
     pace = paced(*((at, AirTurn(follows, 1)) for at, follows in heard))
-    assert held <= pace.pause(0.0) <= held + PAUSE / CROWD
+    assert held <= pace.pause(0.0) <= held + PAUSE / CROWD_STATIONS
 
 
 def test_what_we_said_ourselves_ends_the_round_of_another() -> None:
@@ -69,9 +75,11 @@ def test_a_round_is_waited_for_as_long_as_answers_take_here() -> None:
     assert pace.compute_answer_wait(0, part=True) >= ANSWER_TIMEOUT_S
     for _ in range(30):
         pace.note_answered(1.0, 0.6, part=True)
-    assert LEAST <= pace.compute_answer_wait(0, part=True) < 1.0
+    assert ANSWER_WAIT_MIN_S <= pace.compute_answer_wait(0, part=True) < 1.0
     assert pace.compute_answer_wait(0, part=False) >= ANSWER_TIMEOUT_S
-    assert pace.compute_answer_wait(PRODS, part=True) >= ANSWER_TIMEOUT_S, "it may be gone"
+    assert pace.compute_answer_wait(UNANSWERED_ROUNDS_MAX, part=True) >= ANSWER_TIMEOUT_S, (
+        "it may be gone"
+    )
 
 
 @given(st.integers(0, 50), SHARES, st.booleans(), st.booleans())
@@ -99,48 +107,54 @@ def test_hearing_somebody_after_a_miss_hastens_what_waits() -> None:
     pace.note_missed(1.0)
     assert pace.take_hastening()
     assert not pace.take_hastening(), "nothing was missed since"
-    pace.note_heard(AirTurn(known=True), 600.0)
+    pace.note_heard(AirTurn(is_from_known_station=True), 600.0)
     assert pace.compute_retry_wait(9, 600.0, 1.0, urgent=False, part=False) == 2 * AGAIN_FIRST
 
 
 def test_who_hears_nothing_of_us_is_not_sent_to_without_end() -> None:
     pace, now = AirPace(), 0.0
-    for _ in range(PRODS):
-        pace.note_heard(AirTurn(known=True), now)
+    for _ in range(UNANSWERED_ROUNDS_MAX):
+        pace.note_heard(AirTurn(is_from_known_station=True), now)
         pace.note_missed(now)
         now += AGAIN_FIRST
     pace.note_missed(now)
     assert not pace.take_hastening()
     assert pace.compute_retry_wait(20, now + 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
-    pace.note_heard(AirTurn(known=True), now + 7200.0)
+    pace.note_heard(AirTurn(is_from_known_station=True), now + 7200.0)
     pace.note_missed(now + 7200.0)
     assert pace.take_hastening(), "it was away meanwhile"
 
 
 def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
     """A station that we hear, but that does not hear us, gets no endless repetitions."""
-    pace = paced((0.0, AirTurn(crowd=1)))
-    for tries in range(PRODS):
+    pace = paced((0.0, AirTurn(stations_in_range=1)))
+    for tries in range(UNANSWERED_ROUNDS_MAX):
         assert pace.compute_retry_wait(tries, 1.0, 1.0, urgent=False, part=True) == 0.0
-    assert pace.compute_retry_wait(PRODS, 1.0, 1.0, urgent=False, part=True) == AGAIN_FIRST
-    assert pace.compute_retry_wait(PRODS + 20, 1.0, 1.0, urgent=False, part=True) == AGAIN_MAX
-    assert pace.compute_retry_wait(0, LATELY + 1, 1.0, urgent=False, part=True) == AGAIN_FIRST
+    assert (
+        pace.compute_retry_wait(UNANSWERED_ROUNDS_MAX, 1.0, 1.0, urgent=False, part=True)
+        == AGAIN_FIRST
+    )
+    assert (
+        pace.compute_retry_wait(UNANSWERED_ROUNDS_MAX + 20, 1.0, 1.0, urgent=False, part=True)
+        == AGAIN_MAX
+    )
+    assert pace.compute_retry_wait(0, PRESENT_S + 1, 1.0, urgent=False, part=True) == AGAIN_FIRST
 
 
-@pytest.mark.parametrize("crowd", [1, CROWD, 30, 100])
+@pytest.mark.parametrize("crowd", [1, CROWD_STATIONS, 30, 100])
 def test_where_many_answer_later_the_answer_is_waited_for(crowd: int) -> None:
     """This does not hold for an SOS or a fragment, which get an immediate answer."""
-    pace = paced((0.0, AirTurn(crowd=crowd)))
+    pace = paced((0.0, AirTurn(stations_in_range=crowd)))
     soon = pace.compute_answer_wait(0, part=False, urgent=True)
     assert pace.compute_answer_wait(0, part=True) == soon
     assert pace.compute_answer_wait(0, part=False) - soon == pytest.approx(
         compute_ack_wait(crowd) - ACK_WITHIN
     )
-    assert (compute_ack_wait(crowd) > ACK_WITHIN) == (crowd > CROWD)
+    assert (compute_ack_wait(crowd) > ACK_WITHIN) == (crowd > CROWD_STATIONS)
     assert compute_ack_wait(crowd) <= ACK_MOST
 
 
-@pytest.mark.parametrize("crowd", [1, CROWD, CROWD + 1, 30, 100])
+@pytest.mark.parametrize("crowd", [1, CROWD_STATIONS, CROWD_STATIONS + 1, 30, 100])
 def test_a_few_of_a_crowd_say_by_themselves_that_it_has_come(crowd: int) -> None:
     """The answers come in the second half, so that they may travel in a packet that a station sends
     earlier.
@@ -148,7 +162,7 @@ def test_a_few_of_a_crowd_say_by_themselves_that_it_has_come(crowd: int) -> None
     moments = [compute_lone_wait(number / crowd, crowd) for number in range(crowd)]
     alone = [each for each in moments if each < inf]
     assert all(0 <= each <= compute_ack_wait(crowd) for each in alone)
-    if crowd <= CROWD:
+    if crowd <= CROWD_STATIONS:
         assert len(alone) == crowd
     else:
         assert ON_CALL <= len(alone) < crowd

@@ -13,10 +13,10 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.air_time import HOUR, UNSAVED, AirLimit, AirTime
+from fieldagent.agent.channels.air_time import HOUR, UNSAVED_SHARE_MAX, AirLimit, AirTime
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.counted_air import FRAME_BYTES, CountedModem, open_counted
-from fieldagent.agent.channels.radio_modem import HeardPacket, TransmitResult
+from fieldagent.agent.channels.radio_modem import ReceivedPacket, TransmitResult
 from fieldagent.agent.journal import air_time
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.radios.regions import FCC, REGIONS, find_faults, limit_of
@@ -151,7 +151,7 @@ class Silence:
         await trio.lowlevel.checkpoint()
         return self.result
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         await trio.sleep_forever()
         raise AssertionError
 
@@ -190,20 +190,25 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
         for minute in range(30):
             at(clock, 60.0 * minute)
             used.note(6.0)
-            while sum(air_time.read_known(journal).values()) <= used.compute_used() - UNSAVED * 360:
+            while (
+                sum(air_time.read_known(journal).values())
+                <= used.compute_used() - UNSAVED_SHARE_MAX * 360
+            ):
                 await trio.lowlevel.checkpoint()
-        assert journal.commits - before <= 180 / (UNSAVED * 360)
+        assert journal.commits - before <= 180 / (UNSAVED_SHARE_MAX * 360)
         nursery.cancel_scope.cancel()
     journal.close()
     with closing(sqlite3.connect(path)) as db:
         ((written,),) = db.execute("SELECT sum(seconds) FROM air_time")
-    assert 180 - UNSAVED * 360 < written <= 180
+    assert 180 - UNSAVED_SHARE_MAX * 360 < written <= 180
     again = Journal(path)
     usage = AirTime(clock, air_time.read_known(again))
     assert usage.compute_used() == written
     usage.narrow(AirLimit(10.0))
     usage.narrow(AirLimit(10.0))
-    assert usage.compute_used() == pytest.approx(written + UNSAVED * 360), "what may lack, once"
+    assert usage.compute_used() == pytest.approx(written + UNSAVED_SHARE_MAX * 360), (
+        "what may lack, once"
+    )
     again.close()
 
 

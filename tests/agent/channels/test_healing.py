@@ -123,7 +123,7 @@ async def test_what_was_taken_is_on_disk_before_it_is_taken(tmp_path: Path) -> N
     assert link.facts["healingSteps"] == 1
     assert not await healer.attend()
     full = Healer(healing, link, tmp_path, lambda: 5000.0)
-    full._ladder.taken *= STEPS_AN_HOUR
+    full._ladder.step_times *= STEPS_AN_HOUR
     assert not await full.attend()
 
 

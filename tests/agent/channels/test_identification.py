@@ -14,10 +14,10 @@ import trio.testing
 from fieldagent.agent.channels.identification import (
     IDENTIFY_AFTER_S,
     RETRY_AFTER_S,
-    OwedIdentification,
+    IdentificationTimer,
     open_identified,
 )
-from fieldagent.agent.channels.radio_modem import HeardPacket, RadioModem, TransmitResult
+from fieldagent.agent.channels.radio_modem import RadioModem, ReceivedPacket, TransmitResult
 from fieldagent.agent.outbound.summaries import FRESH_S, INTERVAL_MAX
 from fieldagent.extensions.lab.simulator.air import SharedAir
 from tests.agent.channels.radio_kit import on_air, only_what_is_posted, station, until
@@ -118,7 +118,7 @@ class Spending:
         self.on_air.append(packet)
         return TransmitResult.TRANSMITTED
 
-    async def receive(self) -> HeardPacket:
+    async def receive(self) -> ReceivedPacket:
         raise AssertionError
 
 
@@ -129,7 +129,7 @@ async def test_an_hour_that_is_spent_puts_the_callsign_off_and_does_not_drop_it(
     async def opened() -> AsyncIterator[RadioModem]:
         yield radio
 
-    async with open_identified(opened, OwedIdentification(b"my call")) as air:
+    async with open_identified(opened, IdentificationTimer(b"my call")) as air:
         radio.spent = True
         await air.transmit(b"not on the air", urgent=False)
         await trio.sleep(2 * IDENTIFY_AFTER_S)

@@ -22,10 +22,10 @@ REFUSED = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerd
 LONG_WAIT = [
     n
     for n, status in MO_STATUS.items()
-    if status.wait is not None or status.verdict is SessionVerdict.FAULT
+    if status.wait_s is not None or status.verdict is SessionVerdict.FAULT
 ]
 RETRIED = [
-    n for n, s in MO_STATUS.items() if s.verdict is SessionVerdict.NOT_SENT and s.wait is None
+    n for n, s in MO_STATUS.items() if s.verdict is SessionVerdict.NOT_SENT and s.wait_s is None
 ]
 RESERVED = [n for n in range(66) if n not in MO_STATUS]
 
@@ -108,7 +108,7 @@ def test_people_read_why_it_is_not_known(field: Field, number: int) -> None:
     field.ready().next_session_ends(str(number))
     answer = field.kit.post(f"in doubt {number}").body
     doubt, sent = [line for line in field.story(answer["id"]) if line[0] != "accepted"][:2]
-    assert doubt == ("may have left", MO_STATUS[number].means)
+    assert doubt == ("may have left", MO_STATUS[number].description)
     assert sent[0] == "sent"
 
 
@@ -118,7 +118,7 @@ def test_refused(field: Field, number: int) -> None:
     field.ready().next_session_ends(str(number))
     answer = field.kit.post(content).body
     assert answer["status"] == "Error"
-    assert answer["channels"]["Satellite"]["reason"] == MO_STATUS[number].means
+    assert answer["channels"]["Satellite"]["reason"] == MO_STATUS[number].description
     assert field.arrivals(content) == 0
 
 
@@ -134,11 +134,11 @@ def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
         until = time.monotonic() + PATIENCE
         while not any(event == "not sent" for event, _ in field.story(id_)):
             assert time.monotonic() < until, field.kit.output()
-        assert ("not sent", MO_STATUS[number].means) in field.story(id_)
+        assert ("not sent", MO_STATUS[number].description) in field.story(id_)
         assert field.kit.call("GET", f"/api/package/{id_}").body["status"] is None
         if MO_STATUS[number].verdict is SessionVerdict.FAULT:
             link = field.satellite()
-            assert (link["state"], link["reason"]) == ("fault", MO_STATUS[number].means)
+            assert (link["state"], link["reason"]) == ("fault", MO_STATUS[number].description)
         assert field.kit.call("GET", "/api/health").status == 200
         canceled = field.kit.call("POST", f"/api/package/{id_}/cancel")
         assert canceled.body["status"] == "Canceled"

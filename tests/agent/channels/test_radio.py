@@ -227,7 +227,7 @@ async def test_who_misses_the_end_of_a_round_keeps_quiet_while_it_may_go_on(
 
         async def follow(index: int, *beside: Entry) -> int:
             body = encode([Entry(7, parts[index]), *beside], origin=5)
-            return (await kit.reception.receive(body)).follows
+            return (await kit.reception.receive(body)).more_fragments
 
         assert [await follow(index) for index in (0, 1, 4, 8)] == [8, 7, 4, 0]
         assert await follow(3) == 3, "those that lack behind it"
@@ -465,7 +465,7 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
         for part in parts[:2]:
             await ben.reception.receive(encode([Entry(1, part)], origin=9))
-        digest = digest_of_slices(parts[index].slice for index in sorted(said))
+        digest = digest_of_slices(parts[index].payload for index in sorted(said))
         other = Entry(1, Ack(9, len(parts), frozenset(said), digest=digest))
         await ben.reception.receive(encode([other], origin=8))
         assert (ben.outbox.load(200) is not None) is still_to_say

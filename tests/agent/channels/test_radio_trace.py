@@ -102,7 +102,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 def play(records: list[TraceRecord], mouth: int) -> None:
     """Send the TNC's data at once and without a request. A kit obeys it in any case."""
     for each in records:
-        if each.way == CAME:
+        if each.direction == CAME:
             os.write(mouth, each.data)
 
 
@@ -123,7 +123,7 @@ def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
     is changed.
     """
     records = trace.read(recorded)
-    damaged = [_damaged(each) if each.way == CAME else each for each in records]
+    damaged = [_damaged(each) if each.direction == CAME else each for each in records]
     tnc = tmp_path / "tnc"
     with line(tnc) as mouth, kit(tmp_path / "3", tnc, 2) as third:
         play(damaged, mouth)

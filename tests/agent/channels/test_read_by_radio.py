@@ -19,10 +19,10 @@ from fieldagent.agent.outbound.read_receipts import AGAIN_FIRST, ALONE_MAX, HOPS
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import (
+    AuthorMark,
     Entry,
     Envelope,
     Receipt,
-    SentBy,
     decode,
     derive_key,
     digest_of,
@@ -331,7 +331,7 @@ async def test_what_the_hub_tells_too_is_told_once(tmp_path: Path, clock: Any) -
 
 async def test_its_answer_is_of_that_very_word(tmp_path: Path, clock: Any) -> None:
     async with station(tmp_path, 2, tmp_path / "nowhere") as ben:
-        item = Entry(7, Message("camp reached?"), int(START), asks=True)
+        item = Entry(7, Message("camp reached?"), int(START), wants_receipt=True)
         await ben.reception.receive(encode([item], origin=1))
         await read(ben, "camp reached?", "Ben")
         (word,) = words_of(await next_words(ben))
@@ -350,16 +350,16 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
     async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
         await cleo.reception.receive(encode([said], origin=2))
         passed = await next_words(cleo)
-        assert [*passed.entries][-2:] == [Entry(0, SentBy(2, 1)), said]
+        assert [*passed.entries][-2:] == [Entry(0, AuthorMark(2, 1)), said]
         for minutes in (1, 60):
             await trio.sleep(minutes * 60)
-            await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
+            await cleo.reception.receive(encode([Entry(0, AuthorMark(2, 1)), said], origin=4))
             assert cleo.words.readings.list_to_send(cleo.words.clock() + 600, beside=True) == []
         # The route to its sender is longer by now.
         await trio.sleep(HOPS_RETENTION_S)
-        await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
+        await cleo.reception.receive(encode([Entry(0, AuthorMark(2, 1)), said], origin=4))
         passed = await next_words(cleo)
-        assert [*passed.entries][-2:] == [Entry(0, SentBy(2, 2)), said]
+        assert [*passed.entries][-2:] == [Entry(0, AuthorMark(2, 2)), said]
 
 
 async def test_whose_answer_was_heard_is_answered_in_its_name(tmp_path: Path, clock: Any) -> None:
@@ -372,13 +372,13 @@ async def test_whose_answer_was_heard_is_answered_in_its_name(tmp_path: Path, cl
         await says_no_more(cleo)
         await cleo.reception.receive(encode([said], origin=2))
         passed = await next_words(cleo)
-        assert [*passed.entries][-2:] == [Entry(0, SentBy(1, 1)), answer]
+        assert [*passed.entries][-2:] == [Entry(0, AuthorMark(1, 1)), answer]
 
 
 async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
     said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere", hops=2) as cleo:
-        await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
+        await cleo.reception.receive(encode([Entry(0, AuthorMark(2, 1)), said], origin=4))
         assert cleo.words.readings.list_to_send(cleo.words.clock() + 600, beside=True) == []
 
 
@@ -390,7 +390,7 @@ async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
     accepts the other entries in a packet in any case.
     """
     async with station(tmp_path, 2, tmp_path / "nowhere") as ben:
-        item = Entry(7, Message("camp reached?"), int(START), asks=True)
+        item = Entry(7, Message("camp reached?"), int(START), wants_receipt=True)
         await ben.reception.receive(encode([item], origin=1))
         await read(ben, "camp reached?", "Ben")
         for _ in range(ALONE_MAX):
@@ -410,14 +410,14 @@ async def test_a_name_is_cut_to_what_a_packet_holds(
 ) -> None:
     how: Any = {"packet_bytes": size, "keys": (KEY,)}
     async with station(tmp_path, 2, tmp_path / "nowhere", **how) as ben:
-        item = Entry(2**30, Message("camp reached?"), int(START), asks=True)
+        item = Entry(2**30, Message("camp reached?"), int(START), wants_receipt=True)
         await ben.reception.receive(encode([item], origin=1, key=KEY))
         await read(ben, "camp reached?", "Benjamin Somebody")
         await ben.outbox.wait_until_ready()
         (word,) = words_of(await next_words(ben))
         assert isinstance(word.content, Receipt)
         assert word.content.text == name
-        passed = encode([Entry(0, SentBy(2, 1), word.time), word], origin=3, key=KEY)
+        passed = encode([Entry(0, AuthorMark(2, 1), word.time), word], origin=3, key=KEY)
         assert len(passed) <= size
 
 

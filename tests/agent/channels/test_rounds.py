@@ -24,10 +24,10 @@ from fieldagent.agent.journal import on_air as on_air_journal
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh import relay
 from fieldagent.agent.mesh.rounds import (
-    ENOUGH,
     HUB_AGAIN_MAX,
     OTHERS_REPEATED_S,
     REDRAW_INTERVAL_S,
+    REPEATERS_ENOUGH,
     SOS_ALONE,
     UNCONFIRMABLE_S,
 )
@@ -36,14 +36,14 @@ from fieldagent.agent.outbound.incident_status import describe_incident
 from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.summaries import ASK_AFTER_S
 from fieldagent.extensions.lab.simulator.air import Losses
-from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
+from fieldagent.package.package import Channel, IncidentState, IncidentUpdate, Message, Status
 from fieldagent.wire.envelope import (
     NO_ROUTE,
     Ack,
+    AuthorMark,
     Entry,
     RelayRequest,
     RouteToHub,
-    SentBy,
     Source,
     decode,
     derive_key,
@@ -423,7 +423,7 @@ async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody
         async with station(tmp_path, 1, tmp_path / "node-1") as ada:
             number = await sos(ada)
             await until(lambda: "help" in ben.messages())
-        closed = IncidentWord(number, Said.CLOSED, 1, "Dana")
+        closed = IncidentUpdate(number, IncidentState.CLOSED, 1, "Dana")
         await ben.journal.commit(
             lambda db: incident.note_word(db, closed, START, START, proved=True, counts=False)
         )
@@ -539,7 +539,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
         await until(lambda: {2, 3} <= between.words.hub_routes.get_valid_routes().keys(), 3600)
         # Both routes are free and equally long.
         assert [
-            between.words.hub_routes.get_valid_routes()[number].low
+            between.words.hub_routes.get_valid_routes()[number].is_battery_low
             for number in (spared, 5 - spared)
         ] == [
             True,
@@ -548,13 +548,17 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
         await ada.post(message={"content": "no link here"})
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 4 * 3600)
         assert (texts[spared], texts[5 - spared]) == ([], ["no link here"])
-        await until(lambda: not ada.words.hub_routes.get_valid_routes()[4].low, 3600)
+        await until(lambda: not ada.words.hub_routes.get_valid_routes()[4].is_battery_low, 3600)
         # If there is no other route, the kit is asked, and its announcement shows the empty
         # battery.
         for number in (1, 5 - spared):
             between.words.hub_routes.note(number, RouteToHub(NO_ROUTE))
         ours = between.words.hub_routes.find_own_route()
-        assert between.words.hub_routes.find_next_hop() == spared and ours is not None and ours.low
+        assert (
+            between.words.hub_routes.find_next_hop() == spared
+            and ours is not None
+            and ours.is_battery_low
+        )
         nursery.cancel_scope.cancel()
 
 
@@ -745,7 +749,7 @@ async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
         await said(kit)
         await trio.sleep(600)
         await kit.reception.receive(encode([Entry(7, Ack(5, 0, frozenset()))], origin=6))
-        by_another = [Entry(0, SentBy(5, 1)), items[1]]
+        by_another = [Entry(0, AuthorMark(5, 1)), items[1]]
         await kit.reception.receive(encode(by_another, origin=8))
         entries: list[Entry] = []
         with trio.move_on_after(30):
@@ -753,7 +757,7 @@ async def test_whoever_has_what_another_lacks_repeats_it_unless_one_is_heard_to(
                 await kit.outbox.wait_until_ready()
                 entries += await said(kit)
         assert [each for each in entries if isinstance(each.content, Message)] == [items[0]]
-        assert Entry(0, SentBy(5, 1)) in entries
+        assert Entry(0, AuthorMark(5, 1)) in entries
         assert not {5, 8} - {*kit.neighbours.list_in_range()}
         assert kit.messages() == ["note 7", "note 8"]
 
@@ -777,10 +781,10 @@ async def test_in_a_crowd_a_few_repeat_at_first_and_everybody_what_is_asked_for_
         await trio.sleep(UNCONFIRMABLE_S)
         await kit.reception.receive(lacks_it)
         first = kit.rounds.items[5, 7, digest_of(items[0])]
-        assert (first.due < inf) is at_once
+        assert (first.due_at < inf) is at_once
         await trio.sleep(REDRAW_INTERVAL_S)
         await kit.reception.receive(lacks_it)
-        assert first.due < inf or first.tries
+        assert first.due_at < inf or first.attempts
 
 
 async def test_what_acknowledges_several_of_ours_is_of_those_alone(
@@ -839,7 +843,7 @@ async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_l
         await trio.sleep(3)
         await ada.reception.receive(encode([lacks_it], origin=3))
         (item,) = ada.rounds.list_ours()
-        assert item.tries or item.due < inf
+        assert item.attempts or item.due_at < inf
 
 
 async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any) -> None:
@@ -914,7 +918,7 @@ async def test_on_an_open_air_nobodys_ack_spares_an_sos_of_ours_its_repeats(
             await kit.reception.receive(encode([Entry(number, ack)], origin=by, key=key))
             await trio.sleep(60)
         (item,) = kit.rounds.list_ours()
-        assert (item.tries < SOS_ALONE) is bool(keys)
+        assert (item.attempts < SOS_ALONE) is bool(keys)
         story = kit.journal.read("SELECT event, at FROM story WHERE sequence = ?", number)
         left = max(at for event, at in story if event == "sent again")
         open_incident = incident.open_one(kit.journal)
@@ -986,10 +990,10 @@ async def test_who_hears_others_repeat_an_sos_leaves_it_to_them(
             by = Entry(0, Source(20 + number, 1))
             await kit.reception.receive(encode([item, by, Entry(7, Source(9, 0))], origin=5))
         (known,) = kit.rounds.items.values()
-        known.has |= {*range(20, 30)}
-        repeats = kit.rounds.take(known.due)
-        assert bool(repeats) is (others < ENOUGH)
-        assert known.tries == 1
+        known.confirmed_by |= {*range(20, 30)}
+        repeats = kit.rounds.take(known.due_at)
+        assert bool(repeats) is (others < REPEATERS_ENOUGH)
+        assert known.attempts == 1
 
 
 @pytest.mark.full

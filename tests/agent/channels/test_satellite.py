@@ -33,7 +33,7 @@ from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.extensions.lab.simulator.pty_port import PtyPort
 from fieldagent.extensions.lab.simulator.sbd_commands import AtAnswer
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
-from fieldagent.extensions.lab.simulator.sbd_state import NextStatus, Volatile
+from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus, VolatileState
 from fieldagent.package.package import Data, Message, Status
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.supervisor import Supervisor
@@ -157,12 +157,12 @@ async def test_every_mo_status(tmp_path: Path, clock: Any, number: int) -> None:
     verdict = MO_STATUS[number].verdict if number in MO_STATUS else SessionVerdict.NOT_SENT
     sent = verdict is SessionVerdict.SENT
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.faults.statuses.append(NextStatus(number, delivered=sent, counted=sent))
+        sky.modem.faults.statuses.append(PlannedStatus(number, delivered=sent, counted=sent))
         id_ = await k.post()
         status = await outcome(k, id_, within=3600)
         if verdict is SessionVerdict.REFUSED:
             assert status is Status.ERROR
-            assert k.reason(id_) == MO_STATUS[number].means
+            assert k.reason(id_) == MO_STATUS[number].description
             assert sky.contents == []
         else:
             assert status is Status.DELIVERED
@@ -210,7 +210,7 @@ async def test_no_status_ends_an_sos(tmp_path: Path, clock: Any, number: int, le
     whatever the modem reports and whatever is true.
     """
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.faults.statuses.append(NextStatus(number, delivered=left, counted=left))
+        sky.modem.faults.statuses.append(PlannedStatus(number, delivered=left, counted=left))
         id_ = await k.post(message={"content": "help"}, priority=100)
         await until(lambda: not sky.modem.faults.statuses and not sky.modem.session)
         within = 220 if number == 36 else 60 + 2 * sky.latency
@@ -224,7 +224,7 @@ async def test_a_message_that_left_all_the_same_is_known_by_the_momsn(
     tmp_path: Path, clock: Any, number: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.faults.statuses.append(NextStatus(number, delivered=True, counted=True))
+        sky.modem.faults.statuses.append(PlannedStatus(number, delivered=True, counted=True))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         await trio.sleep(400)
         assert sky.gateway.sessions == 1
@@ -235,7 +235,7 @@ async def test_where_the_modem_does_not_know_the_number_inside_makes_it_one(
     tmp_path: Path, clock: Any, number: int
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.faults.statuses.append(NextStatus(number, delivered=True, counted=False))
+        sky.modem.faults.statuses.append(PlannedStatus(number, delivered=True, counted=False))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.gateway.sessions == 2
         assert sky.contents == ["hello"]
@@ -245,7 +245,7 @@ async def test_after_a_doubtful_session_nothing_else_takes_the_number(
     tmp_path: Path, clock: Any
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.faults.statuses.append(NextStatus(18, delivered=True, counted=False))
+        sky.modem.faults.statuses.append(PlannedStatus(18, delivered=True, counted=False))
         first = await k.post()
         await until(lambda: sky.gateway.sessions == 1)
         await k.post(message={"content": "help"}, priority=100)
@@ -261,7 +261,9 @@ async def test_a_lost_reply_is_never_answered_by_asking_again_blindly(
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.lose_replies = 1
         number = 0 if delivered else 32
-        sky.modem.faults.statuses.append(NextStatus(number, delivered=delivered, counted=delivered))
+        sky.modem.faults.statuses.append(
+            PlannedStatus(number, delivered=delivered, counted=delivered)
+        )
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.gateway.sessions == sessions
         assert sky.contents == ["hello"]
@@ -331,7 +333,7 @@ async def test_a_rest_outlives_the_port_and_the_driver(
     """The next driver must not start again with sessions that cannot succeed."""
     pace, supervisor = satellite.Pace(random.Random(1)), supervised()
     async with field_kit(tmp_path, pace=pace, supervisor=supervisor) as (sky, k):
-        doubtful = NextStatus(18, delivered=False, counted=False)
+        doubtful = PlannedStatus(18, delivered=False, counted=False)
         sky.modem.faults.statuses.extend([doubtful] * 6)
         id_ = await k.post()
         await until(lambda: pace.rest.failures == 6)
@@ -441,7 +443,7 @@ async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any)
 async def test_what_a_dip_of_power_took_unseen_is_set_again(tmp_path: Path, clock: Any) -> None:
     """Its stored settings are without an echo, so nothing else shows the reset."""
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.state.stored = Volatile(
+        sky.modem.state.stored = VolatileState(
             echo=False, flow_control=False, ring_indications=False, session_timeout=60
         )
         await outcome(k, await k.post())
@@ -464,7 +466,9 @@ async def test_what_the_modem_does_not_tell_is_set_before_each_session(
 ) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.unknown_commands = frozenset({untold})
-        sky.modem.state.stored = Volatile(echo=False, flow_control=False, ring_indications=False)
+        sky.modem.state.stored = VolatileState(
+            echo=False, flow_control=False, ring_indications=False
+        )
         await outcome(k, await k.post())
         sky.modem.start_brown_out()
         assert await outcome(k, await k.post(message={"content": "x"})) is Status.DELIVERED
@@ -474,7 +478,7 @@ async def test_what_the_modem_does_not_tell_is_set_before_each_session(
 
 async def test_an_idle_modem_that_lost_its_settings_is_found(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.state.stored = Volatile(echo=False, ring_indications=False)
+        sky.modem.state.stored = VolatileState(echo=False, ring_indications=False)
         await outcome(k, await k.post())
         sky.modem.start_brown_out()
         await trio.sleep((satellite.HOLD_EACH + 1) * satellite_waits.CHECK_INTERVAL_S)
@@ -556,8 +560,8 @@ async def test_no_network_waits_and_an_sos_tries_all_the_same(tmp_path: Path, cl
         assert trio.current_time() - began < 60
 
 
-def failing(number: int, times: int) -> list[NextStatus]:
-    return [NextStatus(number, delivered=False, counted=False)] * times
+def failing(number: int, times: int) -> list[PlannedStatus]:
+    return [PlannedStatus(number, delivered=False, counted=False)] * times
 
 
 @pytest.mark.parametrize(
@@ -746,7 +750,7 @@ async def test_an_sos_passes_a_doubtful_message(tmp_path: Path, clock: Any) -> N
 async def test_a_reply_that_lost_a_digit_is_not_believed(tmp_path: Path, clock: Any) -> None:
     """A status 32 that is read as 2 would mean "sent", but the MOMSN has not moved."""
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.faults.statuses.append(NextStatus(2, delivered=False, counted=False))
+        sky.modem.faults.statuses.append(PlannedStatus(2, delivered=False, counted=False))
         assert await outcome(k, await k.post()) is Status.DELIVERED
         assert sky.contents == ["hello"]
 
@@ -760,7 +764,7 @@ async def test_a_reset_between_writing_and_the_session_is_no_delivery(
     """
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.reset_before_session = 1
-        sky.modem.state.stored = Volatile(echo=stored_echo)
+        sky.modem.state.stored = VolatileState(echo=stored_echo)
         assert await outcome(k, await k.post(message={"content": "help"}, priority=100)) is (
             Status.DELIVERED
         )
@@ -811,7 +815,7 @@ async def test_resets_that_nothing_else_shows_are_no_habit(
 ) -> None:
     """Sometimes the buffer is empty. In between, the modem keeps the sent message."""
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.state.stored = Volatile(echo=False)
+        sky.modem.state.stored = VolatileState(echo=False)
         for number in range(satellite.EMPTY_MAX + 1):
             for other in range(kept):
                 await outcome(k, await k.post(message={"content": f"kept {number} {other}"}))
@@ -837,7 +841,7 @@ async def test_stored_settings_that_hide_the_answers_are_overruled(
     tmp_path: Path, clock: Any, stored: Any
 ) -> None:
     sky = Sky(tmp_path)
-    sky.modem.state.stored = Volatile(**stored)
+    sky.modem.state.stored = VolatileState(**stored)
     sky.modem.start_brown_out()
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
@@ -918,7 +922,7 @@ async def test_a_modem_that_says_more_than_it_is_asked(
 
 async def test_an_account_that_is_off_shows_as_a_fault(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.faults.statuses.append(NextStatus(15, delivered=False, counted=False))
+        sky.modem.faults.statuses.append(PlannedStatus(15, delivered=False, counted=False))
         id_ = await k.post()
         await until(lambda: k.outbox.link.state is LinkState.FAULT)
         assert "account" in k.outbox.link.reason
@@ -960,7 +964,7 @@ async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, cloc
 
 async def test_a_ring_during_a_session_is_not_forgotten(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
-        sky.modem.faults.statuses.append(NextStatus(32, delivered=False, counted=False))
+        sky.modem.faults.statuses.append(PlannedStatus(32, delivered=False, counted=False))
         await k.post()
         await until(lambda: sky.modem.session)
         sky.home.send(Message("during"))
@@ -972,7 +976,7 @@ async def test_a_ring_during_a_session_is_not_forgotten(tmp_path: Path, clock: A
 async def test_mail_that_comes_with_a_failed_mo_is_kept(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         sky.home.send(Message("mail"))
-        sky.modem.faults.statuses.append(NextStatus(4, delivered=True, counted=True))
+        sky.modem.faults.statuses.append(PlannedStatus(4, delivered=True, counted=True))
         await outcome(k, await k.post())
         await until(lambda: inbound.list_payloads(k.journal, 9))
         assert await inbox_contents(k) == ["mail"]

@@ -20,7 +20,7 @@ from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.extensions.lab.simulator.pty_port import PtyPort
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
-from fieldagent.extensions.lab.simulator.sbd_state import NextStatus
+from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus
 from tests.breaking import Put, environment
 from tests.processes import MODULE, Agent, agent
 
@@ -49,7 +49,7 @@ def disturb(modem: SimulatedModem, port: PtyPort, chance: random.Random) -> None
             modem.faults.lose_replies = 1
         case 5:
             number = chance.choice([2, 10, 13, 18, 32])
-            modem.faults.statuses.append(NextStatus(number, delivered=False, counted=False))
+            modem.faults.statuses.append(PlannedStatus(number, delivered=False, counted=False))
 
 
 async def soak(home: Path, count: int) -> tuple[set[str], list[object]]:

@@ -30,7 +30,7 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) -> None:
     """The driver itself records it, from its line to the file that people copy."""
     text = await record_reset(tmp_path)
-    hub_routes = [each.way for each in trace.read(text)]
+    hub_routes = [each.direction for each in trace.read(text)]
     assert {SENT, CAME, HAPPENED} <= set(hub_routes)
     assert "unknown whether it was sent" in text or "ModemSilent" in text
     assert SECRET not in text

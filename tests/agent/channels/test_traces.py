@@ -178,7 +178,7 @@ async def test_mail_that_came_garbled_as_it_was_recorded(tmp_path: Path, clock: 
 def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
     trace_records = records_of(TRACES / name)
     assert trace.mask(trace_records, kind_of(TRACES / name)) == trace_records
-    assert any(each.way == HAPPENED for each in trace_records)
+    assert any(each.direction == HAPPENED for each in trace_records)
     assert SECRET.encode() not in (TRACES / name).read_bytes()
 
 

@@ -14,7 +14,7 @@ import trio.testing
 from fieldagent.agent.inbound.hooks import Hook, make_hooks, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
-from fieldagent.agent.journal.inbound import LeftOver, LeftOvers, Received
+from fieldagent.agent.journal.inbound import Received, UnacceptedPayloadList, UnacceptedPayloads
 from fieldagent.agent.journal.journal import FULL_PAUSE_S, Journal, Operation
 from fieldagent.agent.settings import parse
 from fieldagent.store.group import StoreFailed, StoreFull
@@ -89,7 +89,7 @@ async def test_a_hook_that_is_gone_says_so_and_the_agent_goes_on(
         await arrive(journal, inbox, "a")
         await run_hook(hook, journal, inbox)
         nursery.cancel_scope.cancel()
-    assert hook.gone == "410 Gone"
+    assert hook.end_reason == "410 Gone"
     assert "the webhook is not used any more: 410 Gone" in caplog.text
     journal.close()
 
@@ -161,11 +161,14 @@ async def test_what_is_not_taken_is_looked_up_once_until_something_is_committed(
         return read(sql, *parameters)
 
     monkeypatch.setattr(journal, "read", counted)
-    left_overs = LeftOvers(journal)
-    steps: list[tuple[Operation[Any], list[LeftOver]]] = [
-        (inbound.postpone("script", "a", 5.0, "busy"), [LeftOver("script", "waiting", 2, "busy")]),
+    left_overs = UnacceptedPayloadList(journal)
+    steps: list[tuple[Operation[Any], list[UnacceptedPayloads]]] = [
+        (
+            inbound.postpone("script", "a", 5.0, "busy"),
+            [UnacceptedPayloads("script", "waiting", 2, "busy")],
+        ),
         (inbound.mark_handed_over("script", "a", 1.0), []),
-        (inbound.bury("script", "b", "bad"), [LeftOver("script", "dead", 1, "bad")]),
+        (inbound.bury("script", "b", "bad"), [UnacceptedPayloads("script", "dead", 1, "bad")]),
     ]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.inbound.incident_news import IncidentNews
-from fieldagent.agent.inbound.reception import Taken
+from fieldagent.agent.inbound.reception import ReceivedMessage
 from fieldagent.agent.journal import incident
-from fieldagent.agent.journal.incident import AGE_SHOWN_S, OWN
+from fieldagent.agent.journal.incident import AGE_SHOWN_S, OWN_STATION
 from fieldagent.agent.outbound.incident_status import list_heard_incidents
 from fieldagent.cli.kit.sos import format_heard
-from fieldagent.package.package import IncidentWord, Location, Message, Said
+from fieldagent.package.package import IncidentState, IncidentUpdate, Location, Message
 from fieldagent.wire.envelope import Entry, encode
 from tests.kit import Kit, kit
 
@@ -28,7 +28,7 @@ def said(entry: Entry) -> bytes:
 
 
 def help_at(time: float, number: int = 70, back: int = 0) -> Entry:
-    return Entry(number, Message("help"), int(time), sos=True, back=back)
+    return Entry(number, Message("help"), int(time), sos=True, items_back=back)
 
 
 def now(k: Kit) -> float:
@@ -48,7 +48,7 @@ async def test_an_sos_rings_with_its_incident(tmp_path: Path) -> None:
         assert [each["incident"] for each in events(k)] == [{"number": 70}] * 2
         assert all(each["sos"] for each in events(k))
         (heard,) = incident.list_heard(k.journal, 9)
-        assert (heard.station, heard.number, heard.state) == (ADA, 70, Said.OPEN)
+        assert (heard.station, heard.number, heard.state) == (ADA, 70, IncidentState.OPEN)
 
 
 AGES = {
@@ -81,7 +81,7 @@ async def test_an_sos_rings_whatever_its_date(
         (event,) = events(k)
         assert event["sos"] is True
         (heard,) = list_heard_incidents(k.journal)
-        assert (heard["state"], heard["number"]) == (Said.OPEN, 70)
+        assert (heard["state"], heard["number"]) == (IncidentState.OPEN, 70)
         for age in (event.get("age"), heard["age"]):
             assert age == (pytest.approx(shown, abs=5) if shown and is_trusted else None)
         line = format_heard(heard)
@@ -104,36 +104,38 @@ async def test_a_clock_that_was_set_after_the_arrival_is_no_evidence_of_an_age(
             wrong.setattr(k.journal.clock, "source", str)
             await k.hear(said(help_at(began)), tagged=False)
         (heard,) = list_heard_incidents(k.journal)
-        assert (heard["state"], heard["age"]) == (Said.OPEN, None)
+        assert (heard["state"], heard["age"]) == (IncidentState.OPEN, None)
 
 
 async def test_nobody_calls_another_kits_sos_off_by_radio_alone(tmp_path: Path) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
         await k.hear(said(help_at(now(k))), tagged=False)
-        off = Entry(71, IncidentWord(70, Said.CALLED_OFF), int(now(k)))
+        off = Entry(71, IncidentUpdate(70, IncidentState.CALLED_OFF), int(now(k)))
         await k.hear(said(off), tagged=False)
         (heard,) = incident.list_heard(k.journal, 9)
-        assert heard.state == Said.OPEN
+        assert heard.state == IncidentState.OPEN
         (word,) = incident.list_updates(k.journal, 70, ADA)
-        assert (word.says, word.proved) == (Said.CALLED_OFF, False)
+        assert (word.state, word.is_authenticated) == (IncidentState.CALLED_OFF, False)
 
 
-@pytest.mark.parametrize(("by", "state"), [(ADA, Said.CALLED_OFF), (ADA + 1, Said.OPEN)])
+@pytest.mark.parametrize(
+    ("by", "state"), [(ADA, IncidentState.CALLED_OFF), (ADA + 1, IncidentState.OPEN)]
+)
 async def test_without_a_hub_a_kit_calls_its_own_sos_off_and_nobody_elses(
-    tmp_path: Path, by: int, state: Said
+    tmp_path: Path, by: int, state: IncidentState
 ) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7, has_hub=False)) as k:
         await k.hear(said(help_at(now(k))), tagged=False)
-        off = Entry(71, IncidentWord(70, Said.CALLED_OFF, ADA), int(now(k)))
-        taken = Taken(k.journal.clock.now())
+        off = Entry(71, IncidentUpdate(70, IncidentState.CALLED_OFF, ADA), int(now(k)))
+        taken = ReceivedMessage(k.journal.clock.now())
         await k.journal.persist(lambda db: k.inbox.store_entry(db, -by, off, taken))
         (heard,) = incident.list_heard(k.journal, 9)
         assert heard.state == state
         (kept,) = incident.list_updates(k.journal, 70, ADA)
-        assert not kept.proved, "it is shown as it came"
+        assert not kept.is_authenticated, "it is shown as it came"
 
 
-@pytest.mark.parametrize("station", [7, OWN], ids=["with a station", "without"])
+@pytest.mark.parametrize("station", [7, OWN_STATION], ids=["with a station", "without"])
 @pytest.mark.parametrize("has_hub", [True, False])
 async def test_a_person_at_another_kit_counts_where_there_is_no_hub(
     tmp_path: Path, has_hub: bool, station: int
@@ -141,7 +143,7 @@ async def test_a_person_at_another_kit_counts_where_there_is_no_hub(
     """A kit without a radio does not know its number, and its incident is its own in any case."""
     async with kit(tmp_path, incidents=IncidentNews(station, has_hub=has_hub)) as k:
         await k.post(message={"content": "help"}, priority=100)
-        word = IncidentWord(k.sequence(), Said.SEEN, 7, "Ben")
+        word = IncidentUpdate(k.sequence(), IncidentState.SEEN, 7, "Ben")
         await k.hear(said(Entry(9, word, int(now(k)))), tagged=False)
         open_incident = incident.open_one(k.journal)
         assert open_incident is not None and open_incident.state == ("open" if has_hub else "seen")
@@ -151,14 +153,14 @@ async def test_a_person_at_another_kit_counts_where_there_is_no_hub(
 async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
         await k.hear(said(help_at(now(k))), tagged=False)
-        word = IncidentWord(70, Said.SEEN, ADA, "Ben")
+        word = IncidentUpdate(70, IncidentState.SEEN, ADA, "Ben")
         at = k.journal.clock.now()
         # The page's *I have it* button stores the same.
         await k.journal.commit(
             lambda db: incident.note_word(db, word, at, at, proved=True, counts=False)
         )
         (heard,) = incident.list_heard(k.journal, 9)
-        assert heard.state == Said.SEEN
+        assert heard.state == IncidentState.SEEN
 
 
 async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
@@ -168,26 +170,28 @@ async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
         await k.hear(said(help_at(now(k))), tagged=False)
         at = k.journal.clock.now()
-        for says in (Said.CALLED_OFF, Said.SEEN, Said.CLOSED):
-            word = IncidentWord(70, says, ADA, "Ben")
+        for says in (IncidentState.CALLED_OFF, IncidentState.SEEN, IncidentState.CLOSED):
+            word = IncidentUpdate(70, says, ADA, "Ben")
             await k.journal.commit(
                 lambda db, word=word: incident.note_word(  # type: ignore[misc]
                     db, word, at, at, proved=True, counts=False
                 )
             )
             (heard,) = incident.list_heard(k.journal, 9)
-            assert heard.state == Said.CALLED_OFF
+            assert heard.state == IncidentState.CALLED_OFF
         assert len(incident.list_updates(k.journal, 70, ADA)) == 3, "what was said is shown"
 
 
-@pytest.mark.parametrize("says", [Said.CLOSED, Said.CALLED_OFF, Said.SEEN])
+@pytest.mark.parametrize(
+    "says", [IncidentState.CLOSED, IncidentState.CALLED_OFF, IncidentState.SEEN]
+)
 async def test_what_was_said_of_another_kits_sos_before_it_came_counts(
-    tmp_path: Path, says: Said
+    tmp_path: Path, says: IncidentState
 ) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
         at = k.journal.clock.now()
-        for each in (Said.SEEN, says):
-            word = IncidentWord(70, each, ADA, "Ben")
+        for each in (IncidentState.SEEN, says):
+            word = IncidentUpdate(70, each, ADA, "Ben")
             await k.journal.commit(
                 lambda db, word=word: incident.note_word(  # type: ignore[misc]
                     db, word, at, at, proved=True, counts=False
@@ -201,7 +205,7 @@ async def test_what_was_said_of_another_kits_sos_before_it_came_counts(
 async def test_words_that_come_behind_the_position_are_its_words(tmp_path: Path) -> None:
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
         place = Location(47.0, 8.0, datetime.fromtimestamp(int(now(k)), UTC))
-        await k.hear(said(Entry(71, place, int(now(k)), sos=True, back=1)), tagged=False)
+        await k.hear(said(Entry(71, place, int(now(k)), sos=True, items_back=1)), tagged=False)
         await k.hear(said(help_at(now(k))), tagged=False)
         (heard,) = incident.list_heard(k.journal, 9)
         assert (heard.number, heard.text) == (70, "help")
@@ -215,7 +219,7 @@ async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
         at = k.journal.clock.now()
         for number in range(71, 75):
             await k.hear(said(help_at(now(k), number)), tagged=False)
-            word = IncidentWord(number, Said.CLOSED, ADA, "Ben")
+            word = IncidentUpdate(number, IncidentState.CLOSED, ADA, "Ben")
             await k.journal.commit(
                 lambda db, word=word: incident.note_word(  # type: ignore[misc]
                     db, word, at, at, proved=True, counts=False
@@ -235,11 +239,13 @@ async def test_an_answer_to_another_kit_goes_on_to_it(
     """Its addressee checks the proof. A satellite message need not bear this kit's tag."""
     news = IncidentNews(7)
     async with kit(tmp_path, incidents=news) as k:
-        word = IncidentWord(70, Said.SEEN, 9, "Olga", "we come", proof)
-        taken = Taken(k.journal.clock.now(), proved=proved)
+        word = IncidentUpdate(70, IncidentState.SEEN, 9, "Olga", "we come", proof)
+        taken = ReceivedMessage(k.journal.clock.now(), is_authenticated=proved)
         entry = Entry(0, word, int(now(k)))
         await k.journal.commit(
             lambda db: news.note(db, 0, entry, None, k.journal.clock, taken) and None
         )
-        assert [each.content for each in taken.down] == [word] * goes
-        assert [each.proved for each in incident.list_updates(k.journal, 70, 9)] == [proved]
+        assert [each.content for each in taken.updates_for_kits] == [word] * goes
+        assert [each.is_authenticated for each in incident.list_updates(k.journal, 70, 9)] == [
+            proved
+        ]

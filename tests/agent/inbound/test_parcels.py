@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.inbound.reception import Inbox, ReceivedMessage
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.mesh.parcels import Parcels
 from fieldagent.package.package import Channel, Message, Parcel
 from fieldagent.wire.envelope import Entry, Receipt, digest_of, encode
@@ -31,7 +31,9 @@ async def kit(path: Path) -> AsyncIterator[tuple[Journal, Inbox]]:
             yield journal, Inbox(journal, ["script"], clock=journal.clock.now)
 
 
-async def take_in(journal: Journal, parcels: Parcels, body: bytes) -> tuple[Taken, list[Accepted]]:
+async def take_in(
+    journal: Journal, parcels: Parcels, body: bytes
+) -> tuple[ReceivedMessage, list[StoredPackage]]:
     now = journal.clock.now()
     return await journal.persist(lambda db: parcels.take_in(db, Parcel(body, 2), now, 0.0))
 

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from fieldagent.agent.inbound import reading
-from fieldagent.agent.inbound.reception import Inbox, Taken
+from fieldagent.agent.inbound.reception import Inbox, ReceivedMessage
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
@@ -23,8 +23,8 @@ from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     Contact,
     Entry,
+    EstimatedPosition,
     Introduction,
-    SeenAt,
     Source,
     derive_key,
     encode,
@@ -174,7 +174,7 @@ async def test_what_the_hub_knows_of_an_item_stands_in_its_event(
             Entry(7, Contact(**contact)),
             Entry(8, Message("plain"), TIME),
             Entry(9, Message("help"), TIME, sos=True),
-            Entry(9, SeenAt(46.5, -7.25, 3)),
+            Entry(9, EstimatedPosition(46.5, -7.25, 3)),
         ]
     )
     async with spool(tmp_path) as (inbox, journal):
@@ -318,12 +318,12 @@ async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have
     tmp_path: Path, is_read: bool
 ) -> None:
     """The item came by radio and was read before the hub had it."""
-    item = Entry(7, Message("the bridge is out"), TIME, asks=True)
+    item = Entry(7, Message("the bridge is out"), TIME, wants_receipt=True)
     copy = replace(item, sequence=90)
     async with spool(tmp_path) as (inbox, journal):
 
         def hear(db: sqlite3.Connection) -> None:
-            inbox.store_entry(db, -5, item, Taken(1.0))
+            inbox.store_entry(db, -5, item, ReceivedMessage(1.0))
 
         await journal.persist(hear)
         (listed,) = inbound.list_payloads(journal, 9)

@@ -13,13 +13,13 @@ from fieldagent.wire.command import BY_NAME, RemoteCommand
 
 def test_one_that_is_forgotten_is_known_though_an_older_one_is_not_over(tmp_path: Path) -> None:
     command = RemoteCommand(BY_NAME["reboot"].number)
-    newest = 2 * commands.KEPT
+    newest = 2 * commands.COMMANDS_MAX
     with closing(connect(tmp_path / "journal", JOURNAL, checked=True)) as db:
         for number in range(1, newest + 1):
             commands.note(db, number, command, "Satellite", 0.0)
             if number > 1:
                 commands.mark_answered(number, 0.0)(db)
         kept = [number for (number,) in db.execute("SELECT number FROM command ORDER BY number")]
-        assert kept == [1, *range(newest - commands.KEPT + 1, newest + 1)]
+        assert kept == [1, *range(newest - commands.COMMANDS_MAX + 1, newest + 1)]
         assert all(commands.is_known(db, number) for number in range(1, newest + 1))
         assert not commands.is_known(db, newest + 1)

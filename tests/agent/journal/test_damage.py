@@ -15,7 +15,7 @@ from fieldagent.agent.journal import high_water
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.opening import open_journal
 from fieldagent.agent.journal.schema import JOURNAL as SCHEMA
-from fieldagent.agent.outbound.resume import SLICE
+from fieldagent.agent.outbound.resume import RESUME_BATCH
 from tests.processes import MODULE, Agent, agent, sky, until
 
 JOURNAL = "state/journal.sqlite3"
@@ -129,7 +129,7 @@ def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) ->
     """The damaged Package is behind the first slice that is restored, and calls come before its
     turn.
     """
-    count = 2 * SLICE
+    count = 2 * RESUME_BATCH
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         for number in range(count):
             body = {"message": {"content": f"number {number}"}}

@@ -24,7 +24,7 @@ from fieldagent.agent.journal.journal import USABLE_AGAIN, Journal
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
 from fieldagent.store.schema import Schema
-from fieldagent.store.trouble import OfOtherVersion
+from fieldagent.store.trouble import WrittenByOtherVersion
 from tests.machine import tool
 from tests.processes import PATIENCE, started
 
@@ -415,7 +415,9 @@ def test_a_step_leads_from_the_first_release_to_the_next_version(
         assert journal.read("SELECT id, later FROM package") == [(5, "x")]
         assert journal.read("PRAGMA user_version") == [(now + 1,)]
     monkeypatch.undo()
-    with pytest.raises(OfOtherVersion, match=f"it has version {now + 1}, this program knows {now}"):
+    with pytest.raises(
+        WrittenByOtherVersion, match=f"it has version {now + 1}, this program knows {now}"
+    ):
         Journal(path)
     assert not list(tmp_path.glob("*.bad"))
 
@@ -426,6 +428,8 @@ def test_a_journal_of_before_the_first_release_is_left_as_it_is(tmp_path: Path) 
     path.with_name("journal.sqlite3-mark").unlink()
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"PRAGMA user_version={JOURNAL.first - 1}")
-    with pytest.raises(OfOtherVersion, match=r"before its first release .*, and is not changed"):
+    with pytest.raises(
+        WrittenByOtherVersion, match=r"before its first release .*, and is not changed"
+    ):
         Journal(path)
     assert not list(tmp_path.glob("*.bad"))

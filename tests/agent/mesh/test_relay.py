@@ -11,11 +11,18 @@ import pytest
 
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
-from fieldagent.agent.journal.records import Accepted, EndedDelivery
+from fieldagent.agent.journal.records import EndedDelivery, StoredPackage
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.outbound import others_sos
 from fieldagent.package.delivery import ChannelDelivery
-from fieldagent.package.package import Channel, IncidentWord, Location, Message, Said, Status
+from fieldagent.package.package import (
+    Channel,
+    IncidentState,
+    IncidentUpdate,
+    Location,
+    Message,
+    Status,
+)
 from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, decode, encode
 from tests.running import running
@@ -63,7 +70,7 @@ async def test_forty_names_cost_no_more_than_the_budgets_of_others(
     relay = Relay({Channel.SATELLITE}, **limits)  # type: ignore[arg-type]
 
     def heard(station: int) -> Entry:
-        word = IncidentWord(7, Said.SEEN, 9, f"Eve {station}", "y" * 80)
+        word = IncidentUpdate(7, IncidentState.SEEN, 9, f"Eve {station}", "y" * 80)
         sos = kind == "an SOS"
         return Entry(station, Message("help " + "y" * 80) if sos else word, AT_S, sos=sos)
 
@@ -95,7 +102,7 @@ async def test_what_the_ip_link_brought_costs_neighbours_nothing(
         for number in range(1, 13):
             entry = Entry(number, Message("x"), AT_S)
 
-            def take(db: sqlite3.Connection, entry: Entry = entry) -> Accepted | None:
+            def take(db: sqlite3.Connection, entry: Entry = entry) -> StoredPackage | None:
                 return relay.store(db, 5, entry, journal.clock.now())
 
             accepted = await journal.commit(take)

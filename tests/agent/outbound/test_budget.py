@@ -41,7 +41,9 @@ class Machine:
 
     def passes(self, seconds: float, **shown: object) -> None:
         seen = self.seen
-        self.seen = replace(seen, since_boot=seen.since_boot + seconds, wall=seen.wall + seconds)
+        self.seen = replace(
+            seen, since_boot=seen.since_boot + seconds, wall_time=seen.wall_time + seconds
+        )
         self.seen = replace(self.seen, **shown)  # type: ignore[arg-type]
 
 
@@ -58,18 +60,18 @@ def test_a_trusted_clock_begins_a_day_at_midnight() -> None:
 def test_one_that_is_not_trusted_gives_no_new_budget_by_being_set(shows: float) -> None:
     machine = Machine(NOON, "network")
     machine.day()
-    machine.passes(HOUR, wall=shows, source="")
+    machine.passes(HOUR, wall_time=shows, source="")
     assert machine.day() == BudgetDay("2026-09-21", MIDNIGHT, False)
     machine.passes(11 * HOUR)
     assert machine.day().day == "2026-09-22", "by elapsed time"
-    machine.passes(3 * DAY, wall=shows)
+    machine.passes(3 * DAY, wall_time=shows)
     assert machine.day() == BudgetDay("2026-09-25", MIDNIGHT + 4 * DAY, False)
 
 
 def test_what_was_spent_before_the_clock_was_set_counts_for_the_day_that_it_shows() -> None:
     machine = Machine(12.0, "")
     assert machine.day().day == "1970-01-01"
-    machine.passes(HOUR, wall=NOON, source="network")
+    machine.passes(HOUR, wall_time=NOON, source="network")
     assert machine.day() == BudgetDay("2026-09-21", 12.0 + HOUR - DAY / 2, True, "1970-01-01")
     machine.passes(HOUR)
     assert machine.day().carried == "1970-01-01", "till the end of that day"
@@ -80,7 +82,7 @@ def test_what_was_spent_before_the_clock_was_set_counts_for_the_day_that_it_show
 def test_a_day_that_had_ended_counts_no_more() -> None:
     machine = Machine(12.0, "")
     machine.day()
-    machine.passes(DAY, wall=NOON, source="network")
+    machine.passes(DAY, wall_time=NOON, source="network")
     assert machine.day().carried == ""
 
 
@@ -179,7 +181,7 @@ async def test_what_was_booked_is_given_back_on_its_own_day_after_a_restart(
             digest(body),
             accepted=NOON,
             expires=None,
-            dated=NOON,
+            dated_at=NOON,
             deliveries={Channel.SATELLITE: ChannelDelivery()},
             priority=package.priority,
         )

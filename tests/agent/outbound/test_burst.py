@@ -136,14 +136,14 @@ async def test_when_none_is_heard_it_counts_as_one_try(tmp_path: Path, clock: An
         await _probed(sky)
         for tries in range(3):
             flight = sky.burst()
-            assert {transmission.tries for transmission, _ in flight} == {tries}
+            assert {transmission.attempts for transmission, _ in flight} == {tries}
             await sky.settle(NOT_SENT, *(transmission for transmission, _ in flight))
             await trio.sleep(4)
         flight = sky.burst()
         await sky.hears(5, flight[0][1])
         await sky.settle(SENT, flight[0][0])
         await sky.settle(NOT_SENT, *(transmission for transmission, _ in flight[1:]))
-        assert sky.load()[0].tries == 0
+        assert sky.load()[0].attempts == 0
 
 
 async def test_an_sos_goes_between_and_the_rest_behind_it(tmp_path: Path) -> None:

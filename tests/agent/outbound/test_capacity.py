@@ -70,7 +70,7 @@ def test_every_packet_fits_with_what_is_said_beside_it(
         assert len(encode([part, *beside], origin=origin, key=key)) <= size
     if len(parts) > 1:
         slices = {
-            e.content.index: e.content.slice for e in parts if isinstance(e.content, Fragment)
+            e.content.index: e.content.payload for e in parts if isinstance(e.content, Fragment)
         }
         assert decode(join(slices)).entries == (entry,)
         count, everything = len(slices), frozenset(range(len(slices)))

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fieldagent.agent.outbound import cancel, draft, packing
-from fieldagent.agent.outbound.resume import SLICE, Resume
+from fieldagent.agent.outbound.resume import RESUME_BATCH, Resume
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.outcome import Outcome
@@ -73,7 +73,7 @@ async def test_a_start_reads_as_much_of_a_long_queue_as_of_a_short_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, steps = [], []
-    for count in (2 * SLICE, 4 * SLICE):
+    for count in (2 * RESUME_BATCH, 4 * RESUME_BATCH):
         async with kit(tmp_path / str(count)) as k:
             for _ in range(count):
                 await k.post()
@@ -90,16 +90,16 @@ async def test_a_start_reads_as_much_of_a_long_queue_as_of_a_short_one(
             await resume.run()
             steps.append(reads["reads"])
             assert len(k.outbox) == count
-    assert begun[0] == begun[1] == SLICE
-    assert steps == [2 * SLICE, 4 * SLICE], "each is read once"
+    assert begun[0] == begun[1] == RESUME_BATCH
+    assert steps == [2 * RESUME_BATCH, 4 * RESUME_BATCH], "each is read once"
 
 
 async def test_a_long_queue_is_cleared_in_slices(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
-        for _ in range(3 * cancel.SLICE + 1):
+        for _ in range(3 * cancel.CANCEL_BATCH + 1):
             await k.post()
         before = k.journal.commits
-        assert await k.cancellation.clear() == 3 * cancel.SLICE + 1
+        assert await k.cancellation.clear() == 3 * cancel.CANCEL_BATCH + 1
         assert k.journal.commits - before == 4
 
 

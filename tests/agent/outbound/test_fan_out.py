@@ -14,7 +14,7 @@ import trio.testing
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.delivery import ChannelDelivery, FanOut
-from fieldagent.package.forecast import LEAST
+from fieldagent.package.forecast import PACKAGES_MIN
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.wire.outcome import Outcome
 from tests.kit import HEAD_START, Kit, kit
@@ -150,7 +150,7 @@ async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_rest
 ) -> None:
     how = {"also": [CELLULAR], "fan_out": FanOut.CHEAPEST}
     async with kit(tmp_path, SATELLITE, **how) as k:  # type: ignore[arg-type]
-        for _ in range(LEAST):
+        for _ in range(PACKAGES_MIN):
             await k.post()
             await trio.sleep(2)
             await k.send(channel=CELLULAR)
@@ -170,7 +170,7 @@ async def test_what_has_time_leaves_satellite_its_time(
 ) -> None:
     """This holds with each fan-out, for at most the lifetime of the Package."""
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
-        for _ in range(LEAST):
+        for _ in range(PACKAGES_MIN):
             await k.post(channels=["Satellite"])
             await trio.sleep(10)
             await k.send(channel=SATELLITE)

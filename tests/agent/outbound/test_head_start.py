@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.outbound.head_start import ENOUGH, MARGIN, compute_head_starts
+from fieldagent.agent.outbound.head_start import (
+    DELIVERED_SHARE_ENOUGH,
+    USUAL_TIME_FACTOR,
+    compute_head_starts,
+)
 from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.forecast import Steps, share_within
 from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
@@ -34,7 +38,7 @@ def begins(
     package = Package(Message("x"), by=by, priority=priority, gather=gather)
     deliveries = dict.fromkeys(channels or (CELLULAR, SATELLITE), ChannelDelivery())
     starts = compute_head_starts(package, deliveries, fan_out, USUAL, shown)
-    assert all(bool(begin.why) == (begin.after > 0) for begin in starts.values())
+    assert all(bool(begin.reason) == (begin.after > 0) for begin in starts.values())
     return {channel: begin.after for channel, begin in starts.items()}
 
 
@@ -68,9 +72,9 @@ def test_the_third_waits_for_both() -> None:
 
 def test_what_has_time_waits_as_long_as_it_is_in_time() -> None:
     shown = {CELLULAR: QUICK, SATELLITE: SURE}
-    assert begins(shown, by=3600) == {CELLULAR: 0, SATELLITE: 3600 - MARGIN * 20}
+    assert begins(shown, by=3600) == {CELLULAR: 0, SATELLITE: 3600 - USUAL_TIME_FACTOR * 20}
     # This also holds without measurements of longer waits.
-    assert begins({SATELLITE: SURE}, by=3600)[SATELLITE] == 3600 - MARGIN * 20
+    assert begins({SATELLITE: SURE}, by=3600)[SATELLITE] == 3600 - USUAL_TIME_FACTOR * 20
     # There is no time to wait.
     assert begins(shown, by=30)[SATELLITE] == 0
     # No measurement of the satellite exists.
@@ -98,11 +102,15 @@ def test_little_is_lost_by_waiting_and_nothing_by_not_waiting(
     after = begins({CELLULAR: cellular, SATELLITE: satellite}, by=by)[SATELLITE]
     if by is None:
         assert 0 <= after <= USUAL
-        assert share_within(cellular, after) >= ENOUGH * share_within(cellular, USUAL) - 1e-6
+        assert (
+            share_within(cellular, after)
+            >= DELIVERED_SHARE_ENOUGH * share_within(cellular, USUAL) - 1e-6
+        )
     else:
         assert 0 <= after <= by
         missed = 1 - share_within(cellular, by)
         now, then = (
-            1 - missed * (1 - share_within(satellite, left / MARGIN)) for left in (by, by - after)
+            1 - missed * (1 - share_within(satellite, left / USUAL_TIME_FACTOR))
+            for left in (by, by - after)
         )
-        assert then >= ENOUGH * now - 1e-6
+        assert then >= DELIVERED_SHARE_ENOUGH * now - 1e-6

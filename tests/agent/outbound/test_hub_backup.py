@@ -19,8 +19,8 @@ from fieldagent.wire.backup_note import (
     BackupSummary,
     Copies,
     Direction,
-    Fetch,
     Inventory,
+    ItemRequest,
 )
 from fieldagent.wire.envelope import Contact, Entry, compute_fingerprint, decode, encode
 from fieldagent.wire.link import BODY_BYTES
@@ -45,7 +45,7 @@ async def listed(backup: HubBackup, direction: Direction, after: int = 0) -> Inv
 
 
 async def copy_of(backup: HubBackup, direction: Direction, place: int) -> bytes:
-    answer = await backup.answer(Fetch(direction, (place,)))
+    answer = await backup.answer(ItemRequest(direction, (place,)))
     assert isinstance(answer, Copies)
     ((named, body, _),) = answer.copies
     assert named == place
@@ -57,12 +57,12 @@ async def test_the_last_that_was_sent_and_got_is_told(tmp_path: Path) -> None:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         assert await backup.make_summary() == BackupSummary()
         await k.post()
-        assert (await backup.make_summary()).sent.number == 0, "it waits"
+        assert (await backup.make_summary()).last_sent.number == 0, "it waits"
         (entry,) = await k.send()
         got = await get(k, 9)
         summary = await backup.make_summary()
-        assert summary.sent == (entry.sequence, compute_fingerprint(entry)[:4])
-        assert summary.got == (9, compute_fingerprint(got)[:4])
+        assert summary.last_sent == (entry.sequence, compute_fingerprint(entry)[:4])
+        assert summary.last_got == (9, compute_fingerprint(got)[:4])
 
 
 async def test_another_hub_is_told_nothing_of_before(tmp_path: Path) -> None:
@@ -159,6 +159,6 @@ async def test_as_many_copies_as_fit_are_in_one_note(tmp_path: Path) -> None:
             places.append(k.sequence(await k.post(message={"content": "x" * (COPIES_BYTES // 3)})))
             sent = k.load(BODY_BYTES)
             await k.outbox.settle(sent, Outcome.SENT)
-        copies = await backup.answer(Fetch(SENT, tuple(places)))
+        copies = await backup.answer(ItemRequest(SENT, tuple(places)))
         assert isinstance(copies, Copies)
         assert [each.place for each in copies.copies] == places[:2]

@@ -26,10 +26,10 @@ from fieldagent.agent.outbound.incident_status import describe_incident, describ
 from fieldagent.agent.outbound.standing import get_standing
 from fieldagent.package.package import (
     Channel,
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Message,
     Package,
-    Said,
     Status,
 )
 from fieldagent.package.payload import Identity
@@ -205,7 +205,7 @@ async def test_that_it_is_called_off_is_on_disk_while_a_session_goes_on(
             assert await call_off_of(k)
         word = outbound.read_kept_package(k.journal, k.sequence() + 1)
         assert word is not None
-        assert word.package.item == IncidentWord(k.sequence(), Said.CALLED_OFF)
+        assert word.package.item == IncidentUpdate(k.sequence(), IncidentState.CALLED_OFF)
         await k.outbox.settle(in_session, Outcome.SENT)
         (said,) = await k.send()
         assert said.content == word.package.item
@@ -241,7 +241,7 @@ async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_to
             await call_off_of(k)
         word = outbound.read_kept_package(k.journal, k.sequence() + 1)
         assert incident.open_one(k.journal) is None and word is not None
-        assert word.package.item == IncidentWord(k.sequence(), Said.CALLED_OFF)
+        assert word.package.item == IncidentUpdate(k.sequence(), IncidentState.CALLED_OFF)
 
 
 async def test_nobody_is_told_of_the_end_of_what_has_not_left(
@@ -313,9 +313,9 @@ async def test_a_late_word_is_told_beside_the_answer(
         assert [storage.by.id for storage in k.receipts(id_)] == ["0"]
 
 
-def words(k: Kit, says: Said, key: bytes | None) -> dict[str, bytes]:
+def words(k: Kit, says: IncidentState, key: bytes | None) -> dict[str, bytes]:
     """Return the same news from the hub and from others."""
-    word = IncidentWord(k.sequence(), says, 7, by="Olga")
+    word = IncidentUpdate(k.sequence(), says, 7, by="Olga")
     proved = prove(word, derive_proof_key(MASTER))
     forged = prove(word, STRANGERS)
     now = int(START + trio.current_time())
@@ -414,7 +414,7 @@ async def _say(k: Kit, said: str) -> None:
     number = k.sequence()
     if ": " in said:
         what, how = said.split(": ")
-        body = words(k, Said(what), MT_KEY)[how]
+        body = words(k, IncidentState(what), MT_KEY)[how]
         await k.hear(body, tagged=how == "tagged")
     elif said.startswith("a neighbour"):
         await k.journal.persist(lambda db: outbound.note_receipt(db, number, -5, START))
@@ -455,7 +455,7 @@ async def test_what_is_posted_while_it_is_open_joins_it_and_names_it_on_air(
         entries = []
         while len(k.outbox):
             entries += await k.send()
-        backs = {entry.sequence - first: entry.back for entry in entries if entry.sos}
+        backs = {entry.sequence - first: entry.items_back for entry in entries if entry.sos}
         assert backs == {0: 0, 2: 2, 3: 3}
         await k.cancellation.call_off(first)
         await k.post(message={"content": "again"}, priority=100)
@@ -524,7 +524,7 @@ async def test_one_that_is_refused_goes_no_more_once_it_is_over(
         transmission = k.load()
         if back:
             await k.outbox.settle(transmission, Outcome.REFUSED)
-        word = words(k, Said.CLOSED, MT_KEY)["tagged"]
+        word = words(k, IncidentState.CLOSED, MT_KEY)["tagged"]
         await k.reception.receive(word)
         if back:
             await k.outbox.wait_until_ready()

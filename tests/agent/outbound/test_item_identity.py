@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.outbound.item_identity import is_about, make_entry
 from fieldagent.package.package import Message, Package
 from fieldagent.wire.envelope import Ack, Report, digest_of_slices, encode
@@ -12,12 +12,12 @@ from fieldagent.wire.fragments import cut, split
 
 ROOM = 120
 PACKAGE = Package(Message("x" * 500))
-KNOWN = Accepted(9, 1, PACKAGE, b"", None, 1_790_000_000.0, None, None, None)
+KNOWN = StoredPackage(9, 1, PACKAGE, b"", None, 1_790_000_000.0, None, None, None)
 
 
 def digest(count: int, arrived: set[int]) -> bytes:
     segments = cut(encode([make_entry(KNOWN)]), count)
-    return digest_of_slices(segment.slice for segment in segments if segment.index in arrived)
+    return digest_of_slices(segment.payload for segment in segments if segment.index in arrived)
 
 
 @pytest.mark.parametrize("count", [3, 6, 23, 40])

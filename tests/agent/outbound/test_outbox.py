@@ -22,8 +22,8 @@ from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
 from fieldagent.agent.outbound.packing import SOS_ALONE
-from fieldagent.agent.outbound.standing import Standing, UnknownPackage
-from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
+from fieldagent.agent.outbound.standing import PackageState, UnknownPackage
+from fieldagent.package.package import Channel, IncidentState, IncidentUpdate, Message, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.store.group import StoreFull
@@ -58,7 +58,7 @@ async def test_delivered_once_the_channel_has_sent_it(tmp_path: Path) -> None:
 async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         accepted = await k.intake.accept(read_package({"message": {"content": "x"}}))
-        answers: list[Standing] = []
+        answers: list[PackageState] = []
 
         async def caller() -> None:
             answers.append(await k.endings.wait_for_outcome(accepted.sequence))
@@ -152,9 +152,9 @@ async def test_large_data_goes_in_fragments_with_urgent_ones_between(tmp_path: P
         async def send_fragment() -> int:
             entry, *named = await k.send()
             # The open incident is named if it costs nothing.
-            assert all(isinstance(each.content, IncidentWord) for each in named)
+            assert all(isinstance(each.content, IncidentUpdate) for each in named)
             assert isinstance(entry.content, Fragment)
-            slices[entry.content.index] = entry.content.slice
+            slices[entry.content.index] = entry.content.payload
             return entry.content.count
 
         count = await send_fragment()
@@ -340,7 +340,7 @@ async def test_not_sent_waits_for_its_retry(tmp_path: Path, clock: Any) -> None:
         began = trio.current_time()
         await k.outbox.wait_until_ready()
         assert trio.current_time() - began == pytest.approx(30, abs=1)
-        assert k.load().tries == 1
+        assert k.load().attempts == 1
 
 
 async def test_an_sos_does_not_wait_behind_a_retry(tmp_path: Path, clock: Any) -> None:
@@ -506,11 +506,11 @@ async def test_the_answer_to_an_sos_is_fetched_with_half_of_its_reserve(
 
 @pytest.mark.parametrize(
     ("word", "hours", "left"),
-    [(None, 0, 2), (Said.SEEN, 0, 0), (None, 25, 0)],
+    [(None, 0, 2), (IncidentState.SEEN, 0, 0), (None, 25, 0)],
     ids=["nobody has said anything", "somebody has it", "the hub gives it no longer"],
 )
 async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
-    tmp_path: Path, clock: Any, word: Said | None, hours: int, left: int
+    tmp_path: Path, clock: Any, word: IncidentState | None, hours: int, left: int
 ) -> None:
     """Its sender gets the answer only through this kit, and not only at midnight."""
     async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
@@ -518,13 +518,13 @@ async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
         await k.send()
         carried = k.standing(await k.post(message={"content": "help"})).sequence
         came = START - hours * 3600
-        heard = HeardIncident(4, 7, Said.OPEN, came, came, "help")
+        heard = HeardIncident(4, 7, IncidentState.OPEN, came, came, "help")
 
         def bring(db: sqlite3.Connection) -> None:
             incident.note_heard(db, heard)
             outbound.enter_relayed(db, carried, 4, 9, 2)
             if word is not None:
-                said = IncidentWord(7, word, 4, "Olga")
+                said = IncidentUpdate(7, word, 4, "Olga")
                 incident.note_word(db, said, came, 0.0, proved=True, counts=True)
 
         await k.journal.persist(bring)
@@ -893,7 +893,7 @@ async def test_text_is_packed_where_bytes_cost_and_an_sos_is_not(
             assert [e.content for e in envelope.entries if isinstance(e.content, Message)] == [
                 Message(text)
             ]
-            assert envelope.packed is (channel is not Channel.CELLULAR and priority == 12)
+            assert envelope.is_packed is (channel is not Channel.CELLULAR and priority == 12)
             sizes[priority] = len(transmission.body)
             if channel is not Channel.RADIO:
                 assert cost == len(transmission.body), "a dry run tells what it takes"
@@ -915,9 +915,9 @@ async def test_a_long_text_goes_whole_where_packing_makes_it_fit_and_else_in_pla
         while len(k.outbox):
             entry, *named = await k.send()
             # The open incident is named if it costs nothing.
-            assert all(isinstance(each.content, IncidentWord) for each in named)
+            assert all(isinstance(each.content, IncidentUpdate) for each in named)
             assert isinstance(entry.content, Fragment)
-            slices[entry.content.index] = entry.content.slice
+            slices[entry.content.index] = entry.content.payload
         whole = decode(join(slices))
         assert whole.entries[0].content == Message(sentence * 20)
-        assert not whole.packed
+        assert not whole.is_packed

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fieldagent.agent.outbound.lazy_heap import STEP, SweptHeap
-from fieldagent.agent.outbound.queue import SLACK, Queue, get_sizes
+from fieldagent.agent.outbound.queue import DEAD_ENTRIES_SLACK, Queue, get_sizes
 
 
 def drain(queue: Queue, now: float = 0.0) -> list[int]:
@@ -286,7 +286,7 @@ class AgainstTheModel(RuleBasedStateMachine):
     @invariant()
     def stays_bounded(self) -> None:
         size = get_sizes(self.queue)
-        assert max(size.heaps) <= 2 * size.live + SLACK
+        assert max(size.heaps) <= 2 * size.live + DEAD_ENTRIES_SLACK
 
 
 TestAgainstTheModel = AgainstTheModel.TestCase
@@ -299,7 +299,7 @@ def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
         queue.add(key, priority=10, collapse_key=1, expires=key + 100.0, due=5.0)
     size = get_sizes(queue)
     assert size.live == 1
-    assert max(size.heaps) <= 2 + SLACK
+    assert max(size.heaps) <= 2 + DEAD_ENTRIES_SLACK
 
 
 @pytest.mark.parametrize("order", [1, -1, 0])
@@ -335,6 +335,6 @@ def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> No
             looks = 0
             queue.remove(key)
             size = get_sizes(queue)
-            assert max(size.heaps) <= 2 * size.live + SLACK
+            assert max(size.heaps) <= 2 * size.live + DEAD_ENTRIES_SLACK
             assert looks <= len(size.heaps) * STEP
     assert queue.find_foremost(10.0) is None

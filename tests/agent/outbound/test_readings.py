@@ -9,14 +9,14 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fieldagent.agent.journal.inbound import StationOwed
+from fieldagent.agent.journal.inbound import PendingStationStage
 from fieldagent.agent.outbound.read_receipts import ALONE_MAX, Readings
 from fieldagent.package.delivery import Stage
 from fieldagent.wire.envelope import Entry, Receipt
 
 SENDER = 1
 HOPS = 3
-WORD = StationOwed(SENDER, 9, Stage.READ, "Ben", 1_790_000_000, b"item", asks=True)
+WORD = PendingStationStage(SENDER, 9, Stage.READ, "Ben", 1_790_000_000, b"item", wants_receipt=True)
 
 
 @dataclass

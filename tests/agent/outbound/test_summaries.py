@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from fieldagent.agent.channels.air_pace import CROWD
+from fieldagent.agent.channels.air_pace import CROWD_STATIONS
 from fieldagent.agent.outbound.summaries import (
     ASK_AFTER_S,
     ASKS_MAX,
@@ -123,17 +123,17 @@ def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[flo
     return begun
 
 
-@pytest.mark.parametrize("crowd", [CROWD, 3 * CROWD])
+@pytest.mark.parametrize("crowd", [CROWD_STATIONS, 3 * CROWD_STATIONS])
 @pytest.mark.parametrize("speaks_every", [60, 10_000])
 def test_who_speaks_in_a_crowd_says_there_what_it_lacks(crowd: int, speaks_every: float) -> None:
     begun = beacons(crowd, speaks_every=speaks_every)
     pauses = [after - before for before, after in pairwise(begun)]
     assert max(pauses) <= PUT_OFF_MAX + 1, "none waits for what never rides"
-    put_off = crowd > CROWD and speaks_every == 60
+    put_off = crowd > CROWD_STATIONS and speaks_every == 60
     assert (min(pauses[1:]) >= PUT_OFF_MAX - ASK_AFTER_S) == put_off, pauses
 
 
-@pytest.mark.parametrize(("crowd", "rides"), [(CROWD, True), (3 * CROWD, False)])
+@pytest.mark.parametrize(("crowd", "rides"), [(CROWD_STATIONS, True), (3 * CROWD_STATIONS, False)])
 def test_in_a_crowd_what_another_has_told_rides_nowhere(crowd: int, rides: bool) -> None:
     summaries, now = with_items(1, 2), 1.0
     summaries.note_crowd(crowd)

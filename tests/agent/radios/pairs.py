@@ -83,7 +83,7 @@ async def _pass_on(ear: trio.lowlevel.FdStream, mouth: trio.lowlevel.FdStream) -
 @asynccontextmanager
 async def group(home: Path) -> AsyncIterator[Pair]:
     own = {key.name: key.default for key in udp.RADIO.keys}
-    place = RadioPlace(f"udp://127.255.255.255:{free_port()}", own=own)
+    place = RadioPlace(f"udp://127.255.255.255:{free_port()}", own_settings=own)
     yield Pair(place, place, None)
 
 
@@ -96,7 +96,7 @@ def lora_boards(name: str, keys: tuple[Key, ...], kind: RadioKind) -> MakePair:
         own |= {f"{name}-frequency": 869_525_000, f"{name}-share": 100.0, f"{name}-spreading": 7}
         async with trio.open_nursery() as nursery:
             await nursery.start(simulated.run)
-            one, other = (RadioPlace(str(port), own=own) for port in ports)
+            one, other = (RadioPlace(str(port), own_settings=own) for port in ports)
             yield Pair(one, other, partial(simulated.unplug, simulated.sockets[0]))
             nursery.cancel_scope.cancel()
 
@@ -112,7 +112,7 @@ async def meshtastics(home: Path) -> AsyncIterator[Pair]:
     own = {key.name: key.default for key in meshtastic.RADIO.keys}
     async with trio.open_nursery() as nursery:
         await nursery.start(simulated.run)
-        one, other = (RadioPlace(str(port), own=own) for port in ports)
+        one, other = (RadioPlace(str(port), own_settings=own) for port in ports)
         yield Pair(one, other, partial(simulated.unplug, simulated.sockets[0]))
         nursery.cancel_scope.cancel()
 

@@ -117,7 +117,7 @@ async def test_what_it_tells_is_described(kind: Radio, tmp_path: Path) -> None:
 
 def test_it_describes_itself(kind: Radio) -> None:
     assert RADIOS[kind.name].startswith("fieldagent.agent.radios.")
-    assert kind.means
+    assert kind.description
     assert all(key.name.startswith(f"{kind.name}-") for key in kind.keys)
 
 

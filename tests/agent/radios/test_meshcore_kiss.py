@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.radio_modem import HeardPacket, RadioLost, TransmitResult
+from fieldagent.agent.channels.radio_modem import RadioLost, ReceivedPacket, TransmitResult
 from fieldagent.agent.radios import lora, meshcore_kiss
 from tests.agent.radios.boards import Boards, boards_of, kits, opened
 
@@ -43,7 +43,7 @@ async def test_a_packet_is_heard_with_its_strength(boards: Boards) -> None:
     link = ChannelLink()
     async with opened(boards, 1, link) as one, opened(boards, 2) as other:
         assert await one.transmit(bytes(range(250)), urgent=False) is TransmitResult.TRANSMITTED
-        assert await other.receive() == HeardPacket(bytes(range(250)), -117, -6)
+        assert await other.receive() == ReceivedPacket(bytes(range(250)), -117, -6)
     # Ten per cent of an hour, minus a quarter of a second.
     assert round(link.air_time.compute_remaining()) == 360
 

@@ -53,7 +53,9 @@ async def radios(home: Path, count: int = 2) -> AsyncIterator[tuple[Nodes, list[
         await nursery.start(simulated.run)
         ports = [each.link for each in simulated.sockets]
         places = [
-            RadioPlace(f"tcp://127.0.0.1:{port}" if isinstance(port, int) else str(port), own=OWN)
+            RadioPlace(
+                f"tcp://127.0.0.1:{port}" if isinstance(port, int) else str(port), own_settings=OWN
+            )
             for port in ports
         ]
         yield simulated, places
@@ -166,7 +168,7 @@ async def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None
 
 async def test_the_share_of_the_hour_is_kept_but_for_an_sos(tmp_path: Path) -> None:
     async with radios(tmp_path) as (_, (place, _)):
-        little = place._replace(own={**OWN, "meshtastic-share": 0.002})
+        little = place._replace(own_settings={**OWN, "meshtastic-share": 0.002})
         async with meshtastic.open_meshtastic(little, ChannelLink()) as modem:
             assert await modem.transmit(bytes(100), urgent=False) is TransmitResult.TRANSMITTED
             assert await modem.transmit(bytes(100), urgent=False) is TransmitResult.SPENT

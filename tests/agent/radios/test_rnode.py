@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.radio_modem import HeardPacket, RadioLost, TransmitResult
+from fieldagent.agent.channels.radio_modem import RadioLost, ReceivedPacket, TransmitResult
 from fieldagent.agent.radios import lora, rnode
 from fieldagent.wire import rnode as wire
 from tests.agent.radios.boards import Boards, boards_of, kits, opened
@@ -47,7 +47,7 @@ async def test_it_is_set_and_let_go(boards: Boards) -> None:
 async def test_a_packet_is_heard_with_its_strength(boards: Boards) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         assert await one.transmit(bytes(range(250)), urgent=False) is TransmitResult.TRANSMITTED
-        assert await other.receive() == HeardPacket(bytes(range(250)), -117, -6)
+        assert await other.receive() == ReceivedPacket(bytes(range(250)), -117, -6)
 
 
 @pytest.mark.parametrize(("times", "result"), [(3, "TRANSMITTED"), (1000, "DROPPED")])
@@ -148,7 +148,7 @@ async def test_old_firmware_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert Rnode.firmware >= bytes([1, 52])
-    monkeypatch.setattr(wire, "OLDEST", (1, 81))
+    monkeypatch.setattr(wire, "OLDEST_FIRMWARE", (1, 81))
     with boards_of("rnode", LORA, tmp_path) as boards, pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1):
             raise AssertionError("it is too old")

@@ -55,7 +55,7 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
         until(lambda: kit.call("GET", "/api/inbound").body["payloads"])
         status = kit.call("GET", "/api/status").body["channels"]["Satellite"]
         assert kind.facts.keys() <= status.keys(), "what it says that it tells"
-        assert kind.means
+        assert kind.description
         # A killed agent's hook, forked and not yet executed, would still hold the port's lock.
         assert kit.stop() == 0
     own = parse(f"satellite-modem={name}", Path("agent.properties")).satellite_own

@@ -14,7 +14,12 @@ from typing import Any
 import pytest
 
 from fieldagent.extensions.fleet import fetching
-from fieldagent.extensions.fleet.fetching import FetchedFile, NotTaken, ServerAway, fetch_file
+from fieldagent.extensions.fleet.fetching import (
+    FetchedFile,
+    NotTaken,
+    ServerUnreachable,
+    fetch_file,
+)
 from tests.machine import tool
 from tests.processes import free_port, until
 
@@ -91,9 +96,9 @@ def test_what_was_broken_off_is_gone_on_with(tmp_path: Path, marks: dict[str, st
     with serving(Server(WHOLE, marks)) as server:
         server.breaks = [HALF, 50_000]
         for here in (HALF, HALF + 50_000):
-            with pytest.raises(ServerAway, match=f"interrupted after {here:,} of 307,200"):
+            with pytest.raises(ServerUnreachable, match=f"interrupted after {here:,} of 307,200"):
                 fetch_file(server.address, part, report)
-        assert fetch_file(server.address, part, report) == FetchedFile(WHOLE, went_on=True)
+        assert fetch_file(server.address, part, report) == FetchedFile(WHOLE, is_continued=True)
         assert server.asked == ["", f"bytes={HALF}-", f"bytes={HALF + 50_000}-"]
     assert not part.exists()
     assert shown[-1] == len(WHOLE) and shown == sorted(shown)
@@ -129,7 +134,7 @@ def test_where_it_cannot_go_on_it_begins_again(
     part = tmp_path / "part"
     with serving(Server(WHOLE, marks)) as server:
         server.breaks = [HALF]
-        with pytest.raises(ServerAway):
+        with pytest.raises(ServerUnreachable):
             fetch_file(server.address, part)
         change(server)
         assert fetch_file(server.address, part) == FetchedFile(server.content)
@@ -153,7 +158,7 @@ def test_a_disk_that_keeps_nothing_is_no_hindrance(tmp_path: Path) -> None:
     part = tmp_path / "not there" / "part"
     with serving(Server(WHOLE, TAG)) as server:
         server.breaks = [HALF]
-        with pytest.raises(ServerAway, match="interrupted"):
+        with pytest.raises(ServerUnreachable, match="interrupted"):
             fetch_file(server.address, part)
         assert fetch_file(server.address, part) == FetchedFile(WHOLE)
 
@@ -189,15 +194,15 @@ def test_a_strangers_server_goes_on_too(caddy: tuple[Path, str], tmp_path: Path)
     def answers() -> bool:
         try:
             return fetch_file(f"{address}/program").content == WHOLE
-        except ServerAway:
+        except ServerUnreachable:
             return False
 
     until(answers)
     with pytest.raises(NotTaken, match="404") as gone:
         fetch_file(f"{address}/other")
-    assert not isinstance(gone.value, ServerAway)
+    assert not isinstance(gone.value, ServerUnreachable)
     head = subprocess.check_output(["curl", "-sI", f"{address}/program"], text=True)
     (mark,) = [line.split(": ")[1] for line in head.splitlines() if line.lower()[:5] == "etag:"]
     about = {"address": f"{address}/program", "mark": mark}
     part.write_bytes(json.dumps(about).encode() + b"\n" + WHOLE[:HALF])
-    assert fetch_file(f"{address}/program", part) == FetchedFile(WHOLE, went_on=True)
+    assert fetch_file(f"{address}/program", part) == FetchedFile(WHOLE, is_continued=True)

@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.from_afar import NEVER, OURS, NotForThisKit, change_settings
+from fieldagent.agent.from_afar import (
+    LOCAL_ONLY_SETTINGS,
+    OWN_VALUES,
+    NotForThisKit,
+    change_settings,
+)
 from fieldagent.agent.outcomes import OFFER
 from fieldagent.agent.settings import list_all_keys, parse
 from fieldagent.extensions.fleet import settings_trial
@@ -198,8 +203,8 @@ def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> No
 
 def test_no_program_of_ones_own_is_named_from_afar() -> None:
     """This covers each setting whose description allows a third-party program."""
-    named = {key.name for key in list_all_keys() if "package.module:NAME" in key.means}
-    assert named == OURS.keys()
+    named = {key.name for key in list_all_keys() if "package.module:NAME" in key.description}
+    assert named == OWN_VALUES.keys()
     for name in named:
         change = SettingsChange("kit", get_kit_id(TOKEN), 1, ((name, "json:loads"),))
         with pytest.raises(
@@ -208,10 +213,10 @@ def test_no_program_of_ones_own_is_named_from_afar() -> None:
             change_settings(f"hub-token={TOKEN}\n", change, Path("agent.properties"))
 
 
-@pytest.mark.parametrize("name", NEVER)
+@pytest.mark.parametrize("name", LOCAL_ONLY_SETTINGS)
 def test_what_is_set_on_the_kit_alone_is_refused_from_afar(kit: Kit, name: str) -> None:
     assert name in {key.name for key in list_all_keys()}
-    assert f"`{name}`" in OPERATING and NEVER[name] in OPERATING
+    assert f"`{name}`" in OPERATING and LOCAL_ONLY_SETTINGS[name] in OPERATING
     kit.bring((name, "1"))
     assert kit.go_on() == 65
     assert f"{name} can only be set on the kit" in kit.outcome()[2]

@@ -20,7 +20,7 @@ import pytest
 
 from fieldagent.extensions.fleet import fetching, system_trial, system_update, trial_journal
 from fieldagent.extensions.fleet.fetching import FetchedFile, NotTaken
-from fieldagent.extensions.fleet.system_slots import PARTITIONS, Slots
+from fieldagent.extensions.fleet.system_slots import PARTITIONS, SystemSlots
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.kit import kit_health
@@ -96,7 +96,7 @@ class Card:
             each.mkdir(parents=True)
         (self.root / "dev/disk/by-partuuid").mkdir(parents=True)
         (self.root / "var/lib/kit/program-b").mkdir(parents=True)
-        self.slots = Slots(self.root)
+        self.slots = SystemSlots(self.root)
         self.runs("a")
         (self.root / "usr/lib/kit/system.json").write_text(named("1.0.0"))
         (self.entries / "system-a.conf").write_text("title a\nversion 7\n")
@@ -330,11 +330,11 @@ def test_a_full_disk_ends_it_and_the_agent_goes_on(
 def test_the_agent_goes_on_whatever_stops_the_trial(
     card: Card, systemd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failed(_: Slots, __: str) -> str:
+    def failed(_: SystemSlots, __: str) -> str:
         raise OSError("the card does not answer")
 
     card.begin(card.new)
-    monkeypatch.setattr(Slots, "get_state", failed)
+    monkeypatch.setattr(SystemSlots, "get_state", failed)
     with pytest.raises(OSError, match="does not answer"):
         card.go_on()
     assert systemd[-1] == "start --no-block fieldagent.service"

@@ -14,7 +14,7 @@ import pytest
 
 from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
 from fieldagent.extensions.fleet import trial, update, update_offer
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.kit import kit_health
 from fieldagent.wire.kit_note import ProgramOffer
@@ -188,7 +188,7 @@ def test_none_is_taken_that_is_older_and_none_twice(kit: Kit) -> None:
 
 
 def test_a_network_that_is_away_is_tried_again_and_what_is_not_there_is_not(kit: Kit) -> None:
-    kit.refusal = [ServerAway("no route")] * 3
+    kit.refusal = [ServerUnreachable("no route")] * 3
     assert kit.take() == 0
     assert kit.fetched == 4 and kit.place.trial.exists()
     trial.go_on(kit.place)

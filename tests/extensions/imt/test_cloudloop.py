@@ -504,7 +504,7 @@ async def test_little_left_is_an_alarm_once_until_enough_is(store: Store) -> Non
         for left, alarms in ((6000.0, 0), (4000.0, 1), (3000.0, 1), (9000.0, 1), (100.0, 2)):
             await book.note_balance({"POOL": left, "OTHER": 7000.0}, below=5000)
             assert await alps.rows(raised) == [(alarms,)]
-            balances = await store.read(operator_trouble.balances)
+            balances = await store.read(operator_trouble.list_balances)
             assert balances == [("cloudloop", "OTHER", 7000.0), ("cloudloop", "POOL", left)]
             # A later acceptance or refusal by an operator is another trouble.
             await store.commit(

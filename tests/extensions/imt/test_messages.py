@@ -71,7 +71,7 @@ def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
         ),
         (
             '299 bootInfo {"image_type":"production","version":{"major":1,"minor":5,"patch":5}}',
-            messages.Booted("1.5.5"),
+            messages.ModemStarted("1.5.5"),
         ),
         (
             '299 constellationState {"constellation_visible":false}',
@@ -163,8 +163,8 @@ def test_a_topic_is_found_by_name_or_number() -> None:
 @pytest.mark.parametrize("key", [KEY, MessageKey(64, 0), MessageKey(65_535, 255)])
 def test_a_key_survives_the_disk(key: MessageKey) -> None:
     assert messages.unpack(key.pack()) == key
-    assert key.pack() != messages.UNNAMED
-    assert messages.unpack(messages.UNNAMED) is None
+    assert key.pack() != messages.UNNAMED_KEY
+    assert messages.unpack(messages.UNNAMED_KEY) is None
 
 
 @given(st.binary(min_size=1, max_size=8000))

@@ -45,7 +45,7 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
     trace_records = records_of(TRACES / name)
     assert mask(trace_records, kind_of(TRACES / name)) == trace_records
-    assert any(each.way == HAPPENED for each in trace_records)
+    assert any(each.direction == HAPPENED for each in trace_records)
     assert SECRET.encode() not in (TRACES / name).read_bytes()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fieldagent.agent.journal import incident
 from fieldagent.agent.outbound.day_budget import DayBudget
-from fieldagent.extensions.mqtt.agent.door import Door
+from fieldagent.extensions.mqtt.agent.door import CommandAdmission
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
 from tests.kit import kit
 from tests.test_alarm_first import PACKAGES, SOS
@@ -16,7 +16,7 @@ async def test_mqtt_raises_an_sos_in_odd_company(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         budget = DayBudget(k.journal, "mqtt", 0)
         settings = MqttSettings(senders=frozenset({"panic"}), sos="on")
-        door = Door(settings, k.journal, k.intake, k.outboxes, budget, bearer_bytes=0)
+        door = CommandAdmission(settings, k.journal, k.intake, k.outboxes, budget, bearer_bytes=0)
         for body, _ in PACKAGES:
             text = (body % SOS).replace("{", '{"key": "a key with blanks", ', 1)
             answer = await door.take("panic", text.encode())

@@ -13,7 +13,12 @@ import pytest
 import trio
 
 from fieldagent.extensions.mqtt.hub import inward, records
-from fieldagent.extensions.mqtt.hub.inward import BrokerOutcome, CameAs, CommandInbox, HubMqttRules
+from fieldagent.extensions.mqtt.hub.inward import (
+    BrokerOutcome,
+    CommandInbox,
+    DeliveryMark,
+    HubMqttRules,
+)
 from fieldagent.extensions.mqtt.hub.kind import SHARES
 from fieldagent.extensions.mqtt.hub.outward import HubReporter
 from fieldagent.extensions.mqtt.hub.topics import CommandAddress, make_topics
@@ -21,7 +26,7 @@ from fieldagent.extensions.mqtt.session import BrokerLost, MqttSession
 from fieldagent.hub.access import directory
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import BridgeHost
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.delivery import Stage
@@ -63,7 +68,7 @@ async def command(
 ) -> BrokerOutcome:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     address = CommandAddress(sender, kit)
-    came = CameAs(number, again, f"{name} {alps.now}")
+    came = DeliveryMark(number, again, f"{name} {alps.now}")
     return await alps.store.commit(
         lambda db: inward.carry_out(db, INBOX, address, came, raw, alps.now)
     )
@@ -72,7 +77,7 @@ async def command(
 async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> None:
     async with alps_of(store) as alps:
         taken = await command(alps, "for Ada", kit=1, name="a")
-        assert (taken.became, taken.answer["accepted"]) == (Became.TAKEN, True)
+        assert (taken.became, taken.answer["accepted"]) == (ItemResult.TAKEN, True)
         await alps.store.commit(
             lambda db: db.execute(
                 "INSERT INTO team (workspace, name, created) VALUES (1, 'Rescue', 0)"
@@ -83,14 +88,14 @@ async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> Non
             lambda db: db.execute("INSERT INTO team_member (team, member) VALUES (?, 2)", team)
         )
         body = {"message": {"content": "come down"}, "targetGroup": "Rescue"}
-        assert (await command(alps, body, name="b")).became is Became.TAKEN
+        assert (await command(alps, body, name="b")).became is ItemResult.TAKEN
         place = {"waypoint": {"latitude": 46.5, "longitude": 8.1, "name": "hut"}}
-        assert (await command(alps, place, name="c")).became is Became.TAKEN
+        assert (await command(alps, place, name="c")).became is ItemResult.TAKEN
         assert [text for _, text in said(await collect(alps.mailbox(1)))] == ["for Ada"]
         assert [text for _, text in said(await collect(alps.mailbox(2)))] == ["come down"]
         # A broken commit that was stored in fact is tried again.
         again = await command(alps, "for Ada", kit=1, name="a")
-        assert (again.became, again.answer) == (Became.REPEATED, taken.answer)
+        assert (again.became, again.answer) == (ItemResult.REPEATED, taken.answer)
         # Each listed sender has its own member, and all others share one.
         await command(alps, "x", "stranger", 1, "d")
         await command(alps, "x", "other", 1, "e")
@@ -105,7 +110,7 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
         first = await command(alps, "come down", kit=CLEO, name="a", number=7)
         alps.now += 60
         again = await command(alps, "come down", kit=CLEO, name="b", number=7, again=True)
-        assert (again.became, again.answer) == (Became.REPEATED, first.answer)
+        assert (again.became, again.answer) == (ItemResult.REPEATED, first.answer)
         # The same text again with another number or later is intended, and so is one from another
         # sender.
         for who, number, is_again in (
@@ -116,10 +121,10 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
         ):
             alps.now += 1
             said = await command(alps, "come down", who, CLEO, number=number, again=is_again)
-            assert said.became is Became.TAKEN
+            assert said.became is ItemResult.TAKEN
         alps.now += records.BROUGHT_AGAIN_S
         late = await command(alps, "come down", kit=CLEO, number=7, again=True)
-        assert late.became is Became.TAKEN
+        assert late.became is ItemResult.TAKEN
 
 
 async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None:
@@ -132,7 +137,7 @@ async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None
         assert answer["credits"] == 0
         assert "stranger is not in mqtt-senders" in answer["withheld"]
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
-        assert (await command(alps, {**body, "dryRun": 1}, kit=CLEO)).became is Became.REFUSED
+        assert (await command(alps, {**body, "dryRun": 1}, kit=CLEO)).became is ItemResult.REFUSED
         # The key stays free for the command itself, which pays only for one kit of a user.
         add = "UPDATE device SET member = ? WHERE id = 2"
         await alps.store.commit(lambda db: db.execute(add, CLEO))
@@ -152,9 +157,9 @@ async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
         price = first.answer["credits"]
         assert 0 < price <= RULES.credits_per_day
         again = await command(alps, body, name="c")
-        assert (again.became, again.answer) == (Became.REPEATED, first.answer)
+        assert (again.became, again.answer) == (ItemResult.REPEATED, first.answer)
         other = await command(alps, {**body, "message": {"content": "other"}}, name="d")
-        assert (other.became, other.answer["problem"]["status"]) == (Became.REFUSED, 422)
+        assert (other.became, other.answer["problem"]["status"]) == (ItemResult.REFUSED, 422)
         assert await alps.store.read(lambda db: records.compute_spent_today(db, alps.now)) == price
         while "withheld" not in (last := await command(alps, "x" * 60, kit=CLEO)).answer:
             alps.now += 1
@@ -166,18 +171,18 @@ async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
         assert await alps.rows("SELECT * FROM mqtt_command") == []
 
 
-WRONG: list[tuple[Any, Became, int]] = [
-    ("{", Became.UNREADABLE, 400),
-    (" ", Became.UNREADABLE, 400),
-    ("[" * 40, Became.TAKEN, 0),
-    ({"message": {"content": "x"}, "workspaceId": "1"}, Became.REFUSED, 422),
-    ({"message": {"content": "x"}, "targetUserId": "2"}, Became.REFUSED, 422),
-    ({"message": {"content": "x"}, "priority": SOS_PRIORITY}, Became.REFUSED, 403),
-    ({"message": {"content": "x"}, "key": ""}, Became.REFUSED, 422),
-    ({"acknowledge": 0}, Became.REFUSED, 422),
-    ({"acknowledge": 2**64}, Became.REFUSED, 422),
-    ({"acknowledge": 1, "text": "a\0b"}, Became.REFUSED, 422),
-    ({"acknowledge": 12}, Became.REFUSED, 404),
+WRONG: list[tuple[Any, ItemResult, int]] = [
+    ("{", ItemResult.UNREADABLE, 400),
+    (" ", ItemResult.UNREADABLE, 400),
+    ("[" * 40, ItemResult.TAKEN, 0),
+    ({"message": {"content": "x"}, "workspaceId": "1"}, ItemResult.REFUSED, 422),
+    ({"message": {"content": "x"}, "targetUserId": "2"}, ItemResult.REFUSED, 422),
+    ({"message": {"content": "x"}, "priority": SOS_PRIORITY}, ItemResult.REFUSED, 403),
+    ({"message": {"content": "x"}, "key": ""}, ItemResult.REFUSED, 422),
+    ({"acknowledge": 0}, ItemResult.REFUSED, 422),
+    ({"acknowledge": 2**64}, ItemResult.REFUSED, 422),
+    ({"acknowledge": 1, "text": "a\0b"}, ItemResult.REFUSED, 422),
+    ({"acknowledge": 12}, ItemResult.REFUSED, 404),
 ]
 
 
@@ -271,7 +276,9 @@ async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any)
         # Every 10 s for a minute, and then each minute.
         assert repeats == [*range(1, 7)]
         number = incidents[0]["id"]
-        assert (await command(alps, {"acknowledge": number}, "stranger")).became is Became.REFUSED
+        assert (
+            await command(alps, {"acknowledge": number}, "stranger")
+        ).became is ItemResult.REFUSED
         answer = (await command(alps, {"acknowledge": number, "text": "coming"})).answer
         assert (answer["incident"], answer["state"]) == (number, "seen")
         later = await hear(alps, reporter, 35)

@@ -365,7 +365,7 @@ def test_a_wrong_command_is_told_as_by_the_local_api(
 def test_two_kits_of_one_name_say_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     """Each disconnects the other at the broker, which gives no reason."""
     why = "give another client fieldagent-kit a different mqtt-name"
-    quick = environment(tmp_path, Put("fieldagent.extensions.mqtt.session:WAITS", (0.1,)))
+    quick = environment(tmp_path, Put("fieldagent.extensions.mqtt.session:RETRY_WAITS_S", (0.1,)))
     with ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
         kits: dict[Path, Agent] = {}

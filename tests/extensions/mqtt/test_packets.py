@@ -14,12 +14,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 from fieldagent.extensions.mqtt import packets as mqtt
 from fieldagent.extensions.mqtt.packets import (
     Connack,
+    LastWill,
     PacketReader,
     Pingresp,
     Puback,
     Published,
     Suback,
-    Will,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -47,7 +47,7 @@ def read(data: bytes) -> list[mqtt.FromBroker]:
 
 
 def test_a_connect_as_the_standard_shows_it() -> None:
-    will = Will("fieldagent/kit/online", b"offline")
+    will = LastWill("fieldagent/kit/online", b"offline")
     made = mqtt.connect("fieldagent-kit", 60, will=will, user="kit", password="über")
     head = b"\x00\x04MQTT\x04" + bytes([0b11101100]) + b"\x00\x3c"
     fields = [b"fieldagent-kit", b"fieldagent/kit/online", b"offline", b"kit", "über".encode()]

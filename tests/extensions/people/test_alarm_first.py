@@ -18,7 +18,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident
 from fieldagent.extensions.people import aprs_wire
 from fieldagent.extensions.people.aprs_wire import AprsEmergency, AprsMessage, AprsPosition
-from fieldagent.extensions.people.contract import Spoken
+from fieldagent.extensions.people.contract import HandheldText
 from fieldagent.extensions.people.meshcore import MeshcorePeople
 from fieldagent.extensions.people.meshtastic import MeshtasticPeople
 from fieldagent.http.message import Request
@@ -43,7 +43,7 @@ def of_meshtastic(data: MeshData, **packet: Any) -> bool:
     host = SimpleNamespace(facts=SimpleNamespace(number=1, channels={}))
     people = MeshtasticPeople(cast(Any, host), lambda: 0.0)
     what = people._read(MeshPacket(5, 1, decoded=data, id=7, **packet)).what
-    return isinstance(what, Spoken) and (what.alert or what.text.startswith("SOS"))
+    return isinstance(what, HandheldText) and (what.alert or what.text.startswith("SOS"))
 
 
 def of_meshcore(text: str) -> bool:
@@ -51,7 +51,7 @@ def of_meshcore(text: str) -> bool:
     people = MeshcorePeople(cast(Any, host), cast(Any, None), lambda: 0.0)
     people._hear_on_channel(CompanionText(b"", 0, 0, text))
     what = people._heard[-1].what
-    return isinstance(what, Spoken) and what.text.startswith("SOS")
+    return isinstance(what, HandheldText) and what.text.startswith("SOS")
 
 
 @pytest.mark.parametrize(
@@ -136,5 +136,5 @@ async def test_an_sos_over_the_internet_is_seen_and_rings_nobody(
 
 async def test_an_sos_that_is_marked_as_a_sign_rings(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
-        await there.hear(Spoken("SOS", True, reaction=True))
+        await there.hear(HandheldText("SOS", True, reaction=True))
         assert incident.open_one(there.kit.journal) is not None

@@ -21,15 +21,15 @@ from fieldagent.extensions.people import meshcore
 from fieldagent.extensions.people.aprs import LISTENS_ONLY, AprsPeople, is_handle, open_aprs
 from fieldagent.extensions.people.contract import (
     PRECISE,
-    FromHandheld,
+    HandheldMarker,
+    HandheldName,
     HandheldPlace,
-    Located,
-    Marked,
-    Named,
-    Spoken,
+    HandheldPosition,
+    HandheldReport,
+    HandheldText,
     TextOutcome,
 )
-from fieldagent.extensions.people.replies import FULL
+from fieldagent.extensions.people.replies import FULL_DISK_REPLY
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.wire import ax25, kiss
 from tests.processes import PATIENCE
@@ -100,7 +100,7 @@ def virtually(work: Callable[[], Awaitable[None]]) -> None:
     trio.run(work, clock=MockClock(autojump_threshold=0))
 
 
-async def all_of(people: AprsPeople) -> list[FromHandheld]:
+async def all_of(people: AprsPeople) -> list[HandheldReport]:
     """Return everything that is heard until a quiet minute. All of it is on disk then."""
     items = []
     while True:
@@ -117,13 +117,13 @@ def test_a_tracker_has_a_name_and_a_place() -> None:
             tnc.hear(frame(ADA, PLACE), frame(ADA, "!4722.  N/00832.  E>"))
             tnc.hear(frame("HB9GW", f"}}BEN-1>APRS,TCPIP,HB9GW*:{PLACE}"))
             named, first, blurred, ben, far = await all_of(people)
-        assert (named.handle, named.what) == ("n0call-9", Named(ADA, b""))
-        assert isinstance(first.what, Located)
+        assert (named.handle, named.what) == ("n0call-9", HandheldName(ADA, b""))
+        assert isinstance(first.what, HandheldPosition)
         assert first.what.where.latitude == pytest.approx(47 + 22.61 / 60)
         assert first.what.precision == PRECISE
-        assert isinstance(blurred.what, Located)
+        assert isinstance(blurred.what, HandheldPosition)
         assert blurred.what.precision < PRECISE
-        assert (ben.what, far.handle) == (Named("BEN-1", b""), "ben-1")
+        assert (ben.what, far.handle) == (HandheldName("BEN-1", b""), "ben-1")
         assert far.over_internet
         assert not tnc.sent
 
@@ -142,7 +142,7 @@ def test_a_beacon_at_0_0_is_no_place(info: str) -> None:
             tnc.hear(frame(ADA, info))
             heard = await all_of(people)
         assert {each.handle for each in heard} == {ADA.lower()}
-        assert [each for each in heard if isinstance(each.what, Located)] == []
+        assert [each for each in heard if isinstance(each.what, HandheldPosition)] == []
 
     virtually(work)
 
@@ -156,9 +156,11 @@ def test_a_mic_e_emergency_is_one_sos_with_its_place() -> None:
             heard = (await all_of(people))[1:]
             tnc.hear(beacon)
             heard += await all_of(people)
-        alerts = [each for each in heard if isinstance(each.what, Spoken)]
-        assert isinstance(heard[0].what, Located)
-        assert [each.what for each in alerts] == [Spoken("Mic-E emergency", True, alert=True)] * 2
+        alerts = [each for each in heard if isinstance(each.what, HandheldText)]
+        assert isinstance(heard[0].what, HandheldPosition)
+        assert [each.what for each in alerts] == [
+            HandheldText("Mic-E emergency", True, alert=True)
+        ] * 2
         assert alerts[0].number == alerts[1].number, "a beacon that goes on is one call for help"
         assert tnc.frames == {"taken": 2, "copies": 1}
 
@@ -172,7 +174,7 @@ def test_a_message_is_acknowledged_once_it_is_on_disk_and_each_time_it_is_repeat
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
             await people.receive()
             spoken = await people.receive()
-            assert spoken.what == Spoken("Camp reached", True)
+            assert spoken.what == HandheldText("Camp reached", True)
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
             await trio.sleep(60)
             assert not tnc.sent, "it is not on disk yet"
@@ -182,7 +184,7 @@ def test_a_message_is_acknowledged_once_it_is_on_disk_and_each_time_it_is_repeat
             assert not await all_of(people)
             assert tnc.said == [f":{ADA.ljust(9)}:ack12"] * 2
             tnc.hear(frame(ADA, to_kit("Another{12")))
-            assert [each.what for each in await all_of(people)] == [Spoken("Another", True)]
+            assert [each.what for each in await all_of(people)] == [HandheldText("Another", True)]
             await trio.sleep(1800)
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
             (again,) = await all_of(people)
@@ -212,7 +214,7 @@ def test_a_full_disk_rejects_and_takes_the_repetition() -> None:
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
             await people.receive()
             heard = await people.receive()
-            await people.refuse(heard, FULL)
+            await people.refuse(heard, FULL_DISK_REPLY)
             assert not await all_of(people)
             assert tnc.said == [f":{ADA.ljust(9)}:rej12"]
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
@@ -232,7 +234,7 @@ def test_what_is_not_for_the_kit() -> None:
             _, other, far, bulletin = await all_of(people)
         assert other.what is None
         assert far.over_internet
-        assert bulletin.what == Spoken("Snow", False, "BLN1")
+        assert bulletin.what == HandheldText("Snow", False, "BLN1")
         assert not tnc.sent
 
     virtually(work)
@@ -277,7 +279,7 @@ def test_without_a_call_nothing_is_sent() -> None:
         tnc = Tnc()
         async with at(tnc, "") as people:
             tnc.hear(frame(ADA, to_kit("Camp reached{12")))
-            assert not any(isinstance(each.what, Spoken) for each in await all_of(people))
+            assert not any(isinstance(each.what, HandheldText) for each in await all_of(people))
             outcome = await people.send_text(ADA.lower(), "Come", people.make_number())
         assert outcome == TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
         assert not tnc.sent
@@ -310,7 +312,7 @@ def test_noise_ends_nothing() -> None:
             tnc.hear(random.randbytes(500))
             await all_of(people)
             tnc.hear(b"\xc0", frame(ADA, PLACE))
-            assert isinstance((await all_of(people))[-1].what, Located)
+            assert isinstance((await all_of(people))[-1].what, HandheldPosition)
 
     virtually(work)
 
@@ -332,7 +334,11 @@ def test_a_tnc_that_goes_away_in_the_middle_of_a_frame() -> None:
                         heard.append(await people.receive())
             assert isinstance(get_first_error(raised.value), PortLost)
             assert link.facts["node"] == KIT
-            assert [type(each.what) for each in heard] in ([], [Named], [Named, Located])
+            assert [type(each.what) for each in heard] in (
+                [],
+                [HandheldName],
+                [HandheldName, HandheldPosition],
+            )
             nursery.cancel_scope.cancel()
 
     trio.run(work)
@@ -378,7 +384,7 @@ def test_a_busy_channel_takes_no_more_than_a_frame_a_second_and_messages_all_the
     async def work() -> None:
         tnc = Tnc()
         async with at(tnc) as people:
-            heard: list[FromHandheld] = []
+            heard: list[HandheldReport] = []
 
             async def listen() -> None:
                 while True:
@@ -393,7 +399,7 @@ def test_a_busy_channel_takes_no_more_than_a_frame_a_second_and_messages_all_the
                 tnc.hear(frame(ADA, to_kit("Camp reached{12")))
                 await trio.sleep(10)
                 nursery.cancel_scope.cancel()
-        places = [each for each in heard if isinstance(each.what, Located)]
+        places = [each for each in heard if isinstance(each.what, HandheldPosition)]
         assert len(places) == tnc.frames["taken"] - 1 <= 121
         assert tnc.frames["limited"] == 600 - len(places)
         assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
@@ -412,7 +418,7 @@ def test_an_object_is_a_mark_of_its_sender_and_not_where_that_is() -> None:
             tnc.hear(frame(ADA, ";CREVASSE _100050z4722.61N/00832.50E!mind it"))
             again, killed = await all_of(people)
         crevasse, hut = marks
-        assert isinstance(crevasse.what, Marked) and isinstance(hut.what, Marked)
+        assert isinstance(crevasse.what, HandheldMarker) and isinstance(hut.what, HandheldMarker)
         assert (crevasse.what.name, crevasse.what.notes) == ("CREVASSE", "mind it")
         assert (hut.what.name, round(hut.what.latitude, 4)) == ("HUT", 47.3768)
         assert again.number == crevasse.number != hut.number
@@ -429,7 +435,7 @@ def test_an_old_position_is_as_old_as_it_says() -> None:
             before = now - timedelta(hours=3)
             tnc.hear(frame(ADA, f"@{before:%d%H%M}z{PLACE[1:]}"))
             (_, heard) = await all_of(people)
-        assert isinstance(heard.what, Located)
+        assert isinstance(heard.what, HandheldPosition)
         assert heard.what.where.timestamp == before.replace(second=0, microsecond=0)
 
     virtually(work)

@@ -22,31 +22,31 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import directory, handhelds, history, incident, outbound
 from fieldagent.agent.journal.records import EndedDelivery
-from fieldagent.agent.outbound.standing import Standing
+from fieldagent.agent.outbound.standing import PackageState
 from fieldagent.extensions.people.contract import (
-    FromHandheld,
+    HandheldBattery,
+    HandheldMarker,
+    HandheldName,
+    HandheldPosition,
+    HandheldReport,
     HandheldSignal,
-    Located,
-    Marked,
-    Named,
+    HandheldText,
     PeoplesRadio,
-    Powered,
-    Spoken,
 )
 from fieldagent.extensions.people.desk import Desk
 from fieldagent.extensions.people.replies import IS_EMERGENCY, NO_SOS, translate
 from fieldagent.extensions.people.service import PeopleService
 from fieldagent.extensions.people.settings import PeopleSettings
-from fieldagent.extensions.people.toll import Toll
+from fieldagent.extensions.people.toll import HandheldLimits
 from fieldagent.http.message import Request
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import (
     Channel,
-    IncidentWord,
+    IncidentState,
+    IncidentUpdate,
     Location,
     Message,
     Package,
-    Said,
     Status,
     Waypoint,
 )
@@ -68,11 +68,13 @@ class Bench:
 
     async def hear(self, what: Any, handle: str = ADA, **how: Any) -> None:
         number = how.pop("number", None) or next(self.numbers)
-        await self.desk.take(FromHandheld(handle, number, what, HandheldSignal(-80, 6.0, 1), **how))
+        await self.desk.take(
+            HandheldReport(handle, number, what, HandheldSignal(-80, 6.0, 1), **how)
+        )
 
     async def say(self, text: str, handle: str = ADA, **how: Any) -> None:
         said = {name: how.pop(name) for name in ("key", "direct", "alert") if name in how}
-        await self.hear(Spoken(text, **{"direct": True, **said}), handle, **how)
+        await self.hear(HandheldText(text, **{"direct": True, **said}), handle, **how)
 
     def packages(self) -> list[Package]:
         rows = self.kit.journal.read("SELECT sequence FROM package ORDER BY sequence")
@@ -97,7 +99,7 @@ async def bench(
             kit.intake,
             kit.cancellation,
             kit.inbox,
-            Toll(kit.journal, kit.outboxes),
+            HandheldLimits(kit.journal, kit.outboxes),
             settings,
             [],
             caveat,
@@ -118,8 +120,8 @@ async def test_what_came_over_the_internet_is_not_paid_for(tmp_path: Path) -> No
     async with bench(tmp_path, positions=60) as there:
         await there.say("hello", over_internet=True)
         await there.say("SOS", over_internet=True)
-        await there.hear(Marked(1, 46.5, 7.9, "Hut", "", None), over_internet=True)
-        await there.hear(Located(Location(46.5, 7.9)), over_internet=True)
+        await there.hear(HandheldMarker(1, 46.5, 7.9, "Hut", "", None), over_internet=True)
+        await there.hear(HandheldPosition(Location(46.5, 7.9)), over_internet=True)
         assert there.items() == []
         assert handhelds.read_handheld(there.kit.journal, ADA).heard is None, (
             "who is far is not around"
@@ -170,10 +172,10 @@ async def test_another_key_makes_a_guest_and_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench(tmp_path, join_code="edelweiss") as there:
-        await there.hear(Named("Ada of the hut", KEY))
+        await there.hear(HandheldName("Ada of the hut", KEY))
         await there.say("one", key=KEY)
         with caplog.at_level(logging.WARNING):
-            await there.hear(Named("Ada of the hut", OTHER))
+            await there.hear(HandheldName("Ada of the hut", OTHER))
         assert "has a new key" in caplog.text
         await there.say("two", key=OTHER)
         assert there.items() == [Message("Ada: one")]
@@ -196,12 +198,12 @@ async def test_a_strangers_radio_with_a_known_name_is_told(
         listed = Directory(1, 9, (DirectoryEntry("user", 12, "Hut", (hut,)),))
         await directory.keep(there.kit.journal, listed)
         service = PeopleService(SETTINGS, there.desk, ChannelLink())
-        await there.hear(Named("Ada", KEY))
-        await there.hear(Named("Ben", b""), EVE)
+        await there.hear(HandheldName("Ada", KEY))
+        await there.hear(HandheldName("Ben", b""), EVE)
         assert service.list_notices() == []
         for name, other in (("ADA", ADA), ("hut", hut)):
             caplog.clear()
-            await there.hear(Named(name, b""), EVE)
+            await there.hear(HandheldName(name, b""), EVE)
             (notice,) = service.list_notices()
             assert notice.startswith(f"the radio {EVE} uses the name {name} of {other}")
             assert notice in caplog.text
@@ -214,7 +216,7 @@ async def test_a_strangers_radio_with_a_known_name_is_told(
 async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -> None:
     """Each sender can put any number into a packet."""
     async with bench(tmp_path) as there:
-        await there.hear(Named("Ada", KEY))
+        await there.hear(HandheldName("Ada", KEY))
         await there.say("send money")
         await there.say("send money", key=OTHER)
         assert there.items() == []
@@ -222,7 +224,7 @@ async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -
 
 async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
-        await there.hear(Named("Ada", KEY))
+        await there.hear(HandheldName("Ada", KEY))
         await there.say("SOS fallen", key=KEY)
         await there.say("SOS CANCEL", key=b"")
         open_incident = incident.open_one(there.kit.journal)
@@ -241,12 +243,12 @@ async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_posit
     async with bench(tmp_path) as there:
         accept = there.kit.intake.accept
 
-        async def taken_back(*what: Any, **how: Any) -> Standing:
+        async def taken_back(*what: Any, **how: Any) -> PackageState:
             standing = await accept(*what, **how)
             await there.kit.cancellation.call_off(standing.sequence)
             return standing
 
-        await there.hear(Located(Location(46.5, 7.9)))
+        await there.hear(HandheldPosition(Location(46.5, 7.9)))
         monkeypatch.setattr(there.kit.intake, "accept", taken_back)
         await there.say("SOS fallen")
         assert incident.open_one(there.kit.journal) is None
@@ -268,7 +270,7 @@ async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_withou
 ) -> None:
     """Those people were informed that it is open and contains their text."""
     async with bench(tmp_path) as there:
-        await there.hear(Located(Location(46.5, 7.9)))
+        await there.hear(HandheldPosition(Location(46.5, 7.9)))
         await there.say("SOS fallen")
         here = {"latitude": 46.5, "longitude": 7.9}
         await there.kit.post(location=here, priority=100)
@@ -291,7 +293,7 @@ async def test_an_sos_is_taken_while_the_session_of_one_that_is_over_goes_on(
             await there.say("SOS CANCEL")
             await there.say("SOS avalanche", EVE)
         raised, over, next_one = there.items()
-        assert over == IncidentWord(there.kit.sequence(1), Said.CALLED_OFF)
+        assert over == IncidentUpdate(there.kit.sequence(1), IncidentState.CALLED_OFF)
         assert (raised.content[:3], next_one.content[:3]) == ("SOS", "SOS")
 
 
@@ -320,7 +322,10 @@ async def test_who_takes_anothers_sos_twice_is_heard_once(tmp_path: Path) -> Non
         body = b'{"by": "Zoe", "text": "coming"}'
         length = {"content-length": str(len(body))}
         take = Request("POST", "/api/sos/5/6/take", (), length, body)
-        api, word = IncidentApi(cast(Parts, parts)), IncidentWord(6, Said.SEEN, 5, "Zoe", "coming")
+        api, word = (
+            IncidentApi(cast(Parts, parts)),
+            IncidentUpdate(6, IncidentState.SEEN, 5, "Zoe", "coming"),
+        )
         for _ in range(2):
             assert (await api.take(take, "5", "6")).status == 202
             assert there.items() == [word]
@@ -335,11 +340,11 @@ class Vanishing:
 
     text_bytes, has_signs = 100, False
 
-    def __init__(self, heard: list[FromHandheld]) -> None:
+    def __init__(self, heard: list[HandheldReport]) -> None:
         self._heard = heard
         self.asked = trio.Event()
 
-    async def receive(self) -> FromHandheld:
+    async def receive(self) -> HandheldReport:
         if self._heard:
             self.asked.set()
             return self._heard.pop(0)
@@ -354,8 +359,8 @@ async def test_what_a_radio_has_told_before_it_is_lost_is_taken(
     and lost.
     """
     signal = HandheldSignal(-80, 6.0, 1)
-    text = FromHandheld(ADA, 7, Spoken("SOS fallen", True), signal)
-    items = [FromHandheld(ADA, 0, Named("Ada", KEY)), text]
+    text = HandheldReport(ADA, 7, HandheldText("SOS fallen", True), signal)
+    items = [HandheldReport(ADA, 0, HandheldName("Ada", KEY)), text]
 
     @asynccontextmanager
     async def vanishes(*_: Any) -> AsyncIterator[Any]:
@@ -386,7 +391,7 @@ async def test_what_a_radio_has_told_before_it_is_lost_is_taken(
 
 async def test_a_blurred_position_stays_blurred_and_says_so(tmp_path: Path) -> None:
     async with bench(tmp_path, positions=60) as there:
-        await there.hear(Located(Location(46.5475, 7.985), 13))
+        await there.hear(HandheldPosition(Location(46.5475, 7.985), 13))
         assert there.items() == []
         await there.say("SOS", EVE)
         await there.say("SOS avalanche")
@@ -402,21 +407,21 @@ async def test_positions_go_as_often_as_is_set(tmp_path: Path) -> None:
         at = datetime.fromtimestamp(clock.date(clock.now()) - 100, UTC)
         for seconds in range(3):
             moment = at + timedelta(seconds=seconds)
-            await there.hear(Located(Location(46.5, 7.9 + seconds, moment)))
-        await there.hear(Located(Location(46.5, 7.9, at)), EVE)
+            await there.hear(HandheldPosition(Location(46.5, 7.9 + seconds, moment)))
+        await there.hear(HandheldPosition(Location(46.5, 7.9, at)), EVE)
         (package,) = there.packages()
         assert (package.item.longitude, package.gather) == (7.9, 600)  # type: ignore[union-attr]
         assert handhelds.read_handheld(there.kit.journal, ADA).longitude == 9.9
         # A position that was in transit for a long time does not replace a newer one.
-        await there.hear(Located(Location(46.5, 1.0, at)))
+        await there.hear(HandheldPosition(Location(46.5, 1.0, at)))
         assert handhelds.read_handheld(there.kit.journal, ADA).longitude == 9.9
 
 
 async def test_a_waypoint_takes_its_own_place(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
-        await there.hear(Marked(1, 46.5, 7.9, "Camp", "water", 3600))
-        await there.hear(Marked(1, 46.6, 7.9, "Camp", "water", 3600))
-        await there.hear(Marked(2, 46.7, 7.9, "Ford", "", None), EVE)
+        await there.hear(HandheldMarker(1, 46.5, 7.9, "Camp", "water", 3600))
+        await there.hear(HandheldMarker(1, 46.6, 7.9, "Camp", "water", 3600))
+        await there.hear(HandheldMarker(2, 46.7, 7.9, "Ford", "", None), EVE)
         first, second = there.packages()
         assert first.collapse_key == second.collapse_key is not None
         assert isinstance(second.item, Waypoint)
@@ -487,7 +492,7 @@ async def test_power_that_fails_at_its_commit_gives_nobody_a_message_more(
 
 async def test_a_battery_is_kept_and_never_sent(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
-        await there.hear(Powered(42))
+        await there.hear(HandheldBattery(42))
         service = PeopleService(SETTINGS, there.desk, ChannelLink())
         (seen,) = service.list_people()
         assert (seen["battery"], seen["hops"], seen["rssi"]) == (42, 1, -80)
@@ -549,8 +554,8 @@ async def test_where_somebody_is_whom_nothing_proves_is_a_trackers_position(
     async with bench(tmp_path, **UNPROVED, credits_per_day=99) as there:
         listed = Directory(1, 9, (DirectoryEntry("user", 12, "Ada", (STATION,)),))
         await directory.keep(there.kit.journal, listed)
-        await there.hear(Located(Location(46.5, 7.9, AT)), STATION)
-        await there.hear(Located(Location(46.6, 7.9)), "n0call-8")
+        await there.hear(HandheldPosition(Location(46.5, 7.9, AT)), STATION)
+        await there.hear(HandheldPosition(Location(46.6, 7.9)), "n0call-8")
         (package,) = there.packages()
         assert package.author == "tracker:N0CALL-9"
         assert package.item == Waypoint(46.5, 7.9, "N0CALL-9", AT, CAVEAT)
@@ -560,8 +565,8 @@ async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_pa
     """With a setting, all of them together spend at most its limit."""
     both: dict[str, Any] = UNPROVED | {"people": {STATION: "Ada", EVE: "Eve"}}
     async with bench(tmp_path / "none", **both) as there:
-        assert not await there.desk.take(FromHandheld(STATION, 1, Spoken("hello", True)))
-        await there.hear(Located(Location(46.5, 7.9)), STATION, number=2)
+        assert not await there.desk.take(HandheldReport(STATION, 1, HandheldText("hello", True)))
+        await there.hear(HandheldPosition(Location(46.5, 7.9)), STATION, number=2)
         assert there.packages() == [], "this kit has satellite alone"
     async with bench(tmp_path / "three", **both, credits_per_day=3) as there:
         for number, handle in enumerate((STATION, EVE, STATION, EVE), 100):
@@ -573,7 +578,7 @@ async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path
     """This also holds if its sender may use fewer channels on the next day than on the first."""
     both = [Channel.CELLULAR]
     async with bench(tmp_path, **UNPROVED, credits_per_day=2, also=both) as there:
-        hut = Marked(1, 46.5, 7.9, "Hut", "", None)
+        hut = HandheldMarker(1, 46.5, 7.9, "Hut", "", None)
         await there.hear(hut, STATION, number=7)
         await there.desk.toll.take(EVE, 1, 2)
         later = there.kit.journal.clock.now() + handhelds.DUPLICATE_WINDOW_S + 1
@@ -599,7 +604,7 @@ async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(
             ],
             1,
         ):
-            heard = FromHandheld(handle, number, Spoken(text, True))
+            heard = HandheldReport(handle, number, HandheldText(text, True))
             assert [await there.desk.take(heard) for _ in range(2)] == [taken] * 2, text
         assert len(there.items()) == 1
 
@@ -662,11 +667,13 @@ async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, ke
 @pytest.mark.parametrize(
     "odd",
     [
-        Located(Location(46.5, 7.9, None, 2_147_483_000.0)),
-        Located(Location(46.5, 7.9, None, -30_480.0)),
-        Located(Location(46.5, 7.9, datetime(2106, 2, 7, tzinfo=UTC))),
-        Located(Location(46.5, 7.9, None, speed_over_ground=1e6, course_over_ground=400.0)),
-        Marked(1, 46.5, 7.9, "Hut", "", 2**32 - 1_800_000_000),
+        HandheldPosition(Location(46.5, 7.9, None, 2_147_483_000.0)),
+        HandheldPosition(Location(46.5, 7.9, None, -30_480.0)),
+        HandheldPosition(Location(46.5, 7.9, datetime(2106, 2, 7, tzinfo=UTC))),
+        HandheldPosition(
+            Location(46.5, 7.9, None, speed_over_ground=1e6, course_over_ground=400.0)
+        ),
+        HandheldMarker(1, 46.5, 7.9, "Hut", "", 2**32 - 1_800_000_000),
     ],
 )
 async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: Any) -> None:
@@ -682,7 +689,7 @@ async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: An
         ]
         items = [each.package.item for each in records if each is not None]
         places = [each for each in items if isinstance(each, Location | Waypoint)]
-        assert len(places) == (2 if isinstance(odd, Located) else 1)
+        assert len(places) == (2 if isinstance(odd, HandheldPosition) else 1)
         assert all((each.latitude, each.longitude) == (46.5, 7.9) for each in places)
 
 

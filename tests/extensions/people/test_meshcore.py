@@ -28,12 +28,12 @@ from fieldagent.extensions.lab.simulator.lora import LoraAir
 from fieldagent.extensions.lab.simulator.nodes import Nodes
 from fieldagent.extensions.people import meshcore, meshcore_host
 from fieldagent.extensions.people.contract import (
-    FromHandheld,
+    HandheldBattery,
+    HandheldName,
     HandheldPlace,
-    Located,
-    Named,
-    Powered,
-    Spoken,
+    HandheldPosition,
+    HandheldReport,
+    HandheldText,
     TextOutcome,
 )
 from fieldagent.extensions.people.meshcore import MeshcorePeople, open_meshcore
@@ -42,7 +42,7 @@ from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.meshcore_companion import (
     CompanionCommand,
     CompanionContact,
-    CompanionSaid,
+    CompanionMessage,
     CompanionText,
     ContactType,
     TextType,
@@ -113,7 +113,7 @@ async def opened(there: Bench, link: ChannelLink | None = None) -> AsyncIterator
         yield people
 
 
-async def next_of(people: MeshcorePeople, kind: type) -> FromHandheld:
+async def next_of(people: MeshcorePeople, kind: type) -> HandheldReport:
     while True:
         heard = await people.receive()
         if isinstance(heard.what, kind):
@@ -142,13 +142,13 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_direct_message_is_whose_the_key_is(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         there.write("hut reached ✓")
-        heard = await next_of(people, Spoken)
+        heard = await next_of(people, HandheldText)
         key = there.radio(ADA).key
         assert heard.handle == key.hex()
-        assert heard.what == Spoken("hut reached ✓", True, key=key)
+        assert heard.what == HandheldText("hut reached ✓", True, key=key)
         assert (heard.signal.snr, heard.signal.hops, heard.over_internet) == (6.0, 0, False)
         there.write("hut reached ✓", NOW + 60)
-        again = await next_of(people, Spoken)
+        again = await next_of(people, HandheldText)
         assert again.number != heard.number, "the same words later are another message"
 
 
@@ -156,9 +156,9 @@ async def test_another_try_of_a_message_is_the_same_message(tmp_path: Path) -> N
     async with bench(tmp_path) as there, opened(there) as people:
         text = wire.send_text(there.radio(KIT).key, "hello", NOW, 0)
         there.act(ADA, text)
-        first = await next_of(people, Spoken)
+        first = await next_of(people, HandheldText)
         there.act(ADA, wire.send_text(there.radio(KIT).key, "hello", NOW, 1))
-        assert (await next_of(people, Spoken)).number == first.number
+        assert (await next_of(people, HandheldText)).number == first.number
 
 
 async def test_an_advert_tells_name_and_position(tmp_path: Path) -> None:
@@ -166,11 +166,11 @@ async def test_an_advert_tells_name_and_position(tmp_path: Path) -> None:
         there.radio(ADA).name = "Ada  of the hut"
         there.radio(ADA).position = (46_547_500, 7_985_000)
         there.act(ADA, wire.make_command(CompanionCommand.SEND_ADVERT, b"\1"))
-        while not (named := await next_of(people, Named)).number:
+        while not (named := await next_of(people, HandheldName)).number:
             pass
-        assert named.what == Named("Ada of the hut", there.radio(ADA).key)
-        where = (await next_of(people, Located)).what
-        assert isinstance(where, Located)
+        assert named.what == HandheldName("Ada of the hut", there.radio(ADA).key)
+        where = (await next_of(people, HandheldPosition)).what
+        assert isinstance(where, HandheldPosition)
         assert (where.where.latitude, where.where.longitude) == (46.5475, 7.985)
         assert where.where.timestamp is None, "it is of this moment"
 
@@ -181,8 +181,8 @@ async def test_what_the_radio_knew_before_is_no_older_than_it_says(tmp_path: Pat
         before = CompanionContact(key, ContactType.CHAT, "Ada", NOW - 5000, 46_500_000, 7_900_000)
         kit.contacts[key] = before._replace(changed=NOW - 100)
         async with opened(there) as people:
-            heard = await next_of(people, Located)
-            assert isinstance(heard.what, Located)
+            heard = await next_of(people, HandheldPosition)
+            assert isinstance(heard.what, HandheldPosition)
             timestamp = heard.what.where.timestamp
             assert (heard.number, timestamp and timestamp.timestamp()) == (0, NOW - 5000)
 
@@ -196,9 +196,9 @@ async def test_a_channel_proves_nobody(tmp_path: Path) -> None:
             ("Eve: SOS", 1, "#1/Eve"),
         ):
             there.bring(CompanionText(b"", place, NOW, text))
-            heard = await next_of(people, Spoken)
+            heard = await next_of(people, HandheldText)
             assert heard.handle == handle
-            assert isinstance(heard.what, Spoken)
+            assert isinstance(heard.what, HandheldText)
             assert (heard.what.direct, heard.what.key) == (False, b"")
         there.bring(CompanionText(b"", 1, NOW, "a text without a name"))
         outcome = await people.send_text("#1/Eve", "This kit has stored your SOS", 1)
@@ -212,8 +212,8 @@ async def test_two_keys_that_begin_alike_prove_nobody(tmp_path: Path) -> None:
         there.radio(KIT).contacts[twin] = CompanionContact(twin, ContactType.CHAT, "Eve")
         async with opened(there) as people:
             there.write("it is me")
-            heard = await next_of(people, Spoken)
-            assert isinstance(heard.what, Spoken)
+            heard = await next_of(people, HandheldText)
+            assert isinstance(heard.what, HandheldText)
             assert (heard.handle, heard.what.key) == (key.hex()[:12], b"")
 
 
@@ -228,15 +228,15 @@ async def test_only_people_are_people(tmp_path: Path) -> None:
             there.bring(CompanionText(ada, None, NOW, "ok", TextType.COMMAND))
             there.bring(CompanionText(ada, None, NOW, "room", TextType.SIGNED))
             there.bring(CompanionText(ada, None, NOW, "hello"))
-            heard = await next_of(people, Spoken)
-            assert isinstance(heard.what, Spoken) and heard.what.text == "hello"
+            heard = await next_of(people, HandheldText)
+            assert isinstance(heard.what, HandheldText) and heard.what.text == "hello"
 
 
 async def test_a_battery_is_asked_for_when_somebody_writes(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         there.write("hello")
-        heard = await next_of(people, Powered)
-        assert (heard.what, heard.handle) == (Powered(86), there.radio(ADA).key.hex())
+        heard = await next_of(people, HandheldBattery)
+        assert (heard.what, heard.handle) == (HandheldBattery(86), there.radio(ADA).key.hex())
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ async def test_a_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) ->
         with pytest.raises(BaseExceptionGroup) as raised:
             async with opened(there) as people:
                 there.radio(KIT).mute = True
-                await next_of(people, Spoken)
+                await next_of(people, HandheldText)
         assert isinstance(get_first_error(raised.value), RadioLost)
 
 
@@ -349,7 +349,7 @@ async def test_what_a_radio_gave_before_it_fell_silent_is_heard(
                 while True:
                     heard.append((await people.receive()).what)
     assert isinstance(get_first_error(raised.value), RadioLost)
-    assert [each.text for each in heard if isinstance(each, Spoken)] == ["help me"]
+    assert [each.text for each in heard if isinstance(each, HandheldText)] == ["help me"]
 
 
 async def test_one_that_is_unplugged_within_a_frame_is_opened_again(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ async def test_one_that_is_unplugged_within_a_frame_is_opened_again(tmp_path: Pa
         await until_async(lambda: os.path.lexists(there.place))
         async with opened(there) as people:
             there.write("still there?")
-            await next_of(people, Spoken)
+            await next_of(people, HandheldText)
 
 
 SPOILT: dict[str, Callable[[bytes], bytes]] = {
@@ -397,16 +397,16 @@ async def test_a_first_answer_that_cannot_be_read_is_asked_for_again(
             assert "does not report its identity" in str(await lost(there))
         async with opened(there) as people:
             there.write("hello")
-            await next_of(people, Spoken)
+            await next_of(people, HandheldText)
 
 
 async def test_a_message_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened(there) as people:
         radio = there.radio(KIT)
-        short = wire.make_frame(bytes([CompanionSaid.TEXT, 1, 2]), wire.FROM_RADIO)
+        short = wire.make_frame(bytes([CompanionMessage.TEXT, 1, 2]), wire.FROM_RADIO)
 
         def shorten(said: bytes) -> bytes:
-            if CompanionSaid.TEXT not in said[3:4]:
+            if CompanionMessage.TEXT not in said[3:4]:
                 return said
             del radio.spoil
             return short
@@ -414,8 +414,8 @@ async def test_a_message_that_cannot_be_read_stops_nothing(tmp_path: Path) -> No
         radio.spoil = shorten  # type: ignore[method-assign]
         there.bring(CompanionText(there.radio(ADA).key[:6], None, NOW, "lost"))
         there.bring(CompanionText(there.radio(ADA).key[:6], None, NOW, "read"))
-        heard = await next_of(people, Spoken)
-        assert isinstance(heard.what, Spoken) and heard.what.text == "read"
+        heard = await next_of(people, HandheldText)
+        assert isinstance(heard.what, HandheldText) and heard.what.text == "read"
 
 
 async def test_one_that_starts_anew_gets_its_clock_and_goes_on(
@@ -427,7 +427,7 @@ async def test_one_that_starts_anew_gets_its_clock_and_goes_on(
         there.nodes.reboot(there.nodes.sockets[KIT - 1])
         assert radio.read_time(trio.current_time()) < BOOT_TIME + 60
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(next_of, people, Spoken)
+            nursery.start_soon(next_of, people, HandheldText)
             await until_async(lambda: radio.read_time(trio.current_time()) >= NOW)
             there.write("still there?")
         assert "has restarted" in caplog.text
@@ -443,10 +443,10 @@ async def test_a_full_table_is_told_until_there_is_room(tmp_path: Path, hasty: N
             assert link.reason.startswith(f"the radio's list of {CONTACTS_MAX} contacts is full")
             assert link.state.value == "fault"
             there.write("I am known")
-            await next_of(people, Spoken)
+            await next_of(people, HandheldText)
             del radio.contacts[next(key for key in radio.contacts if key != there.radio(ADA).key)]
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(next_of, people, Spoken)
+                nursery.start_soon(next_of, people, HandheldText)
                 await until_async(lambda: not link.reason)
                 assert link.state.value == "ready"
                 nursery.cancel_scope.cancel()
@@ -473,13 +473,13 @@ async def test_a_newcomer_is_added_where_there_is_room(
             there.act(ADA, wire.make_command(CompanionCommand.SEND_ADVERT, b"\1"))
             if full:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(next_of, people, Spoken)
+                    nursery.start_soon(next_of, people, HandheldText)
                     await until_async(lambda: link.reason)
                     nursery.cancel_scope.cancel()
             else:
-                assert (await next_of(people, Named)).handle == ada.key.hex()
+                assert (await next_of(people, HandheldName)).handle == ada.key.hex()
                 there.write("SOS")
-                await next_of(people, Spoken)
+                await next_of(people, HandheldText)
 
 
 async def test_a_person_of_several_radios_is_reached_by_the_kits(tmp_path: Path) -> None:

@@ -10,12 +10,17 @@ import pytest
 import trio
 
 from fieldagent.agent.journal import handhelds, inbound
-from fieldagent.extensions.people.contract import FromHandheld, PeopleRadio, Spoken, TextOutcome
+from fieldagent.extensions.people.contract import (
+    HandheldReport,
+    HandheldText,
+    PeopleRadio,
+    TextOutcome,
+)
 from fieldagent.extensions.people.desk import Desk
 from fieldagent.extensions.people.directory import Holder
 from fieldagent.extensions.people.post import Absence, Postman
 from fieldagent.extensions.people.settings import PeopleSettings
-from fieldagent.extensions.people.toll import Toll
+from fieldagent.extensions.people.toll import HandheldLimits
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
 from fieldagent.store.group import StoreFull
@@ -112,12 +117,15 @@ async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
             await postman.run(cast(PeopleRadio, Radio(TextOutcome(True, ""))))
         else:
             await kit.journal.persist(handhelds.note_packet(1, 77))
-            sign = Spoken("👍", direct=True, answers=77, reaction=True)
+            sign = HandheldText("👍", direct=True, answers=77, reaction=True)
             others = kit.journal, kit.intake, kit.cancellation, kit.inbox
             desk = Desk(
-                *others, Toll(kit.journal, kit.outboxes), PeopleSettings(port="nowhere"), []
+                *others,
+                HandheldLimits(kit.journal, kit.outboxes),
+                PeopleSettings(port="nowhere"),
+                [],
             )
-            await desk.take(FromHandheld(ADA, next(numbers), sign))
+            await desk.take(HandheldReport(ADA, next(numbers), sign))
 
     def cut(*what: Any) -> bool:
         raise RuntimeError("power fails")

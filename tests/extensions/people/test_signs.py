@@ -6,7 +6,13 @@ import pytest
 
 from fieldagent.agent.outbound.reach import Step
 from fieldagent.extensions.people.post import PARTS_MAX, count_parts, split_into_parts
-from fieldagent.extensions.people.signs import GIVEN_UP, KEPT, LEFT, THERE, find_due_sign
+from fieldagent.extensions.people.signs import (
+    ARRIVED_SIGN,
+    GIVEN_UP,
+    LEFT_SIGN,
+    STORED_SIGN,
+    find_due_sign,
+)
 from fieldagent.package.delivery import Stage, describe_stage
 
 
@@ -17,21 +23,21 @@ def steps(*stages: str) -> list[Step]:
 @pytest.mark.parametrize(
     ("signs", "stages", "sign"),
     [
-        ("", ["kept"], KEPT),
-        (KEPT, ["kept"], ""),
-        (KEPT, ["kept", "left"], LEFT),
-        ("", ["kept", "left"], LEFT),
-        (LEFT, ["kept", "left"], ""),
-        (KEPT, ["kept", "hub"], ""),
-        (KEPT, ["kept", "heard"], ""),
-        (KEPT, ["kept", "radio", "handed_over"], ""),
-        (KEPT + LEFT, ["kept", "left", "stored"], THERE),
-        (KEPT, ["kept", "read"], THERE),
-        (KEPT + LEFT + THERE, ["kept", "left", "stored", "read"], ""),
-        (KEPT, ["kept", "ended"], GIVEN_UP),
-        (KEPT, ["kept", "nobody"], GIVEN_UP),
-        (KEPT + GIVEN_UP, ["kept", "ended", "stored"], THERE),
-        (KEPT + LEFT + GIVEN_UP, ["kept", "left", "ended", "stored"], ""),
+        ("", ["kept"], STORED_SIGN),
+        (STORED_SIGN, ["kept"], ""),
+        (STORED_SIGN, ["kept", "left"], LEFT_SIGN),
+        ("", ["kept", "left"], LEFT_SIGN),
+        (LEFT_SIGN, ["kept", "left"], ""),
+        (STORED_SIGN, ["kept", "hub"], ""),
+        (STORED_SIGN, ["kept", "heard"], ""),
+        (STORED_SIGN, ["kept", "radio", "handed_over"], ""),
+        (STORED_SIGN + LEFT_SIGN, ["kept", "left", "stored"], ARRIVED_SIGN),
+        (STORED_SIGN, ["kept", "read"], ARRIVED_SIGN),
+        (STORED_SIGN + LEFT_SIGN + ARRIVED_SIGN, ["kept", "left", "stored", "read"], ""),
+        (STORED_SIGN, ["kept", "ended"], GIVEN_UP),
+        (STORED_SIGN, ["kept", "nobody"], GIVEN_UP),
+        (STORED_SIGN + GIVEN_UP, ["kept", "ended", "stored"], ARRIVED_SIGN),
+        (STORED_SIGN + LEFT_SIGN + GIVEN_UP, ["kept", "left", "ended", "stored"], ""),
         (GIVEN_UP, ["kept", "left", "ended"], ""),
         ("", [], ""),
     ],

@@ -19,9 +19,9 @@ from fieldagent.agent.journal import incident
 from fieldagent.agent.outbound import others_sos
 from fieldagent.agent.outbound.incident_status import describe_incidents, list_heard_incidents
 from fieldagent.extensions.people.desk import Desk
-from fieldagent.extensions.people.toll import Toll
+from fieldagent.extensions.people.toll import HandheldLimits
 from fieldagent.http.message import Request
-from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
+from fieldagent.package.package import Channel, IncidentState, IncidentUpdate, Message, Status
 from fieldagent.wire.envelope import Entry, derive_key, encode
 from tests import kit as kits
 from tests.extensions.people.test_desk import ADA, EVE, SETTINGS, Bench, bench
@@ -50,7 +50,7 @@ async def camp(
     how["keys"] = [MT_KEY]
     async with kits.kit(path, also=also, **how) as kit:
         common = (kit.journal, kit.intake, kit.cancellation, kit.inbox)
-        toll = Toll(kit.journal, kit.outboxes)
+        toll = HandheldLimits(kit.journal, kit.outboxes)
         settings = SETTINGS._replace(**changed)
         yield Bench(kit, Desk(*common, toll, settings, [], caveat))
 
@@ -150,7 +150,7 @@ async def test_what_ends_a_strangers_sos_does_not_end_the_kits(tmp_path: Path, b
         theirs = incident.open_of(k.journal, EVE)
         assert theirs is not None
         if by == "the hub":
-            word = IncidentWord(theirs.number, Said.CLOSED, 7, "Olga")
+            word = IncidentUpdate(theirs.number, IncidentState.CLOSED, 7, "Olga")
             at = int(k.journal.clock.date(k.journal.clock.now()))
             await k.hear(encode([Entry(0, word, at)], key=MT_KEY), tagged=True)
         else:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.extensions.places.hub import fences, shape
-from fieldagent.extensions.places.hub.fences import WhichKits
+from fieldagent.extensions.places.hub.fences import FenceKits
 from fieldagent.extensions.places.hub.week import week_of
 from fieldagent.hub.part import KitPosition
 from fieldagent.hub.store.contract import Db
@@ -32,8 +32,8 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
 
     def cross(db: Db) -> None:
         island = shape.polygon({"type": "Polygon", "coordinates": FIJI})
-        fences.add(db, 1, "Island", island, "both", WhichKits(), now)
-        fences.add(db, 1, "Hut", shape.circle(-17.5, 179.5, 5_000), "both", WhichKits(), now)
+        fences.add(db, 1, "Island", island, "both", FenceKits(), now)
+        fences.add(db, 1, "Hut", shape.circle(-17.5, 179.5, 5_000), "both", FenceKits(), now)
         (member,) = db.execute("SELECT member FROM device WHERE id = 1")[0]
         for at, east in ((now - 60, 179.5), (now, 178.0)):
             place = DatedPlace(-17.5, east, at)

@@ -12,14 +12,14 @@ import pytest
 import trio
 
 from fieldagent.extensions.places.hub import fences, shape
-from fieldagent.extensions.places.hub.fences import WhichKits
+from fieldagent.extensions.places.hub.fences import FenceKits
 from fieldagent.hub.access import people
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import webhook_directory
@@ -41,19 +41,19 @@ IN, OUT = Location(45.9, 7.6), Location(45.95, 7.6)
 
 async def fence(alps: Field, tells: str = "both", *kits: str, group: str = "") -> int:
     return await alps.store.commit(
-        lambda db: fences.add(db, 1, "North face", FACE, tells, WhichKits(kits, group), alps.now)
+        lambda db: fences.add(db, 1, "North face", FACE, tells, FenceKits(kits, group), alps.now)
     )
 
 
 async def told(alps: Field) -> list[str]:
     """Return the texts of all alarms in order."""
     rows = await alps.rows("SELECT body FROM item WHERE sos = 2 ORDER BY id")
-    said = [stored_entry(body).content for (body,) in rows]
+    said = [read_stored_entry(body).content for (body,) in rows]
     return [each.content for each in said if isinstance(each, Message)]
 
 
 async def alarms(alps: Field) -> list[tuple[int, str]]:
-    rows = await alps.store.read(lambda db: sos.listing(db, 1, None, 99, 9))
+    rows = await alps.store.read(lambda db: sos.list_sos(db, 1, None, 99, 9))
     return [(each.device, each.state) for each in rows]
 
 

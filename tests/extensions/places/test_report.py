@@ -80,7 +80,7 @@ async def walked(alps: Field) -> KitWeek:
     await alps.push(Message("come down"), target=1)
     await collect(alps.mailbox(1))
     await alps.push(Message("where are you"), target=1, over_satellite=True)
-    incident = await alps.store.read(lambda db: sos.named(db, 1, 1))
+    incident = await alps.store.read(lambda db: sos.find_incident(db, 1, 1))
     assert incident is not None
     await alps.store.commit(lambda db: sos_desk.close(db, incident, 2, "a <false> alarm", alps.now))
     session = usage.count_session_of

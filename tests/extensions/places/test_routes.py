@@ -16,7 +16,7 @@ from fieldagent.extensions.places.hub.route_command import due_of
 from fieldagent.extensions.places.hub.routes import RoutePlan
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.sos import Who
+from fieldagent.hub.records.sos import Actor
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Location
@@ -53,7 +53,7 @@ async def standing(alps: Field) -> Any:
 
 
 async def alarms(alps: Field) -> list[tuple[str, int]]:
-    incidents = await alps.store.read(lambda db: sos.listing(db, 1, None, 99, 9))
+    incidents = await alps.store.read(lambda db: sos.list_sos(db, 1, None, 99, 9))
     return [(each.kind, each.device) for each in incidents]
 
 
@@ -116,7 +116,7 @@ async def test_who_is_there_in_time_is_not_overdue_whenever_that_is_told(store: 
 async def test_a_person_ends_it_and_says_why(store: Store) -> None:
     async with field_of(store) as alps:
         await expect(alps)
-        ben = Who(2, "Ben")
+        ben = Actor(2, "Ben")
         alps.now = DUE + 2 * HOUR
         assert "Its position is unknown." in (await look(alps))[0]
         with pytest.raises(Refused, match="enter a reason"):

@@ -12,7 +12,7 @@ import pytest
 
 from fieldagent.extensions.places.hub import osmand, traccar
 from fieldagent.http.message import Request as HttpRequest
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.store.contract import Store
 from tests.cli.test_arguments import fieldagent
 from tests.hub.field import field_of
@@ -35,7 +35,7 @@ async def test_no_word_of_a_tracker_is_too_odd(store: Store, kind: Any, body: by
     async with field_of(store) as alps:
         await tracked(alps)
         word = kind.read(HttpRequest("POST", "/", (), {"content-length": "1"}, body))
-        became = Became.TAKEN if word.ident == DOG else Became.REFUSED
+        became = ItemResult.TAKEN if word.ident == DOG else ItemResult.REFUSED
         assert await says(alps, word) is became
         assert all(text.isprintable() for text in await words_for_ada(alps))
 

@@ -12,7 +12,7 @@ import pytest
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.journal.high_water import HighWater
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import DAMAGED, RELAYED, EndedDelivery
+from fieldagent.agent.journal.records import DAMAGED_DELIVERY, RELAYED, EndedDelivery
 from fieldagent.agent.journal.repair import mend
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.agent.mesh.relay import Relay, enter
@@ -95,7 +95,9 @@ def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
         else:
             db.execute("UPDATE package SET digest = x'00' WHERE sequence = ?", [entered.sequence])
         if when == "as it is to leave":
-            outbound.end([EndedDelivery(entered.sequence, Channel.SATELLITE, DAMAGED)], 2.0)(db)
+            outbound.end(
+                [EndedDelivery(entered.sequence, Channel.SATELLITE, DAMAGED_DELIVERY)], 2.0
+            )(db)
     if when == "at the start":
         mend(old, new, HighWater(entered.sequence + 1), "a row is damaged", "old.bad")
     with closing(connect(new if when == "at the start" else old, JOURNAL, checked=True)) as db:

@@ -22,7 +22,7 @@ import pytest
 from fieldagent.extensions.sms.hub import service as sms
 from fieldagent.extensions.sms.hub.twilio import compute_signature
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.short_text import PARTS, short_text
+from fieldagent.hub.escalation.short_text import PARTS, make_short_text
 from fieldagent.wire import sms_alphabet
 from tests.hub.push_service import Pushed, push_service
 from tests.hub.test_contacts import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in
@@ -261,10 +261,10 @@ async def test_what_a_service_refuses_it_has_not_taken(status: int, untaken: boo
     with push_service(None) as service:
         service.answers.append(status)
         result = await sms.post(service.address, (), b"{}", service="it", says="message")
-        assert result.untaken is untaken
+        assert result.is_untaken is untaken
     if status == 201:
         result = await sms.post(service.address, (), b"{}", service="it", says="message")
-        assert result.untaken, "it is not there any more"
+        assert result.is_untaken, "it is not there any more"
 
 
 @pytest.mark.parametrize("sender", [PHONE, "0041791234567", "+41 (79) 123-45-67"])
@@ -279,7 +279,7 @@ def test_a_notice_fits_two_messages_and_says_how_to_answer(said: str, place: str
         "id", "SOS 12 of kit", "whole", 12, "kit", said, "", "https://h/answer/1", "123456", place
     )
     for answers in (True, False):
-        text = short_text(notice, answers=answers)
+        text = make_short_text(notice, answers=answers)
         assert sms_alphabet.count_parts(text) <= PARTS[sms_alphabet.choose_alphabet(text)]
         assert text.startswith("SOS 12 of kit")
         assert ("OK 123456" in text) == answers

@@ -11,7 +11,7 @@ import trio.testing
 
 from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
-from fieldagent.extensions.sms.agent.arrivals import Found, find_arrivals
+from fieldagent.extensions.sms.agent.arrivals import StoreContent, find_arrivals
 from fieldagent.extensions.sms.agent.carrier import LOOKS, SmsCarrier, SmsSeat
 from fieldagent.extensions.sms.agent.contract import SmsModem
 from fieldagent.extensions.sms.agent.settings import SmsSettings
@@ -36,10 +36,10 @@ class Garbling(OneToSend):
         self.kept: list[tuple[bytes, str]] = []
         self.deleted: list[int] = []
 
-    async def read_store(self) -> Found:
+    async def read_store(self) -> StoreContent:
         self.arrived = False
         self.looks.append(trio.current_time())
-        return Found([], []) if self.deleted else find_arrivals(read_listed(LISTED))
+        return StoreContent([], []) if self.deleted else find_arrivals(read_listed(LISTED))
 
     async def delete(self, place: int) -> None:
         assert self.kept, "what is not on disk stays"

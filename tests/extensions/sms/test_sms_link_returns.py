@@ -17,11 +17,11 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
-from fieldagent.extensions.sms.agent.arrivals import Found
+from fieldagent.extensions.sms.agent.arrivals import StoreContent
 from fieldagent.extensions.sms.agent.carrier import SmsCarrier, SmsSeat
 from fieldagent.extensions.sms.agent.contract import SmsModem
 from fieldagent.extensions.sms.agent.settings import SmsSettings
-from fieldagent.extensions.sms.sms_modem import Sent
+from fieldagent.extensions.sms.sms_modem import SendResult
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_pdu import Submit
 from tests.processes import PATIENCE
@@ -54,7 +54,7 @@ class OneToSend:
 
     def load(self, capacity: int) -> Transmission | None:
         self.waits -= 1
-        return Transmission(1, b"envelope", urgent=False, tries=0)
+        return Transmission(1, b"envelope", urgent=False, attempts=0)
 
     async def release(self, *_: object, **__: object) -> None:
         self.waits += 1
@@ -76,12 +76,12 @@ class OneToSend:
     look_soon, arrived, lost, crowded = 30.0, False, None, False
     news = trio.Event()
 
-    async def send(self, message: Submit) -> Sent:
+    async def send(self, message: Submit) -> SendResult:
         self.sent += 1
-        return Sent(Outcome.SENT)
+        return SendResult(Outcome.SENT)
 
-    async def read_store(self) -> Found:
-        return Found([], [])
+    async def read_store(self) -> StoreContent:
+        return StoreContent([], [])
 
     async def look(self) -> None:
         pass

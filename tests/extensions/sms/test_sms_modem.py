@@ -25,10 +25,10 @@ from fieldagent.extensions.sms.sms_modem import (
     STORE,
     GsmConversation,
     GsmReply,
-    PlaceFilled,
+    MessageStored,
     Prompt,
-    Sent,
-    Stored,
+    SendResult,
+    StoredMessage,
 )
 from fieldagent.wire import sms_pdu
 from fieldagent.wire.errors import LocalProtocolError
@@ -47,7 +47,7 @@ class Line:
         self.modem = SimulatedGsmModem(self.left.append, clock=lambda: 1_790_000_000.0)
         self.talk = GsmConversation()
         self.arrived: list[int] = []
-        self.passed_on: list[Stored] = []
+        self.passed_on: list[StoredMessage] = []
         self.step = step
 
     def write(self, data: bytes) -> GsmReply | Prompt | None:
@@ -57,9 +57,9 @@ class Line:
         for at in range(0, len(said), self.step):
             self.talk.receive_data(said[at : at + self.step])
             while (event := self.talk.next_event()) is not NEED_MORE:
-                if isinstance(event, PlaceFilled):
+                if isinstance(event, MessageStored):
                     self.arrived.append(event.place)
-                elif isinstance(event, Stored):
+                elif isinstance(event, StoredMessage):
                     self.passed_on.append(event)
                 else:
                     assert reply is None and not isinstance(event, sms_modem.NeedMore)
@@ -77,7 +77,7 @@ class Line:
         assert all(self.ask(each).ok for each in set_up)
         assert self.ask(sms_modem.notify(self.ask(NOTIFICATIONS))).ok
 
-    def send(self, message: Submit) -> Sent:
+    def send(self, message: Submit) -> SendResult:
         assert self.write(self.talk.submit(message)) == Prompt()
         reply = self.write(self.talk.encode_pdu(message))
         assert not isinstance(reply, Prompt)
@@ -168,7 +168,9 @@ def test_a_message_inside_a_reply(said: str, places: list[int], lines: tuple[str
     talk.make_command("AT+CSQ")
     talk.receive_data(f"\r\n{said}\r\n+CSQ: 20,99\r\n\r\nOK\r\n".encode())
     events = list(iter(talk.next_event, NEED_MORE))
-    assert [each.place for each in events if isinstance(each, PlaceFilled | Stored)] == places
+    assert [
+        each.place for each in events if isinstance(each, MessageStored | StoredMessage)
+    ] == places
     assert events[-1] == GsmReply(True, lines)
 
 

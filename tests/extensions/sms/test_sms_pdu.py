@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.extensions.sms.agent.arrivals import find_arrivals
-from fieldagent.extensions.sms.sms_modem import Stored
+from fieldagent.extensions.sms.sms_modem import StoredMessage
 from fieldagent.wire import sms_alphabet, sms_pdu
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.sms_pdu import (
@@ -132,7 +132,7 @@ def test_parts_are_put_together_in_whatever_order(content: str | bytes, order: A
     parts = sms_pdu.split(content, 9)
     read = [sms_pdu.decode(sms_pdu.encode(Deliver(NUMBER, part, AT))) for part in parts]
     order.shuffle(read)
-    stored = [Stored(place, message) for place, message in enumerate(read)]
+    stored = [StoredMessage(place, message) for place, message in enumerate(read)]
     assert find_arrivals(stored[:-1]).whole == []
     (arrival,) = find_arrivals(stored).whole
     assert isinstance(arrival.message, Deliver)

@@ -15,14 +15,14 @@ import trio
 from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge import alert_intake, service
-from fieldagent.extensions.tak.bridge.door import ALERT_AGAIN_S, Came, TakDoor
+from fieldagent.extensions.tak.bridge.door import ALERT_AGAIN_S, EventAdmission, ReceivedEvent
 from fieldagent.extensions.tak.bridge.intake import TakIntake
 from fieldagent.extensions.tak.bridge.inward import TakInbox
 from fieldagent.extensions.tak.bridge.users import UserLink
 from fieldagent.extensions.tak.cot import NOWHERE, CotPoint
 from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.hub.bridge.contract import BridgeHost
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Store
 from tests.extensions.tak.test_budget import BRAVO, CLEO, RULES, mountain
@@ -37,20 +37,20 @@ async def bridge(store: Store) -> AsyncIterator[tuple[Field, Any]]:
     """Yield the field, and a function that says an event at the server."""
     async with mountain(store) as alps, trio.open_nursery() as nursery:
         unit = TakUnit(f"FA-1-{CLEO}", "Cleo")
-        put, get = trio.open_memory_channel[Came](9)
-        became: list[Became] = []
+        put, get = trio.open_memory_channel[ReceivedEvent](9)
+        became: list[ItemResult] = []
         host = BridgeHost(store, {}, alps.clock, Mock(side_effect=became.append), Mock())
         inbox = TakInbox(1, RULES)
         intake = TakIntake(host, inbox, {CLEO: UserLink(unit)}, {}, Mock(), get)
-        door = TakDoor(Mock(), alps.clock, markers=False)
+        door = EventAdmission(Mock(), alps.clock, markers=False)
         nursery.start_soon(intake.run)
 
-        async def say(raw: bytes) -> Became | None:
+        async def say(raw: bytes) -> ItemResult | None:
             event = door.admit_alert(raw, alps.now)
             if event is None:
                 return None
             became.clear()
-            put.send_nowait(Came(CLEO, event.type, event))
+            put.send_nowait(ReceivedEvent(CLEO, event.type, event))
             with trio.fail_after(30):
                 while not became:
                     await trio.sleep(0.01)
@@ -75,7 +75,7 @@ async def incidents(alps: Field) -> list[tuple[Any, ...]]:
 
 async def test_an_alert_rings_once_until_a_person_has_closed_it(store: Store) -> None:
     async with bridge(store) as (alps, say):
-        assert await say(alert()) is Became.TAKEN
+        assert await say(alert()) is ItemResult.TAKEN
         ((kind, state, name, body),) = await incidents(alps)
         assert (kind, state, name) == ("sos", "open", BRAVO.callsign)
         assert "46.5" in str(body) and BRAVO.callsign in str(body)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge import records, service
-from fieldagent.extensions.tak.bridge.door import Came
+from fieldagent.extensions.tak.bridge.door import ReceivedEvent
 from fieldagent.extensions.tak.bridge.intake import TakIntake
 from fieldagent.extensions.tak.bridge.inward import TakInbox
 from fieldagent.extensions.tak.bridge.site import TakSite
@@ -66,7 +66,7 @@ async def test_what_somebody_writes_meanwhile_is_taken_in_afterwards(
     monkeypatch.setattr(persist, "RETRY_AFTER_S", 0.01)
     async with mountain(store) as alps, trio.open_nursery() as nursery:
         unit = TakUnit(f"FA-1-{CLEO}", "Cleo")
-        put, get = trio.open_memory_channel[Came](9)
+        put, get = trio.open_memory_channel[ReceivedEvent](9)
         intake = TakIntake(
             BridgeHost(store, {}, alps.clock, Mock(), Mock()),
             TakInbox(1, RULES),
@@ -80,7 +80,9 @@ async def test_what_somebody_writes_meanwhile_is_taken_in_afterwards(
         when = datetime.fromtimestamp(alps.now, UTC)
         for words in ("go down", "the hut is shut"):
             put.send_nowait(
-                Came(CLEO, tak.CHAT, tak.make_chat(GeoChat(BRAVO, unit, words, words), when))
+                ReceivedEvent(
+                    CLEO, tak.CHAT, tak.make_chat(GeoChat(BRAVO, unit, words, words), when)
+                )
             )
         nursery.start_soon(intake.run)
         said = "SELECT words FROM item WHERE target = ? ORDER BY id"
@@ -222,7 +224,7 @@ async def test_a_phone_that_comes_meanwhile_is_not_said_to_be_out_of_force(
         nursery.cancel_scope.cancel()
 
 
-def _pem(issued: authority.Issued, folder: Path) -> Path:
+def _pem(issued: authority.IssuedCertificate, folder: Path) -> Path:
     key = issued.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

@@ -25,13 +25,13 @@ from fieldagent.extensions.tak.bridge.inward import (
     TakOutcome,
     TakRules,
 )
-from fieldagent.extensions.tak.bridge.records import OVER_AFTER_S, FreshItem, OutEvent
+from fieldagent.extensions.tak.bridge.records import OVER_AFTER_S, NewItem, OutEvent
 from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotPoint, encode
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit, read_chat
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.tenure import TENURE_S, BridgePost
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
@@ -73,8 +73,8 @@ async def say(
 async def test_who_is_not_allowed_costs_nothing_and_is_told_so(store: Store) -> None:
     async with mountain(store) as alps:
         outcome = await say(alps, BRAVO, "come down", "m-1")
-        assert outcome == TakOutcome(Became.TAKEN, f"The message {NOT_ALLOWED}.")
-        assert (await say(alps, BRAVO, "come down", "m-1")).became is Became.REPEATED
+        assert outcome == TakOutcome(ItemResult.TAKEN, f"The message {NOT_ALLOWED}.")
+        assert (await say(alps, BRAVO, "come down", "m-1")).became is ItemResult.REPEATED
         alps.now += 3_600
         await alps.satellite()
         assert alps.sky.taken == []
@@ -96,15 +96,15 @@ async def test_a_chat_that_reads_like_an_sos_is_asked_about(
 ) -> None:
     async with mountain(store) as alps:
         outcome = await say(alps, CHARLIE, text, "m-1")
-        assert outcome.became is Became.TAKEN, "it is a message as well"
+        assert outcome.became is ItemResult.TAKEN, "it is a message as well"
         assert outcome.why.startswith(asked) and bool(outcome.why) is bool(asked)
 
 
 async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> None:
     async with mountain(store) as alps:
-        assert await say(alps, CHARLIE, "one", "m-1") == TakOutcome(Became.TAKEN)
+        assert await say(alps, CHARLIE, "one", "m-1") == TakOutcome(ItemResult.TAKEN)
         outcome = await say(alps, CHARLIE, "two", "m-2")
-        assert outcome == TakOutcome(Became.TAKEN, f"The message {SPENT}.")
+        assert outcome == TakOutcome(ItemResult.TAKEN, f"The message {SPENT}.")
         alps.now += 60
         await alps.satellite()
         assert len(alps.sky.taken) == 1
@@ -113,14 +113,14 @@ async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> 
         assert (await say(alps, CHARLIE, "tomorrow", "m-3")).why == ""
         # A text that is too long for satellite waits for a link, whoever its author is.
         assert "too long" in (await say(alps, CHARLIE, "x" * 900, "m-4")).why
-        assert (await say(alps, CHARLIE, "x" * 3_000, "m-5")).became is Became.REFUSED
-        assert (await say(alps, CHARLIE, " \n", "m-6")).became is Became.REFUSED
+        assert (await say(alps, CHARLIE, "x" * 3_000, "m-5")).became is ItemResult.REFUSED
+        assert (await say(alps, CHARLIE, " \n", "m-6")).became is ItemResult.REFUSED
 
 
 async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) -> None:
     async with mountain(store) as alps:
         outcome = await say(alps, CHARLIE, "? come down", "m-1")
-        assert outcome.became is Became.ASKED
+        assert outcome.became is ItemResult.ASKED
         # Numbers are longer if earlier tests used some.
         assert re.fullmatch(
             "Not sent, because it begins with a question mark: 9 bytes. kit 3: by satellite,"
@@ -145,7 +145,7 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
             in (await say(alps, BRAVO, "? up", "m-5", to=2)).why
         )
         # Question marks alone are a message, not a question.
-        assert (await say(alps, BRAVO, "??", "m-6", to=1)).became is Became.TAKEN
+        assert (await say(alps, BRAVO, "??", "m-6", to=1)).became is ItemResult.TAKEN
         assert await alps.rows("SELECT count(*) FROM tak_event") == [(2,)]
 
 
@@ -173,7 +173,7 @@ async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) ->
         assert NOT_ALLOWED in (await say(alps, BRAVO, "come down", "m-1", to=1)).why
         alps.now += sms_mail.RECHECK_AFTER_S + 1
         assert await desk.told() is None
-        assert await say(alps, CHARLIE, "come up", "m-2", to=1) == TakOutcome(Became.TAKEN)
+        assert await say(alps, CHARLIE, "come up", "m-2", to=1) == TakOutcome(ItemResult.TAKEN)
         alps.now += sms_mail.RECHECK_AFTER_S + 1
         frame = await desk.told()
         assert frame is not None
@@ -204,7 +204,7 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         await alps.store.commit(lambda db: records.note_told(db, tick))
         assert await alps.store.read(owed) == []
         # A sender who repeats a message lacks the tick, so it is sent again.
-        assert (await say(alps, BRAVO, "come down", "m-1")).became is Became.REPEATED
+        assert (await say(alps, BRAVO, "come down", "m-1")).became is ItemResult.REPEATED
         (tick,) = await alps.store.read(owed)
         assert tick.read
 
@@ -292,7 +292,7 @@ def test_a_message_without_end_is_cut_and_says_so() -> None:
     assert len(encode(event)) < EVENT_BYTES_MAX
 
 
-EVERYBODY = FreshItem(1, 0.0, 1, None, True, "message", True, False)
+EVERYBODY = NewItem(1, 0.0, 1, None, True, "message", True, False)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ EVERYBODY = FreshItem(1, 0.0, 1, None, True, "message", True, False)
         (EVERYBODY._replace(brought=True), None),
     ],
 )
-def test_whom_an_item_is_for_there(item: FreshItem, whom: int | None) -> None:
+def test_whom_an_item_is_for_there(item: NewItem, whom: int | None) -> None:
     assert outward.find_person(item, {9}, {"messages"}) == whom
 
 
@@ -385,8 +385,8 @@ async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
                 lambda db: inward.take_marker(db, inbox, 1, sent, alps.now)
             )
 
-        assert (await come()).became is Became.TAKEN
-        assert (await come()).became is Became.REPEATED
+        assert (await come()).became is ItemResult.TAKEN
+        assert (await come()).became is ItemResult.REPEATED
         (envelope,) = await collect(alps.mailbox(1))
         (content,) = [each.content for each in envelope.entries if each.sequence == 1][-1:]
         assert (content.name, content.notes) == ("hut\N{REPLACEMENT CHARACTER}", "dry")  # type: ignore[union-attr]
@@ -398,7 +398,7 @@ async def test_a_marker_that_is_sent_to_several_users_comes_to_each(store: Store
         sent, inbox = SentMarker(BRAVO, "marker-1", placed), TakInbox(1, RULES)
         for member in (1, 2):
             take = partial(inward.take_marker, inbox=inbox, member=member, sent=sent, now=alps.now)
-            assert (await alps.store.commit(take)).became is Became.TAKEN
+            assert (await alps.store.commit(take)).became is ItemResult.TAKEN
             (envelope,) = await collect(alps.mailbox(member))
             assert any(isinstance(each.content, Waypoint) for each in envelope.entries)
 
@@ -482,7 +482,7 @@ async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: S
         noted = await alps.rows("SELECT event, name FROM sos_event WHERE detail LIKE 'cancelled%'")
         assert noted == [("note", "BRAVO (TAK)")]
         assert await alps.store.read(find) == [alert]
-        who = sos.Who(1, "Ada")
+        who = sos.Actor(1, "Ada")
         await change(lambda db: sos.set_seen(db, alert.sos, who, alps.now))
         assert await alps.store.read(find) == []
         await change(lambda db: sos.set_closed(db, alert.sos, alps.now))
@@ -504,7 +504,7 @@ async def test_an_alert_shows_the_place_of_the_sos(store: Store) -> None:
         await alps.sends(1, Entry(1, Location(46.5, 8.1), int(alps.now) - 3_600))
         await alps.sends(1, Entry(2, Message("help"), int(alps.now), sos=True))
         assert await place() is None, "the place of an hour before is not that of the SOS"
-        await alps.sends(1, Entry(3, Location(46.6, 8.2), int(alps.now), sos=True, back=1))
+        await alps.sends(1, Entry(3, Location(46.6, 8.2), int(alps.now), sos=True, items_back=1))
         assert await place() == (46.6, 8.2)
 
 
@@ -546,7 +546,7 @@ def test_a_position_says_how_old_it_is() -> None:
     name = beside.find("contact")
     assert name is not None
     assert (beside.uid, name.get("callsign")) == ("FA-1-1-last", "Ada 13:46Z")
-    previous = tak_map.ToldPosition(USER, now, True)
+    previous = tak_map.SentPosition(USER, now, True)
     _, removed = outward.make_position_events(
         UNIT, USER._replace(at=now), previous, now, shared=True
     )
@@ -556,7 +556,7 @@ def test_a_position_says_how_old_it_is() -> None:
 
 
 def test_when_a_position_is_told_again() -> None:
-    due, previous = tak_map.compute_position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
+    due, previous = tak_map.compute_position_due, tak_map.SentPosition(USER, 1_000_010.0, False)
     assert due(None, USER, 5.0) == 5.0
     moved = USER._replace(latitude=46.501, at=1_000_012.0)
     assert due(previous, moved, 1_000_012.0) == previous.at + tak_map.LEAST_S

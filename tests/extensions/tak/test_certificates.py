@@ -28,7 +28,7 @@ from fieldagent.extensions.tak.server.invitations import CertificateTerms
 from fieldagent.extensions.tak.server.phone import PhoneHost
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
@@ -123,12 +123,12 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         inbox = TakInbox(1, RULES, certificates.find_person)
         chat = GeoChat(TakUnit(PHONE, "Cleo"), TakUnit("FA-1-3", "Cleo"), "m-1", "down")
         taken = await store.commit(lambda db: inward.take_chat(db, inbox, CLEO, chat, alps.now))
-        assert taken.became is Became.TAKEN
+        assert taken.became is ItemResult.TAKEN
         stranger = chat.__class__(TakUnit(OTHER, "Dora"), chat.to, "m-2", "no")
         refused = await store.commit(
             lambda db: inward.take_chat(db, inbox, CLEO, stranger, alps.now)
         )
-        assert refused == TakOutcome(Became.LIMITED)
+        assert refused == TakOutcome(ItemResult.LIMITED)
         assert [text for _, text in said(await collect(alps.mailbox(CLEO)))][-1] == "down"
         assert await line_up(alps) == []
 

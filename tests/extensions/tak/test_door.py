@@ -17,11 +17,11 @@ from fieldagent.extensions.tak.bridge.door import (
     PHONES_MAX,
     SEEN_AGAIN_S,
     UNITS,
-    TakDoor,
+    EventAdmission,
 )
 from fieldagent.extensions.tak.cot import CotEvent, CotPoint, encode
 from fieldagent.extensions.tak.events import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ADA, OTHER = TakUnit("FA-1234-1", "Ada"), TakUnit("FA-99-1", "Ben")
@@ -29,16 +29,16 @@ PROGRAM = {"device": "phone"}
 
 
 @pytest.fixture
-def counts() -> Counter[Became]:
+def counts() -> Counter[ItemResult]:
     return Counter()
 
 
 @pytest.fixture
-def door(counts: Counter[Became]) -> TakDoor:
-    def note(became: Became, by: int = 1) -> None:
+def door(counts: Counter[ItemResult]) -> EventAdmission:
+    def note(became: ItemResult, by: int = 1) -> None:
         counts[became] += by
 
-    return TakDoor(note, lambda: 0.0, markers=True)
+    return EventAdmission(note, lambda: 0.0, markers=True)
 
 
 def phone(number: int) -> TakUnit:
@@ -60,46 +60,52 @@ def chat(who: TakUnit, to: TakUnit = ADA, number: int = 1) -> bytes:
     return foreign(tak.make_chat(GeoChat(who, to, f"m-{number}", "word"), NOW))
 
 
-def admit(door: TakDoor, raw: bytes, now: float = 0.0, kind: str = tak.CHAT) -> CotEvent | None:
+def admit(
+    door: EventAdmission, raw: bytes, now: float = 0.0, kind: str = tak.CHAT
+) -> CotEvent | None:
     return door.admit(kind, raw, ADA.uid, now)
 
 
 def test_two_hundred_phones_that_tell_where_they_are(
-    door: TakDoor, counts: Counter[Became]
+    door: EventAdmission, counts: Counter[ItemResult]
 ) -> None:
     events = [here(phone(number)) for number in range(200)]
     looked = [door.look_at(raw, 1_000.0 + second) for second in range(20) for raw in events * 2]
     # Each sender is noted once, at its first event. The rest is not even parsed.
     assert len([each for each in looked if each is not None]) == 200
-    assert counts[Became.OTHER] == len(looked) == 8_000
+    assert counts[ItemResult.OTHER] == len(looked) == 8_000
     assert door.look_at(events[0], 1_000.0 + SEEN_AGAIN_S) is None
     assert door.look_at(events[0], 2_000.0 + AWAY_S) is not None
 
 
-def test_a_new_connection_takes_every_phone_for_one_that_was_away(door: TakDoor) -> None:
+def test_a_new_connection_takes_every_phone_for_one_that_was_away(door: EventAdmission) -> None:
     assert door.look_at(here(phone(1)), 1_000.0) is not None
     assert door.look_at(here(phone(1)), 1_040.0) is None
     door.forget_units()
     assert door.look_at(here(phone(1)), 1_041.0) is not None
 
 
-def test_more_phones_than_anybody_has_take_no_more_room(door: TakDoor) -> None:
+def test_more_phones_than_anybody_has_take_no_more_room(door: EventAdmission) -> None:
     for number in range(PHONES_MAX + 500):
         door.look_at(here(phone(number)), 1_000.0 + number)
         admit(door, chat(phone(number)), 1_000.0 + number)
     assert len(door._seen) == len(door._rates) == PHONES_MAX
 
 
-def test_phones_that_nobody_has_are_not_looked_for(door: TakDoor, counts: Counter[Became]) -> None:
+def test_phones_that_nobody_has_are_not_looked_for(
+    door: EventAdmission, counts: Counter[ItemResult]
+) -> None:
     results = [door.look_at(here(phone(number)), 1_000.0) for number in range(1_000)]
     assert len([each for each in results if each is not None]) == UNITS.burst
-    assert counts == {Became.OTHER: UNITS.burst, Became.LIMITED: 1_000 - UNITS.burst}
+    assert counts == {ItemResult.OTHER: UNITS.burst, ItemResult.LIMITED: 1_000 - UNITS.burst}
 
 
-def test_who_writes_too_much_is_not_taken(door: TakDoor, counts: Counter[Became]) -> None:
+def test_who_writes_too_much_is_not_taken(
+    door: EventAdmission, counts: Counter[ItemResult]
+) -> None:
     taken = [admit(door, chat(phone(1), number=number)) for number in range(100)]
     assert len([each for each in taken if each]) == OF_ONE.burst
-    assert counts[Became.LIMITED] == 100 - OF_ONE.burst
+    assert counts[ItemResult.LIMITED] == 100 - OF_ONE.burst
     assert admit(door, chat(phone(2))) is not None
     many = [admit(door, chat(phone(number))) for number in range(3, 500)]
     assert len([each for each in many if each]) == OF_ALL.burst - OF_ONE.burst - 1
@@ -117,12 +123,12 @@ def tick(who: TakUnit) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "raw", "became"),
     [
-        (tak.CHAT, chat(OTHER), Became.OWN),
+        (tak.CHAT, chat(OTHER), ItemResult.OWN),
         (tak.CHAT, encode(tak.make_chat(GeoChat(phone(1), ADA, "m", "x"), NOW)), None),
-        (tak.CHAT, encode(tak.make_chat(GeoChat(OTHER, ADA, "m", "x"), NOW)), Became.OWN),
-        (tak.CHAT, chat(phone(1), tak.ALL), Became.OTHER),
-        (tak.CHAT, chat(phone(1), TakUnit(f"{ADA.uid}1", "Adam")), Became.OTHER),
-        (tak.CHAT, LOST, Became.UNREADABLE),
+        (tak.CHAT, encode(tak.make_chat(GeoChat(OTHER, ADA, "m", "x"), NOW)), ItemResult.OWN),
+        (tak.CHAT, chat(phone(1), tak.ALL), ItemResult.OTHER),
+        (tak.CHAT, chat(phone(1), TakUnit(f"{ADA.uid}1", "Adam")), ItemResult.OTHER),
+        (tak.CHAT, LOST, ItemResult.UNREADABLE),
         (
             tak.ON_PHONE,
             tick(phone(1)),
@@ -131,25 +137,33 @@ def tick(who: TakUnit) -> bytes:
         (
             tak.ON_PHONE,
             tick(OTHER),
-            Became.OWN,
+            ItemResult.OWN,
         ),
-        (tak.ALERT, foreign(tak.make_alert(ADA, CotPoint(1, 1), NOW)), Became.OTHER),
+        (tak.ALERT, foreign(tak.make_alert(ADA, CotPoint(1, 1), NOW)), ItemResult.OTHER),
         (tak.CANCEL, foreign(tak.make_alert(ADA, CotPoint(1, 1), NOW, cancels=True)), None),
-        (tak.CANCEL, encode(tak.make_alert(ADA, CotPoint(1, 1), NOW, cancels=True)), Became.OWN),
-        (tak.MARKER, foreign(MARKER), Became.OTHER),
-        ("t-x-takp-v", b"<event type='t-x-takp-v'></event>", Became.OTHER),
-        ("u-d-f", foreign(MARKER), Became.OTHER),
+        (
+            tak.CANCEL,
+            encode(tak.make_alert(ADA, CotPoint(1, 1), NOW, cancels=True)),
+            ItemResult.OWN,
+        ),
+        (tak.MARKER, foreign(MARKER), ItemResult.OTHER),
+        ("t-x-takp-v", b"<event type='t-x-takp-v'></event>", ItemResult.OTHER),
+        ("u-d-f", foreign(MARKER), ItemResult.OTHER),
     ],
 )
 def test_what_is_let_in(
-    door: TakDoor, counts: Counter[Became], kind: str, raw: bytes, became: Became | None
+    door: EventAdmission,
+    counts: Counter[ItemResult],
+    kind: str,
+    raw: bytes,
+    became: ItemResult | None,
 ) -> None:
     event = admit(door, raw, 1_000.0, kind)
     assert (event is None) == (became is not None)
     assert counts == ({} if became is None else {became: 1})
 
 
-def test_two_machines_that_answer_each_other_stop(door: TakDoor) -> None:
+def test_two_machines_that_answer_each_other_stop(door: EventAdmission) -> None:
     assert [door.admit_reply("a", float(second)) for second in range(1_000, 1_601, 200)] == [
         *(True, False, False, True)
     ]

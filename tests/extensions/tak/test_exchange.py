@@ -24,7 +24,7 @@ from fieldagent.extensions.tak.server.exchange import (
     TakGuest,
 )
 from fieldagent.extensions.tak.server.outbox import BYTES_MAX, OF_UNITS_MAX, PhoneOutbox
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ADA = TakUnit("FA-1-1", "Ada")
@@ -36,12 +36,12 @@ class Room:
     """An exchange, and the event types that each phone in it has received, by uid."""
 
     def __init__(self) -> None:
-        self.counts: Counter[Became] = Counter()
+        self.counts: Counter[ItemResult] = Counter()
         self.exchange = Exchange(self._note)
         self.heard: dict[str, list[str]] = {}
         self.guests: dict[str, TakGuest] = {}
 
-    def _note(self, became: Became, by: int = 1) -> None:
+    def _note(self, became: ItemResult, by: int = 1) -> None:
         self.counts[became] += by
 
     def enter(self, unit: TakUnit, member: int, now: float = 0.0) -> TakGuest:
@@ -200,7 +200,7 @@ def test_a_phone_that_is_away_is_changed_by_none_of_anothers(
             room.enter(unit, member)
         room.exchange.remember_phones([("serial of his", CID.uid, 3)])
     assert room.say(BEN, event) == {}
-    assert room.counts[Became.REFUSED] == 1
+    assert room.counts[ItemResult.REFUSED] == 1
 
 
 def test_a_second_phone_of_the_same_user_may_and_so_may_who_has_it_now(room: Room) -> None:
@@ -229,7 +229,7 @@ def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
 def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> None:
     for number in range(OF_ONE.burst + 50):
         room.say(BEN, chat(BEN, tak.ALL, number))
-    assert room.counts == {Became.PASSED: OF_ONE.burst, Became.LIMITED: 50}
+    assert room.counts == {ItemResult.PASSED: OF_ONE.burst, ItemResult.LIMITED: 50}
     for number in range(KEPT_MAX + 200):
         room.say(CID, marker(CID, f"spot {number}"), number * 1.0)
     eve = TakUnit("ANDROID-Eve", "Eve")
@@ -243,7 +243,7 @@ def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> No
 def test_what_is_no_event_is_counted(room: Room) -> None:
     bomb = b'<!DOCTYPE x [<!ENTITY a "b">]><event uid="x">&a;</event>'
     assert room.exchange.read(room.guests[BEN.uid], bomb, 0.0) is None
-    assert room.counts == {Became.UNREADABLE: 1}
+    assert room.counts == {ItemResult.UNREADABLE: 1}
 
 
 async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
@@ -272,6 +272,6 @@ def test_what_cannot_be_read_is_logged_with_its_sender(
     guest = room.guests[BEN.uid]
     for second in range(3):
         assert room.exchange.read(guest, b"<event uid='x'></event>", 1_000.0 + second) is None
-    assert room.counts[Became.UNREADABLE] == 3
+    assert room.counts[ItemResult.UNREADABLE] == 3
     (line,) = [each.message for each in caplog.records]
     assert "'Ben'" in line and "without uid or type" in line

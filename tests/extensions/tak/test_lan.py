@@ -27,7 +27,7 @@ from fieldagent.extensions.tak.cot import encode as encode_event
 from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.extensions.tak.lan import service
 from fieldagent.extensions.tak.lan.distress import OPEN_MAX
-from fieldagent.extensions.tak.lan.door import LanDoor
+from fieldagent.extensions.tak.lan.door import LanAdmission
 from fieldagent.extensions.tak.lan.outward import make_own_unit
 from fieldagent.extensions.tak.lan.service import TakLan
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
@@ -293,7 +293,7 @@ async def test_what_came_as_the_network_broke_off_is_said_once_it_is_back(
     async with kit(tmp_path) as k:
         settings = TakLanSettings(address=LO)
         lan = TakLan(
-            settings, k.journal, cast(LanDoor, None), lambda: {"incident": None, "heard": []}
+            settings, k.journal, cast(LanAdmission, None), lambda: {"incident": None, "heard": []}
         )
         monkeypatch.setattr(lan, "_send_events", say)
         await k.hear(encode([Entry(7, Message("storm at five"), int(START))]), tagged=True)
@@ -315,7 +315,7 @@ async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> No
         outboxes = {k.outbox.channel: k.outbox}
         budget = DayBudget(k.journal, service.PAYER, 0)
         settings = TakLanSettings(LO)
-        door = LanDoor(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
+        door = LanAdmission(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
         assert (await door.take(alert())).became == "taken"
         assert (await door.take(alert())).became == "repeated"
         (own,) = list_heard_incidents(k.journal)
@@ -351,7 +351,7 @@ async def test_a_chat_that_reads_like_an_sos_is_asked_about(
         outboxes = {k.outbox.channel: k.outbox}
         budget = DayBudget(k.journal, service.PAYER, 0)
         settings = TakLanSettings(LO, name="kit", allow=frozenset(["BRAVO"]), credits_per_day=9)
-        door = LanDoor(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
+        door = LanAdmission(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
         room = TakUnit(tak.EVERYBODY, tak.EVERYBODY)
         whom = room if to == "all" else make_own_unit("kit")
         chat = GeoChat(TakUnit("ANDROID-1", "BRAVO"), whom, "m-1", text)
@@ -367,7 +367,7 @@ async def test_what_fits_no_datagram_takes_no_network_away(tmp_path: Path) -> No
         lan = TakLan(
             TakLanSettings(address=LO),
             k.journal,
-            cast(LanDoor, None),
+            cast(LanAdmission, None),
             lambda: {"incident": None, "heard": []},
         )
         point = Waypoint(46.5, 8.0, "Hut", notes=70_000 * "x")

@@ -13,7 +13,7 @@ from trio.testing import memory_stream_pair
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge.link import StreamSession
 from fieldagent.extensions.tak.cot import EventSplitter, decode, encode, find_type
-from fieldagent.hub.bridge.connecting import Lost
+from fieldagent.hub.bridge.connecting import ConnectionLost
 
 UID = "FA-1-7"
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -75,4 +75,4 @@ async def test_a_server_that_answers_no_ping_is_lost(clock: Any) -> None:
 
     with pytest.raises(ExceptionGroup) as lost:
         await at_server(marker, use)
-    assert lost.group_contains(Lost, match="has not answered a ping within 20 s")
+    assert lost.group_contains(ConnectionLost, match="has not answered a ping within 20 s")

@@ -58,7 +58,7 @@ async def answer(alps: Field, text: str, id_: str = "", sender: str = PHONE) -> 
 
 
 async def incident(alps: Field) -> sos.Sos:
-    match = await alps.store.read(lambda db: sos.named(db, 1, 1))
+    match = await alps.store.read(lambda db: sos.find_incident(db, 1, 1))
     assert match is not None
     return match
 
@@ -184,7 +184,7 @@ async def test_words_go_to_the_kit_in_its_thread(store: Store, text: str, arrive
 
 
 def named(db: Db) -> sos.Sos:
-    incident = sos.named(db, 1, 1)
+    incident = sos.find_incident(db, 1, 1)
     assert incident is not None
     return incident
 
@@ -204,7 +204,7 @@ async def test_a_kit_that_is_linked_is_sent_more(store: Store) -> None:
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         leases = lease.Leases(store, "here", clock=alps.clock)
-        async with leases.held(alps.device(1)):
+        async with leases.hold_lease(alps.device(1)):
             assert await answer(alps, f"{code} {'x' * 500}") == "to the kit"
 
 

@@ -20,7 +20,7 @@ import trustme
 from fieldagent.extensions import NAMES
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.registry import contact_kinds, kind_of
+from fieldagent.hub.escalation.registry import find_kind, get_contact_kinds
 from fieldagent.hub.escalation.web_push import Subscription
 from fieldagent.hub.settings import parse
 from fieldagent.hub.store.opening import open_store
@@ -66,7 +66,7 @@ def _browser(home: Path) -> Iterator[StandIn]:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
     with push_service(tls) as service:
-        address = Subscription(**service.browser(SECRET).subscription).as_json()
+        address = Subscription(**service.browser(SECRET).subscription).encode()
         settings = {"webhook-allow": "127.0.0.0/8", "smtp-host": "127.0.0.1"}
         settings["mail-from"] = "sos@example.org"
         yield StandIn(address, service.got, service.answers, 500, settings, str(ca))
@@ -104,7 +104,7 @@ def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str
     settings.write_text(_lines({"database": database, **service.settings}))
     if kind.form:
         set_up = parse(_lines(service.settings), Path("hub.properties")).contact_own
-        assert kind_of(service.address, contact_kinds(), set_up) is kind
+        assert find_kind(service.address, get_contact_kinds(), set_up) is kind
         # In a separate process, because apprise loads modules about which Python warns.
         added = ("contact", "add", "Duty", service.address, "--config", str(settings))
         administer_from_shell(database, *added)
@@ -142,9 +142,9 @@ def told_by_a_test(settings: Path, service: StandIn) -> tuple[int, str]:
     return done.returncode, line.removeprefix("fieldagent: Duty: ") if failed else ""
 
 
-@pytest.mark.parametrize("name", contact_kinds())
+@pytest.mark.parametrize("name", get_contact_kinds())
 def test_each_kind_keeps_the_contract(tmp_path: Path, name: str) -> None:
-    kind, database = contact_kinds()[name], str(tmp_path / "hub.sqlite3")
+    kind, database = get_contact_kinds()[name], str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     assert kind.name == name

@@ -404,7 +404,7 @@ QUOTE = "> SOS 1 of kit-ada\n> Map: https://x\n"
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_only_what_stands_before_the_quote_counts(behind: str, end: str) -> None:
     text = f"On our way: two people.\n\nOn foot.\n\n{behind}".replace("\n", end)
-    assert mail_reading.words_of(text) == "On our way: two people.\n\nOn foot."
+    assert mail_reading.find_own_text(text) == "On our way: two people.\n\nOn foot."
 
 
 TITLE = "SOS 2 of kit-ada"
@@ -455,8 +455,8 @@ FRENCH = (
     ],
 )
 def test_the_own_words_of_a_mail_are_found(subject: str, text: str, words: str) -> None:
-    assert mail_reading.words_of(text, subject) == words
-    assert mail_reading.words_of(text.replace("\n", "\r\n"), subject) == words
+    assert mail_reading.find_own_text(text, subject) == words
+    assert mail_reading.find_own_text(text.replace("\n", "\r\n"), subject) == words
 
 
 def test_an_answer_below_the_quote_of_a_mail_in_html_is_read() -> None:
@@ -507,5 +507,5 @@ def test_a_mail_in_a_coding_that_nobody_knows_has_no_words() -> None:
 )
 def test_settings_that_cannot_be(own: dict[str, Any], words: str) -> None:
     whole = {"imap-user": "u", "mail-from": "sos@example.org", "imap-tls": "tls", **own}
-    faults = imap.faults(whole)
+    faults = imap.find_faults(whole)
     assert [words in each for each in faults] == ([True] if words else [])

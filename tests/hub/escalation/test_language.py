@@ -16,8 +16,8 @@ import pytest
 
 from fieldagent.hub.escalation import answers
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.language import say, unworded, worded
-from fieldagent.hub.escalation.short_text import short_text
+from fieldagent.hub.escalation.language import find_canned, translate, translate_canned
+from fieldagent.hub.escalation.short_text import make_short_text
 from fieldagent.page.files import CATALOGUES
 from fieldagent.page.language import LANGUAGES
 from fieldagent.wire import sms_alphabet
@@ -72,7 +72,7 @@ def said_in(tree: ast.AST) -> Iterator[ast.Constant]:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant() as value):
                     names[name] = value
-                case ast.Call(func=ast.Name(id="say"), args=[_, text]):
+                case ast.Call(func=ast.Name(id="translate"), args=[_, text]):
                     yield constant(text, names)
 
 
@@ -82,7 +82,9 @@ def trees(names: tuple[str, ...]) -> list[ast.Module]:
 
 def test_every_module_that_says_something_is_looked_at() -> None:
     speaking = [
-        path.name for path in FOLDER.glob("*.py") if "language import say" in path.read_text()
+        path.name
+        for path in FOLDER.glob("*.py")
+        if re.search(r"language import .*\btranslate\b", path.read_text())
     ]
     assert sorted(speaking) == sorted(SPEAKING)
 
@@ -115,7 +117,7 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
     """Cyrillic allows 70 characters per message: the text of a person in distress is shortened but
     stays.
     """
-    subject = say(language, "{what} of {device}", what="SOS 12", device="kit-ada")
+    subject = translate(language, "{what} of {device}", what="SOS 12", device="kit-ada")
     notice = Notice(
         *("id", subject, "all of it", 12, "kit-ada"),
         said="ногу зламано, двоє з нами, йдемо до хатини біля озера " * 3,
@@ -124,15 +126,15 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
         place="https://osm.org/?mlat=46.50000&mlon=-117.25000",
         language=language,
     )
-    by_code, by_link = short_text(notice, answers=True), short_text(notice, answers=False)
+    by_code, by_link = make_short_text(notice, answers=True), make_short_text(notice, answers=False)
     assert "OK 471123" in by_code and notice.link in by_link
     for text in (by_code, by_link):
         assert sms_alphabet.count_parts(text) <= 3
         assert subject in text and notice.place in text and "ногу зламано" in text
     # In the other languages, each letter is one of the 160.
-    latin = short_text(replace(notice, said="leg broken", place=""), answers=True)
+    latin = make_short_text(replace(notice, said="leg broken", place=""), answers=True)
     assert (sms_alphabet.choose_alphabet(latin) is Alphabet.UCS2) == (language == "uk")
-    assert say(language, "Other text goes to the kit.") in latin
+    assert translate(language, "Other text goes to the kit.") in latin
 
 
 @pytest.mark.parametrize(
@@ -140,14 +142,14 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
 )
 def test_canned_words_travel_whatever_language_they_are_typed_in(language: str, typed: str) -> None:
     word = "help is on its way"
-    assert unworded(language, typed) == word == unworded("en", word)
-    assert worded(language, word).casefold() == typed.casefold()
-    assert unworded(language, f"{typed}!") == f"{typed}!"
+    assert find_canned(language, typed) == word == find_canned("en", word)
+    assert translate_canned(language, word).casefold() == typed.casefold()
+    assert find_canned(language, f"{typed}!") == f"{typed}!"
 
 
 def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
-    assert say("xx", "Map: {link}", link="{here}") == "Map: {here}"
-    assert worded("xx", "injury") == unworded("xx", "injury") == "injury"
+    assert translate("xx", "Map: {link}", link="{here}") == "Map: {here}"
+    assert translate_canned("xx", "injury") == find_canned("xx", "injury") == "injury"
 
 
 CYRILLIC = "\u043e\u043a"

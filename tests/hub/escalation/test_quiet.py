@@ -146,7 +146,7 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
 
 async def test_a_contacts_own_hours_count_before_the_workspaces(store: Store) -> None:
     async with field_of(store) as alps:
-        await duty(alps, own=quiet.NEVER)
+        await duty(alps, own=quiet.NO_QUIET_HOURS)
         await raised(alps, "fence")
         assert len(await due(alps)) == 1
 

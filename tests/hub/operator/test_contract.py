@@ -168,7 +168,7 @@ def test_without_settings_it_does_nothing(name: str) -> None:
 def test_it_describes_itself(name: str) -> None:
     kind = {**get_operators(), "folder": example()}[name]
     assert kind.name == name
-    assert kind.means
+    assert kind.description
     assert kind.keys and all(key.name.startswith(f"{name}-") for key in kind.keys)
     assert {*kind.examples} <= {key.name for key in kind.keys}
     assert all(failure.code and failure.text for failure in kind.failures.values())

@@ -84,7 +84,7 @@ CANCEL_MAX_S = 20.0
 """Seconds in which the modem reports the end of a message that was given up."""
 FILL_BYTES = messages.SEGMENT_BYTES - messages.CRC_BYTES
 """Bytes up to which waiting entries fill one message: one segment."""
-LOST = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
+MODEM_LOST_ERRORS = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS went first")
 NOBODY_KNOWS = (
     "the modem held it and was restarted, or did not report the result; it is sent again,"
@@ -136,7 +136,7 @@ async def run(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_mail, reception, pace.mail)
-        await keep_open(work, LOST, report, progress, link, heal)
+        await keep_open(work, MODEM_LOST_ERRORS, report, progress, link, heal)
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
@@ -163,7 +163,7 @@ class ImtDriver:
     progress: Callable[[], None]
 
     async def work(self) -> NoReturn:
-        """Send the transmissions that are due, forever. Raises one of `LOST`."""
+        """Send the transmissions that are due, forever. Raises one of `MODEM_LOST_ERRORS`."""
         self.outbox.fit(
             MessageLimits(messages.PAYLOAD_BYTES, FILL_BYTES, by_bytes(self.pace.minimum_bytes))
         )
@@ -259,7 +259,7 @@ class ImtDriver:
         outgoing = Outgoing(self.modem.facts.topic.id, transmission.body)
         try:
             await self.outbox.intend(
-                transmission, modem=self.modem.facts.imei, at_modem=messages.UNNAMED
+                transmission, modem=self.modem.facts.imei, at_modem=messages.UNNAMED_KEY
             )
             self.link.state = LinkState.BUSY
             status = await self._converse(transmission, outgoing)
@@ -321,7 +321,7 @@ class ImtDriver:
         return MoStatus(SessionVerdict.DOUBTFUL, NOBODY_KNOWS)
 
     async def _settle(self, transmission: Transmission, status: MoStatus) -> None:
-        log.info("a message of %d bytes: %s", len(transmission.body), status.means)
+        log.info("a message of %d bytes: %s", len(transmission.body), status.description)
         if status.verdict is SessionVerdict.SENT:
             self.modem.facts.service = True
             self.pace.rest.end_after_success()
@@ -330,9 +330,9 @@ class ImtDriver:
                 status, trio.current_time(), self.pace.random.random()
             )
         if status.verdict is SessionVerdict.FAULT:
-            self.link.state, self.link.reason = LinkState.FAULT, status.means
-            log.error("the satellite modem refuses to send: %s", status.means)
-        await self.outbox.settle(transmission, _OUTCOMES[status.verdict], reason=status.means)
+            self.link.state, self.link.reason = LinkState.FAULT, status.description
+            log.error("the satellite modem refuses to send: %s", status.description)
+        await self.outbox.settle(transmission, _OUTCOMES[status.verdict], reason=status.description)
 
     # Messages whose end is unknown.
 
@@ -359,7 +359,7 @@ class ImtDriver:
         await self.outbox.note_copy(transmission)
         if not transmission.urgent and await self._is_urgent_waiting():
             log.info("an SOS is sent before the repeat of a message that may have left")
-            await self.outbox.settle(transmission, Outcome.NOT_SENT, reason=WENT_FIRST.means)
+            await self.outbox.settle(transmission, Outcome.NOT_SENT, reason=WENT_FIRST.description)
             return
         await self.pace.mail.is_empty()
         await self._transmit(transmission, again=True)

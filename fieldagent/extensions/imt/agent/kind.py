@@ -40,9 +40,9 @@ def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
         seat.outbox,
         seat.reception,
         seat.link,
-        imt_driver.ImtPace(random.Random(), seat.own["imt-minimum-bytes"]),
+        imt_driver.ImtPace(random.Random(), seat.own_settings["imt-minimum-bytes"]),
         speed=LineSpeed(seat.baud, PROBE),
-        topic=seat.own["imt-topic"],
+        topic=seat.own_settings["imt-topic"],
         heal=seat.heal,
         progress=seat.progress,
     )

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 5.0
 """Seconds in which a request is answered."""
-QUIET, QUIET_MAX = 0.5, 5.0
+QUIET_AND_MAX_S, QUIET_MAX = 0.5, 5.0
 """Seconds of silence to wait for after the port is opened, because earlier answers belong to
 another program. The second is the longest wait, because an active modem may never be silent."""
 STATE_MAX_S = 10.0
@@ -147,7 +147,7 @@ class ImtModem:
     _assembly: messages.MtAssembly = field(default_factory=messages.MtAssembly)
     _starts: bool = True
     """True during setup, when a boot report is expected."""
-    _heard: float = -inf
+    _received_at: float = -inf
     _answers: _Lines = field(default_factory=lambda: trio.open_memory_channel[jspr.JsprLine](64))
     _writing: trio.Lock = field(default_factory=trio.Lock)
     """Held while one line is written."""
@@ -158,7 +158,7 @@ class ImtModem:
         """Handle the lines of the port forever. Raises ImtReset, PortLost."""
         while True:
             data = await self.port.read()
-            self._heard = trio.current_time()
+            self._received_at = trio.current_time()
             self.lines.receive_data(data)
             while (line := self.lines.read_next_line()) is not None:
                 await self._take(line)
@@ -190,7 +190,7 @@ class ImtModem:
             self._end_mail(event)
         elif isinstance(event, messages.MoEnded):
             self._end_outgoing(event)
-        elif isinstance(event, messages.Booted):
+        elif isinstance(event, messages.ModemStarted):
             self.link.facts["firmware"] = event.firmware
             if not self._starts:
                 raise ImtReset("the modem has restarted: its power may have dipped")
@@ -261,7 +261,7 @@ class ImtModem:
         Raises ImtReset if the modem has lost its setup, and ImtSilent.
         """
         line = await self._ask(request)
-        if line.code in jspr.GARBLED and again:
+        if line.code in jspr.GARBLED_CODES and again:
             line = await self._ask(request)
         if line.code == jspr.NO_VERSION and not self._starts:
             raise ImtReset("the modem has restarted without an API version")
@@ -281,7 +281,7 @@ class ImtModem:
             while True:
                 line = await self._answers[1].receive()
                 # The answer to an unreadable request has no target.
-                if line.target == target or line.code in jspr.GARBLED:
+                if line.target == target or line.code in jspr.GARBLED_CODES:
                     return line
         raise ImtSilent(f"{target} was not answered within {ANSWER_TIMEOUT_S:g} s")
 
@@ -318,9 +318,9 @@ class ImtModem:
         """
         with waits.move_on_after(QUIET_MAX):
             while True:
-                before = self._heard
-                await trio.sleep(QUIET)
-                if self._heard == before:
+                before = self._received_at
+                await trio.sleep(QUIET_AND_MAX_S)
+                if self._received_at == before:
                     return
 
     async def _wake_up(self) -> jspr.JsprLine:

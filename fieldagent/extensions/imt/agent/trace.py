@@ -16,7 +16,7 @@ def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     """
     copies = list(records)
     for way in (SENT, CAME):
-        places = [at for at, each in enumerate(records) if each.way == way]
+        places = [at for at, each in enumerate(records) if each.direction == way]
         whole = b"".join(records[at].data for at in places)
         # The type of a line is unknown if its beginning is no longer in the trace.
         whole = re.sub(rb"\A(?!GET |PUT |[2-5][0-9]{2} )[^\r]*", _mask_text, whole)

@@ -22,7 +22,7 @@ from typing import Any
 import trio
 
 from fieldagent.extensions.imt.hub import lingo
-from fieldagent.http.client import NotReached, RequestFailed, request
+from fieldagent.http.client import ConnectFailed, RequestFailed, request
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
@@ -82,7 +82,7 @@ CATCH_UP_S = 900.0
 """Seconds between two reads for messages that the webhook has missed."""
 BALANCE_INTERVAL_S = 3600.0
 """Seconds between two reads of the balance."""
-DONE = "Delivery Success"
+DELIVERY_DONE = "Delivery Success"
 
 _A, _D, _G = Scope.ACCOUNT, Scope.DEVICE, Scope.GATEWAY
 CLOUDLOOP = {
@@ -144,9 +144,9 @@ class Cloudloop:
                 deadline=DEADLINE_S,
                 max_body=ANSWER_BYTES + 1,
             )
-        words = reply.body[: lingo.SHOWN * 4].decode("utf-8", "replace")
+        words = reply.body[: lingo.ERROR_CHARACTERS_MAX * 4].decode("utf-8", "replace")
         if len(reply.body) > ANSWER_BYTES:
-            raise _TooLong(f"{name} was answered with more than {ANSWER_BYTES >> 20} MiB")
+            raise _AnswerTooLong(f"{name} was answered with more than {ANSWER_BYTES >> 20} MiB")
         if reply.status >= 500:
             raise RequestFailed(f"{name} was answered with {reply.status}")
         if reply.status >= 400:
@@ -180,7 +180,7 @@ class Cloudloop:
             answer = await self.call(name, **members)
         except _Refused as refusal:
             return Verdict(Outcome.NOT_SENT, refusal.make_failure())
-        except NotReached as failure:
+        except ConnectFailed as failure:
             return Verdict(Outcome.NOT_SENT, make_unreachable(f"Cloudloop: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
             return Verdict(Outcome.DOUBTFUL, make_no_answer(f"Cloudloop: {failure}"))
@@ -206,7 +206,7 @@ class Cloudloop:
             answer = await self.call(
                 "GetMessageRecords", **{"from": lingo.format_moment(max(0.0, since)), **upto}
             )
-        except _TooLong:
+        except _AnswerTooLong:
             until = time.time() + MARGIN_S if until == inf else until
             middle = (since + until) // 2
             if not since < middle < until:
@@ -229,7 +229,7 @@ class Cloudloop:
         return Verdict(Outcome.REFUSED, make_unreachable("only Cloudloop itself can ring"))
 
 
-class _TooLong(RequestFailed):
+class _AnswerTooLong(RequestFailed):
     """The answer is larger than the limit."""
 
 
@@ -241,7 +241,7 @@ class _Refused(Exception):
     def make_failure(self) -> Failure:
         """Return the failure with its cause and scope."""
         known = CLOUDLOOP.get(self.status)
-        words = str(self)[: lingo.SHOWN]
+        words = str(self)[: lingo.ERROR_CHARACTERS_MAX]
         return known or Failure(
             str(self.status), Scope.MESSAGE, f"Cloudloop reports: {words}", FIXED_CAUSE_RETRY_S
         )
@@ -389,7 +389,7 @@ class _Fetch:
                 continue
             if state and state != each.state:
                 log.info("an MT message, by Cloudloop's report: %s", state)
-                await self._book.note_state(each.id, state, ended=state == DONE)
+                await self._book.note_state(each.id, state, ended=state == DELIVERY_DONE)
         if refused is not None:
             raise refused
 

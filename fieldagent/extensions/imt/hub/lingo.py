@@ -19,7 +19,7 @@ IMT, SBD = "imt", "sbd"
 """This hub's names of the two kinds of modem."""
 LEFT_MAX = 1e15
 """Most credits of a balance; a larger number is an error."""
-SHOWN = 80
+ERROR_CHARACTERS_MAX = 80
 """Maximum characters of an error text."""
 
 
@@ -54,7 +54,7 @@ def read_lingo(document: object) -> Lingo:
     imei = str(hardware.get("imei") or network.get("imei") or "")
     if not re.fullmatch(r"[0-9]{15}", imei):
         raise RemoteProtocolError(
-            f"identity.hardware.imei is {imei[:SHOWN]!r}, which is not an IMEI"
+            f"identity.hardware.imei is {imei[:ERROR_CHARACTERS_MAX]!r}, which is not an IMEI"
         )
     if not kind:
         raise RemoteProtocolError("the message is of neither an SBD nor an IMT modem")
@@ -73,7 +73,7 @@ def read_lingo(document: object) -> Lingo:
 
 def _read_name(value: object) -> str:
     """Return an id of Cloudloop as text that any database can store."""
-    name = str(value or "")[:SHOWN].replace("\0", "?")
+    name = str(value or "")[:ERROR_CHARACTERS_MAX].replace("\0", "?")
     return name.encode("utf-8", "replace").decode()
 
 
@@ -182,7 +182,9 @@ def read_balance(document: object) -> dict[str, float]:
     for each in listed:
         left = each.get("remaining") if isinstance(each, dict) else None
         if isinstance(left, int | float) and not isinstance(left, bool) and abs(left) < LEFT_MAX:
-            balances[str(each.get("plan") or "a plan without a name")[:SHOWN]] = float(left)
+            balances[str(each.get("plan") or "a plan without a name")[:ERROR_CHARACTERS_MAX]] = (
+                float(left)
+            )
     return balances
 
 

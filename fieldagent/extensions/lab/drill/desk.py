@@ -23,7 +23,7 @@ CHECK_INTERVAL_S = 60.0
 """Seconds between two looks at the desk."""
 CLOSED_AFTER_S = 3 * HOUR
 """Seconds after which the dispatcher closes a seen SOS."""
-GRACE = 60.0
+GRACE_S = 60.0
 
 
 class DrillDesk:
@@ -80,7 +80,7 @@ class DrillDesk:
             self._workspace,
         )
         for id_, state, seen in rows:
-            incident = sos.named(db, self._workspace, id_)
+            incident = sos.find_incident(db, self._workspace, id_)
             assert incident is not None
             if state == "open":
                 mean = self._plans[place].answers_in
@@ -116,4 +116,4 @@ class DrillDesk:
 
 
 def _enter(posting: Posting, now: float, db: Db) -> None:
-    ledger.enter(db, posting, now=now, grace=GRACE)
+    ledger.enter(db, posting, now=now, grace=GRACE_S)

@@ -9,13 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from fieldagent.extensions.lab.drill.kit import Kit, Posted
+from fieldagent.extensions.lab.drill.kit import Kit, PostedPackage
 from fieldagent.extensions.lab.drill.outage import DAY, START
 from fieldagent.extensions.lab.drill.world import World
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-OFTEN = 0.1
+OUTAGE_SHARE_MIN = 0.1
 """Minimum share of the waiting time for which an outage must last to count as the reason."""
 
 
@@ -37,7 +37,7 @@ class CallForHelp(NamedTuple):
     """Time at which the kit received the acknowledgement."""
 
 
-class SentByKit(NamedTuple):
+class KitMessage(NamedTuple):
     """A message or position, but no SOS, that a kit was asked to send."""
 
     kit: str
@@ -51,7 +51,7 @@ class SentByKit(NamedTuple):
     """Reason why it is late or missing; empty if it arrived in time or was replaced."""
 
 
-class WrittenByDesk(NamedTuple):
+class DeskMessage(NamedTuple):
     """A message from the desk to one kit."""
 
     kit: str
@@ -73,8 +73,8 @@ class Bill(NamedTuple):
 
 class Findings(NamedTuple):
     calls: list[CallForHelp]
-    sent: list[SentByKit]
-    written: list[WrittenByDesk]
+    sent: list[KitMessage]
+    written: list[DeskMessage]
     bills: list[Bill]
     air: dict[str, float]
     """Airtime in seconds, by kit."""
@@ -90,8 +90,8 @@ def find(world: World) -> Findings:
         raise BrokenPromise("\n".join(failed))
     with closing(_open(Path(world.database))) as hub:
         calls: list[CallForHelp] = []
-        sent: list[SentByKit] = []
-        written: list[WrittenByDesk] = []
+        sent: list[KitMessage] = []
+        written: list[DeskMessage] = []
         bills: list[Bill] = []
         # A kit that never had power has no journal.
         kits = [kit for kit in world.kits if (kit.home / "journal.sqlite3").exists()]
@@ -209,7 +209,7 @@ def _find_calls(
 
 def _find_sent(
     world: World, kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection
-) -> list[SentByKit]:
+) -> list[KitMessage]:
     at_hub = dict(
         hub.execute(
             "SELECT source_sequence, accepted FROM item WHERE source_device = ?", (kit.number,)
@@ -228,11 +228,11 @@ def _find_sent(
         if not replaced and (came is None or came - posted.at > world.plan.late):
             end = world.seconds if came is None else came
             why = _explain(world, kit, journal, number, (posted.at, end))
-        items.append(SentByKit(kit.plan.name, number, posted.at, came, position, replaced, why))
+        items.append(KitMessage(kit.plan.name, number, posted.at, came, position, replaced, why))
     return items
 
 
-def _is_position(posted: Posted) -> bool:
+def _is_position(posted: PostedPackage) -> bool:
     return "location" in posted.body
 
 
@@ -262,7 +262,7 @@ def _explain(
     ]
     away = {each.what: each.compute_outage(begin, end) for each in (*conditions, world.away)}
     what, seconds = max(away.items(), key=lambda pair: pair[1])
-    if seconds > OFTEN * (end - begin):
+    if seconds > OUTAGE_SHARE_MIN * (end - begin):
         return what
     reasons = journal.execute(
         "SELECT reason FROM leg WHERE sequence = ? AND reason <> ''", (number,)
@@ -276,13 +276,13 @@ def _explain(
 
 def _find_written(
     kit: Kit, journal: sqlite3.Connection, posted: dict[str, float]
-) -> list[WrittenByDesk]:
+) -> list[DeskMessage]:
     came: dict[str, float] = {}
     for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
         for event in json.loads(body)["payloads"][0]["events"]:
             came.setdefault(event.get("content", ""), received)
     return [
-        WrittenByDesk(kit.plan.name, at, _find_start(came.get(text))) for text, at in posted.items()
+        DeskMessage(kit.plan.name, at, _find_start(came.get(text))) for text, at in posted.items()
     ]
 
 

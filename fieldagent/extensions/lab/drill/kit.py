@@ -51,7 +51,7 @@ COLLAPSE_KEY = 7
 
 
 @dataclass(slots=True)
-class Posted:
+class PostedPackage:
     """A Package that the users asked the kit to send."""
 
     at: float
@@ -64,7 +64,7 @@ class Posted:
 class KitRecord:
     """Events of a kit."""
 
-    posted: dict[int, Posted] = field(default_factory=dict)
+    posted: dict[int, PostedPackage] = field(default_factory=dict)
     """Packages that the kit accepted, by number."""
     unposted: int = 0
     """Number of Packages that could not be posted because the kit had no power."""
@@ -292,7 +292,7 @@ class Kit:
         # If the power fails during this call, the user gets no confirmation, so the Package is not
         # recorded as posted.
         standing = await self.agent.parts.intake.accept(read_package(body))
-        self.record.posted[standing.sequence] = Posted(at, body, "priority" in body)
+        self.record.posted[standing.sequence] = PostedPackage(at, body, "priority" in body)
         self.record.add_line(f"posted {standing.sequence}: {json.dumps(body)[:100]}")
 
 

@@ -15,7 +15,7 @@ import trio
 
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort
-from fieldagent.http.web_socket import Closed
+from fieldagent.http.web_socket import WebSocketClosed
 
 
 class _Bytes:
@@ -128,7 +128,7 @@ class Wire:
         """Send from one side, 0 or 1, to the other. Never waits for space. Raises Closed."""
         await trio.lowlevel.checkpoint()
         if self._ended:
-            raise Closed(*self._ended)
+            raise WebSocketClosed(*self._ended)
         if not self.swallow:
             self._queues[1 - side].append(message)
             self._wake()
@@ -140,7 +140,7 @@ class Wire:
         await trio.lowlevel.checkpoint()
         while not self._queues[side]:
             if self._ended:
-                raise Closed(*self._ended)
+                raise WebSocketClosed(*self._ended)
             await self._news.wait()
         return self._queues[side].popleft()
 

@@ -29,14 +29,14 @@ Median and worst are of those that got there; whoever waits still is counted bes
 last day nobody posts for one more (or as long as a shorter drill took), so that what waits can
 arrive; the table has its credits, too.
 """
-WHY = """\
+REASON_TEXT = """\
 The reason is what was away longest during the wait, or what the kit itself says. Whether who relays
 for a kit with radio alone had credits left is seen in the bill of that one.
 """
 SHARES = (50, 90, 99)
 
 
-class Run(NamedTuple):
+class DrillRun(NamedTuple):
     """One setting of a drill with its results."""
 
     label: str
@@ -77,7 +77,7 @@ def _list_durations(
     return [moment - call.raised for call in calls if (moment := of(call)) is not None]
 
 
-def make_figures(run: Run) -> dict[str, str]:
+def make_figures(run: DrillRun) -> dict[str, str]:
     """Return the short figures of a run as text, by label."""
     findings = run.findings
     calls, own = findings.calls, [each for each in findings.sent if not each.replaced]
@@ -119,7 +119,7 @@ def make_figures(run: Run) -> dict[str, str]:
     return entries
 
 
-def write_markdown(source: str, runs: Sequence[Run]) -> str:
+def write_markdown(source: str, runs: Sequence[DrillRun]) -> str:
     """Return the report. `source` is the name of the plan's file. The first run is the unchanged
     plan.
     """
@@ -146,7 +146,7 @@ def write_page(reports: Sequence[str]) -> str:
     return "\n".join(["# Drills\n", *lower, UNKNOWN])
 
 
-def _write_comparison(runs: Sequence[Run]) -> str:
+def _write_comparison(runs: Sequence[DrillRun]) -> str:
     columns = [make_figures(run) for run in runs]
     names = [*dict.fromkeys(name for column in columns for name in column)]
     rows = [[name.strip(), *(column.get(name, "–") for column in columns)] for name in names]
@@ -159,7 +159,7 @@ def _write_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def _write_run(run: Run) -> list[str]:
+def _write_run(run: DrillRun) -> list[str]:
     findings = run.findings
     return [
         *_write_calls(findings),
@@ -198,7 +198,11 @@ def _write_explanations(findings: Findings) -> list[str]:
         [kit, why, str(count), "not at the hub" if lost else "late"]
         for (kit, why, lost), count in sorted(reasons.items())
     ]
-    return ["## Late or lost, and why\n", _write_table(("kit", "why", "how many", ""), rows), WHY]
+    return [
+        "## Late or lost, and why\n",
+        _write_table(("kit", "why", "how many", ""), rows),
+        REASON_TEXT,
+    ]
 
 
 def _write_credits(findings: Findings) -> list[str]:
@@ -218,7 +222,7 @@ def _count(bill: Any) -> str:
     return f"{bill.own_count}{doubt}"
 
 
-def _write_air(run: Run) -> list[str]:
+def _write_air(run: DrillRun) -> list[str]:
     if not run.findings.air:
         return []
     seconds = run.plan.days * 86_400
@@ -242,7 +246,7 @@ def _write_unposted(findings: Findings) -> list[str]:
 # Budget of credits.
 
 
-def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+def budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
     """Return, by kit, the credits per day that suffice on each of `SHARES` per cent of the days,
     over the whole days of all runs. `sos` is the mean cost of messages with an SOS per raised
     SOS.
@@ -263,7 +267,7 @@ def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     return budgets
 
 
-def budget_text(source: str, runs: Sequence[Run]) -> str:
+def budget_text(source: str, runs: Sequence[DrillRun]) -> str:
     """Return the table of credits per day, by kit, as Markdown. `source` names the plan."""
     budgets = budget(runs)
     heads = ("kit", *(f"{share} % of days" for share in SHARES), "each SOS", "days")
@@ -287,7 +291,7 @@ def budget_text(source: str, runs: Sequence[Run]) -> str:
     )
 
 
-def encode_runs(source: str, runs: Sequence[Run]) -> dict[str, Any]:
+def encode_runs(source: str, runs: Sequence[DrillRun]) -> dict[str, Any]:
     """Return the figures and all single calls, messages and bills of the runs, as a JSON
     document.
     """
@@ -311,7 +315,7 @@ def encode_runs(source: str, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _label_figures(run: Run) -> dict[str, str]:
+def _label_figures(run: DrillRun) -> dict[str, str]:
     """Return the figures, each median prefixed with the label that it belongs to."""
     named, before = {}, ""
     for name, value in make_figures(run).items():

@@ -79,7 +79,7 @@ class OperatorBill:
 
 
 @dataclass
-class Sky:
+class SimulatedOperator:
     """All accounts and modems; implements `hub.operator.contract.Operator`."""
 
     accounts: dict[str, OperatorBill] = field(default_factory=dict)

@@ -30,7 +30,7 @@ from fieldagent.extensions.lab.drill.kit import Kit, list_faults
 from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
 from fieldagent.extensions.lab.drill.outage import DAY, START, OutageCondition
 from fieldagent.extensions.lab.drill.plan import DrillPlan
-from fieldagent.extensions.lab.drill.sky import OperatorBill, Sky
+from fieldagent.extensions.lab.drill.sky import OperatorBill, SimulatedOperator
 from fieldagent.extensions.lab.drill.steady import (
     SteadyStore,
     replace_for_a_while,
@@ -39,7 +39,7 @@ from fieldagent.extensions.lab.drill.steady import (
 )
 from fieldagent.extensions.lab.simulator import nodes as simulated_nodes
 from fieldagent.extensions.lab.simulator import pty_port
-from fieldagent.extensions.lab.simulator.air import Fades, Impairments, SharedAir
+from fieldagent.extensions.lab.simulator.air import BurstLosses, Impairments, SharedAir
 from fieldagent.extensions.lab.simulator.nodes import Nodes
 from fieldagent.hub import hub as shipped_hub
 from fieldagent.hub import settings as hub_settings
@@ -91,7 +91,7 @@ class World:
         self.home = home
         self.random = Random(seed)
         self._tell = tell
-        self.sky = Sky()
+        self.sky = SimulatedOperator()
         self.lines = SimulatedLines()
         self.away = OutageCondition("the hub was away", plan.hub, self._make_chance())
         self.desk = DrillDesk(plan.dispatchers, self.read_time, self._make_chance())
@@ -136,7 +136,7 @@ class World:
         )
         air.seconds = Counter()
         if plan.fades.lost:
-            air.fades = Fades(plan.fades.lost, plan.fades.lasting, self._make_chance())
+            air.fades = BurstLosses(plan.fades.lost, plan.fades.lasting, self._make_chance())
         return air
 
     # Replacements for clocks and random numbers of the agent and the hub.

@@ -92,7 +92,7 @@ class _Arrival(NamedTuple):
 
 
 @dataclass(slots=True)
-class Fades:
+class BurstLosses:
     """Losses in bursts, as behind a hill (Gilbert-Elliott). Each pair of stations loses all packets
     for a `share` of the time, with bursts of `seconds` on average.
     """
@@ -132,7 +132,7 @@ class SharedAir:
     preamble: float = PREAMBLE_S
     turnaround: float = TURNAROUND_S
     """Seconds in which a radio does not notice the start of another transmission."""
-    fades: Fades | None = None
+    fades: BurstLosses | None = None
     away: set[int] = field(default_factory=set)
     """Stations that are out of range of all others."""
     flights: list[_Flight] = field(default_factory=list)

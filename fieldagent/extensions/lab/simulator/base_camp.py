@@ -38,7 +38,7 @@ from fieldagent.wire.tag import TAG_BYTES
 ORIGIN = 1
 BODIES_KEPT = 20
 """Number of MT messages that can be sent again unchanged."""
-HOME = Identity("1", "Base camp", "User", "base@example.org", "7")
+HOME_IDENTITY = Identity("1", "Base camp", "User", "base@example.org", "7")
 
 
 class HomeWriter:
@@ -66,7 +66,7 @@ class HomeWriter:
         entry = Entry(self._sequence, item, time, sos)
         entries = [entry]
         if not self._introduced:
-            entries.insert(0, Entry(ORIGIN, Introduction(HOME), entry.time))
+            entries.insert(0, Entry(ORIGIN, Introduction(HOME_IDENTITY), entry.time))
             self._introduced = True
         whole = encode(entries, origin=ORIGIN)
         capacity = self._mt_bytes - (0 if self._key is None else TAG_BYTES + 1)
@@ -181,7 +181,7 @@ class BaseCamp:
             self._say(f"{what}: lost on the way home")
         else:
             self._say(what)
-            self._slices.setdefault((sequence, part.count), {})[part.index] = part.slice
+            self._slices.setdefault((sequence, part.count), {})[part.index] = part.payload
         slices = self._slices.get((sequence, part.count), {})
         if len(slices) == part.count:
             del self._slices[(sequence, part.count)]

@@ -12,7 +12,7 @@ from fieldagent.extensions.lab.simulator.hub_side import HubSide
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.extensions.lab.simulator.pty_port import PtyPort
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
-from fieldagent.extensions.lab.simulator.sbd_state import NextStatus
+from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus
 from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import format_count
@@ -40,7 +40,7 @@ class Bench:
         self.modem.ring()
 
 
-class Home(Protocol):
+class HomeSide(Protocol):
     """Home side that writes to the kit, for any kind of modem."""
 
     @property
@@ -82,36 +82,36 @@ def carry_out(
 HELP = "help                        this list"
 
 
-def _describe_queued(bench: Home, parts: int) -> str:
+def _describe_queued(bench: HomeSide, parts: int) -> str:
     bench.ring()
     return f"queued in {format_count(parts, 'MT message')}; the modem rings"
 
 
-def _send(bench: Home, item: Item, *, sos: bool = False) -> str:
+def _send(bench: HomeSide, item: Item, *, sos: bool = False) -> str:
     try:
         return _describe_queued(bench, bench.home.send(item, sos=sos))
     except LocalProtocolError as error:
         raise BadCommand(f"nothing was sent: {error}; send less") from None
 
 
-def _queue_mt(bench: Home, rest: str) -> str:
+def _queue_mt(bench: HomeSide, rest: str) -> str:
     if not rest:
         raise BadCommand("the text is missing: mt TEXT")
     return _send(bench, Message(rest))
 
 
-def _queue_mt_sos(bench: Home, rest: str) -> str:
+def _queue_mt_sos(bench: HomeSide, rest: str) -> str:
     if not rest:
         raise BadCommand("the text is missing: mt-sos TEXT")
     return _send(bench, Message(rest), sos=True)
 
 
-def _queue_mt_location(bench: Home, rest: str) -> str:
+def _queue_mt_location(bench: HomeSide, rest: str) -> str:
     latitude, longitude = _read_position(rest.split())
     return _send(bench, Location(latitude, longitude, datetime.now(UTC)))
 
 
-def _queue_mt_waypoint(bench: Home, rest: str) -> str:
+def _queue_mt_waypoint(bench: HomeSide, rest: str) -> str:
     words = rest.split(maxsplit=2)
     if len(words) != 3:
         raise BadCommand("mt-waypoint LATITUDE LONGITUDE NAME")
@@ -119,7 +119,7 @@ def _queue_mt_waypoint(bench: Home, rest: str) -> str:
     return _send(bench, Waypoint(latitude, longitude, words[2], datetime.now(UTC)))
 
 
-def _queue_mt_data(bench: Home, rest: str) -> str:
+def _queue_mt_data(bench: HomeSide, rest: str) -> str:
     return _send(bench, Data(_read_bytes(rest, "mt-data")))
 
 
@@ -130,19 +130,19 @@ def _read_bytes(rest: str, command: str) -> bytes:
         raise BadCommand(f"{command} HEX, or {command} @FILE: {error}") from None
 
 
-def _send_mt_again(bench: Home, rest: str) -> str:
+def _send_mt_again(bench: HomeSide, rest: str) -> str:
     if not bench.queue.repeat_last():
         raise BadCommand("no waiting message to send twice")
     return "a copy of the last one waits too"
 
 
-def _lose_mt(bench: Home, rest: str) -> str:
+def _lose_mt(bench: HomeSide, rest: str) -> str:
     if not bench.queue.lose_first():
         raise BadCommand("no waiting message to lose")
     return "the first waiting message is lost"
 
 
-def _queue_mt_raw(bench: Home, rest: str) -> str:
+def _queue_mt_raw(bench: HomeSide, rest: str) -> str:
     bench.queue.put(_read_bytes(rest, "mt-raw"))
     return _describe_queued(bench, 1)
 
@@ -174,10 +174,10 @@ def _set_status(bench: Bench, rest: str) -> str:
     times = number_in(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
     sent = find_mo_status(number).verdict is SessionVerdict.SENT
     reaches = sent or delivered
-    plan = NextStatus(number, delivered=reaches, counted=reaches and not unmoved)
+    plan = PlannedStatus(number, delivered=reaches, counted=reaches and not unmoved)
     bench.modem.faults.statuses.extend([plan] * times)
     sessions = "the next session ends" if times == 1 else f"the next {times} sessions end"
-    return f"{sessions} with {number}: {find_mo_status(number).means}"
+    return f"{sessions} with {number}: {find_mo_status(number).description}"
 
 
 def _set_signal(bench: Bench, rest: str) -> str:
@@ -287,7 +287,7 @@ def _set_hub_late(bench: Bench, rest: str) -> str:
     return f"MT requests are answered after {rest} s"
 
 
-WRITING: Mapping[str, tuple[str, Callable[[Home, str], str]]] = {
+WRITING_COMMANDS: Mapping[str, tuple[str, Callable[[HomeSide, str], str]]] = {
     "mt": ("mt TEXT                     send a message to the kit", _queue_mt),
     "mt-location": ("mt-location LAT LON         send a position", _queue_mt_location),
     "mt-sos": ("mt-sos TEXT                 send a message that is an SOS", _queue_mt_sos),
@@ -299,7 +299,7 @@ WRITING: Mapping[str, tuple[str, Callable[[Home, str], str]]] = {
 }
 """Name of each command that sends a message to the kit, with its help line and its function."""
 COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
-    **WRITING,
+    **WRITING_COMMANDS,
     "status": (
         "status N [TIMES] [delivered] the next sessions end with MO status N; with `delivered` the"
         " gateway has the message all the same; with `unmoved` the modem's number stays",

@@ -25,7 +25,7 @@ from fieldagent.wire.meshcore_companion import (
     CompanionContact,
     CompanionDevice,
     CompanionError,
-    CompanionSaid,
+    CompanionMessage,
     CompanionSelf,
     CompanionSent,
     CompanionText,
@@ -36,7 +36,7 @@ from fieldagent.wire.meshcore_companion import (
 LORA = LoraSettings(910_525_000, 62_500, 7, 5)
 QUEUE = 16
 """Maximum number of packets that wait for the air; another one is refused."""
-STORED = 16
+STORED_TEXTS_MAX = 16
 """Maximum number of texts that wait for a host; another one replaces the oldest."""
 CONTACTS_MAX, CHANNELS_MAX = 100, 8
 TEXT_MAX = 160
@@ -45,7 +45,7 @@ NAME_MAX = 31
 """Maximum length in bytes of a radio's name."""
 BOOT_TIME = 1_715_770_351
 """Unix time of its clock after power-on, because the clock has no battery."""
-SEEN = 128
+SEEN_PACKETS_MAX = 128
 """Number of recent packets that are recognized as duplicates."""
 VOLTS = 4.01
 MIXER = struct.Struct("<IB")
@@ -114,8 +114,8 @@ class SimulatedCompanion(LoraBoard):
         self._mouth.reboot()
         self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
         self._said = bytearray()
-        self._stored: deque[CompanionText] = deque(maxlen=STORED)
-        self._seen: deque[bytes] = deque(maxlen=SEEN)
+        self._stored: deque[CompanionText] = deque(maxlen=STORED_TEXTS_MAX)
+        self._seen: deque[bytes] = deque(maxlen=SEEN_PACKETS_MAX)
         self._awaited: dict[bytes, _AwaitedAck] = {}
         self._clock = BOOT_TIME - 0.0
         self._clock_at: float | None = None
@@ -154,9 +154,9 @@ class SimulatedCompanion(LoraBoard):
     def _answer_done(self, error: CompanionError | None = None) -> None:
         """Answer OK, or an error."""
         if error is None:
-            self._send_to_host(CompanionSaid.OK)
+            self._send_to_host(CompanionMessage.OK)
         else:
-            self._send_to_host(CompanionSaid.ERROR, bytes([error]))
+            self._send_to_host(CompanionMessage.ERROR, bytes([error]))
 
     def _obey(self, command: int, body: bytes, now: float) -> None:
         """Run one command of the host. Raises RemoteProtocolError."""
@@ -175,7 +175,7 @@ class SimulatedCompanion(LoraBoard):
                     wire.write_text(self._stored.popleft()), wire.FROM_RADIO
                 )
             else:
-                self._send_to_host(CompanionSaid.NO_MESSAGE)
+                self._send_to_host(CompanionMessage.NO_MESSAGE)
         elif not (self._answer_query(command, body, now) or self._set(command, body, now)):
             self._answer_done(CompanionError.UNSUPPORTED)
 
@@ -196,14 +196,14 @@ class SimulatedCompanion(LoraBoard):
             if contact is None:
                 self._answer_done(CompanionError.NOT_FOUND)
             else:
-                self._send_to_host(CompanionSaid.CONTACT, wire.write_contact(contact))
+                self._send_to_host(CompanionMessage.CONTACT, wire.write_contact(contact))
         elif command == CompanionCommand.GET_TIME:
             self._said += wire.make_frame(
-                wire.write_number(CompanionSaid.TIME, self.read_time(now)), wire.FROM_RADIO
+                wire.write_number(CompanionMessage.TIME, self.read_time(now)), wire.FROM_RADIO
             )
         elif command == CompanionCommand.GET_BATTERY:
             self._send_to_host(
-                CompanionSaid.BATTERY, struct.pack("<HII", round(VOLTS * 1000), 40, 1000)
+                CompanionMessage.BATTERY, struct.pack("<HII", round(VOLTS * 1000), 40, 1000)
             )
         elif command == CompanionCommand.GET_CHANNEL:
             index = body[0] if body else CHANNELS_MAX
@@ -211,20 +211,20 @@ class SimulatedCompanion(LoraBoard):
                 self._answer_done(CompanionError.NOT_FOUND)
             else:
                 channel = self.channels.get(index, CompanionChannel(index, "", bytes(16)))
-                self._send_to_host(CompanionSaid.CHANNEL, wire.write_channel(channel))
+                self._send_to_host(CompanionMessage.CHANNEL, wire.write_channel(channel))
         else:
             return False
         return True
 
     def _list_contacts(self) -> None:
         self._said += wire.make_frame(
-            wire.write_number(CompanionSaid.CONTACTS_BEGIN, len(self.contacts)), wire.FROM_RADIO
+            wire.write_number(CompanionMessage.CONTACTS_BEGIN, len(self.contacts)), wire.FROM_RADIO
         )
         for each in self.contacts.values():
-            self._send_to_host(CompanionSaid.CONTACT, wire.write_contact(each))
+            self._send_to_host(CompanionMessage.CONTACT, wire.write_contact(each))
         latest = max((each.changed for each in self.contacts.values()), default=0)
         self._said += wire.make_frame(
-            wire.write_number(CompanionSaid.CONTACTS_END, latest), wire.FROM_RADIO
+            wire.write_number(CompanionMessage.CONTACTS_END, latest), wire.FROM_RADIO
         )
 
     def _set(self, command: int, body: bytes, now: float) -> bool:
@@ -248,7 +248,7 @@ class SimulatedCompanion(LoraBoard):
             self.position = wire.read_position(body)
             self._answer_done()
         elif command == CompanionCommand.SET_CHANNEL:
-            channel = wire.read_channel(bytes([CompanionSaid.CHANNEL]) + body)
+            channel = wire.read_channel(bytes([CompanionMessage.CHANNEL]) + body)
             self.channels[channel.place] = channel
             self._answer_done()
         elif command == CompanionCommand.PUT_CONTACT:
@@ -387,7 +387,7 @@ class SimulatedCompanion(LoraBoard):
 
     def _keep(self, message: CompanionText) -> None:
         self._stored.append(message)
-        self._send_to_host(CompanionSaid.MESSAGE_WAITS)
+        self._send_to_host(CompanionMessage.MESSAGE_WAITS)
 
     def _hear_ack(self, payload: bytes, now: float) -> None:
         awaited = self._awaited.pop(payload[:4], None)
@@ -397,7 +397,7 @@ class SimulatedCompanion(LoraBoard):
             # The packet arrived directly, so the path back is direct, too.
             self.contacts[awaited.to] = self.contacts[awaited.to]._replace(path_length=0)
         took = round((now - awaited.since) * 1000)
-        self._send_to_host(CompanionSaid.ACK, payload[:4] + struct.pack("<I", took))
+        self._send_to_host(CompanionMessage.ACK, payload[:4] + struct.pack("<I", took))
 
     def _hear_advert(self, payload: bytes, now: float) -> None:
         if len(payload) < ADVERT.size:
@@ -418,11 +418,11 @@ class SimulatedCompanion(LoraBoard):
             changed=self.read_time(now),
         )
         if key not in self.contacts and self.adds_by_hand:
-            self._send_to_host(CompanionSaid.NEW_ADVERT, wire.write_contact(contact))
+            self._send_to_host(CompanionMessage.NEW_ADVERT, wire.write_contact(contact))
         elif self.contacts.add(contact):
-            self._send_to_host(CompanionSaid.ADVERT, key)
+            self._send_to_host(CompanionMessage.ADVERT, key)
         else:
-            self._send_to_host(CompanionSaid.CONTACTS_FULL)
+            self._send_to_host(CompanionMessage.CONTACTS_FULL)
 
 
 def introduce_all(radios: list[SimulatedCompanion], crowd: int = 0) -> None:

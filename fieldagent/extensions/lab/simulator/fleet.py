@@ -15,7 +15,13 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.channels.cellular import ATTEMPT_TIMEOUT_S, PAUSE_MAX, SHARE, SOON, LinkPace
+from fieldagent.agent.channels.cellular import (
+    ATTEMPT_TIMEOUT_S,
+    ORDERLY_PAUSE_MAX_S,
+    PAUSE_MAX,
+    SHARE,
+    LinkPace,
+)
 from fieldagent.agent.channels.connecting import Unreachable, open_stream, trust
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import HubAddress, TokenRefused, open_web_socket
@@ -30,15 +36,15 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import Close
 
-COMING = 150
+CONCURRENT_CONNECTS_MAX = 150
 """Maximum number of concurrent connection attempts. Real kits have a processor each; these share
 one."""
-TOGETHER = 20
+POSITIONS_PER_MESSAGE_MAX = 20
 """Maximum number of positions in one message, for example after a time without a link."""
 FOR_GOOD = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
 """Close codes after which an emulated kit does not reconnect: its device is gone, or another kit
 uses its token."""
-LOOK = 0.1
+CHECK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,11 @@ class EmulatedKit(Silence):
         wall_less_own = time.time() - now
         entries: list[Entry] = []
         due: list[float] = []
-        while self._due <= now and self._due < self._fleet.until and len(due) < TOGETHER:
+        while (
+            self._due <= now
+            and self._due < self._fleet.until
+            and len(due) < POSITIONS_PER_MESSAGE_MAX
+        ):
             place = Location(
                 46.0 + self._number % 1000 * 1e-3, 7.0 + self._sequence % 10_000 * 1e-4
             )
@@ -162,7 +172,7 @@ class Fleet:
         self._hub = hub
         self._tokens = tokens
         self._random = randomness.Random()
-        self._coming = trio.CapacityLimiter(COMING)
+        self._coming = trio.CapacityLimiter(CONCURRENT_CONNECTS_MAX)
 
     async def run(self) -> None:
         """Run all kits until the last one has given up. Raises Unreachable if the trusted
@@ -181,7 +191,7 @@ class Fleet:
     async def wait_until_settled(self) -> None:
         """Wait until the hub has confirmed all positions of the living kits."""
         while any(kit.unconfirmed or kit.count_waiting() for kit in self.living):
-            await trio.sleep(LOOK)
+            await trio.sleep(CHECK_S)
 
     def count_waiting(self) -> int:
         """Return the number of positions of the living kits that are due but not sent."""
@@ -197,13 +207,13 @@ class Fleet:
         pace, keepalive = LinkPace(), Keepalive(None)
         self.living.add(kit)
         while True:
-            pace.wish = None
+            pace.requested_wait = None
             try:
                 ended = await self._link(hub, context, kit, pace, keepalive)
             except Unreachable as trouble:
                 keepalive.record_missed()
                 self.figures.refused[trouble.reason] += 1
-                pace.wish = trouble.again
+                pace.requested_wait = trouble.again
                 if isinstance(trouble, TokenRefused):
                     break
             else:
@@ -211,7 +221,7 @@ class Fleet:
                 if ended.code in FOR_GOOD:
                     break
                 if pace.is_back_soon(ended):
-                    pace.wish = SOON
+                    pace.requested_wait = ORDERLY_PAUSE_MAX_S
             await waits.sleep(self._random.uniform(*SHARE) * pace.count_try())
         kit.give_up()
         self.living.discard(kit)
@@ -248,7 +258,7 @@ class Fleet:
             session = LinkSession(socket, kit, keepalive=keepalive, opened=note)
             ended = await session.run()
             if session.acknowledged or trio.current_time() - opened > PAUSE_MAX:
-                pace.tries = 0
+                pace.attempts = 0
             return ended
         finally:
             if opened < inf:

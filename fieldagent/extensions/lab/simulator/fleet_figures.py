@@ -15,7 +15,7 @@ REASONS = 20
 """Maximum number of distinct reasons."""
 
 
-class Reasons(Counter[str]):
+class ReasonCounts(Counter[str]):
     """Reasons of an event with their counts. Reasons beyond the first REASONS are counted
     together.
     """
@@ -32,9 +32,9 @@ class FleetFigures:
     most_open: int = 0
     opened: int = 0
     """Number of links that were opened."""
-    refused: Reasons = field(default_factory=Reasons)
+    refused: ReasonCounts = field(default_factory=ReasonCounts)
     """Failed connection attempts."""
-    lost: Reasons = field(default_factory=Reasons)
+    lost: ReasonCounts = field(default_factory=ReasonCounts)
     given_up: int = 0
     """Number of kits that the hub refuses for good."""
     sent: int = 0

@@ -10,7 +10,7 @@ from fieldagent.system.wording import format_count
 from fieldagent.wire.credit import CREDITS, Tariff
 
 
-class BehindGateway(Protocol):
+class GatewayReceiver(Protocol):
     """Receiver of MO messages: a person at home, or a real hub."""
 
     def take(self, imei: str, momsn: int, body: bytes) -> None:
@@ -26,7 +26,7 @@ class SimulatedGateway:
         self,
         say: Callable[[str], None],
         queue: MtQueue,
-        behind: BehindGateway,
+        behind: GatewayReceiver,
         tariff: Tariff = CREDITS,
     ) -> None:
         self._tariff = tariff

@@ -26,7 +26,7 @@ CTRL_Z, ESCAPE = 0x1A, 0x1B
 CAPACITY = 20
 """Maximum number of messages on the SIM."""
 _SEND = re.compile(r"AT\+CMGS=([0-9]{1,3})")
-_READ = re.compile(r"AT\+CMG([RD])=([0-9]{1,3})(?:,([0-4]))?")
+_READ_COMMAND = re.compile(r"AT\+CMG([RD])=([0-9]{1,3})(?:,([0-4]))?")
 _PIN = re.compile(r'AT\+CPIN="?([0-9]{4,8})"?')
 _LIST = re.compile(r"AT\+CMGL=([0-4])")
 _SET = re.compile(r"AT\+(CMEE|CMGF|CPMS|CSCS|CREG|CLIP|CSDH|CFUN|COPS)=([^?]+)")
@@ -35,7 +35,7 @@ _SERVICE = re.compile(r"AT\+CSMS=([01])")
 _ACKNOWLEDGE = re.compile(r"AT\+CNMA(?:=[012])?")
 MODE, MT, DS = 0, 1, 3
 """Positions of <mode>, <mt> and <ds> in +CNMI."""
-OFFERED = ("0123", "0123", "02", "012", "01")
+CNMI_VALUES = ("0123", "0123", "02", "012", "01")
 """Values that the modem offers for each parameter of +CNMI. <mt> 3 is like 1, and <bm> has no
 effect: the network sends neither class 3 nor broadcasts. gammu needs <mt> 3."""
 _PLAIN = {
@@ -101,7 +101,7 @@ class SimulatedGsmModem:
         self.wrong_pins = 0
         self.reports = True
         """True: the network sends status reports."""
-        self.offered = list(OFFERED)
+        self.offered = list(CNMI_VALUES)
         """Values for each parameter of +CNMI."""
         self.unasked = False
         """True: the modem passes on SMS with +CMT even if <mt> of +CNMI is 1, like some modems."""
@@ -110,7 +110,7 @@ class SimulatedGsmModem:
         self._submitted = submitted
         self._clock = clock
         self._echo = True
-        self._notify = [0] * len(OFFERED)
+        self._notify = [0] * len(CNMI_VALUES)
         """Parameters of +CNMI."""
         self._held: list[tuple[str, ...]] = []
         """Unsolicited lines that wait for a <mode> other than 0."""
@@ -151,7 +151,7 @@ class SimulatedGsmModem:
     def power_off(self) -> None:
         """Switch off. Messages on the SIM stay."""
         self._echo, self._unlocked, self._expected = True, False, None
-        self._notify = [0] * len(OFFERED)
+        self._notify = [0] * len(CNMI_VALUES)
         self._held.clear()
         self._acknowledges, self._unacknowledged = False, None
         self._input.clear()
@@ -233,7 +233,7 @@ class SimulatedGsmModem:
             self._output += b"\r\n> "
         elif match := _LIST.fullmatch(command):
             self._list(int(match[1]))
-        elif match := _READ.fullmatch(command):
+        elif match := _READ_COMMAND.fullmatch(command):
             self._read(match[1], int(match[2]), match[3] or "0")
         else:
             self._send_to_host("ERROR")

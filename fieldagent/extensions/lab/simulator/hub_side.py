@@ -36,7 +36,7 @@ QUEUE_MAX = 50
 """Maximum number of MT messages that the gateway keeps for one modem."""
 RETRY_AFTER_S = 2.0
 """Seconds until an unconfirmed MO message is sent again."""
-PATIENCE = 30.0
+EXCHANGE_TIMEOUT_S = 30.0
 """Timeout of one exchange in seconds."""
 
 IMEI_UNKNOWN, TOO_LARGE, EMPTY, QUEUE_FULL = -2, -3, -4, -5
@@ -84,7 +84,7 @@ class HubSide:
 
     async def _bring_one(self, message: DirectIpMo) -> bool:
         try:
-            with trio.fail_after(PATIENCE):
+            with trio.fail_after(EXCHANGE_TIMEOUT_S):
                 async with await trio.open_tcp_stream(self.host, self.port) as stream:
                     await stream.send_all(write(message))
                     confirmed = read_mo_confirmation(await receive(stream))
@@ -112,9 +112,9 @@ class HubSide:
 
     async def _serve_one(self, rung: Callable[[], None], stream: trio.SocketStream) -> None:
         try:
-            with trio.move_on_after(PATIENCE):
+            with trio.move_on_after(EXCHANGE_TIMEOUT_S):
                 request = read_mobile_terminated(await receive(stream))
-            with waits.move_on_after(PATIENCE + self.faults.late):
+            with waits.move_on_after(EXCHANGE_TIMEOUT_S + self.faults.late):
                 await self._answer(rung, stream, request)
         except (trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"an MT request could not be read: {error}")

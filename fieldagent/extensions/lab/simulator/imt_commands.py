@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
 from fieldagent.extensions.lab.simulator.commands import (
-    WRITING,
+    WRITING_COMMANDS,
     BadCommand,
     carry_out,
     number_in,
@@ -146,7 +146,7 @@ def _set_latency(bench: ImtBench, rest: str) -> str:
 
 
 COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
-    **WRITING,
+    **WRITING_COMMANDS,
     "final": (
         "final WORD [delivered]      the next message ends with this status; with `delivered` the"
         " network has it all the same",

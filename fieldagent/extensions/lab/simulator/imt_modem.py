@@ -106,7 +106,7 @@ class _Mo:
 
 
 @dataclass
-class SinceBoot:
+class VolatileState:
     """Values that a reset clears, besides state and message."""
 
     next_mo: int = 0
@@ -138,7 +138,7 @@ class SimulatedImtModem:
         self.boots += 1
         self.version: tuple[int, int, int] | None = None
         self.interface, self.state = "none", "inactive"
-        self.since_boot = SinceBoot()
+        self.since_boot = VolatileState()
         self._input = bytearray()
         self._mo: _Mo | None = None
         version = {"major": 1, "minor": 5, "patch": 5, "build_info": "simulated"}
@@ -198,8 +198,8 @@ class SimulatedImtModem:
             return
         if target == "messageActivityStatus" and self.faults.no_activity:
             self._send_to_host(404, target, {})
-        elif verb == "GET" and target in _TOLD:
-            self._send_to_host(200, target, _TOLD[target](self))
+        elif verb == "GET" and target in _GET_ANSWERS:
+            self._send_to_host(200, target, _GET_ANSWERS[target](self))
         elif verb == "PUT" and target in _SET:
             try:
                 _SET[target](self, body)
@@ -438,7 +438,7 @@ def _make_activity_report(modem: SimulatedImtModem) -> dict[str, object]:
     return {"enabled": modem.since_boot.tells_activity, "active": modem._mo is not None}
 
 
-_TOLD: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {
+_GET_ANSWERS: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {
     "apiVersion": _make_version_report,
     "hwInfo": _make_hardware_report,
     "simConfig": lambda modem: {"interface": modem.interface},

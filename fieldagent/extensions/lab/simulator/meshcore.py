@@ -12,7 +12,7 @@ from fieldagent.extensions.lab.simulator.lora import RSSI, SNR, LoraBoard
 from fieldagent.wire import kiss
 from fieldagent.wire import meshcore_kiss as wire
 from fieldagent.wire.lora import LoraSettings, compute_air_time
-from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid
+from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreReport
 
 BEGINS_WITH = LoraSettings(910_525_000, 62_500, 7, 5)
 """Radio settings of a new board."""
@@ -55,16 +55,16 @@ class SimulatedMeshcore(LoraBoard):
         # A board that transmits hears nothing.
         if not self._mouth.is_transmitting:
             self._said += kiss.encode(packet)
-            self._send_to_host(MeshcoreSaid.SIGNAL, struct.pack("<bb", SNR * 4, RSSI))
+            self._send_to_host(MeshcoreReport.SIGNAL, struct.pack("<bb", SNR * 4, RSSI))
 
     def tick(self, now: float) -> None:
         for sent in self._mouth.tick(now):
-            self._send_to_host(MeshcoreSaid.TX_DONE, bytes([sent]))
+            self._send_to_host(MeshcoreReport.TX_DONE, bytes([sent]))
 
     def _take(self, packet: bytes, now: float) -> None:
         fits = 0 < len(packet) <= wire.PACKET_BYTES
         if fits and not self._mouth.take([packet], now):
-            self._send_to_host(MeshcoreSaid.ERROR, bytes([wire.BUSY]))
+            self._send_to_host(MeshcoreReport.ERROR, bytes([wire.ERROR_BUSY]))
 
     def _send_to_host(self, code: int, content: bytes = b"") -> None:
         self._said += kiss.encode(bytes([code]) + content, kiss.SET_HARDWARE)
@@ -76,19 +76,19 @@ class SimulatedMeshcore(LoraBoard):
                 settings is not None and 5 <= settings.spreading <= 12 and 5 <= settings.coding <= 8
             )
             if settings is None or not fits:
-                self._send_to_host(MeshcoreSaid.ERROR, bytes([1 if settings is None else 2]))
+                self._send_to_host(MeshcoreReport.ERROR, bytes([1 if settings is None else 2]))
                 return
             self.lora = self.air.radios[self.number] = settings
-            self._send_to_host(MeshcoreSaid.OK)
+            self._send_to_host(MeshcoreReport.OK)
         elif command == MeshcoreCommand.SET_POWER:
             self.power = content[0] if content else self.power
-            self._send_to_host(MeshcoreSaid.OK)
+            self._send_to_host(MeshcoreReport.OK)
         elif command == MeshcoreCommand.REBOOT:
             self.reboot()
         elif (answer := self._answer(command, content)) is not None:
             self._send_to_host(command | wire.ANSWER, answer)
         else:
-            self._send_to_host(MeshcoreSaid.ERROR, b"\5")
+            self._send_to_host(MeshcoreReport.ERROR, b"\5")
 
     def _answer(self, command: int, content: bytes) -> bytes | None:
         known = {

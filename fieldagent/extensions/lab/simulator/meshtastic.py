@@ -36,7 +36,7 @@ from fieldagent.wire.meshtastic import (
     NodeInfo,
     Notification,
     Port,
-    Queued,
+    QueueError,
     QueueStatus,
     Role,
     Routing,
@@ -49,13 +49,13 @@ FIRST_NUMBER = 0xFA9E_0000
 FIRMWARE = "2.7.11.simulated"
 QUEUE = 16
 """Maximum number of packets that wait for the air; another one is refused."""
-STORED = 32
+STORED_PACKETS_MAX = 32
 """Maximum number of packets that wait for a host. If it is full, a packet without text is dropped,
 and a text replaces the oldest packet."""
-RECENT_IDS, SEEN = 20, 200
+RECENT_IDS, SEEN_IDS_MAX = 20, 200
 """Number of recent ids from its host, and of recent packets from the air, that a radio recognizes
 as duplicates."""
-TRIES = 3
+TRANSMISSIONS_MAX = 3
 ACK_WAIT_S = 4.5
 """Seconds, in addition to the airtime, after which an unacknowledged packet is sent again."""
 CONTENTION = (0.1, 0.4)
@@ -77,7 +77,7 @@ EU_868 = 3
 GROUP = ChannelSettings(sha256(b"a simulated group").digest(), "Kits")
 
 
-class _OnAir(NamedTuple):
+class _AirPacket(NamedTuple):
     """Header and content of a packet. `channel` is the hash by which listeners find their key."""
 
     to: int
@@ -152,7 +152,7 @@ class Keyring:
         key = wire.expand_key(settings.key)
         return _cover(key, self.node, number, plain), _hash_of(settings)
 
-    def decrypt(self, heard: _OnAir) -> tuple[int | None, MeshData] | None:
+    def decrypt(self, heard: _AirPacket) -> tuple[int | None, MeshData] | None:
         """Return the channel index and the decrypted content; None if no key fits. The index is
         None if the packet was encrypted with our public key.
         """
@@ -167,7 +167,7 @@ class Keyring:
                 return index, data
         return None
 
-    def _list_keys(self, heard: _OnAir) -> Iterator[tuple[int | None, bytes]]:
+    def _list_keys(self, heard: _AirPacket) -> Iterator[tuple[int | None, bytes]]:
         if not heard.channel and heard.to == self.node:
             yield None, _derive_shared_key(heard.source, self.node)
         for index, settings in enumerate(self.channels):
@@ -203,7 +203,7 @@ class HostSide:
             self.put_message(FromRadio(packet=packet))
             return
         has_text = packet.decoded is not None and packet.decoded.port == Port.TEXT
-        if len(self._stored) >= STORED:
+        if len(self._stored) >= STORED_PACKETS_MAX:
             if not has_text:
                 return
             self._stored.popleft()
@@ -245,7 +245,7 @@ class SimulatedMeshtastic(LoraBoard):
         self._deframer = wire.Deframer()
         self.host.leave()
         self._recent: deque[int] = deque(maxlen=RECENT_IDS)
-        self._seen: deque[tuple[int, int]] = deque(maxlen=SEEN)
+        self._seen: deque[tuple[int, int]] = deque(maxlen=SEEN_IDS_MAX)
         self._given: dict[Port | int, float] = {}
         self._unacknowledged: dict[int, _Unacknowledged] = {}
         self._repeats: dict[tuple[int, int], tuple[float, bytes]] = {}
@@ -287,7 +287,7 @@ class SimulatedMeshtastic(LoraBoard):
             if request.want_config is not None:
                 self._introduce(request.want_config)
             elif request.heartbeat is not None:
-                self._queue_status(Queued.OK, 0)
+                self._queue_status(QueueError.OK, 0)
                 if request.heartbeat.nonce == 1:
                     self._send_own_facts(BROADCAST, now)
             elif request.disconnect:
@@ -335,18 +335,18 @@ class SimulatedMeshtastic(LoraBoard):
                 self._queue_status(RoutingError.RATE_LIMIT_EXCEEDED, number)
             else:
                 # Dropped without a report, as if it waited.
-                self._queue_status(Queued.OK, number)
+                self._queue_status(QueueError.OK, number)
             return
         if packet.to == self.node:
-            self._queue_status(Queued.LOCALLY, number)
+            self._queue_status(QueueError.LOCALLY, number)
             return
         want_ack = packet.want_ack and packet.to != BROADCAST
         hops = min(packet.hop_limit, 7)
         flags = hops | want_ack << 3 | hops << 5
         content, channel = self.keyring.encrypt(packet.to, number, packet.channel, data)
-        sent = _OnAir(packet.to, self.node, number, flags, channel, content)
+        sent = _AirPacket(packet.to, self.node, number, flags, channel, content)
         taken = self._mouth.take([sent.encode()], now)
-        self._queue_status(Queued.OK if taken else Queued.FULL, number)
+        self._queue_status(QueueError.OK if taken else QueueError.FULL, number)
         if taken and packet.want_ack:
             again = self._compute_retry_time(len(sent.encode()), now)
             self._unacknowledged[number] = _Unacknowledged(sent.encode(), packet.to, 1, again)
@@ -362,7 +362,7 @@ class SimulatedMeshtastic(LoraBoard):
 
     def _find_refusal(self, packet: MeshPacket, data: MeshData) -> int:
         """Return the error code if a packet cannot be sent, else 0."""
-        return self.keyring.find_refusal(packet, data) if self.region else Queued.OFF
+        return self.keyring.find_refusal(packet, data) if self.region else QueueError.OFF
 
     def data_to_send(self) -> bytes:
         said, self.host.said = bytes(self.host.said), bytearray()
@@ -373,7 +373,7 @@ class SimulatedMeshtastic(LoraBoard):
 
     def tick(self, now: float) -> None:
         """Transmit all due packets: those to repeat for others, and unacknowledged ones, at most
-        `TRIES` times.
+        `TRANSMISSIONS_MAX` times.
         """
         self._mouth.tick(now)
         for heard, (due, packet) in [*self._repeats.items()]:
@@ -383,7 +383,7 @@ class SimulatedMeshtastic(LoraBoard):
         for number, waits in [*self._unacknowledged.items()]:
             if waits.again_at > now:
                 continue
-            if waits.tries >= TRIES:
+            if waits.tries >= TRANSMISSIONS_MAX:
                 del self._unacknowledged[number]
                 self._answer_host(number, RoutingError.MAX_RETRANSMIT)
             else:
@@ -393,7 +393,7 @@ class SimulatedMeshtastic(LoraBoard):
                 )
         # A host that was notified of a full queue waits until it gets a new report.
         if self.host.free == 0 and self._mouth.waiting < QUEUE:
-            self._queue_status(Queued.OK, 0)
+            self._queue_status(QueueError.OK, 0)
 
     def hear(self, packet: bytes, now: float) -> None:
         """Receive a packet from the air. A packet for others is repeated while it has hops left,
@@ -402,7 +402,7 @@ class SimulatedMeshtastic(LoraBoard):
         if len(packet) < HEADER.size:
             return
         to, source, number, flags, channel, _, _ = HEADER.unpack_from(packet)
-        heard = _OnAir(to, source, number, flags, channel, packet[HEADER.size :])
+        heard = _AirPacket(to, source, number, flags, channel, packet[HEADER.size :])
         if source == self.node:
             self._hear_repeated(number)
             return
@@ -428,7 +428,7 @@ class SimulatedMeshtastic(LoraBoard):
             del self._unacknowledged[number]
             self._answer_host(number, RoutingError.NONE)
 
-    def _hear_ours(self, heard: _OnAir, now: float, *, again: bool) -> None:
+    def _hear_ours(self, heard: _AirPacket, now: float, *, again: bool) -> None:
         read = self.keyring.decrypt(heard)
         if heard.want_ack:
             error = RoutingError.NO_CHANNEL if read is None else RoutingError.NONE
@@ -436,7 +436,7 @@ class SimulatedMeshtastic(LoraBoard):
         if read is not None and not again:
             self._deliver(heard, now)
 
-    def _acknowledge(self, heard: _OnAir, error: RoutingError, now: float) -> None:
+    def _acknowledge(self, heard: _AirPacket, error: RoutingError, now: float) -> None:
         routing = wire.ROUTING.encode(Routing(error))
         data = MeshData(Port.ROUTING, routing, request_id=heard.id)
         self._send_own(heard.source, data, now)
@@ -445,12 +445,12 @@ class SimulatedMeshtastic(LoraBoard):
         number = self.random.getrandbits(32) or 1
         content, channel = self.keyring.encrypt(to, number, 0, data)
         flags = self.hop_limit | self.hop_limit << 5
-        self._mouth.take([_OnAir(to, self.node, number, flags, channel, content).encode()], now)
+        self._mouth.take([_AirPacket(to, self.node, number, flags, channel, content).encode()], now)
 
     def _send_own_facts(self, to: int, now: float) -> None:
         self._send_own(to, MeshData(Port.NODE_INFO, wire.USER.encode(self.user)), now)
 
-    def _deliver(self, heard: _OnAir, now: float) -> None:
+    def _deliver(self, heard: _AirPacket, now: float) -> None:
         read = self.keyring.decrypt(heard)
         if read is None:
             return

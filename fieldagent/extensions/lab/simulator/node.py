@@ -103,7 +103,7 @@ class SimulatedNode:
 
     def hear(self, packet: bytes, now: float) -> None:
         if self._on_air is None:
-            self._unsaid.append(node.Heard(packet, rssi=-80, snr=6))
+            self._unsaid.append(node.PacketHeard(packet, rssi=-80, snr=6))
             self._send_to_host(now)
 
     def tick(self, now: float) -> None:

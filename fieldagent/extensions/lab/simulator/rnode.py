@@ -106,16 +106,18 @@ class SimulatedRnode(LoraBoard):
         share = int.from_bytes(self._set.get(RnodeCommand.SHARE_OF_HOUR, b""), "big")
         self._sent = [each for each in self._sent if each[0] > now - HOUR]
         spent = sum(took for _, took in self._sent)
-        return not share or spent + seconds <= share / wire.WHOLE * HOUR
+        return not share or spent + seconds <= share / wire.HUNDRED_PER_CENT * HOUR
 
     def _obey(self, command: int, content: bytes) -> None:
         # The board does not answer unknown commands: a driver needs a timeout for them.
         if command == RnodeCommand.DETECT and content == wire.DETECT:
             self._send_to_host(command, wire.DETECTED)
         elif command == RnodeCommand.STATE:
-            if content != wire.ASK:
-                self._turn(on=content == wire.ON)
-            self._send_to_host(command, wire.ON if self.number in self.air.radios else wire.OFF)
+            if content != wire.STATE_ASK:
+                self._turn(on=content == wire.STATE_ON)
+            self._send_to_host(
+                command, wire.STATE_ON if self.number in self.air.radios else wire.OFF
+            )
         elif command in (ASKED_PLATFORM, ASKED_MCU):
             self._send_to_host(command, PLATFORM if command == ASKED_PLATFORM else MCU)
         elif command == RnodeCommand.VERSION:
@@ -140,8 +142,8 @@ class SimulatedRnode(LoraBoard):
             return
         if not self.provisioned:
             self._fail(RnodeError.NOT_PROVISIONED)
-        elif self._set.keys() >= TUNED:
-            numbers = (int.from_bytes(self._set[each], "big") for each in sorted(TUNED))
+        elif self._set.keys() >= REQUIRED_SETTINGS:
+            numbers = (int.from_bytes(self._set[each], "big") for each in sorted(REQUIRED_SETTINGS))
             self.air.radios[self.number] = LoraSettings(*numbers)
         else:
             self._fail(RnodeError.RADIO_INIT)
@@ -153,7 +155,7 @@ class SimulatedRnode(LoraBoard):
         self._said += wire.make_command_frame(command, content)
 
 
-TUNED = {
+REQUIRED_SETTINGS = {
     RnodeCommand.FREQUENCY,
     RnodeCommand.BANDWIDTH,
     RnodeCommand.SPREADING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fieldagent.extensions.lab.simulator.sbd_state import ModemFaults, ModemState, NextStatus
+from fieldagent.extensions.lab.simulator.sbd_state import ModemFaults, ModemState, PlannedStatus
 from fieldagent.wire import sbd
 
 
@@ -49,9 +49,9 @@ def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tu
     return f"+SBDIX{':' if faults.odd_spacing else ': '}{comma.join(map(str, shown))}", "OK"
 
 
-def _choose_by_coverage(state: ModemState) -> NextStatus:
+def _choose_by_coverage(state: ModemState) -> PlannedStatus:
     reached = state.service and state.signal > 0
-    return NextStatus(0 if reached else 32, delivered=reached, counted=reached)
+    return PlannedStatus(0 if reached else 32, delivered=reached, counted=reached)
 
 
 def _take_mail(state: ModemState, gateway: Gateway) -> list[int]:

@@ -10,7 +10,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)
-class Volatile:
+class VolatileState:
     """State that a reset restores: line settings, and the two buffers with their flags."""
 
     echo: bool = True
@@ -37,13 +37,13 @@ class ModemState:
     ring_flag: bool = False
     signal: int = 4
     service: bool = True
-    stored: Volatile = field(default_factory=Volatile)
+    stored: VolatileState = field(default_factory=VolatileState)
     """Profile that a reset restores (&W, &Y)."""
-    volatile: Volatile = field(default_factory=Volatile)
+    volatile: VolatileState = field(default_factory=VolatileState)
 
 
 @dataclass(frozen=True, slots=True)
-class NextStatus:
+class PlannedStatus:
     """Planned end of a coming session."""
 
     mo_status: int
@@ -57,7 +57,7 @@ class NextStatus:
 class ModemFaults:
     """Planned failures. A number is the remaining count."""
 
-    statuses: deque[NextStatus] = field(default_factory=deque)
+    statuses: deque[PlannedStatus] = field(default_factory=deque)
     """Ends of the coming sessions. After them, coverage decides."""
     lose_replies: int = 0
     """Sessions whose result is lost on the line."""

@@ -12,7 +12,7 @@ from fieldagent.agent.channels.connecting import ServerPlace, Unreachable, open_
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.extensions.mqtt import session
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
-from fieldagent.extensions.mqtt.packets import Will
+from fieldagent.extensions.mqtt.packets import LastWill
 from fieldagent.extensions.mqtt.session import BrokerLost, MqttClient, MqttSession
 
 
@@ -23,7 +23,7 @@ def make_client_id(settings: MqttSettings) -> str:
 
 @asynccontextmanager
 async def open_session(
-    settings: MqttSettings, will: Will | None = None, *, suffix: str = ""
+    settings: MqttSettings, will: LastWill | None = None, *, suffix: str = ""
 ) -> AsyncIterator[MqttSession]:
     """Connect to the broker. `suffix` distinguishes this session's client id from the agent's own.
     Raises BrokerLost.

@@ -22,7 +22,7 @@ from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, fin
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.standing import Standing
+from fieldagent.agent.outbound.standing import PackageState
 from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
 from fieldagent.extensions.mqtt.commands import HourlyGate, read_document, take_key
@@ -36,7 +36,7 @@ MARK = "mqtt "
 NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
-class Door:
+class CommandAdmission:
     """Admission of commands. `bearer_bytes` is that of `affordable.SpendingLimits`."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Door:
 
     async def _accept(
         self, sender: str, key: str | None, package: Package
-    ) -> tuple[Standing, dict[str, str]]:
+    ) -> tuple[PackageState, dict[str, str]]:
         """Accept the Package. Return its state, and the channels that it may not use, each with the
         reason.
         """

@@ -16,7 +16,7 @@ import trio
 
 from fieldagent.agent.journal import changes, inbound, outbound, places
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.agent.outbound.standing import UnknownPackage, get_standing
@@ -141,7 +141,7 @@ class Reporter:
                     self._topics.get_package_topic(accepted.id), encode_compact(standing)
                 )
 
-    def _describe_standing(self, accepted: Accepted) -> dict[str, Any]:
+    def _describe_standing(self, accepted: StoredPackage) -> dict[str, Any]:
         standing = get_standing(self._journal, accepted.sequence)
         known = outbound.find_by_sequence(self._journal, accepted.sequence)
         steps = [] if known is None else list_reached(self._journal, known)

@@ -23,12 +23,12 @@ from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.extensions.mqtt.agent import documents
 from fieldagent.extensions.mqtt.agent.connecting import make_client_id, open_session
-from fieldagent.extensions.mqtt.agent.door import Door
+from fieldagent.extensions.mqtt.agent.door import CommandAdmission
 from fieldagent.extensions.mqtt.agent.reporter import Reporter
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
 from fieldagent.extensions.mqtt.agent.topics import make_topics
 from fieldagent.extensions.mqtt.commands import Commands, MqttCommand
-from fieldagent.extensions.mqtt.packets import Published, Will
+from fieldagent.extensions.mqtt.packets import LastWill, Published
 from fieldagent.extensions.mqtt.session import (
     STABLE_AFTER_S,
     BrokerLost,
@@ -71,7 +71,7 @@ def plan(settings: MqttSettings, base: PartBase) -> PartPlan:
 
     def make_service(host: PartHost) -> MqttService:
         budget = DayBudget(host.journal, HOOK, settings.credits_per_day)
-        door = Door(
+        door = CommandAdmission(
             settings,
             host.journal,
             host.intake,
@@ -93,7 +93,7 @@ class MqttService(PartService):
         journal: Journal,
         inbox: Inbox,
         publisher: Publisher,
-        door: Door,
+        door: CommandAdmission,
     ) -> None:
         self._settings = settings
         self._journal = journal
@@ -144,7 +144,7 @@ class MqttService(PartService):
 
     async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
         """Serve one session until it is lost. Raises BrokerLost."""
-        will = Will(self._topics.online, b"offline")
+        will = LastWill(self._topics.online, b"offline")
         async with open_session(self._settings, will) as session:
             self._commands.begin()
             async with trio.open_nursery() as nursery:

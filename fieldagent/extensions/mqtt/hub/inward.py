@@ -36,8 +36,8 @@ from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.push_api import make_posting
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.spending import Allowance
-from fieldagent.hub.contract import Became
-from fieldagent.hub.field.satellite_sizes import FarKits, find_far_kits, hold_back
+from fieldagent.hub.contract import ItemResult
+from fieldagent.hub.field.satellite_sizes import SatelliteKits, find_far_kits, hold_back
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -47,11 +47,11 @@ from fieldagent.package.strict_json import NotJson
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import format_count
 
-OURS = ("sourceUserId", "workspaceId")
+OWN_MEMBERS = ("sourceUserId", "workspaceId")
 TARGETS = ("targetUserId", "targetGroup")
 TEXT_MAX = 200
 NOT_ALLOWED = "waits for a link: {sender} is not in mqtt-senders"
-SPENT = "waits for a link: mqtt-credits-per-day is spent"
+SPENT_REASON = "waits for a link: mqtt-credits-per-day is spent"
 KEY_REUSED = "nothing was queued: this key was used for another body"
 
 
@@ -76,7 +76,7 @@ class CommandInbox(NamedTuple):
     topics: HubTopics
 
 
-class CameAs(NamedTuple):
+class DeliveryMark(NamedTuple):
     """How the broker delivered a command. A command without a key is recognised by it, because an
     acknowledgement may be lost when this process ends.
     """
@@ -98,13 +98,18 @@ class CameAs(NamedTuple):
 
 
 class BrokerOutcome(NamedTuple):
-    became: Became
+    became: ItemResult
     answer: Mapping[str, Any]
     """Answer to the sender."""
 
 
 def carry_out(
-    db: Db, inbox: CommandInbox, address: CommandAddress, came: CameAs, body: bytes, now: float
+    db: Db,
+    inbox: CommandInbox,
+    address: CommandAddress,
+    came: DeliveryMark,
+    body: bytes,
+    now: float,
 ) -> BrokerOutcome:
     """Carry out a command in the database. `came` identifies a command without a key."""
     key = None
@@ -117,7 +122,7 @@ def carry_out(
             posting, _ = _make_posting(db, inbox, address, document, member, now)
             cost = _describe_cost(db, posting, _make_allowance(db, inbox, address, now), now)
             answer = {"accepted": False, "dryRun": True, "key": key, **cost}
-            return BrokerOutcome(Became.ASKED, answer)
+            return BrokerOutcome(ItemResult.ASKED, answer)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
         # The outcome of a failed commit is unknown, so check if the command was stored.
         known = records.find_known_command(db, address.sender, key or came.own_key)
@@ -126,7 +131,7 @@ def carry_out(
         if known is not None:
             if known.digest != digest:
                 raise Problem(422, KEY_REUSED)
-            return BrokerOutcome(Became.REPEATED, known.outcome)
+            return BrokerOutcome(ItemResult.REPEATED, known.outcome)
         member = records.find_member(db, inbox.workspace, name, now)
         if "acknowledge" in document:
             answer, spent = _acknowledge(db, inbox, address, document, member, now), 0
@@ -138,31 +143,36 @@ def carry_out(
         answer = {"accepted": True, "key": key, **answer}
         command = StoredCommand(digest, answer)
         records.note_command(db, address.sender, key or came.own_key, command, spent, now)
-        return BrokerOutcome(Became.TAKEN, answer)
+        return BrokerOutcome(ItemResult.TAKEN, answer)
     except NotJson as error:
-        return _make_refused(Became.UNREADABLE, key, Problem(400, str(error)))
+        return _make_refused(ItemResult.UNREADABLE, key, Problem(400, str(error)))
     except InvalidPackage as error:
         faults = [(fault.detail, fault.pointer) for fault in error.faults]
         text = f"nothing was queued: {format_count(len(faults), 'fault')}"
-        return _make_refused(Became.REFUSED, key, Problem(422, text, errors=faults))
+        return _make_refused(ItemResult.REFUSED, key, Problem(422, text, errors=faults))
     except Problem as problem:
-        return _make_refused(Became.REFUSED, key, problem)
+        return _make_refused(ItemResult.REFUSED, key, problem)
 
 
-def _make_refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome:
+def _make_refused(became: ItemResult, key: str | None, problem: Problem) -> BrokerOutcome:
     body = json.loads(problem.make_response().body)
     return BrokerOutcome(became, {"accepted": False, "key": key, "problem": body})
 
 
 def _send(
-    db: Db, inbox: CommandInbox, posting: Posting, far: FarKits, allowance: Allowance, now: float
+    db: Db,
+    inbox: CommandInbox,
+    posting: Posting,
+    far: SatelliteKits,
+    allowance: Allowance,
+    now: float,
 ) -> tuple[dict[str, Any], int]:
     """Return the answer to the sender, and the possible cost in credits."""
     paid = spending.enter_within(db, posting, allowance, now)
     hold_back(db, paid.entered.item, far)
     topic = inbox.topics.get_stages_topic(None, paid.entered.request_id)
     records.follow_item(db, paid.entered.item, topic, now)
-    answer = {"id": paid.entered.request_id, "credits": paid.credits, **_make_withheld(paid.why)}
+    answer = {"id": paid.entered.request_id, "credits": paid.credits, **_make_withheld(paid.reason)}
     return answer, paid.credits
 
 
@@ -185,9 +195,9 @@ def _describe_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -
     quote = spending.make_quote(db, posting, allowance, now)
     return {
         "credits": quote.credits,
-        "creditsLeft": max(0, allowance.left),
+        "creditsLeft": max(0, allowance.remaining),
         "kits": [each._asdict() for each in quote.kits],
-        **_make_withheld(quote.why),
+        **_make_withheld(quote.reason),
     }
 
 
@@ -198,7 +208,7 @@ def _make_posting(
     document: dict[str, Any],
     member: int,
     now: float,
-) -> tuple[Posting, FarKits]:
+) -> tuple[Posting, SatelliteKits]:
     """Return the posting of a command, and the kits whose modems cannot carry it. Raises
     InvalidPackage or Problem.
     """
@@ -224,7 +234,7 @@ def _make_allowance(db: Db, inbox: CommandInbox, address: CommandAddress, now: f
         address.sender in rules.senders,
         rules.credits_per_day - records.compute_spent_today(db, now),
         NOT_ALLOWED.format(sender=sender),
-        SPENT,
+        SPENT_REASON,
     )
 
 
@@ -235,7 +245,7 @@ def _push(
     document: dict[str, Any],
     member: int,
 ) -> Push:
-    refused = OURS if address.kit is None else (*OURS, *TARGETS)
+    refused = OWN_MEMBERS if address.kit is None else (*OWN_MEMBERS, *TARGETS)
     faults = [
         Fault("is set by the topic or the hub", f"/{name}") for name in refused if name in document
     ]
@@ -278,7 +288,7 @@ def _acknowledge(
         faults.append(Fault(f"must be at most {TEXT_MAX} printable characters", "/text"))
     if faults:
         raise InvalidPackage(faults)
-    incident = sos.named(db, inbox.workspace, number, locked=True)
+    incident = sos.find_incident(db, inbox.workspace, number, locked=True)
     if incident is None:
         raise Problem(404, f"no incident here has the number {number}")
     try:

@@ -24,7 +24,7 @@ from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
-from fieldagent.hub.store.contract import ANYTHING, Db
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.system import waits
 
@@ -70,7 +70,7 @@ class HubReporter:
         self._took_back = False
         announced = self._announce
         while True:
-            written, more, again = self._host.store.get_event(ANYTHING), False, TURN_MAX_S
+            written, more, again = self._host.store.get_event(ANY_WRITE_TOPIC), False, TURN_MAX_S
             if announced is not self._announce:
                 announced = self._announce
                 self._retained.clear()
@@ -124,7 +124,7 @@ class HubReporter:
         unanswered = {each.id: each for each in incidents if each.state == "open"}
         self._alarms = {id_: self._alarms.get(id_, Alarm()) for id_ in unanswered}
         for id_, alarm in self._alarms.items():
-            if alarm.due > self._host.clock():
+            if alarm.due_at > self._host.clock():
                 continue
             document = await store.read(
                 partial(
@@ -135,7 +135,7 @@ class HubReporter:
                 topic = self._topics.get_kit_topic(unanswered[id_].kit, "incident")
                 await session.publish(topic, encode_compact(document))
             alarm.note(self._host.clock())
-        soonest = min((alarm.due for alarm in self._alarms.values()), default=float("inf"))
+        soonest = min((alarm.due_at for alarm in self._alarms.values()), default=float("inf"))
         return min(TURN_MAX_S, soonest - self._host.clock())
 
     # Items.

@@ -90,7 +90,7 @@ def follow_item(db: Db, item: int, topic: str, now: float) -> None:
     )
 
 
-class ItemWay(NamedTuple):
+class ItemDeliverySteps(NamedTuple):
     """Delivery steps of an item."""
 
     item: int
@@ -101,7 +101,7 @@ class ItemWay(NamedTuple):
     """Number of these steps."""
 
 
-def list_route_news(db: Db, now: float) -> list[ItemWay]:
+def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:
     """Return the items with unpublished delivery steps."""
     rows = db.execute(
         "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
@@ -117,12 +117,12 @@ def list_route_news(db: Db, now: float) -> list[ItemWay]:
     }
     steps = list_reached(db, [*news])
     return [
-        ItemWay(item, topic, request_id, steps[item], stored)
+        ItemDeliverySteps(item, topic, request_id, steps[item], stored)
         for item, (topic, request_id, stored) in news.items()
     ]
 
 
-def note_way(db: Db, way: ItemWay) -> None:
+def note_way(db: Db, way: ItemDeliverySteps) -> None:
     """Store the number of an item's published steps."""
     db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", way.stored, way.item)
 
@@ -139,13 +139,13 @@ def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
 
 def find_repeated_incident(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
     """Return the repeated document of an incident; None if it has been answered."""
-    incident = sos.named(db, workspace, id_)
+    incident = sos.find_incident(db, workspace, id_)
     if incident is None or incident.state != "open":
         return None
     return documents.make_incident(sos_desk.describe_sos(db, incident), None, repeat)
 
 
-class Happened(NamedTuple):
+class IncidentEvent(NamedTuple):
     """An event of an incident."""
 
     number: int
@@ -155,16 +155,16 @@ class Happened(NamedTuple):
     document: dict[str, Any]
 
 
-def list_events_since(db: Db, workspace: int, after: int, limit: int) -> list[Happened]:
+def list_events_since(db: Db, workspace: int, after: int, limit: int) -> list[IncidentEvent]:
     """Return at most `limit` events of incidents after the event id `after`, in order."""
     events = []
-    for number, at in sos.events_behind(db, workspace, after, limit):
+    for number, at in sos.list_events_behind(db, workspace, after, limit):
         incident = sos.of_event(db, number)
         assert incident is not None, "its timeline has it"
         document = documents.make_incident(
             sos_desk.describe_sos(db, incident), sos_desk.encode_desk_event(db, number), 0
         )
-        events.append(Happened(number, at, incident.id, incident.device, document))
+        events.append(IncidentEvent(number, at, incident.id, incident.device, document))
     return events
 
 
@@ -249,7 +249,7 @@ def find_member(db: Db, workspace: int, sender: str, now: float) -> int:
     """Return the member under whose name kits see a sender. It has no sign-in, and is created at
     the sender's first command.
     """
-    name = texts_to_kits.voice_name(f"{sender} (MQTT)" if sender else "MQTT")
+    name = texts_to_kits.make_voice_name(f"{sender} (MQTT)" if sender else "MQTT")
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND name = ? AND type = ? ORDER BY member.id LIMIT 1",

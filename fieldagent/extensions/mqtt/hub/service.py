@@ -17,13 +17,13 @@ from fieldagent.extensions.mqtt.commands import Commands, HourlyGate, MqttComman
 from fieldagent.extensions.mqtt.hub import inward, records
 from fieldagent.extensions.mqtt.hub.inward import (
     BrokerOutcome,
-    CameAs,
     CommandInbox,
+    DeliveryMark,
     HubMqttRules,
 )
 from fieldagent.extensions.mqtt.hub.outward import HubReporter
 from fieldagent.extensions.mqtt.hub.topics import make_topics
-from fieldagent.extensions.mqtt.packets import Published, Will
+from fieldagent.extensions.mqtt.packets import LastWill, Published
 from fieldagent.extensions.mqtt.session import (
     STABLE_AFTER_S,
     BrokerLost,
@@ -35,11 +35,11 @@ from fieldagent.extensions.mqtt.session import (
 from fieldagent.http import tls
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge import connecting, tenure
-from fieldagent.hub.bridge.connecting import Lost
+from fieldagent.hub.bridge.connecting import ConnectionLost
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.tenure import BridgePost
-from fieldagent.hub.contract import Became
-from fieldagent.hub.escalation.mail import password_in
+from fieldagent.hub.contract import ItemResult
+from fieldagent.hub.escalation.mail import read_password
 from fieldagent.hub.store.persist import persist
 from fieldagent.system import waits
 from fieldagent.system.error_groups import get_first_error
@@ -48,10 +48,10 @@ from fieldagent.system.wording import describe_reason
 
 log = logging.getLogger(__name__)
 
-BECAME = {
-    "retained": Became.RETAINED,
-    "too long": Became.LIMITED,
-    "too many": Became.LIMITED,
+DROP_RESULTS = {
+    "retained": ItemResult.RETAINED,
+    "too long": ItemResult.LIMITED,
+    "too many": ItemResult.LIMITED,
 }
 
 
@@ -95,7 +95,7 @@ class _BrokerBridge:
         self._inbox = CommandInbox(workspace, rules, self._topics)
         self._reporter = HubReporter(host, self._inbox, broker.name)
         gate = HourlyGate(
-            broker.commands_per_hour, host.clock, lambda why: host.note_events(BECAME[why])
+            broker.commands_per_hour, host.clock, lambda why: host.note_events(DROP_RESULTS[why])
         )
         self._commands = Commands(gate, self._carry_out, self._topics.get_result_topic)
         self._client_id = f"fieldagent-hub-{broker.name}"
@@ -133,7 +133,7 @@ class _BrokerBridge:
             broker.user,
             await trio.to_thread.run_sync(_read_password, broker.password_file),
         )
-        will = Will(online, b"offline")
+        will = LastWill(online, b"offline")
         async with session.open_session(partial(_open, broker), client, will) as there:
             self._commands.begin()
             async with trio.open_nursery() as nursery:
@@ -167,7 +167,7 @@ class _BrokerBridge:
         address = self._topics.find_address(command.came.topic)
         assert address is not None, "it was looked at before it was let in"
         came, now = command.came, self._host.clock()
-        came_as = CameAs(came.number, came.again, secrets.token_hex(8))
+        came_as = DeliveryMark(came.number, came.again, secrets.token_hex(8))
         try:
             outcome: BrokerOutcome = await persist(
                 self._host.store,
@@ -175,7 +175,7 @@ class _BrokerBridge:
             )
         except Refused as refused:
             log.warning("an MQTT message is refused: %s", refused)
-            self._host.note_events(Became.REFUSED)
+            self._host.note_events(ItemResult.REFUSED)
             return {"accepted": False, "problem": {"detail": str(refused)}}
         self._host.note_events(outcome.became)
         return dict(outcome.answer)
@@ -184,7 +184,7 @@ class _BrokerBridge:
 def _read_password(path: Path | None) -> str | None:
     """Return the password. Raises BrokerLost."""
     try:
-        return None if path is None else password_in(path)
+        return None if path is None else read_password(path)
     except (OSError, UnicodeDecodeError) as error:
         why = describe_reason(error) if isinstance(error, OSError) else "it is not UTF-8"
         raise BrokerLost(f"mqtt-password-file {path} cannot be read: {why}", fault=True) from error
@@ -199,5 +199,5 @@ async def _open(broker: HubBroker) -> trio.abc.Stream:
         return await connecting.open_stream(broker.host, broker.port, context, "mqtt-ca-file")
     except tls.UnusableTrust as unusable:
         raise BrokerLost(f"mqtt-ca-file {unusable}", fault=True) from unusable
-    except Lost as lost:
+    except ConnectionLost as lost:
         raise BrokerLost(str(lost)) from lost

@@ -8,7 +8,7 @@ from typing import Any
 
 from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
 from fieldagent.extensions.places.hub import fences, shape
-from fieldagent.extensions.places.hub.fences import WhichKits
+from fieldagent.extensions.places.hub.fences import FenceKits
 from fieldagent.extensions.places.hub.shape import Shape, WrongShape
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
 from fieldagent.package.strict_json import NotJson, load_document
@@ -33,7 +33,7 @@ def add(arguments: argparse.Namespace) -> int:
 
     @make_transaction
     def change(call: Call) -> Result:
-        kits = WhichKits(arguments.kit, arguments.group)
+        kits = FenceKits(arguments.kit, arguments.group)
         fence = fences.add(*call.here, arguments.name, drawn, arguments.tells, kits, call.now)
         return {"id": fence, "name": arguments.name}
 

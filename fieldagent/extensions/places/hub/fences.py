@@ -55,7 +55,7 @@ class Fence(NamedTuple):
     tells: str
 
 
-class WhichKits(NamedTuple):
+class FenceKits(NamedTuple):
     """Kits for which a fence is: named ones, and those of a group, by id or name."""
 
     devices: Sequence[str] = ()
@@ -68,7 +68,7 @@ def add(
     name: str,
     drawn: Shape,
     tells: str,
-    kits: WhichKits,
+    kits: FenceKits,
     now: float,
     *,
     by: str = ADMINISTRATION,
@@ -225,9 +225,9 @@ def _tell(
     """Raise an alarm about the crossing, or add it to the open alarm. Return the alarm's id."""
     said = Message(in_words(fence.name, seen, crossed, now))
     posting = Posting(seen.workspace, seen.member, said, int(now), SOS_PRIORITY, alarm=True)
-    incident = None if alarm is None else sos.named(db, seen.workspace, alarm, locked=True)
+    incident = None if alarm is None else sos.find_incident(db, seen.workspace, alarm, locked=True)
     if incident is not None and incident.state != SosState.CLOSED:
-        ledger.say_more(db, posting, seen.device, incident.id, now)
+        ledger.announce_addition(db, posting, seen.device, incident.id, now)
         return incident.id
     return ledger.raise_alarm(db, posting, seen.device, now, ALARM)
 

@@ -17,12 +17,12 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.records import sos, usage
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Item, Location, get_date
 from fieldagent.package.payload import Identity
-from fieldagent.package.tracks import Placed, split_into_legs
+from fieldagent.package.tracks import PlacedPoint, split_into_legs
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ITEMS_MAX = 50_000
@@ -62,7 +62,7 @@ class KitWeek(NamedTuple):
     user: str
     week: Week
     made: float
-    track: list[Placed]
+    track: list[PlacedPoint]
     """Positions in the order of the kit's own times, without unauthenticated ones."""
     unproved: int
     """Number of unauthenticated positions that were left out."""
@@ -73,7 +73,7 @@ class KitWeek(NamedTuple):
     incidents: list[dict[str, Any]]
     """Incidents as the desk shows them, with their timelines."""
     costs: list[dict[str, Any]]
-    """Satellite costs by day (`usage.row_of`)."""
+    """Satellite costs by day (`usage.make_row`)."""
     money: str
     """Total cost of the days by the hub's count; empty without a price."""
     whole: bool
@@ -103,14 +103,14 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         *(device, workspace),
     )
     whose = Identity(str(member), user, type_)
-    track: list[Placed] = []
+    track: list[PlacedPoint] = []
     sent: list[SentItem] = []
     unproved, is_cut = 0, False
     for number, row in enumerate(_sent(db, workspace, member, device, week)):
         if is_cut := number == LOOKED_AT or len(sent) == ITEMS_MAX:
             break
         request_id, kind, is_sos, unauthenticated, accepted, body = row
-        entry = stored_entry(body)
+        entry = read_stored_entry(body)
         content = entry.content
         assert isinstance(content, Item), "the ledger holds items alone"
         moment = get_date(content, entry.time)
@@ -120,10 +120,10 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         if isinstance(content, Location):
             unproved += bool(unauthenticated)
             if not unauthenticated:
-                track.append(Placed(request_id, whose, name, moment, content, is_sos == 1))
+                track.append(PlacedPoint(request_id, whose, name, moment, content, is_sos == 1))
     track.sort(key=lambda each: each.moment)
     deliveries = _given(db, workspace, device, week, now)
-    days = usage.usage(db, workspace, *week.days, device)
+    days = usage.list_days(db, workspace, *week.days, device)
     return KitWeek(
         device,
         name,
@@ -136,8 +136,8 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         sorted(sent, key=lambda each: each.at),
         deliveries,
         _incidents(db, workspace, device, week),
-        [usage.row_of(each, prices) for each in days],
-        usage.total_of(days, prices).money,
+        [usage.make_row(each, prices) for each in days],
+        usage.compute_total(days, prices).money,
         not is_cut and len(deliveries) < ITEMS_MAX,
     )
 
@@ -194,7 +194,7 @@ def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str
         " ORDER BY id",
         *(device, week.ends, week.begins),
     )
-    incidents = [sos.named(db, workspace, id_) for (id_,) in rows]
+    incidents = [sos.find_incident(db, workspace, id_) for (id_,) in rows]
     return [
         {**sos_desk.describe_sos(db, each), "timeline": sos_desk.list_timeline(db, each.id)}
         for each in incidents

@@ -9,13 +9,13 @@ from fieldagent.extensions.places.hub.places_api import PlacesApi
 from fieldagent.extensions.places.hub.report_api import ReportsApi
 from fieldagent.extensions.places.hub.tracker_door import TrackerDoor
 from fieldagent.http.routes import Route
-from fieldagent.hub.administration.acts import Acts
-from fieldagent.hub.part import Check, HubPart, KitPosition, PartHost
+from fieldagent.hub.administration.acts import AdministrationContext
+from fieldagent.hub.part import HubCheck, HubPart, KitPosition, PartHost
 from fieldagent.hub.store.contract import Db, make_membership
 
 
 def _routes(host: PartHost) -> list[Route]:
-    acts = Acts(host.store, host.authentication, clock=host.clock)
+    acts = AdministrationContext(host.store, host.authentication, clock=host.clock)
     return [
         *PlacesApi(host).routes(),
         *ReportsApi(acts, host.prices).routes(),
@@ -49,7 +49,7 @@ def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
 PART = HubPart(
     routes=_routes,
     take_positions=_take_positions,
-    checks=(Check(routes.next_due, routes.look),),
+    checks=(HubCheck(routes.next_due, routes.look),),
     forget=routes.forget,
     exports={"fences": fences.listing, "routes": routes.listing},
     refusals=__package__,

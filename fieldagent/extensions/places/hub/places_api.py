@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fieldagent.extensions.places.hub import fences, routes, shape
-from fieldagent.extensions.places.hub.fences import TELLS, WhichKits
+from fieldagent.extensions.places.hub.fences import TELLS, FenceKits
 from fieldagent.extensions.places.hub.routes import MARGIN, RoutePlan
 from fieldagent.extensions.places.hub.shape import (
     RADIUS_LEAST,
@@ -36,7 +36,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
 from fieldagent.hub.api.reading import END, is_device_known
 from fieldagent.hub.part import PartHost
-from fieldagent.hub.records.sos import Who
+from fieldagent.hub.records.sos import Actor
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS, Field, WrongValue, read_timestamp
 from fieldagent.package.strict_json import load_document
@@ -156,7 +156,7 @@ class PlacesApi:
                 422, "nothing was changed: a fence must have either a circle or a polygon"
             )
         drawn = body["circle"] if "circle" in body else _polygon(body["polygon"])
-        kits = WhichKits(body.get("devices", ()), body.get("group", ""))
+        kits = FenceKits(body.get("devices", ()), body.get("group", ""))
 
         def act(db: Db, now: float) -> dict[str, Any]:
             name, tells, by = body["name"], body.get("tells", TELLS[0]), str(caller.member)
@@ -218,7 +218,7 @@ class PlacesApi:
         """End a route by the caller, with a reason."""
         refuse_others(request, ())
         body = read_body(request, ENDING)
-        route, who = read_id(id), Who(caller.member, caller.name)
+        route, who = read_id(id), Actor(caller.member, caller.name)
 
         def act(db: Db, now: float) -> dict[str, Any] | None:
             if not any(each["id"] == route for each in routes.listing(db, caller.workspace)):

@@ -9,7 +9,7 @@ from math import cos, radians, remainder
 from typing import Any
 
 from fieldagent.extensions.places.hub.kit_week import KitWeek
-from fieldagent.package.tracks import Placed, split_into_legs
+from fieldagent.package.tracks import PlacedPoint, split_into_legs
 from fieldagent.package.writing import format_clock_time, format_minutes, write_timestamp
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -80,7 +80,7 @@ def _positions(report: KitWeek) -> list[str]:
         parts.append(_line(f"Left out: {report.unproved} positions, sender not verified."))
     if not report.track:
         return [*parts, _line("No position is known of this week.")]
-    days: dict[str, list[Placed]] = {}
+    days: dict[str, list[PlacedPoint]] = {}
     for each in report.track:
         days.setdefault(each.moment.date().isoformat(), []).append(each)
     rows = [
@@ -175,7 +175,7 @@ def _costs(report: KitWeek) -> list[str]:
     ]
 
 
-def _sketch(track: Sequence[Placed], pause: float) -> str:
+def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
     """Return the track as SVG from above, with north up and dotted gaps."""
     middle, east = track[0].place.latitude, track[0].place.longitude
     flat = {
@@ -191,7 +191,7 @@ def _sketch(track: Sequence[Placed], pause: float) -> str:
         (HIGH - 2 * BORDER) / max(max(ys) - min(ys), 1e-6),
     )
 
-    def at(each: Placed) -> str:
+    def at(each: PlacedPoint) -> str:
         x, y = flat[id(each)]
         return f"{BORDER + (x - min_x) * scale:.1f},{BORDER + (y - min_y) * scale:.1f}"
 
@@ -210,11 +210,11 @@ def _stroke(look: str, points: Iterable[str]) -> str:
     return f'<polyline class="{look}" points="{" ".join(points)}"/>'
 
 
-def _clock(each: Placed) -> str:
+def _clock(each: PlacedPoint) -> str:
     return each.moment.strftime("%H:%M")
 
 
-def _place(each: Placed) -> str:
+def _place(each: PlacedPoint) -> str:
     return f"{each.place.latitude:.5f} {each.place.longitude:.5f}"
 
 

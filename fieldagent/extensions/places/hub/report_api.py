@@ -11,7 +11,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.caller import Caller
-from fieldagent.hub.administration.acts import Acts
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db
@@ -19,7 +19,7 @@ from fieldagent.system.sentence import sentence
 
 
 class ReportsApi:
-    def __init__(self, acts: Acts, prices: Prices) -> None:
+    def __init__(self, acts: AdministrationContext, prices: Prices) -> None:
         self._acts = acts
         self._prices = prices
 

@@ -12,7 +12,7 @@ from fieldagent.extensions.places.hub.routes import RoutePlan
 from fieldagent.extensions.places.hub.shape import WrongShape
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.records.sos import Who
+from fieldagent.hub.records.sos import Actor
 from fieldagent.package.reading import WrongValue, read_timestamp
 from fieldagent.system.span import format_span
 from fieldagent.system.terminal import format_local_time
@@ -84,5 +84,5 @@ def end(call: Call) -> Result:
     asked = call.arguments
     member = directory.find_member(*call.here, asked.by)
     ((name,),) = call.db.execute("SELECT name FROM member WHERE id = ?", member)
-    routes.end(*call.here, asked.id, Who(member, name), asked.why, call.now)
+    routes.end(*call.here, asked.id, Actor(member, name), asked.why, call.now)
     return {"id": asked.id, "ended": True}

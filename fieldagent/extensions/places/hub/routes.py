@@ -26,7 +26,7 @@ from fieldagent.hub.part import KitPosition
 from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.records.ledger import Posting
-from fieldagent.hub.records.sos import Who
+from fieldagent.hub.records.sos import Actor
 from fieldagent.hub.store.contract import Db, find_earliest, make_membership
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -123,7 +123,7 @@ def _told(row: Sequence[Any]) -> Row:
     }
 
 
-def end(db: Db, workspace: int, route: int, who: Who, why: str, now: float) -> None:
+def end(db: Db, workspace: int, route: int, who: Actor, why: str, now: float) -> None:
     """End a route by a person, with a reason. An alarm about it remains for a person to close.
     Raises Refused.
     """

@@ -14,7 +14,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import secret as secrets
 from fieldagent.hub.access.attempts import make_too_many
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.field import trackers
 from fieldagent.hub.field.trackers import TrackerReport
 from fieldagent.hub.part import PartHost
@@ -63,7 +63,7 @@ class TrackerDoor:
                 f"{PATH}{kind.name}/{{secret}}",
                 partial(self.take, kind),
                 body=BODY,
-                takes=(FORM,),
+                media_types=(FORM,),
             )
             for kind in KINDS.values()
             for method in kind.methods
@@ -80,7 +80,7 @@ class TrackerDoor:
         try:
             report = kind.read(request)
         except Problem as fault:
-            self._note(kind.name, Became.UNREADABLE)
+            self._note(kind.name, ItemResult.UNREADABLE)
             what = "%s sends a report that is refused: %s"
             self._warn_once((source.workspace, kind.name, ""), what, kind.title, fault.detail)
             raise
@@ -91,18 +91,18 @@ class TrackerDoor:
     async def _take(self, kind: TrackerKind, source: ReportAddress, report: TrackerReport) -> None:
         """Store a report. Raises Problem 404, 429."""
 
-        def carry_out(db: Db) -> Became | float:
+        def carry_out(db: Db) -> ItemResult | float:
             now = self._clock()
             return charge_call(db, source, now) or trackers.take_in(
                 db, source.workspace, report, now
             )
 
         became = await self._store.commit(carry_out)
-        if not isinstance(became, Became):
-            self._note(kind.name, Became.LIMITED)
+        if not isinstance(became, ItemResult):
+            self._note(kind.name, ItemResult.LIMITED)
             raise make_too_many("this address has been used too often", became)
         self._note(kind.name, became)
-        if became is Became.REFUSED:
+        if became is ItemResult.REFUSED:
             self._warn_of_unknown(kind, source, report)
             why = f"the tracker {report.ident!r} is not added: use `fieldagent hub tracker add`"
             raise Problem(404, why)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fieldagent.extensions.sms.sms_modem import Stored
+from fieldagent.extensions.sms.sms_modem import StoredMessage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import Content, Deliver, Part, StatusReport
 
@@ -42,13 +42,13 @@ class WaitingParts(NamedTuple):
     """Number of parts that arrived, for people."""
 
 
-class Found(NamedTuple):
+class StoreContent(NamedTuple):
     """Result of a look at the store."""
 
     whole: list[Arrival]
     """Complete messages in the order of the store."""
     waiting: list[WaitingParts]
-    unreadable: Sequence[Stored] = ()
+    unreadable: Sequence[StoredMessage] = ()
     """Messages that may be readable at another look, because the line has noise."""
 
 
@@ -62,7 +62,7 @@ _Group = dict[int, _Piece]
 """Known parts of one message, by part number."""
 
 
-def find_arrivals(stored: Sequence[Stored]) -> Found:
+def find_arrivals(stored: Sequence[StoredMessage]) -> StoreContent:
     """Return the complete messages, and those with missing parts."""
     whole: list[Arrival] = []
     groups: dict[tuple[str, int, int], list[_Group]] = {}
@@ -86,7 +86,7 @@ def find_arrivals(stored: Sequence[Stored]) -> Found:
             alike.remove(group)
             whole.append(_join_parts(group))
     waiting = [_make_waiting(each) for alike in groups.values() for each in alike]
-    return Found(whole, waiting, unreadable)
+    return StoreContent(whole, waiting, unreadable)
 
 
 def _compute_distance(piece: _Piece, group: _Group) -> float:

@@ -40,8 +40,13 @@ from fieldagent.extensions.sms.agent.modem_kinds import find_modem_kind
 from fieldagent.extensions.sms.agent.parts_kept import GivenUp, PartsKept
 from fieldagent.extensions.sms.agent.pin import PinMemory
 from fieldagent.extensions.sms.agent.settings import SmsSettings
-from fieldagent.extensions.sms.agent.under_way import Rest, SentFrame, forget_reference, note_report
-from fieldagent.extensions.sms.sms_modem import Stored
+from fieldagent.extensions.sms.agent.under_way import (
+    SendPause,
+    SentFrame,
+    forget_reference,
+    note_report,
+)
+from fieldagent.extensions.sms.sms_modem import StoredMessage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sms_frame, sms_pdu
 from fieldagent.wire.credit import Tariff
@@ -145,7 +150,7 @@ class SmsCarrier:
         """Unacknowledged frames by tag. Only the code that removes a frame may settle it."""
         self._owed: list[bytes] = []
         """Tags of received frames that the hub has no acknowledgement for yet."""
-        self._rest = Rest()
+        self._rest = SendPause()
         self._ours = False
         self._next_look = -inf
         self._parts = PartsKept()
@@ -174,7 +179,7 @@ class SmsCarrier:
         """
         self._ours = True
         self._outbox.fit(MESSAGE_LIMITS)
-        left = self._seat.turn.left
+        left = self._seat.turn.unacknowledged
         while left:
             reason = "the link ended before the hub acknowledged it"
             await self._outbox.release(left.popleft(), reason=reason)
@@ -252,7 +257,7 @@ class SmsCarrier:
         transmission = self._outbox.load(ENVELOPE_BYTES) if self._ours else None
         if transmission is None:
             return False
-        if transmission.urgent and transmission.tries and not self._is_affordable(urgent=True):
+        if transmission.urgent and transmission.attempts and not self._is_affordable(urgent=True):
             await self._outbox.settle(
                 transmission,
                 Outcome.NOT_SENT,
@@ -411,7 +416,7 @@ class SmsCarrier:
             await self._give_up(modem, self._parts.find_oldest(list(waiting.values())))
             modem.arrived = True
 
-    async def _read_again(self, modem: SmsModem, unreadable: Sequence[Stored]) -> None:
+    async def _read_again(self, modem: SmsModem, unreadable: Sequence[StoredMessage]) -> None:
         """Look again at unreadable messages, the first time at once, because the line may have
         noise and the modem has the only copy. After LOOKS looks, store the message as it is and
         delete it.

@@ -12,8 +12,8 @@ from typing import Protocol
 import trio
 
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.extensions.sms.agent.arrivals import Found
-from fieldagent.extensions.sms.sms_modem import Sent
+from fieldagent.extensions.sms.agent.arrivals import StoreContent
+from fieldagent.extensions.sms.sms_modem import SendResult
 from fieldagent.wire.sms_pdu import Submit
 
 
@@ -44,12 +44,12 @@ class SmsModem(Protocol):
     """True if the last `look` found the store nearly full, so that soon no message can be
     received."""
 
-    async def send(self, message: Submit) -> Sent:
+    async def send(self, message: Submit) -> SendResult:
         """Pass a message to the modem and return the result. Never raises: if the modem is lost
         meanwhile, `lost` contains the error.
         """
 
-    async def read_store(self) -> Found:
+    async def read_store(self) -> StoreContent:
         """Return the content of the store."""
 
     async def delete(self, place: int) -> None:

@@ -13,10 +13,16 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
 from fieldagent.extensions.sms import sms_modem
-from fieldagent.extensions.sms.agent.arrivals import Found, find_arrivals
+from fieldagent.extensions.sms.agent.arrivals import StoreContent, find_arrivals
 from fieldagent.extensions.sms.agent.contract import GsmRefuses, GsmSilent
 from fieldagent.extensions.sms.agent.pin import PinMemory
-from fieldagent.extensions.sms.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent, Stored
+from fieldagent.extensions.sms.sms_modem import (
+    GsmConversation,
+    GsmEvent,
+    GsmReply,
+    SendResult,
+    StoredMessage,
+)
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
@@ -53,7 +59,7 @@ class GsmModem:
     lost: Exception | None = None
     """Error for which it must be reopened, if it occurred while a message was being sent."""
     crowded: bool = False
-    passed_on: dict[int, Stored] = field(default_factory=dict)
+    passed_on: dict[int, StoredMessage] = field(default_factory=dict)
     """Messages that the modem passed on without storing them, by their place below 0."""
     _events: tuple[trio.MemorySendChannel[GsmEvent], trio.MemoryReceiveChannel[GsmEvent]] = field(
         default_factory=lambda: trio.open_memory_channel[GsmEvent](64)
@@ -67,13 +73,13 @@ class GsmModem:
                 if isinstance(event, GsmReply | sms_modem.Prompt):
                     self._events[0].send_nowait(event)
                     continue
-                if isinstance(event, Stored):
+                if isinstance(event, StoredMessage):
                     self._keep(event)
                 self.arrived = True
                 self.news.set()
                 self.news = trio.Event()
 
-    def _keep(self, message: Stored) -> None:
+    def _keep(self, message: StoredMessage) -> None:
         """Keep a message that the modem did not store. If too many wait, the oldest is lost; the
         hub sends an SMS that this kit has not acknowledged again.
         """
@@ -97,7 +103,7 @@ class GsmModem:
         self.conversation.give_up()
         raise GsmSilent(f"{shown} was not answered within {seconds:.0f} s")
 
-    async def send(self, message: Submit) -> Sent:
+    async def send(self, message: Submit) -> SendResult:
         """Pass a message to the modem and return the result. If the modem is lost meanwhile, `lost`
         contains the error.
         """
@@ -112,8 +118,8 @@ class GsmModem:
         except (GsmSilent, PortLost) as error:
             self.lost = error
             if written:
-                return Sent(Outcome.DOUBTFUL, reason=str(error))
-            return Sent(Outcome.NOT_SENT, reason=str(error))
+                return SendResult(Outcome.DOUBTFUL, reason=str(error))
+            return SendResult(Outcome.NOT_SENT, reason=str(error))
         return sms_modem.judge(event if isinstance(event, GsmReply) else None)
 
     async def _hand_over(self, pdu: bytes) -> GsmEvent:
@@ -134,7 +140,7 @@ class GsmModem:
         await self.news.wait()
         limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
 
-    async def read_store(self) -> Found:
+    async def read_store(self) -> StoreContent:
         """Return the content of the store, and what the modem passed on without storing it.
         Raises GsmSilent, PortLost.
         """
@@ -234,12 +240,12 @@ class GsmModem:
             raise GsmSilent(str(error)) from None
 
 
-def _read_refused_prompt(reply: GsmReply) -> Sent:
+def _read_refused_prompt(reply: GsmReply) -> SendResult:
     """Return the result of a refused prompt: the message has not left, whatever the error is."""
     verdict = sms_modem.judge(reply)
     if verdict.outcome is Outcome.NOT_SENT:
         return verdict
-    return Sent(Outcome.NOT_SENT, reason="the modem does not accept messages now")
+    return SendResult(Outcome.NOT_SENT, reason="the modem does not accept messages now")
 
 
 @asynccontextmanager

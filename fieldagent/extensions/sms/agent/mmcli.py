@@ -13,10 +13,10 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.extensions.sms import modem_manager
-from fieldagent.extensions.sms.agent.arrivals import Arrival, Found, WaitingParts
+from fieldagent.extensions.sms.agent.arrivals import Arrival, StoreContent, WaitingParts
 from fieldagent.extensions.sms.agent.contract import GsmRefuses, GsmSilent
 from fieldagent.extensions.sms.modem_manager import ManagedSms
-from fieldagent.extensions.sms.sms_modem import SEND_SECONDS, Sent
+from fieldagent.extensions.sms.sms_modem import SEND_SECONDS, SendResult
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -68,20 +68,20 @@ class ManagedModem:
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
         raise GsmSilent(f"mmcli reports: {modem_manager.read_complaint(ended.errors)}")
 
-    async def send(self, message: Submit) -> Sent:
+    async def send(self, message: Submit) -> SendResult:
         try:
             made = await self.ask(*modem_manager.create(self.name, message))
             place = modem_manager.read_created(made)
         except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
             self.lost = error if not isinstance(error, RemoteProtocolError) else _make_silent(error)
-            return Sent(Outcome.NOT_SENT, reason=str(error))
+            return SendResult(Outcome.NOT_SENT, reason=str(error))
         try:
             ended = await _run(modem_manager.send(place, SEND_SECONDS), self.send_max)
         except GsmSilent as error:
             self.lost = error
-            return Sent(Outcome.DOUBTFUL, reason=str(error))
+            return SendResult(Outcome.DOUBTFUL, reason=str(error))
         if ended.status == 0:
-            sent = Sent(Outcome.SENT, await self._find_reference(place))
+            sent = SendResult(Outcome.SENT, await self._find_reference(place))
         else:
             sent = modem_manager.judge(ended.errors)
         await self._forget(place)
@@ -104,7 +104,7 @@ class ManagedModem:
         except (GsmSilent, GsmRefuses) as error:
             self.lost = error
 
-    async def read_store(self) -> Found:
+    async def read_store(self) -> StoreContent:
         self.arrived = False
         try:
             output = await self.ask(*modem_manager.list_sms(self.name))
@@ -112,7 +112,7 @@ class ManagedModem:
         except RemoteProtocolError as error:
             raise _make_silent(error) from None
         self._told &= set(places)
-        contents = Found([], [])
+        contents = StoreContent([], [])
         for place in places:
             message = await self._read(place)
             if message is not None:
@@ -161,7 +161,7 @@ class ManagedModem:
         self.link.reason = "" if modem.registered else "the modem finds no network that accepts it"
 
 
-def _sort(message: ManagedSms, contents: Found) -> None:
+def _sort(message: ManagedSms, contents: StoreContent) -> None:
     """Sort a message into the result. Outgoing messages, of a person or another program, are left
     alone.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from fieldagent.extensions.sms.agent.arrivals import Found, WaitingParts
+from fieldagent.extensions.sms.agent.arrivals import StoreContent, WaitingParts
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import StatusReport
 
@@ -32,7 +32,7 @@ class PartsKept:
         self._told: set[str] = set()
         self._network_time = -inf
 
-    def judge(self, contents: Found, now: float) -> list[GivenUp]:
+    def judge(self, contents: StoreContent, now: float) -> list[GivenUp]:
         """Return the parts that have waited too long, as of a look at `now` (any monotonic
         clock).
         """
@@ -58,7 +58,7 @@ class PartsKept:
         return GivenUp(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {why}")
 
 
-def _list_times(contents: Found) -> Iterable[float]:
+def _list_times(contents: StoreContent) -> Iterable[float]:
     """Yield the network's times that a look shows."""
     for each in contents.waiting:
         yield each.at

@@ -45,7 +45,7 @@ class SentFrame:
 
 
 @dataclass(slots=True)
-class Rest:
+class SendPause:
     """Pause after the modem or the network did not take a message."""
 
     until: float = -inf

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldagent.http.client import NotReached, Reply, RequestFailed, request
+from fieldagent.http.client import ConnectFailed, Reply, RequestFailed, request
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
@@ -50,7 +50,9 @@ async def post(
             "POST", address, headers=tuple(headers), body=body, deadline=DEADLINE_S
         )
     except RequestFailed as failure:
-        return make_failure(f"{service}: {failure.reason}", untaken=isinstance(failure, NotReached))
+        return make_failure(
+            f"{service}: {failure.reason}", untaken=isinstance(failure, ConnectFailed)
+        )
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
     said = " ".join(_read_member(reply, says).split())[:_SHOWN]
@@ -63,7 +65,7 @@ async def post(
 
 def make_failure(reason: str, *, untaken: bool = True) -> HandoverResult:
     """Return a failure. `untaken` means that the service certainly did not accept it."""
-    return HandoverResult(HandoverOutcome.FAILED, reason, untaken=untaken)
+    return HandoverResult(HandoverOutcome.FAILED, reason, is_untaken=untaken)
 
 
 def make_basic_header(user: str, password: str) -> tuple[str, str]:

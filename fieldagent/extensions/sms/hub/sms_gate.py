@@ -24,7 +24,7 @@ from fieldagent.hub.escalation.contract import (
     Own,
     Send,
 )
-from fieldagent.hub.escalation.short_text import short_text
+from fieldagent.hub.escalation.short_text import make_short_text
 from fieldagent.system.properties import Key, read_text, read_url
 from fieldagent.webhook.delivery import HandoverResult
 
@@ -46,7 +46,7 @@ def _make_sender(host: ContactHost) -> Send:
             return service.make_failure(_find_missing(own))
         message = {
             "id": notice.message_id,
-            "textMessage": {"text": short_text(notice, answers=_is_answered(host))},
+            "textMessage": {"text": make_short_text(notice, answers=_is_answered(host))},
             "phoneNumbers": [address],
             "withDeliveryReport": True,
             "ttl": TIME_TO_LIVE_S,

@@ -27,7 +27,7 @@ from fieldagent.hub.escalation.contract import (
     Own,
     Send,
 )
-from fieldagent.hub.escalation.short_text import short_text
+from fieldagent.hub.escalation.short_text import make_short_text
 from fieldagent.system.properties import Key, read_text, read_url
 from fieldagent.webhook.delivery import HandoverResult
 
@@ -56,7 +56,7 @@ def _make_sender(host: ContactHost) -> Send:
         form = {
             "To": address,
             "From": own["twilio-from"],
-            "Body": short_text(notice, answers=_is_answered(host)),
+            "Body": make_short_text(notice, answers=_is_answered(host)),
         }
         if host.desk:
             form["StatusCallback"] = f"{host.desk}{PATH}?{ASKED}={notice.message_id}"
@@ -114,7 +114,7 @@ def _make_routes(inward: Inward) -> list[Route]:
             await inward.inbox.take(answer)
         return Response(200, _EMPTY, "text/xml")
 
-    return [Route("POST", PATH, take, look, body=service.BODY, takes=(FORM,))]
+    return [Route("POST", PATH, take, look, body=service.BODY, media_types=(FORM,))]
 
 
 async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str]) -> None:

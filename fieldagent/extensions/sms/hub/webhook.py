@@ -23,7 +23,7 @@ from fieldagent.hub.escalation.contract import (
     Own,
     Send,
 )
-from fieldagent.hub.escalation.short_text import short_text
+from fieldagent.hub.escalation.short_text import make_short_text
 from fieldagent.system.properties import Key, read_text, read_url
 from fieldagent.webhook import signature
 from fieldagent.webhook.delivery import HandoverResult
@@ -39,7 +39,7 @@ def _make_sender(host: ContactHost) -> Send:
     async def send(address: str, notice: Notice) -> HandoverResult:
         if _find_missing(own):
             return service.make_failure(_find_missing(own))
-        words = short_text(notice, answers=_is_answered(host))
+        words = make_short_text(notice, answers=_is_answered(host))
         message = {"id": notice.message_id, "to": address, "text": words}
         body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
         secrets = own["sms-webhook-secret"]

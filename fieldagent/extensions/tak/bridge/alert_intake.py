@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from fieldagent.extensions.tak.events import PhoneAlert, TakUnit
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.field import trackers
 from fieldagent.hub.field.trackers import TrackerReport
@@ -29,7 +29,9 @@ SHARED = "tak:"
 """The tracker of the others."""
 
 
-def take_in(db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: float) -> Became:
+def take_in(
+    db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: float
+) -> ItemResult:
     """Take in an alert, or its cancel. `member` is whose phone it is, if the hub knows that."""
     ident = f"tak:{alert.sender.uid}"
     if trackers.find(db, workspace, ident) is None:
@@ -46,7 +48,7 @@ def take_in(db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: 
             _add(db, workspace, whose, alert.sender, ident, now)
     tracker = trackers.find(db, workspace, ident)
     if tracker is None:
-        return Became.REFUSED
+        return ItemResult.REFUSED
     incident = trackers.open_incident(db, tracker.device)
     if alert.cancels and tracker.alarm and incident is not None:
         detail = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"

@@ -15,9 +15,9 @@ from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge import records
 from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.hub.bridge.contract import NoteEvents
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Rate, Seldom
+from fieldagent.system.rate import EventRate, Rate
 from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ REPLY_INTERVAL_S = 600.0
 other."""
 
 
-class Came(NamedTuple):
+class ReceivedEvent(NamedTuple):
     """An event that waits to be stored. `member` is the user whose connection received it."""
 
     member: int
@@ -51,7 +51,7 @@ class Came(NamedTuple):
     event: CotEvent
 
 
-class TakDoor:
+class EventAdmission:
     """Filter of events. `markers`: markers sent to a user are wanted. `clock` returns Unix time."""
 
     def __init__(self, note: NoteEvents, clock: Callable[[], float], *, markers: bool) -> None:
@@ -63,7 +63,7 @@ class TakDoor:
         self._units = 0.0
         self._seen: OrderedDict[bytes, float] = OrderedDict()
         self._replied: OrderedDict[str, float] = OrderedDict()
-        self._dropped = Seldom(clock)
+        self._dropped = EventRate(clock)
         self._alerts: OrderedDict[str, float] = OrderedDict()
 
     def admit(self, kind: str, raw: bytes, uid: str, now: float) -> CotEvent | None:
@@ -77,26 +77,26 @@ class TakDoor:
             # wanted here.
             is_kind = kind in (tak.CHAT, tak.ON_PHONE, tak.READ, tak.CANCEL)
             wanted = is_kind and uid.encode() in raw
-        return self._read(kind, raw, uid, now) if wanted else self.drop(Became.OTHER)
+        return self._read(kind, raw, uid, now) if wanted else self.drop(ItemResult.OTHER)
 
     def _read(self, kind: str, raw: bytes, uid: str, now: float) -> CotEvent | None:
         try:
             event = cot.decode(raw)
         except RemoteProtocolError as error:
             log.debug("an event from the TAK server cannot be read: %s", error)
-            return self.drop(Became.UNREADABLE)
+            return self.drop(ItemResult.UNREADABLE)
         # A phone cancels a hub's alert under the alert's uid.
         is_of = tak.is_passed_through if kind == tak.CANCEL else tak.is_of
         if is_of(event, records.PREFIX):
-            return self.drop(Became.OWN)
+            return self.drop(ItemResult.OWN)
         if kind in (tak.ON_PHONE, tak.READ, tak.CANCEL):
             self._ticks, wait = TICKS.admit(self._ticks, now)
-            return self.drop(Became.LIMITED) if wait else event
+            return self.drop(ItemResult.LIMITED) if wait else event
         said = tak.read_chat(event) if kind == tak.CHAT else None
         author = tak.read_marker_author(event) if said is None else said.sender
         if author is None or (said is not None and said.to.uid != uid):
-            return self.drop(Became.OTHER)
-        return event if self._admit_from(author.uid, now) else self.drop(Became.LIMITED)
+            return self.drop(ItemResult.OTHER)
+        return event if self._admit_from(author.uid, now) else self.drop(ItemResult.LIMITED)
 
     def admit_alert(self, raw: bytes, now: float) -> CotEvent | None:
         """Return an alert of a phone, or its cancel, that is to be stored. A phone repeats an alert
@@ -105,13 +105,13 @@ class TakDoor:
             event = cot.decode(raw)
         except RemoteProtocolError as error:
             log.warning("an alert at the TAK server cannot be read: %s", error)
-            return self.drop(Became.UNREADABLE)
+            return self.drop(ItemResult.UNREADABLE)
         alert = tak.read_alert(event)
         if alert is None or tak.is_of(event, records.PREFIX):
-            return self.drop(Became.OWN)
+            return self.drop(ItemResult.OWN)
         key = f"{alert.cancels} {alert.sender.uid}"
         if now - self._alerts.get(key, -ALERT_AGAIN_S) < ALERT_AGAIN_S:
-            return self.drop(Became.REPEATED)
+            return self.drop(ItemResult.REPEATED)
         _keep(self._alerts, key, now)
         return event
 
@@ -133,19 +133,19 @@ class TakDoor:
         before = self._seen.get(uid, 0.0)
         is_own = uid.startswith(records.PREFIX.encode())
         if is_own or now - before < SEEN_AGAIN_S or b"<takv" not in raw:
-            return self.drop(Became.OWN if is_own else Became.OTHER)
+            return self.drop(ItemResult.OWN if is_own else ItemResult.OTHER)
         if now - before >= AWAY_S:
             self._units, wait = UNITS.admit(self._units, now)
             if wait:
-                return self.drop(Became.LIMITED)
+                return self.drop(ItemResult.LIMITED)
         _keep(self._seen, uid, now)
-        self._note(Became.OTHER)
+        self._note(ItemResult.OTHER)
         if now - before < AWAY_S:
             return None
         try:
             event = cot.decode(raw)
         except RemoteProtocolError:
-            return self.drop(Became.UNREADABLE)
+            return self.drop(ItemResult.UNREADABLE)
         is_ours = tak.is_of(event, records.PREFIX)
         return None if is_ours or tak.read_unit(event) is None else event
 
@@ -162,10 +162,10 @@ class TakDoor:
         _keep(self._replied, uid, now)
         return True
 
-    def drop(self, became: Became) -> CotEvent | None:
+    def drop(self, became: ItemResult) -> CotEvent | None:
         """Count the event, and return None."""
         self._note(became)
-        if became is Became.LIMITED and (count := self._dropped.note()):
+        if became is ItemResult.LIMITED and (count := self._dropped.note()):
             log.warning("the TAK server sent more than the hub accepts: %d dropped", count)
         return None
 

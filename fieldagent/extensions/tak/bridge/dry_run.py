@@ -21,7 +21,7 @@ def describe_cost(quote: Quote, allowance: Allowance, caller: str, per_day: int,
         sentences.append(f"{format_count(len(quote.kits) - KITS_MAX, 'more kit')}.")
     sentences.append(_describe_verdict(quote))
     listed = "is in tak-allow" if allowance.allowed else "is not in tak-allow"
-    left = max(0, allowance.left)
+    left = max(0, allowance.remaining)
     sentences.append(f"{caller} {listed}; {left} of {per_day} of tak-credits-per-day are left.")
     return " ".join(sentences)
 
@@ -41,8 +41,8 @@ def _describe_route(kit: KitCost) -> str:
 def _describe_verdict(quote: Quote) -> str:
     if not quote.kits:
         return "No user has a kit for it now."
-    if quote.why:
-        return f"It {quote.why}."
+    if quote.reason:
+        return f"It {quote.reason}."
     if not any(each.linked or each.credits for each in quote.kits):
         return "It would wait for a link, for 0 credits."
     return f"It would cost {format_count(quote.credits, 'credit')}."

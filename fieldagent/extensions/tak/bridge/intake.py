@@ -12,17 +12,17 @@ import trio
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.bridge import alert_intake, inward, records
-from fieldagent.extensions.tak.bridge.door import Came, TakDoor
+from fieldagent.extensions.tak.bridge.door import EventAdmission, ReceivedEvent
 from fieldagent.extensions.tak.bridge.inward import TakInbox, TakOutcome
 from fieldagent.extensions.tak.bridge.users import UserLink
 from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.extensions.tak.events import GeoChat, PhoneAlert, TakUnit
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.bridge.connecting import Lost
+from fieldagent.hub.bridge.connecting import ConnectionLost
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
-from fieldagent.hub.contract import Became
-from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.contract import ItemResult
+from fieldagent.hub.escalation.notice import make_visible
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import persist
 
@@ -40,8 +40,8 @@ class TakIntake:
         inbox: TakInbox,
         links: Mapping[int, UserLink],
         alarms: Mapping[int, Alarm],
-        door: TakDoor,
-        get: trio.MemoryReceiveChannel[Came],
+        door: EventAdmission,
+        get: trio.MemoryReceiveChannel[ReceivedEvent],
     ) -> None:
         self._host = host
         self._inbox = inbox
@@ -65,15 +65,15 @@ class TakIntake:
                 log.error("%d events from the TAK server are lost: they were never stored", lost)
             raise
 
-    async def _take_in(self, came: Came) -> None:
+    async def _take_in(self, came: ReceivedEvent) -> None:
         now = self._host.clock()
         try:
             await self._store(came, now)
         except Refused as refused:
             log.warning("an event from the TAK server is refused: %s", refused)
-            self._host.note_events(Became.REFUSED)
+            self._host.note_events(ItemResult.REFUSED)
 
-    async def _store(self, came: Came, now: float) -> None:
+    async def _store(self, came: ReceivedEvent, now: float) -> None:
         store, event = self._host.store, came.event
         if came.kind.startswith("a-"):
             unit = tak.read_unit(event)
@@ -94,26 +94,26 @@ class TakIntake:
             records.note_person(db, self._inbox.workspace, unit.callsign, unit.uid, now)
         records.note_there(db, self._inbox.workspace, unit.uid, now)
 
-    def _take_alert(self, db: Db, alert: PhoneAlert, now: float) -> Became:
+    def _take_alert(self, db: Db, alert: PhoneAlert, now: float) -> ItemResult:
         inbox, sender = self._inbox, alert.sender
         person = inbox.person_of(db, inbox.workspace, sender.callsign, sender.uid, now)
         member = None if person is None else person.member
         became = alert_intake.take_in(db, inbox.workspace, member, alert, now)
-        if became is Became.TAKEN and not alert.cancels:
+        if became is ItemResult.TAKEN and not alert.cancels:
             log.warning("a 911 alert of %s at the TAK server is an SOS", sender.callsign)
         return became
 
     async def _take_cancel(self, event: CotEvent, now: float) -> None:
         """Record a cancelled alert, and send the alert again at once."""
         said = event.find("emergency")
-        by = ("" if said is None else visible(said.text)[: inward.CALLSIGN_MAX]) or "somebody"
-        self._host.note_events(Became.REFUSED)
+        by = ("" if said is None else make_visible(said.text)[: inward.CALLSIGN_MAX]) or "somebody"
+        self._host.note_events(ItemResult.REFUSED)
         uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
         whose = next((each for each, link in self._links.items() if link.unit.uid == uid), None)
         if whose is None:
             return
         for alarm in self._alarms.values():
-            alarm.due = 0.0
+            alarm.due_at = 0.0
         note = partial(records.note_cancelled_there, workspace=self._inbox.workspace, member=whose)
         await persist(self._host.store, partial(note, by=by, now=now))
 
@@ -130,29 +130,35 @@ class TakIntake:
                 read=receipt.read,
             ),
         )
-        self._host.note_events(Became.TICK if ours else Became.REPEATED)
+        self._host.note_events(ItemResult.TICK if ours else ItemResult.REPEATED)
 
-    async def _take_item(self, came: Came, now: float) -> None:
+    async def _take_item(self, came: ReceivedEvent, now: float) -> None:
         said = tak.read_chat(came.event) if came.kind == tak.CHAT else None
         author = tak.read_marker_author(came.event) if said is None else said.sender
         link = self._links.get(came.member)
-        taken = TakOutcome(Became.REFUSED)
+        taken = TakOutcome(ItemResult.REFUSED)
         if author is not None and link is not None:
             take = partial(self._take, came, author, said, link.unit.callsign)
             taken = await persist(self._host.store, partial(take, now=now))
-            asked = taken.became is Became.ASKED
+            asked = taken.became is ItemResult.ASKED
             if taken.why and (asked or self._door.admit_reply(author.uid, now)):
                 await self._explain(link, author, taken.why)
         self._host.note_events(taken.became)
 
     def _take(
-        self, came: Came, author: TakUnit, said: GeoChat | None, name: str, db: Db, now: float
+        self,
+        came: ReceivedEvent,
+        author: TakUnit,
+        said: GeoChat | None,
+        name: str,
+        db: Db,
+        now: float,
     ) -> TakOutcome:
         if said is not None:
             return inward.take_chat(db, self._inbox, came.member, said, now)
         placed = tak.read_marker(came.event)
         if placed is None or name not in placed.to:
-            return TakOutcome(Became.REFUSED)
+            return TakOutcome(ItemResult.REFUSED)
         sent = inward.SentMarker(author, came.event.uid, placed)
         return inward.take_marker(db, self._inbox, came.member, sent, now)
 
@@ -163,5 +169,5 @@ class TakIntake:
                 await link.session.send_events(
                     [tak.make_chat(reply, tak_map.make_date(self._host.clock()))]
                 )
-        except Lost as lost:
+        except ConnectionLost as lost:
             log.debug("not sent to the TAK server: %s", lost)

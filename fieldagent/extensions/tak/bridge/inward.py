@@ -22,8 +22,8 @@ from fieldagent.extensions.tak.bridge.site import FindPerson
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.spending import Allowance
-from fieldagent.hub.contract import Became
-from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.contract import ItemResult
+from fieldagent.hub.escalation.notice import make_visible
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message, Waypoint
@@ -63,19 +63,19 @@ class SentMarker(NamedTuple):
 
 
 class TakOutcome(NamedTuple):
-    became: Became
+    became: ItemResult
     why: str = ""
     """Text for the author: the reason for a delay, or the cost."""
 
 
 def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -> TakOutcome:
     """Accept a message for a member."""
-    words = visible(said.text)
+    words = make_visible(said.text)
     asked = tak_map.find_question(words)
     words = asked or words
     if not words or len(words.encode()) > TEXT_BYTES_MAX:
         return TakOutcome(
-            Became.REFUSED, words and f"Not sent: {TEXT_BYTES_MAX} bytes are the maximum."
+            ItemResult.REFUSED, words and f"Not sent: {TEXT_BYTES_MAX} bytes are the maximum."
         )
     posting = Posting(
         inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True
@@ -84,7 +84,7 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
         return _describe_cost(db, inbox, posting, said.sender, now)
     taken = _take(db, inbox, posting, said.sender, said.message_id, now)
     asks = emergency.make_question(words, direct=True)
-    if asks and taken.became is Became.TAKEN:
+    if asks and taken.became is ItemResult.TAKEN:
         return taken._replace(why=f"{asks} {taken.why}".rstrip())
     return taken
 
@@ -95,9 +95,9 @@ def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: flo
     item = Waypoint(
         placed.point.latitude,
         placed.point.longitude,
-        visible(placed.name)[:NAME_MAX] or "marker",
+        make_visible(placed.name)[:NAME_MAX] or "marker",
         placed.at,
-        visible(placed.notes)[:NOTES_MAX] or None,
+        make_visible(placed.notes)[:NOTES_MAX] or None,
     )
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
     # One event can be sent to several users, and each must get it.
@@ -111,18 +111,18 @@ def _take(
     member = posting.target
     assert member is not None
     if len(event_id) > UID_MAX:
-        return TakOutcome(Became.REFUSED)
+        return TakOutcome(ItemResult.REFUSED)
     person = _find_person(db, inbox, author, now)
     if isinstance(person, TakOutcome):
         return person
     row = records.note_came(db, member, author.uid, event_id, now, person=person.member)
     if row is None:
-        return TakOutcome(Became.REPEATED)
+        return TakOutcome(ItemResult.REPEATED)
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER_S)
     allowance = _make_allowance(db, inbox, person, now)
     paid = spending.enter_within(db, posting, allowance, now)
     records.note_entered(db, row, paid.entered.item, paid.credits)
-    return TakOutcome(Became.TAKEN, f"The message {paid.why}." if paid.why else "")
+    return TakOutcome(ItemResult.TAKEN, f"The message {paid.reason}." if paid.reason else "")
 
 
 def _describe_cost(
@@ -138,16 +138,16 @@ def _describe_cost(
     answer = dry_run.describe_cost(
         quote, allowance, person.callsign, inbox.rules.credits_per_day, size
     )
-    return TakOutcome(Became.ASKED, answer)
+    return TakOutcome(ItemResult.ASKED, answer)
 
 
 def _find_person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:
     """Return the author, or the outcome if the author is not acceptable."""
-    callsign = visible(author.callsign)[:CALLSIGN_MAX]
+    callsign = make_visible(author.callsign)[:CALLSIGN_MAX]
     if not callsign or len(author.uid) > UID_MAX:
-        return TakOutcome(Became.REFUSED)
+        return TakOutcome(ItemResult.REFUSED)
     person = inbox.person_of(db, inbox.workspace, callsign, author.uid, now)
-    return TakOutcome(Became.LIMITED) if person is None else person
+    return TakOutcome(ItemResult.LIMITED) if person is None else person
 
 
 def _make_allowance(db: Db, inbox: TakInbox, person: TakPerson, now: float) -> Allowance:

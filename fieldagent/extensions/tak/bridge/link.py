@@ -27,7 +27,7 @@ from fieldagent.extensions.tak.bridge.site import TakSite
 from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, encode, find_type, find_uid
 from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.http import tls
-from fieldagent.hub.bridge.connecting import Lost, open_stream
+from fieldagent.hub.bridge.connecting import ConnectionLost, open_stream
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import describe_reason
@@ -65,7 +65,7 @@ def make_context(server: TakServer) -> ssl.SSLContext | None:
     try:
         context = tls.trust(server.ca_file)
     except tls.UnusableTrust as unusable:
-        raise Lost(f"tak-ca-file {unusable}") from unusable
+        raise ConnectionLost(f"tak-ca-file {unusable}") from unusable
     # Authorities made by TAK's own tools do not satisfy RFC 5280, which Python 3.13 enforces by
     # default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -76,7 +76,7 @@ def make_context(server: TakServer) -> ssl.SSLContext | None:
         why = "is not a PEM certificate with its key and without a password"
         if not isinstance(error, ssl.SSLError):
             why = f"cannot be read: {describe_reason(error)}"
-        raise Lost(f"tak-certificate {server.certificate} {why}") from error
+        raise ConnectionLost(f"tak-certificate {server.certificate} {why}") from error
     return context
 
 
@@ -116,7 +116,9 @@ async def connect(
         name = server.name or ""
         stream = await open_stream(server.host, server.port, context, "tak-ca-file", name)
     if stream is None:
-        raise Lost(f"{server.host}:{server.port} does not answer within {CONNECT_MAX:g} s")
+        raise ConnectionLost(
+            f"{server.host}:{server.port} does not answer within {CONNECT_MAX:g} s"
+        )
     try:
         yield stream
     finally:
@@ -139,12 +141,12 @@ class StreamSession:
 
     async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
         """Pass each event with its type to `take`, except answers to pings."""
-        why: BaseException = Lost("the hub disconnects")
+        why: BaseException = ConnectionLost("the hub disconnects")
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
                 await self._hear(take)
-        except* Lost as lost:
+        except* ConnectionLost as lost:
             why = get_first_error(lost)
         finally:
             self._lost = True
@@ -158,9 +160,11 @@ class StreamSession:
             with trio.move_on_after(SILENCE) as silence:
                 data = await self._receive()
             if silence.cancelled_caught:
-                raise Lost(f"the server has sent nothing for {SILENCE:g} s")
+                raise ConnectionLost(f"the server has sent nothing for {SILENCE:g} s")
             if not data:
-                raise Lost("the server closed the connection; if it refuses the hub, see its log")
+                raise ConnectionLost(
+                    "the server closed the connection; if it refuses the hub, see its log"
+                )
             await self._hand_over(splitter.receive_data(data), take)
 
     async def _hand_over(self, events: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
@@ -183,7 +187,7 @@ class StreamSession:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             fault = tls.describe_fault(error.__cause__)
             why = "the server refuses this hub's certificate, or its TLS" if fault else ""
-            raise Lost(why or "the connection broke off") from error
+            raise ConnectionLost(why or "the connection broke off") from error
 
     async def _send_pings(self) -> NoReturn:
         await trio.sleep(ANSWER_TIMEOUT_S)
@@ -192,7 +196,7 @@ class StreamSession:
             await self._send(self._make_next_ping())
             await trio.sleep(ANSWER_TIMEOUT_S)
             if self._pongs == answered:
-                raise Lost(NOT_ANSWERED)
+                raise ConnectionLost(NOT_ANSWERED)
 
     def _make_next_ping(self) -> bytes:
         self._pings += 1
@@ -209,9 +213,9 @@ class StreamSession:
             while self._pongs < number and not self._lost:
                 await self._answered.wait()
             if self._lost:
-                raise Lost("the connection broke off")
+                raise ConnectionLost("the connection broke off")
             return
-        raise Lost(NOT_ANSWERED)
+        raise ConnectionLost(NOT_ANSWERED)
 
     async def _send(self, data: bytes) -> None:
         async with self._sending:
@@ -226,6 +230,6 @@ class StreamSession:
                 await self._stream.send_all(data)
                 return
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise Lost("the connection broke off") from error
+            raise ConnectionLost("the connection broke off") from error
         await trio.aclose_forcefully(self._stream)
-        raise Lost(f"the server accepted nothing within {SEND_TIMEOUT_S:g} s")
+        raise ConnectionLost(f"the server accepted nothing within {SEND_TIMEOUT_S:g} s")

@@ -15,10 +15,10 @@ from collections.abc import Collection
 
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
-from fieldagent.extensions.tak.bridge.records import FreshItem, KitUser, OpenAlert, OutEvent
+from fieldagent.extensions.tak.bridge.records import KitUser, NewItem, OpenAlert, OutEvent
 from fieldagent.extensions.tak.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
-from fieldagent.extensions.tak.map_events import ShownBy, ToldPosition
+from fieldagent.extensions.tak.map_events import SentPosition, ShowingProgram
 from fieldagent.hub.records.sos import FRESH_S
 from fieldagent.package.package import Message, Waypoint
 
@@ -41,14 +41,14 @@ def make_listening_unit(identity: str) -> TakUnit:
 
 
 def make_position_events(
-    unit: TakUnit, user: KitUser, place: ToldPosition | None, now: float, *, shared: bool
+    unit: TakUnit, user: KitUser, place: SentPosition | None, now: float, *, shared: bool
 ) -> list[CotEvent]:
     """Return the events that show a user on the map, as in `tak_map`."""
-    shown_by = ShownBy("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
+    shown_by = ShowingProgram("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
     return tak_map.make_position_events(unit, user, shown_by, place, now, shared=shared)
 
 
-def find_person(item: FreshItem, people: Collection[int], shares: Collection[str]) -> int | None:
+def find_person(item: NewItem, people: Collection[int], shares: Collection[str]) -> int | None:
     """Return the member at the server for whom an item is, 0 for everyone there, None if it is for
     no one there. An item from a bridge is not sent.
     """

@@ -14,7 +14,7 @@ from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import texts_to_kits
 from fieldagent.hub.records import ledger, sos
-from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.records.stored_entry import read_stored_entry
 from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Item
@@ -144,7 +144,7 @@ def note_there(db: Db, workspace: int, uid: str, now: float) -> None:
 # Outgoing.
 
 
-class FreshItem(NamedTuple):
+class NewItem(NamedTuple):
     id: int
     accepted: float
     sender: int
@@ -158,7 +158,7 @@ class FreshItem(NamedTuple):
     """True if the bridge received it from the server."""
 
 
-def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshItem]:
+def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[NewItem]:
     """Return the items of a workspace with ids after `after`, oldest first, without items restored
     from kits.
     """
@@ -170,7 +170,7 @@ def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[Fre
         " ORDER BY id LIMIT ?",
         *(workspace, after, limit),
     )
-    return [FreshItem._make(row) for row in rows]
+    return [NewItem._make(row) for row in rows]
 
 
 def list_people(db: Db, workspace: int) -> set[int]:
@@ -180,7 +180,7 @@ def list_people(db: Db, workspace: int) -> set[int]:
 
 
 def queue_items(
-    db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, now: float
+    db: Db, items: Sequence[tuple[NewItem, int | None]], up_to: int, now: float
 ) -> None:
     """Enter the items for the server, each for one person or for everyone, and store the place.
     Items already entered are skipped, because with several hub processes the place is behind the
@@ -231,7 +231,7 @@ def list_due_events(db: Db, members: Collection[int], now: float, limit: int) ->
     )
     events = []
     for *row, body in rows:
-        entry = stored_entry(body)
+        entry = read_stored_entry(body)
         assert isinstance(entry.content, Item), "the ledger holds items alone"
         events.append(OutEvent._make((*row, entry.content, float(entry.time))))
     return events
@@ -347,7 +347,7 @@ def compute_spent_today(db: Db, now: float) -> int:
     return int(spent)
 
 
-class OwedTick(NamedTuple):
+class PendingTick(NamedTuple):
     """A tick for an author at the server: the kit has their message, or it was read there."""
 
     id: int
@@ -360,7 +360,7 @@ class OwedTick(NamedTuple):
     read: bool
 
 
-def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[OwedTick]:
+def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[PendingTick]:
     """Return the oldest ticks owed to authors of messages to these members: first that a kit has
     stored the message, then that it was read.
     """
@@ -376,10 +376,10 @@ def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[OwedTi
         " WHERE is_read OR (is_stored AND state = 'sent') ORDER BY id LIMIT ?",
         *(int(Stage.READ), *values, limit),
     )
-    return [OwedTick._make((*row, bool(read))) for *row, read in rows]
+    return [PendingTick._make((*row, bool(read))) for *row, read in rows]
 
 
-def note_told(db: Db, tick: OwedTick) -> None:
+def note_told(db: Db, tick: PendingTick) -> None:
     """Record that an author has received a tick. If the state has changed meanwhile, nothing
     changes.
     """
@@ -418,7 +418,7 @@ def list_alerts(db: Db, workspace: int) -> list[OpenAlert]:
         *(workspace, workspace, CANCELS),
     )
     return [
-        OpenAlert(id_, member, bool(ends), raised, sos.place_of(db, id_))
+        OpenAlert(id_, member, bool(ends), raised, sos.find_place(db, id_))
         for id_, member, ends, raised in rows
     ]
 

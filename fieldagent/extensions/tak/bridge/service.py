@@ -21,27 +21,27 @@ import trio
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.bridge import outward, records
-from fieldagent.extensions.tak.bridge.door import Came, TakDoor
+from fieldagent.extensions.tak.bridge.door import EventAdmission, ReceivedEvent
 from fieldagent.extensions.tak.bridge.intake import TakIntake
 from fieldagent.extensions.tak.bridge.inward import TakInbox, TakRules
 from fieldagent.extensions.tak.bridge.link import STABLE_AFTER_S, wait_before
-from fieldagent.extensions.tak.bridge.records import KitUser, OpenAlert, OutEvent, OwedTick
+from fieldagent.extensions.tak.bridge.records import KitUser, OpenAlert, OutEvent, PendingTick
 from fieldagent.extensions.tak.bridge.site import OpenSite, TakSession, TakSite
 from fieldagent.extensions.tak.bridge.users import UserLink
 from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.extensions.tak.events import ChatReceipt, TakUnit
-from fieldagent.extensions.tak.map_events import ToldPosition
+from fieldagent.extensions.tak.map_events import SentPosition
 from fieldagent.hub.api.event_stream import AT_ONCE as AT_ONE_LOOK
 from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.bridge import tenure
-from fieldagent.hub.bridge.connecting import Lost
+from fieldagent.hub.bridge.connecting import ConnectionLost
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
 from fieldagent.hub.bridge.tenure import BridgePost
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.due_receipts import THE_HUB
-from fieldagent.hub.store.contract import ANYTHING, Db
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.package.delivery import Stage
 from fieldagent.system import waits
@@ -62,16 +62,16 @@ WAITING_MAX = 64
 NO_KIT = "only users with a kit can write to the TAK server"
 
 
-class Work(NamedTuple):
+class ReadResult(NamedTuple):
     """Result of a read."""
 
     users: Sequence[KitUser]
     out: Sequence[OutEvent]
-    ticks: Sequence[OwedTick]
+    ticks: Sequence[PendingTick]
     alerts: Sequence[OpenAlert]
 
 
-class Saying(NamedTuple):
+class Outgoing(NamedTuple):
     """Events to send, and the functions to call once the server has accepted them."""
 
     events: Sequence[CotEvent]
@@ -115,8 +115,10 @@ class _Bridge:
         self._alarms: dict[int, Alarm] = {}
         self._done = trio.Event()
         """Set when a connection is established, or is free again."""
-        self._door = TakDoor(host.note_events, host.clock, markers="waypoints" in rules.shares)
-        self._put, get = trio.open_memory_channel[Came](WAITING_MAX)
+        self._door = EventAdmission(
+            host.note_events, host.clock, markers="waypoints" in rules.shares
+        )
+        self._put, get = trio.open_memory_channel[ReceivedEvent](WAITING_MAX)
         inbox = TakInbox(workspace, rules, site.person_of)
         self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
         self._trouble = "not connected yet"
@@ -140,7 +142,7 @@ class _Bridge:
         store = self._host.store
         async with trio.open_nursery() as nursery:
             while True:
-                written, done = store.get_event(ANYTHING), self._done
+                written, done = store.get_event(ANY_WRITE_TOPIC), self._done
                 soonest = TURN_MAX_S
                 with log_once():
                     more = await self._queue_items(follower)
@@ -169,7 +171,7 @@ class _Bridge:
             await persist(store, lambda db: self._enter(db, new, follower.place, now))
         return len(new) >= AT_ONE_LOOK
 
-    def _enter(self, db: Db, new: Sequence[records.FreshItem], up_to: int, now: float) -> None:
+    def _enter(self, db: Db, new: Sequence[records.NewItem], up_to: int, now: float) -> None:
         people = records.list_people(db, self._workspace)
         kits = records.list_members_with_kits(db, self._workspace)
         items = []
@@ -187,12 +189,12 @@ class _Bridge:
             self._looked_back = now
             await self._host.store.commit(lambda db: records.give_up(db, now))
 
-    def _look(self, db: Db) -> Work:
+    def _look(self, db: Db) -> ReadResult:
         now = self._host.clock()
         sos = "sos" in self._rules.shares
         users = records.list_kit_users(db, self._workspace, self._rules.people)
         members = {each.member for each in users}
-        return Work(
+        return ReadResult(
             users,
             records.list_due_events(db, members, now, AT_ONCE),
             records.list_owed_ticks(db, members, AT_ONCE),
@@ -215,7 +217,7 @@ class _Bridge:
             else:
                 known.unit = unit
 
-    def _hand_out(self, work: Work, nursery: trio.Nursery) -> float:
+    def _hand_out(self, work: ReadResult, nursery: trio.Nursery) -> float:
         """Hand due events to the free connections. Return the seconds until more are due."""
         now = self._host.clock()
         soonest = now + TURN_MAX_S
@@ -227,7 +229,7 @@ class _Bridge:
             if link.session is None or link.busy:
                 continue
             due = tak_map.compute_position_due(link.told, user, now)
-            said: list[Saying] = []
+            said: list[Outgoing] = []
             if due <= now:
                 said.append(self._send_position(link, user, now))
             else:
@@ -241,35 +243,37 @@ class _Bridge:
                 nursery.start_soon(self._send_and_record, link, link.session, said)
         return max(0.0, soonest - now)
 
-    def _send_position(self, link: UserLink, user: KitUser, now: float) -> Saying:
+    def _send_position(self, link: UserLink, user: KitUser, now: float) -> Outgoing:
         shared = "positions" in self._rules.shares
         events = outward.make_position_events(link.unit, user, link.told, now, shared=shared)
 
         def note(now: float) -> None:
-            link.told = ToldPosition(user, now, tak_map.is_old(user, now))
+            link.told = SentPosition(user, now, tak_map.is_old(user, now))
 
-        return Saying(events, note=note)
+        return Outgoing(events, note=note)
 
-    def _of_items(self, work: Work, user: KitUser, unit: TakUnit, now: float) -> list[Saying]:
-        said: list[Saying] = []
+    def _of_items(
+        self, work: ReadResult, user: KitUser, unit: TakUnit, now: float
+    ) -> list[Outgoing]:
+        said: list[Outgoing] = []
         for out in work.out:
             event = outward.make_event(out, unit, now) if out.member == user.member else None
             if event is not None:
                 note = partial(_note_sent, out=out, site=self._site)
-                said.append(Saying([event], note))
+                said.append(Outgoing([event], note))
         for tick in work.ticks:
             if tick.member == user.member:
                 receipt = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
                 event = tak.make_receipt(
                     receipt, TakUnit(tick.uid, tick.callsign), tak_map.make_date(now)
                 )
-                said.append(Saying([event], partial(_note_told, tick=tick)))
+                said.append(Outgoing([event], partial(_note_told, tick=tick)))
         return said
 
     def _of_alerts(
-        self, work: Work, user: KitUser, unit: TakUnit, now: float
-    ) -> tuple[list[Saying], float]:
-        said: list[Saying] = []
+        self, work: ReadResult, user: KitUser, unit: TakUnit, now: float
+    ) -> tuple[list[Outgoing], float]:
+        said: list[Outgoing] = []
         soonest = now + TURN_MAX_S
         for alert in work.alerts:
             if alert.member != user.member:
@@ -277,20 +281,20 @@ class _Bridge:
             alarm = self._alarms.get(alert.sos)
             if alarm is None or alarm.ends != alert.ends:
                 alarm = self._alarms[alert.sos] = Alarm(alert.ends)
-            if alarm.due <= now:
+            if alarm.due_at <= now:
                 event = outward.make_alert(alert, unit, now)
-                said.append(Saying([event], partial(_note_alerted, alert=alert), alarm.note))
+                said.append(Outgoing([event], partial(_note_alerted, alert=alert), alarm.note))
             else:
-                soonest = min(soonest, alarm.due)
+                soonest = min(soonest, alarm.due_at)
         return said, soonest
 
     async def _send_and_record(
-        self, link: UserLink, session: TakSession, said: Sequence[Saying]
+        self, link: UserLink, session: TakSession, said: Sequence[Outgoing]
     ) -> None:
         """Send the events, and record them once the server has accepted them."""
         try:
             await session.send_events([event for each in said for event in each.events])
-        except Lost as lost:
+        except ConnectionLost as lost:
             log.debug("not sent to the TAK server: %s", lost)
         else:
             now = self._host.clock()
@@ -315,7 +319,7 @@ class _Bridge:
                 began = trio.current_time()
                 try:
                     await self._work(member, link)
-                except Lost as lost:
+                except ConnectionLost as lost:
                     self._note_lost(str(lost))
                 finally:
                     link.session, link.told = None, None
@@ -363,12 +367,12 @@ class _Bridge:
         if event is None:
             return
         try:
-            self._put.send_nowait(Came(member, kind, event))
+            self._put.send_nowait(ReceivedEvent(member, kind, event))
         except trio.WouldBlock:
-            self._door.drop(Became.LIMITED)
+            self._door.drop(ItemResult.LIMITED)
 
 
-def _record_sent(said: Saying, now: float, db: Db) -> None:
+def _record_sent(said: Outgoing, now: float, db: Db) -> None:
     said.write_down(db, now)
 
 
@@ -376,7 +380,7 @@ def _note_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> None:
     records.note_sent(db, out, now, handed=site.has(out.uid))
 
 
-def _note_told(db: Db, now: float, *, tick: OwedTick) -> None:
+def _note_told(db: Db, now: float, *, tick: PendingTick) -> None:
     records.note_told(db, tick)
 
 

@@ -8,7 +8,7 @@ import trio
 
 from fieldagent.extensions.tak.bridge.site import TakSession
 from fieldagent.extensions.tak.events import TakUnit
-from fieldagent.extensions.tak.map_events import ToldPosition
+from fieldagent.extensions.tak.map_events import SentPosition
 from fieldagent.system.lazy_dataclass import dataclass
 
 
@@ -20,4 +20,4 @@ class UserLink:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     session: TakSession | None = None
     busy: bool = False
-    told: ToldPosition | None = None
+    told: SentPosition | None = None

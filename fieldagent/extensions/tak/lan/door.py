@@ -63,7 +63,7 @@ class LanOutcome(NamedTuple):
     """Reason shown to the sender, if the message does not use all channels."""
 
 
-class LanDoor:
+class LanAdmission:
     """Admission of phones' messages. `bearer_bytes` is that of `affordable.SpendingLimits`."""
 
     def __init__(

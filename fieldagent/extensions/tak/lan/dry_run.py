@@ -24,5 +24,5 @@ def describe_cost(costs: Mapping[Channel, Cost], plan: Affordable, limits: Spend
         if plan.goes
         else "It would not be sent."
     )
-    sentences.append(f"{limits.left} of {limits.per_day} of tak-lan-credits-per-day are left.")
+    sentences.append(f"{limits.remaining} of {limits.per_day} of tak-lan-credits-per-day are left.")
     return " ".join(sentences)

@@ -19,9 +19,9 @@ from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
-from fieldagent.extensions.tak.map_events import PREFIX, ShownBy, ToldPosition
+from fieldagent.extensions.tak.map_events import PREFIX, SentPosition, ShowingProgram
 from fieldagent.package.package import Location
-from fieldagent.package.tracks import Placed
+from fieldagent.package.tracks import PlacedPoint
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PORT = 4242
@@ -70,7 +70,9 @@ def find_user(uid: str) -> int | None:
     return int(number) if fits and len(number) < 19 else None
 
 
-def list_users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -> list[LanUser]:
+def list_users(
+    own: TakUnit, mine: Iterable[PlacedPoint], others: Iterable[PlacedPoint]
+) -> list[LanUser]:
     """Return this kit and the others with known positions, each with the newest position."""
     newest = {own.uid: LanUser(own, own.callsign)}
     for who, placed in [*((own, each) for each in mine), *_add_units(others)]:
@@ -87,19 +89,19 @@ def list_users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -
     return [*newest.values()][:PEOPLE_MAX]
 
 
-def _add_units(others: Iterable[Placed]) -> list[tuple[TakUnit, Placed]]:
+def _add_units(others: Iterable[PlacedPoint]) -> list[tuple[TakUnit, PlacedPoint]]:
     return [
         (make_unit(each.sender.type, each.sender.id, each.sender.name), each) for each in others
     ]
 
 
 def make_position_events(
-    user: LanUser, address: str, previous: ToldPosition | None, now: float
+    user: LanUser, address: str, previous: SentPosition | None, now: float
 ) -> list[CotEvent]:
     """Return the events that show a user's position. `address` is the kit's, because messages for
     shown units go there.
     """
-    shown_by = ShownBy("kit", "shown by the kit", f"{address}:{PORT}:tcp")
+    shown_by = ShowingProgram("kit", "shown by the kit", f"{address}:{PORT}:tcp")
     return tak_map.make_position_events(user.unit, user, shown_by, previous, now, shared=True)
 
 

@@ -28,12 +28,12 @@ from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotEvent, EventSplitter, encode
 from fieldagent.extensions.tak.events import GeoChat
 from fieldagent.extensions.tak.lan import outward
-from fieldagent.extensions.tak.lan.door import LanDoor
+from fieldagent.extensions.tak.lan.door import LanAdmission
 from fieldagent.extensions.tak.lan.outward import LanAlert
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
-from fieldagent.extensions.tak.map_events import ToldPosition
+from fieldagent.extensions.tak.map_events import SentPosition
 from fieldagent.http.problem import Problem
-from fieldagent.http.unproved import Unproved
+from fieldagent.http.unproved import UnauthenticatedLimit
 from fieldagent.system import waits
 from fieldagent.system.error_groups import get_all_errors
 from fieldagent.system.supervisor import Note
@@ -73,7 +73,7 @@ def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
 
     def make_service(host: PartHost) -> TakLan:
         budget = DayBudget(host.journal, PAYER, settings.credits_per_day)
-        door = LanDoor(
+        door = LanAdmission(
             settings,
             host.journal,
             host.intake,
@@ -95,7 +95,7 @@ class TakLan(PartService):
         self,
         settings: TakLanSettings,
         journal: Journal,
-        door: LanDoor,
+        door: LanAdmission,
         incidents: Callable[[], dict[str, Any]],
     ) -> None:
         assert settings.address is not None, "nobody makes one without it"
@@ -104,7 +104,7 @@ class TakLan(PartService):
         self._journal = journal
         self._door = door
         self._incidents = incidents
-        self._told: dict[str, ToldPosition] = {}
+        self._told: dict[str, SentPosition] = {}
         self._alerts: dict[str, LanAlert] = {}
         """Active alerts by uid."""
         self._ended: dict[str, tuple[LanAlert, int]] = {}
@@ -200,7 +200,7 @@ class TakLan(PartService):
             if previous is None or moved or now >= previous.at + RETRY_AFTER_S or now < previous.at:
                 events += outward.make_position_events(user, self._address, previous, now)
                 old = tak_map.is_old(user, now)
-                self._told[user.unit.uid] = ToldPosition(user, now, old)
+                self._told[user.unit.uid] = SentPosition(user, now, old)
         return events
 
     def _list_rings(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
@@ -230,7 +230,7 @@ class TakLan(PartService):
             await self._take(data, speaking)
 
     async def _serve(self, listener: trio.SocketListener, speaking: trio.socket.SocketType) -> None:
-        unproved = Unproved(CONNECTIONS, EVENT_WITHIN_S)
+        unproved = UnauthenticatedLimit(CONNECTIONS, EVENT_WITHIN_S)
 
         async def take(stream: trio.SocketStream) -> None:
             raw = b""

@@ -42,7 +42,7 @@ class Authority(NamedTuple):
     certificate: x509.Certificate
 
 
-class Issued(NamedTuple):
+class IssuedCertificate(NamedTuple):
     """A key, and its certificate from the authority."""
 
     key: rsa.RSAPrivateKey
@@ -159,11 +159,11 @@ def find_expiry(certificate: x509.Certificate) -> datetime:
     return after or certificate.not_valid_after.replace(tzinfo=UTC)
 
 
-def issue_for_phone(by: Authority, name: str, now: float) -> Issued:
+def issue_for_phone(by: Authority, name: str, now: float) -> IssuedCertificate:
     """Return a key and certificate for a user's phone."""
     key = _make_key()
     terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LASTS)
-    return Issued(key, certify_phone(by, name, key.public_key(), terms))
+    return IssuedCertificate(key, certify_phone(by, name, key.public_key(), terms))
 
 
 def certify_phone(
@@ -175,7 +175,7 @@ def certify_phone(
     return _sign(by, name, public, int(terms.serial, 16), span, use)
 
 
-def issue_for_server(by: Authority, host: str, now: float) -> Issued:
+def issue_for_server(by: Authority, host: str, now: float) -> IssuedCertificate:
     """Return a key and certificate for the server. `host` is a name or an address."""
     try:
         name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
@@ -185,7 +185,7 @@ def issue_for_server(by: Authority, host: str, now: float) -> Issued:
     named = x509.SubjectAlternativeName([name])
     key, span = _make_key(), _Span(now - SERVER_BEFORE, now + SERVER_LASTS)
     serial = x509.random_serial_number()
-    return Issued(key, _sign(by, host, key.public_key(), serial, span, use, named))
+    return IssuedCertificate(key, _sign(by, host, key.public_key(), serial, span, use, named))
 
 
 def _encode_pem(certificate: x509.Certificate) -> bytes:
@@ -220,7 +220,7 @@ def prove(made: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
         made.load_cert_chain(file)
 
 
-def encode_phone_file(by: Authority, issued: Issued, name: str, password: str) -> bytes:
+def encode_phone_file(by: Authority, issued: IssuedCertificate, name: str, password: str) -> bytes:
     """Return a phone's key and certificate as PKCS #12."""
     return pkcs12.serialize_key_and_certificates(
         name.encode(),

@@ -39,7 +39,7 @@ from fieldagent.hub.access.caller import read_basic
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 
 log = logging.getLogger(__name__)
 
@@ -74,14 +74,14 @@ class Enrolment:
         self._workspace = workspace
         self._by = by
         self._clock = clock
-        self._refused = Seldom(clock)
+        self._refused = EventRate(clock)
 
     def make_routes(self) -> list[Route]:
         """Return the routes for enrolment, for callers with an invitation."""
         judge = self.judge
         return [
             Route("GET", f"{BELOW}/config", self.answer_config, judge),
-            Route("POST", f"{BELOW}/signClient/v2", self.sign, judge, body=BODY, takes=TAKES),
+            Route("POST", f"{BELOW}/signClient/v2", self.sign, judge, body=BODY, media_types=TAKES),
             Route("GET", f"{BELOW}/profile/enrollment", self.answer_profile, judge),
         ]
 

@@ -24,10 +24,10 @@ from fieldagent.extensions.tak.bridge import records
 from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.hub.bridge.contract import NoteEvents
-from fieldagent.hub.contract import Became
+from fieldagent.hub.contract import ItemResult
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Rate, Seldom
+from fieldagent.system.rate import EventRate, Rate
 from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class TakGuest:
     """A guest: a phone, or a user of the hub (empty `key`)."""
 
     member: int
-    tell: Callable[[str, bytes, str], bool]
+    send_event: Callable[[str, bytes, str], bool]
     """Sends an event: its type, its bytes and the uid of its unit. Returns False if there is no
     space."""
     key: str = ""
@@ -92,8 +92,8 @@ class Exchange:
         self._number = 0
         self._heard: OrderedDict[str, int] = OrderedDict()
         self._now = 0.0
-        self._dropped = Seldom(lambda: self._now)
-        self._shared = Seldom(lambda: self._now)
+        self._dropped = EventRate(lambda: self._now)
+        self._shared = EventRate(lambda: self._now)
 
     @property
     def said(self) -> int:
@@ -173,7 +173,7 @@ class Exchange:
         """Return a decoded event of a phone; None if it is over the rate limit or invalid."""
         guest.spoke, wait = OF_ONE.admit(guest.spoke, now)
         if wait:
-            self._note(Became.LIMITED)
+            self._note(ItemResult.LIMITED)
             return None
         try:
             return cot.decode(raw)
@@ -183,7 +183,7 @@ class Exchange:
 
     def drop(self, guest: TakGuest, why: str, now: float) -> None:
         """Count and log an event of a phone that the hub drops."""
-        self._note(Became.UNREADABLE)
+        self._note(ItemResult.UNREADABLE)
         self._now = now
         if count := self._dropped.note():
             who = guest.callsign or f"user {guest.member}"
@@ -194,7 +194,7 @@ class Exchange:
     def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
         """Pass on an event of a present phone."""
         if not self._is_speaker(guest, event):
-            self._note(Became.REFUSED)
+            self._note(ItemResult.REFUSED)
         elif event.type == tak.CANCEL and event.uid.startswith(records.PREFIX):
             # The user's own session repeats the alert, so phones need not know of the cancellation.
             uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
@@ -210,7 +210,7 @@ class Exchange:
 
     def refuse(self) -> None:
         """Count an event of a phone that has not identified itself."""
-        self._note(Became.REFUSED)
+        self._note(ItemResult.REFUSED)
 
     def _is_speaker(self, guest: TakGuest, event: CotEvent) -> bool:
         others = [each for each in self._guests if each is not guest]
@@ -259,17 +259,17 @@ class Exchange:
         for each in phones:
             self._send_to_phones(each, event.type, raw, unit)
         if guest.key and (addressed is None or len(phones) == len(to)):
-            self._note(Became.PASSED)
+            self._note(ItemResult.PASSED)
 
     def _send_to_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
         """Send an event to users of the hub, who count it themselves."""
         for each in to:
             if not each.key and not kind.startswith("a-"):
-                each.tell(kind, raw, "")
+                each.send_event(kind, raw, "")
 
     def _send_to_phones(self, guest: TakGuest, kind: str, raw: bytes, unit: str = "") -> None:
-        if not guest.tell(kind, raw, unit):
-            self._note(Became.LIMITED)
+        if not guest.send_event(kind, raw, unit):
+            self._note(ItemResult.LIMITED)
 
     # Kept objects and messages.
 

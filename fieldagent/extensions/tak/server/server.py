@@ -37,15 +37,15 @@ from fieldagent.http.peer import keep_alive
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import make_router
 from fieldagent.http.server import Limits, serve
-from fieldagent.http.unproved import Unproved
+from fieldagent.http.unproved import UnauthenticatedLimit
 from fieldagent.hub.bridge.contract import BridgeHost
-from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
 from fieldagent.hub.store.persist import log_once
 from fieldagent.hub.unavailable import make_patient
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Seldom
+from fieldagent.system.rate import EventRate
 from fieldagent.system.wording import describe_reason
 
 log = logging.getLogger(__name__)
@@ -177,9 +177,9 @@ class _Phones:
         self._context: ssl.SSLContext | None = None
         self._made = 0.0
         self._inside = 0
-        self.unproved = Unproved(STRANGERS_MAX, HANDSHAKE_MAX)
+        self.unproved = UnauthenticatedLimit(STRANGERS_MAX, HANDSHAKE_MAX)
         self._scopes: dict[str, trio.CancelScope] = {}
-        self._refused = Seldom(host.clock)
+        self._refused = EventRate(host.clock)
 
     async def prepare(self) -> Authority:
         """Load the authority, and create this server's certificate."""
@@ -203,7 +203,7 @@ class _Phones:
     async def keep_in_force(self) -> NoReturn:
         """End the connections of phones whose certificate is no longer valid."""
         while True:
-            written = self._store.get_event(ANYTHING)
+            written = self._store.get_event(ANY_WRITE_TOPIC)
             with log_once():
                 here, now = [*self._scopes], self._host.clock()
                 look = partial(certificates.find_valid, serials=here, now=now)
@@ -294,7 +294,7 @@ class _Phones:
 
 
 def _format_serial(stream: trio.SSLStream[trio.SocketStream]) -> str:
-    """Return a phone's serial number in the format of `authority.Issued`."""
+    """Return a phone's serial number in the format of `authority.IssuedCertificate`."""
     proven = stream.getpeercert()
     return f"{int(proven['serialNumber'], 16):x}"
 

@@ -23,7 +23,7 @@ SET = (
     (RnodeCommand.BANDWIDTH, (125_000).to_bytes(4, "big")),
     (RnodeCommand.SPREADING, b"\x09"),
     (RnodeCommand.CODING, b"\x05"),
-    (RnodeCommand.STATE, rnode.ON),
+    (RnodeCommand.STATE, rnode.STATE_ON),
 )
 
 
