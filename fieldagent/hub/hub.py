@@ -60,6 +60,7 @@ from fieldagent.hub.records import (
     fragments,
     lease,
     ring_alerts,
+    sos,
     usage,
 )
 from fieldagent.hub.records.operator_book import OperatorBook
@@ -194,6 +195,7 @@ class Hub:
             *self.api.make_routes(),
             *ReadApi(store, authentication, clock=time.time).make_routes(),
             *SosApi(store, authentication, clock=time.time).make_routes(),
+            *SosApi(store, authentication, clock=time.time, kind=sos.ALARM).make_routes(),
             *WatchApi(store, authentication, clock=time.time).make_routes(),
             *FleetApi(store, authentication, clock=time.time).make_routes(),
             *(route for part in list_hub_parts() for route in part.routes(host)),

@@ -6,14 +6,16 @@ import argparse
 import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from fieldagent.cli.arguments import build_parser, dispatch
+from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.sqlite import SqliteStore
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED, UNAVAILABLE
@@ -269,3 +271,23 @@ def test_a_watch_without_anyone_is_shown_in_words(alps: str) -> None:
     code, output, _ = carried_out(("hub", "contact", "watch", "show"), alps)
     assert code == 0
     assert output == "hours: none: no watch is required\nno one is on watch\n"
+
+
+@pytest.mark.parametrize("kind", ["overdue", "fence", "operator", "watch"])
+def test_an_alarm_is_not_among_the_sos(tmp_path: Path, kind: str) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "user", "add", "Olga")
+    administer(database, "user", "role", "Olga", "dispatcher")
+    administer(database, "device", "add", "kit", "--user", "Olga")
+    with closing(open_store(database)) as store:
+        store.run_once(lambda db: sos.raise_of(db, 1, 1, None, 1e9, kind=kind))
+    assert administer(database, "sos", "list") == []
+    assert [each["kind"] for each in administer(database, "alarm", "list")] == [kind]
+    for deed in (("show", "1"), ("acknowledge", "1"), ("close", "1", "mistake")):
+        code, _, complained = carried_out(("hub", "sos", *deed), database)
+        assert code == REFUSED and "no SOS 1 is in that workspace" in complained
+    code, output, _ = carried_out(("hub", "alarm", "close", "1", "false alarm"), database)
+    assert code == 0 and "SOS" not in output
+    assert administer(database, "alarm", "show", "1")["state"] == "closed"
+    assert administer(database, "audit")[0]["action"] == "alarm close"

@@ -29,7 +29,7 @@ from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
-from fieldagent.hub.api.sos_api import SosApi
+from fieldagent.hub.api.sos_api import PATHS, SosApi
 from fieldagent.hub.api.watch_api import WatchApi
 from fieldagent.hub.console import Console
 from fieldagent.hub.escalation.answer_page import AnswerPage
@@ -87,7 +87,8 @@ def routes(name: str) -> list[Route]:
     )
     routes = [*api.make_routes(), *read_api.make_routes(), *health.make_routes()]
     routes += AnswerPage(nothing, clock=lambda: 0.0).make_routes()
-    routes += SosApi(nothing, nothing, clock=lambda: 0.0).make_routes()
+    for kind in PATHS:
+        routes += SosApi(nothing, nothing, clock=lambda: 0.0, kind=kind).make_routes()
     routes.append(EventStreams(nothing, nothing, nothing, clock=lambda: 0.0).route())
     routes += administration.make_routes(
         AdministrationContext(nothing, nothing, clock=lambda: 0.0), nothing, nothing, nothing

@@ -93,7 +93,7 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
         assert await look(alps) == []
         alps.now += 1
         (alarm,) = await look(alps)
-        assert "`fieldagent hub sos show 1`" in alarm
+        assert "`fieldagent hub alarm show 1`" in alarm
         assert await look(alps) == []
         assert (await standing(alps))["state"] == "overdue"
         (incident,) = await store.read(

@@ -199,7 +199,7 @@ def test_older_ones_come_once_however_often_they_are_asked_for(
         administer(world.database, "sos", "close", str(row["id"]), "over", "--by", "Olga")
         until(lambda: world.kit.call("GET", "/api/sos").body["active"] == 0)
     desk.route("**/api/sos?state=closed*", short)
-    desk.get_by_text("History of closed SOS").click()
+    desk.get_by_text("Closed SOS and alarms").click()
     office.route("**/api/audit*", short)
     subject(office, "Audit log")
     for shown, which, button, lines in (

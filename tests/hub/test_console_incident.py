@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fieldagent.hub.records import sos
+from fieldagent.hub.store.opening import open_store
 from tests import browser
 from tests.hub.test_console import call, console, settle_in, sign_in, sign_in_as_olga
 from tests.hub.test_contacts import kit_of
@@ -143,7 +146,7 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
                 administer(database, "sos", "close", str(number), reason, "--by", "Olga")
                 until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
                 names.append(f"SOS {kit.call('GET', '/api/sos').body['incident']['short']}")
-        shown.get_by_text("History of closed SOS").click()
+        shown.get_by_text("Closed SOS and alarms").click()
         entries = shown.locator("#history-list > li")
         entries.nth(1).wait_for()
         for search, left, many in (
@@ -175,7 +178,8 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
         browser.keep(shown, "console-history")
         shown.emulate_media(media="print")
         assert card.locator(".thread li", has_text="=leg broken").is_visible()
-        for hidden in ("header", "#room", "#parts", "#history button >> nth=0", "#history label"):
+        labels = ("#history label >> nth=0", "#history label >> nth=1")
+        for hidden in ("header", "#room", "#parts", "#history button >> nth=0", *labels):
             assert not shown.locator(hidden).is_visible(), hidden
         browser.keep(shown, "console-history-print")
         shown.emulate_media(media="screen")
@@ -189,6 +193,53 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
         whole = json.loads(call(running, "GET", "/api/sos/export", **mine)[2])["sos"]
         assert [each["id"] for each in whole] == [2, 1]
         assert [step["event"] for step in whole[1]["thread"]][-1] == "closed"
+
+
+def test_an_alarm_is_answered_under_its_own_name_and_path(tmp_path: Path) -> None:
+    """It is beside an open SOS, and on the map only the kit in distress is red."""
+    database = str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        sign_in_as_olga(shown)
+        with closing(open_store(database)) as store:
+            store.run_once(lambda db: sos.raise_of(db, 1, 1, None, time.time(), kind="fence"))
+        fence = shown.locator("#sos > li.alarm", has_text="Fence 1")
+        fence.wait_for()
+        assert "SOS" not in fence.inner_text()
+        assert (
+            shown.evaluate("import('/console/file/desk.js').then(desk => desk.distressed().length)")
+            == 0
+        )
+        with agent(tmp_path, kit_of(running, token)) as kit:
+            kit.call("POST", "/api/sos", {"text": "leg broken"})
+            shown.locator("#sos > li:not(.alarm)", has_text="leg broken").wait_for()
+            kinds = "desk => desk.distressed().map(each => each.id)"
+            assert shown.evaluate(f"import('/console/file/desk.js').then({kinds})") == [2]
+        with shown.expect_response("**/api/alarms/1/acknowledge") as answered:
+            fence.get_by_role("button", name="Acknowledge").click()
+        assert answered.value.headers["fieldagent-alarm"] == "fence"
+        fence.get_by_text("Seen by Olga").first.wait_for()
+        fence.get_by_label("Reason to close 1").fill("a cow")
+        fence.get_by_role("button", name="Close").click()
+        fence.wait_for(state="detached")
+        shown.goto(f"{running.address}/console/alarm/1")
+        shown.locator("#named article", has_text="Fence 1").wait_for()
+        shown.goto(f"{running.address}/console/sos/1")
+        shown.get_by_text("There is no SOS 1 here.").wait_for()
+        shown.get_by_text("Closed SOS and alarms").click()
+        entries = shown.locator("#history-list > li")
+        entries.get_by_text("None.").wait_for()
+        shown.locator("#history-kind").select_option("Alarms")
+        entries.get_by_text("Fence 1 (kit-ada)").wait_for()
+        with shown.expect_download() as saved:
+            shown.get_by_role("link", name="CSV", exact=True).click()
+        assert saved.value.suggested_filename == "alarms.csv"
+        (row,) = csv.DictReader(Path(saved.value.path()).read_text("utf-8-sig").splitlines())
+        assert (row["id"], row["kind"], row["reason"]) == ("1", "fence", "a cow")
 
 
 def lose_the_next_answer(shown: Any, path: str) -> None:

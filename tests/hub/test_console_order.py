@@ -516,7 +516,7 @@ def test_one_of_the_history_is_shown_once_however_often_it_is_opened(
 ) -> None:
     with sos(world, "of the history") as incident:
         pass
-    desk.get_by_text("History of closed SOS").click()
+    desk.get_by_text("Closed SOS and alarms").click()
     short = administer(world.database, "sos", "show", incident)["short"]
     entry = desk.locator("#history-list > li", has_text=f"SOS {short} ")
     held = Held(desk, f"**/api/sos/{incident}")

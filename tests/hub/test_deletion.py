@@ -17,7 +17,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.subject import Subject, find, list_devices
 from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records import contact
+from fieldagent.hub.records import contact, sos
 from fieldagent.hub.records.ledger import confirm
 from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
@@ -233,3 +233,9 @@ async def test_nothing_goes_while_an_sos_is_not_closed(store: Store, kind: str, 
             await store.commit(ask)
         await store.commit(lambda db: db.execute("UPDATE sos SET state = 'closed'"))
         assert (await store.commit(ask))["sos"] == 1
+        await store.commit(lambda db: sos.raise_of(db, 1, 1, None, alps.now, kind="fence"))
+        with pytest.raises(directory.Refused, match=r"`fieldagent hub alarm close 2"):
+            await store.commit(ask)
+        await store.commit(lambda db: db.execute("UPDATE sos SET state = 'closed'"))
+        summary = await store.commit(ask)
+        assert (summary["sos"], summary["alarms"]) == (1, 1)

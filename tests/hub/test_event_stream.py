@@ -21,7 +21,7 @@ from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, admit_all
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import AT_ONCE, HELD, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
-from fieldagent.hub.records.sos import find_incident
+from fieldagent.hub.records.sos import find_incident, raise_of
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
@@ -30,7 +30,7 @@ from tests.hub.test_read_api import enter_many, hub_caller
 from tests.processes import PATIENCE, administer, agent, hub
 
 TIME = int(START)
-BOTH = frozenset(["item", "sos"])
+ALL = frozenset(["item", "sos", "alarm"])
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ class Listener:
 
 
 def stream(
-    alps: Field, last: str = "", topics: frozenset[str] = BOTH, caller: Caller | None = None
+    alps: Field, last: str = "", topics: frozenset[str] = ALL, caller: Caller | None = None
 ) -> Any:
     judge = Mock()
     leases = Leases(alps.store, "here", clock=alps.clock)
@@ -92,11 +92,28 @@ async def test_items_and_what_happens_to_an_sos_are_told_as_they_come(store: Sto
             assert (await anext(pieces)).startswith(b": listening")
             await alps.sends(1, Entry(2, Message("help"), TIME, sos=True))
             events = [await listener.next() for _ in range(3)]
-            assert {topic for topic, _ in events} == BOTH
+            assert {topic for topic, _ in events} == {"item", "sos"}
             await store.commit(acknowledge)
             topic, document = await listener.next()
             assert (topic, document["state"]) == ("sos", "seen")
             assert document["event"]["by"]["name"] == "Ben"
+
+
+@pytest.mark.parametrize("topics", [ALL, {"sos"}, {"alarm"}])
+async def test_an_alarm_has_an_event_of_its_own(store: Store, topics: set[str]) -> None:
+    async with room(store) as alps, stream(alps, topics=frozenset(topics)) as pieces:
+        listener = Listener(pieces)
+        await anext(pieces)
+        await store.commit(lambda db: raise_of(db, 1, 1, None, alps.now, kind="fence"))
+        await alps.sends(1, Entry(1, Message("help"), TIME, sos=True))
+        wanted = [*(["fence"] if "alarm" in topics else []), *(["sos"] if "sos" in topics else [])]
+        kinds: list[str] = []
+        while len(kinds) < len(wanted):
+            topic, document = await listener.next()
+            if topic != "item":
+                assert topic == ("sos" if document["kind"] == "sos" else "alarm")
+                kinds.append(document["kind"])
+        assert kinds == wanted
 
 
 @pytest.mark.parametrize(

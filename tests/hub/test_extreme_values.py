@@ -32,6 +32,7 @@ LISTS = (
         "positions?format=kml",
     ),
     *("deliveries?device=2", "devices", "users", "groups", "sos", "sos/1", "sos/export"),
+    *("alarms", "alarms/export"),
     *("sos/export?format=csv", "fleet", "watch", "audit", "dead-letters"),
     *("contacts", "chain", "quiet", "webhooks", "webhook-failures", "keys", "tokens"),
     *(f"devices/1/{name}" for name in OF_A_DEVICE),

@@ -76,6 +76,17 @@ async def test_whose_kit_has_heard_it_is_said_with_one_by(store: Store) -> None:
     assert [each.line for each in steps][-1] == "SOS 001 of kit 1: heard by Ben"
 
 
+@pytest.mark.parametrize("kind", ["overdue", "fence", "operator", "watch"])
+async def test_the_log_never_calls_an_alarm_an_sos(store: Store, kind: str) -> None:
+    async with field_of(store) as field:
+        await store.commit(lambda db: sos.raise_of(db, 1, 1, None, field.now, kind=kind))
+        (step,) = await store.read(lambda db: incident_log._list_behind(db, 0, 10))
+    named = "no one on watch" if kind == "watch" else kind
+    assert step.line.startswith(f"{named} 1 of kit 1: raised")
+    assert "`fieldagent hub alarm acknowledge 1 --by USER`" in step.line
+    assert "SOS" not in step.line
+
+
 async def test_a_step_that_another_hub_commits_late_is_not_skipped(
     store: Store, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,6 +25,7 @@ from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.fleet.fleet_api import FleetApi
+from fieldagent.hub.records.sos import ALARM
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from tests.bench.large_hub import DATE, fill, operations
@@ -117,7 +118,7 @@ WHOLE = {
 """Lists that are returned complete, and their limits."""
 PAGED = (
     *("/api/items", "/api/pushes", "/api/positions", "/api/deliveries", "/api/devices"),
-    *("/api/users", "/api/sos", "/api/audit", "/api/devices/{id}/commands"),
+    *("/api/users", "/api/sos", "/api/alarms", "/api/audit", "/api/devices/{id}/commands"),
     *("/api/webhook-failures", "/api/dead-letters"),
 )
 ASKED = {"/api/deliveries": (("device", "8"),)}
@@ -133,7 +134,7 @@ def test_each_list_of_the_api_is_paged_or_bounded() -> None:
             if len(names) == 1:
                 (paged if {"before", "limit"} <= _parameters(methods["get"]) else whole).add(path)
     # It has its own maximum.
-    assert whole - {"/api/sos/export"} == WHOLE.keys() & API["paths"].keys()
+    assert whole - {"/api/sos/export", "/api/alarms/export"} == WHOLE.keys() & API["paths"].keys()
     assert paged == set(PAGED)
 
 
@@ -182,7 +183,7 @@ def _routes(store: Any) -> list[Route]:
     def clock() -> float:
         return float(DATE)
 
-    own = (ReadApi, SosApi, FleetApi)
+    own = (ReadApi, SosApi, partial(SosApi, kind=ALARM), FleetApi)
     routes = [route for each in own for route in each(store, Mock(), clock=clock).make_routes()]
     return routes + administration.make_routes(
         AdministrationContext(store, Mock(), clock=clock), Mock(), Mock(), Mock()

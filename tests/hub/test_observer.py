@@ -11,6 +11,7 @@ import pytest
 from fieldagent.hub.access.caller import ROLES, Caller, Purpose
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.api.watch_api import WatchApi
+from fieldagent.hub.records.sos import ALARM
 from tests.hub.test_console import call, settle_in, sign_in
 from tests.hub.test_contacts import kit_of
 from tests.processes import administer, agent, hub, until
@@ -28,6 +29,7 @@ def answering() -> list[str]:
     authentication = Mock(judge=judge)
     routes = [
         *SosApi(Mock(), authentication, clock=lambda: 0.0).make_routes(),
+        *SosApi(Mock(), authentication, clock=lambda: 0.0, kind=ALARM).make_routes(),
         *WatchApi(Mock(), authentication, clock=lambda: 0.0).make_routes(),
     ]
     return [

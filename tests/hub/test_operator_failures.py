@@ -318,7 +318,7 @@ def test_who_pushed_it_and_who_looks_after_the_hub_are_told(tmp_path: Path) -> N
             until(lambda: hooked.got)
             (event,) = hooked.got[0]["payloads"][0]["events"]
             assert event["operator"] is True and DIRECTIP[-10].text in event["content"]
-            (alarm,) = administer(database, "sos", "list")
+            (alarm,) = administer(database, "alarm", "list")
             assert (alarm["kind"], alarm["state"]) == ("operator", "open")
             operator.status, before = 0, operator.calls
             assert administer(database, "device", "retry", "kit") == {"id": 1, "messages": 1}

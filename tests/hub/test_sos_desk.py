@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +16,7 @@ import pytest
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import make_router
+from fieldagent.http.routes import Route, make_router
 from fieldagent.http.target import query_pairs
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
@@ -50,7 +52,7 @@ class Desk:
     alps: Field
     key: str
     tokens: dict[int, str]
-    api: SosApi
+    routes: Sequence[Route]
 
     async def call(
         self, method: str, path: str, body: Any = None, who: int = 2, key: str | None = None
@@ -65,7 +67,7 @@ class Desk:
         }
         request = Request(method, target, query_pairs(query), headers, content)
         try:
-            admission = await make_router(self.api.make_routes())(request)
+            admission = await make_router(self.routes)(request)
             return await admission.handler(request)
         except Problem as problem:
             return problem.make_response()
@@ -99,7 +101,12 @@ async def desk(store: Store, dispatchers: tuple[int, ...] = (2, 3)) -> AsyncIter
 
         key, tokens = await store.commit(settle_in)
         authentication = Authentication(store, clock=alps.clock)
-        yield Desk(alps, key, tokens, SosApi(store, authentication, clock=alps.clock))
+        routes = [
+            route
+            for kind in (sos.SOS, sos.ALARM)
+            for route in SosApi(store, authentication, clock=alps.clock, kind=kind).make_routes()
+        ]
+        yield Desk(alps, key, tokens, routes)
 
 
 async def told_to_the_kit(alps: Field, device: int, about: int = 0) -> list[tuple[str, str, str]]:
@@ -152,27 +159,38 @@ async def test_an_alarm_is_no_sos_in_field_header_list_words_and_figures(
             return sos.raise_of(db, 1, 1, None, hub.alps.now, kind=kind)
 
         id_ = await store.commit(alarm)
-        for wanted, ids in (("sos", [1]), ("alarm", [id_])):
-            listed = await hub.told("GET", f"/api/sos?kind={wanted}")
-            assert [each["id"] for each in listed["sos"]] == ids
-            exported = await hub.told("GET", f"/api/sos/export?kind={wanted}")
-            assert [each["id"] for each in exported["sos"]] == ids
+        for path, ids in (("sos", [1]), ("alarms", [id_])):
+            for what in ("", "/export"):
+                answer = await hub.told("GET", f"/api/{path}{what}")
+                assert [each["id"] for each in answer[path]] == ids
+            table = await hub.call("GET", f"/api/{path}/export?format=csv")
+            rows = list(csv.DictReader(io.StringIO(table.body.decode("utf-8-sig"))))
+            assert [row["kind"] for row in rows] == [kind if path == "alarms" else "sos"]
+            assert f'filename="{path}.csv"' in dict(table.headers)["Content-Disposition"]
+        # Neither path shows or changes the other's.
+        for path in (f"/api/sos/{id_}", "/api/alarms/1"):
+            assert (await hub.call("GET", path)).status == 404
+            assert (await hub.call("POST", f"{path}/acknowledge")).status == 404
+            assert (await hub.call("POST", f"{path}/close", {"reason": "x"})).status == 404
         figures = await store.read(lambda db: health.count_few(db, hub.alps.now))
         assert (figures["sos_open"], figures["alarms_open"]) == (1, 1)
-        seen = await hub.call("GET", f"/api/sos/{id_}")
+        seen = await hub.call("GET", f"/api/alarms/{id_}")
         assert seen.headers == (("fieldagent-alarm", kind),)
         assert json.loads(seen.body)["kind"] == kind and b'"sos":true' not in seen.body
         assert (await hub.call("GET", "/api/sos/1")).headers == (("fieldagent-sos", "1"),)
-        answered = await hub.call("POST", f"/api/sos/{id_}/acknowledge")
+        answered = await hub.call("POST", f"/api/alarms/{id_}/acknowledge")
         assert answered.headers == (("fieldagent-alarm", kind),)
-        refused = await hub.call("POST", f"/api/sos/{id_}/acknowledge", who=3)
+        refused = await hub.call("POST", f"/api/alarms/{id_}/acknowledge", who=3)
+        assert json.loads(refused.body)["alarm"]["kind"] == kind
         assert f"Ben already has alarm {id_}" in refused.body.decode()
-        await hub.told("POST", f"/api/sos/{id_}/close", {"reason": "a test"})
-        refused = await hub.call("POST", f"/api/sos/{id_}/hand-over", {"to": "3"})
+        await hub.told("POST", f"/api/alarms/{id_}/close", {"reason": "a test"})
+        refused = await hub.call("POST", f"/api/alarms/{id_}/hand-over", {"to": "3"})
         assert f"only the user who has alarm {id_}" in refused.body.decode()
-        refused = await hub.call("POST", f"/api/sos/{id_}/take-over")
+        refused = await hub.call("POST", f"/api/alarms/{id_}/take-over")
         assert f"alarm {id_} is closed" in refused.body.decode()
-        assert (await hub.call("GET", "/api/sos?kind=fence")).status == 400
+        assert (await hub.call("GET", "/api/alarms?kind=fence")).status == 400
+        acts = await hub.alps.rows("SELECT action FROM audit ORDER BY id")
+        assert [act for (act,) in acts][-2:] == ["alarm acknowledge", "alarm close"]
 
 
 async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(store: Store) -> None:

@@ -29,13 +29,20 @@ def set_device_check_in(call: Call) -> Result:
     return [{"id": call.device, "checkIn": str(rule), "due": due}]
 
 
-@make_transaction
-def list_incidents(call: Call) -> Result:
-    """List the incidents of a workspace, the newest first, at most `--limit`."""
-    asked = call.arguments
-    incidents = sos.list_sos(*call.here, asked.state, END, max(1, asked.limit))
-    shown = [sos_desk.describe_sos(call.db, each) for each in incidents]
-    return shown if asked.json else [_make_row(each) for each in shown]
+def make_list(kind: str) -> Callable[[argparse.Namespace], int]:
+    """Return the function that lists the incidents of that kind, SOS or ALARM, of a workspace: the
+    newest first, at most `--limit`.
+    """
+
+    @make_transaction
+    def carry_out(call: Call) -> Result:
+        asked = call.arguments
+        listed = (*call.here, asked.state, END, max(1, asked.limit))
+        incidents = sos.list_sos(*listed, kind=kind)
+        shown = [sos_desk.describe_sos(call.db, each) for each in incidents]
+        return shown if asked.json else [_make_row(each) for each in shown]
+
+    return carry_out
 
 
 def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
@@ -65,26 +72,31 @@ def _put(call: Call, incident: Sos) -> Result:
     return [{**each, "by": each["by"] and each["by"]["name"]} for each in timeline]
 
 
-def _find_sos(call: Call, *, locked: bool = False) -> Sos:
+def _find_sos(call: Call, kind: str, *, locked: bool = False) -> Sos:
     number = call.arguments.id
     incident = sos.find_incident(*call.here, number, locked=locked)
-    if incident is None:
-        raise Refused(f"no SOS {number} is in that workspace; see `fieldagent hub sos list`")
+    if incident is None or incident.is_alarm is (kind == sos.SOS):
+        what = "SOS" if kind == sos.SOS else "alarm"
+        raise Refused(f"no {what} {number} is in that workspace; see `fieldagent hub {kind} list`")
     return incident
 
 
-@make_transaction
-def show(call: Call) -> Result:
-    """Print one incident with its timeline. Refused if the workspace does not have it."""
-    return _put(call, _find_sos(call))
-
-
-def _answer(deed: Deed) -> Callable[[argparse.Namespace], int]:
-    """Return the function of a command with which a dispatcher acts on an incident."""
+def make_show(kind: str) -> Callable[[argparse.Namespace], int]:
+    """Return the function that prints one incident of that kind with its timeline."""
 
     @make_transaction
     def carry_out(call: Call) -> Result:
-        incident = _find_sos(call, locked=True)
+        return _put(call, _find_sos(call, kind))
+
+    return carry_out
+
+
+def make_answer(kind: str, deed: Deed) -> Callable[[argparse.Namespace], int]:
+    """Return the function of a command with which a dispatcher acts on an incident of that kind."""
+
+    @make_transaction
+    def carry_out(call: Call) -> Result:
+        incident = _find_sos(call, kind, locked=True)
         text = call.arguments.text or ""
         return _put(call, deed(call.db, incident, _find_acting_user(call), text, call.now))
 
@@ -104,20 +116,26 @@ def _find_acting_user(call: Call) -> int:
     return people[0]
 
 
-acknowledge = _answer(sos_desk.acknowledge)
-take_over = _answer(sos_desk.take_over)
-close = _answer(sos_desk.close)
-answer = _answer(sos_desk.write_to)
-note = _answer(sos_desk.write_down)
-
-
-def hand_over(arguments: argparse.Namespace) -> int:
-    """Ask another dispatcher to take an incident over, and print it. It stays with the current one
-    until then.
+def make_hand_over(kind: str) -> Callable[[argparse.Namespace], int]:
+    """Return the function that asks another dispatcher to take an incident of that kind over, and
+    prints it. It stays with the current one until then.
     """
 
-    def act(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-        heir = directory.find_member(db, incident.workspace, arguments.to)
-        return sos_desk.hand_over(db, incident, member, heir, text, now)
+    def carry_out(arguments: argparse.Namespace) -> int:
+        def act(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
+            heir = directory.find_member(db, incident.workspace, arguments.to)
+            return sos_desk.hand_over(db, incident, member, heir, text, now)
 
-    return _answer(act)(arguments)
+        return make_answer(kind, act)(arguments)
+
+    return carry_out
+
+
+list_incidents = make_list(sos.SOS)
+show = make_show(sos.SOS)
+acknowledge = make_answer(sos.SOS, sos_desk.acknowledge)
+take_over = make_answer(sos.SOS, sos_desk.take_over)
+close = make_answer(sos.SOS, sos_desk.close)
+answer = make_answer(sos.SOS, sos_desk.write_to)
+note = make_answer(sos.SOS, sos_desk.write_down)
+hand_over = make_hand_over(sos.SOS)

@@ -282,6 +282,33 @@ sos hand-over -> sos:hand_over: ask another dispatcher to take it over
   to: dispatcher who should take it over
   --note NOTE = >text: information for that dispatcher
   --by BY =: dispatcher who has it (the only dispatcher)
+alarm [Alarms]: answer and close alarms of the hub, such as an overdue kit
+alarm list -> alarm:list_incidents @table: list alarms, newest first
+  --state (open|seen|closed): only in this state
+  --limit count=50: most alarms to list (50)
+alarm show -> alarm:show @table: show an alarm with its timeline
+  id number: number in the list
+alarm acknowledge -> alarm:acknowledge: acknowledge an alarm
+  id number: number in the list
+  text? NOTE: note for the timeline
+  --by USER =: dispatcher who does this (the only dispatcher)
+alarm take-over -> alarm:take_over: take over an alarm from another dispatcher
+  id number: number in the list
+  text? NOTE: note for the timeline
+  --by USER =: dispatcher who does this (the only dispatcher)
+alarm close -> alarm:close: close an alarm, with a reason
+  id number: number in the list
+  text REASON: how it ended
+  --by USER =: dispatcher who does this (the only dispatcher)
+alarm note -> alarm:note: add a note to an alarm
+  id number: number in the list
+  text TEXT: the note, for dispatchers only
+  --by USER =: dispatcher who does this (the only dispatcher)
+alarm hand-over -> alarm:hand_over: ask another dispatcher to take it over
+  id number: number in the list
+  to: dispatcher who should take it over
+  --note NOTE = >text: information for that dispatcher
+  --by BY =: dispatcher who has it (the only dispatcher)
 contact [Alarms]: manage contacts, their chain and quiet hours, and the watch
 contact add -> contact:add: add a contact
   name: name of the person or duty; kits show it

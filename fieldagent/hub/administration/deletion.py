@@ -19,7 +19,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.subject import Subject, list_devices, list_workspaces
 from fieldagent.hub.field.envelope_packing import forget_name
-from fieldagent.hub.records import kit_report
+from fieldagent.hub.records import kit_report, sos
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note_all
 from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.store.contract import Db
@@ -38,18 +38,20 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
     not closed.
     """
     unanswered = db.execute(
-        f"SELECT id FROM sos WHERE state <> 'closed' AND device IN ({subject.devices}) ORDER BY id"
+        "SELECT id, kind FROM sos WHERE state <> 'closed' AND device IN"
+        f" ({subject.devices}) ORDER BY id"
     )
     if unanswered:
-        numbers = ", ".join(str(number) for (number,) in unanswered)
+        numbers = ", ".join(str(number) for number, _ in unanswered)
         raise Refused(
             sentence(
                 "incident {numbers} of {kind} {name} is not closed: close it first, in the console"
-                " or with `fieldagent hub sos close {unanswered} REASON`",
+                " or with `fieldagent hub {command} close {unanswered} REASON`",
                 numbers=numbers,
                 kind=subject.kind,
                 name=subject.name,
                 unanswered=unanswered[0][0],
+                command=sos.SOS if unanswered[0][1] == sos.SOS else sos.ALARM,
             )
         )
     goes = {"devices": _list_names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
@@ -74,7 +76,9 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
             subject.id,
         )
         stays.insert(0, "their number in the timelines of others' SOS")
-    summary["sos"] = _count(db, f"SELECT count(*) FROM sos WHERE device IN ({subject.devices})")
+    of_subject = f"SELECT count(*) FROM sos WHERE device IN ({subject.devices}) AND kind"
+    summary["sos"] = _count(db, f"{of_subject} = '{sos.SOS}'")
+    summary["alarms"] = _count(db, f"{of_subject} <> '{sos.SOS}'")
     return {**summary, "stays": stays}
 
 

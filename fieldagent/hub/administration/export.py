@@ -126,6 +126,14 @@ def _list_devices(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _list_sos(db: Db, subject: Subject, now: float) -> list[Row]:
+    return [each for each in _list_incidents(db, subject) if each["kind"] == sos.SOS]
+
+
+def _list_alarms(db: Db, subject: Subject, now: float) -> list[Row]:
+    return [each for each in _list_incidents(db, subject) if each["kind"] != sos.SOS]
+
+
+def _list_incidents(db: Db, subject: Subject) -> list[Row]:
     rows = db.execute(
         f"SELECT id, workspace FROM sos WHERE device IN ({subject.devices}) ORDER BY id"
     )
@@ -196,6 +204,7 @@ OF_BOTH: dict[str, Listing] = {
     "passkeys": _list_passkeys,
     "devices": _list_devices,
     "sos": _list_sos,
+    "alarms": _list_alarms,
     "dead-letters": _list_dead_letters,
 }
 LISTINGS: dict[str, dict[str, Listing]] = {

@@ -1,4 +1,4 @@
-"""Stream of items and SOS events to listeners.
+"""Stream of items and of events of SOS and alarms to listeners.
 
 It uses server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Each event has an
 id from which a listener can continue (`Last-Event-ID`), at any hub process of a database. Events
@@ -35,7 +35,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 K = TypeVar("K")
 V = TypeVar("V")
 
-TOPICS = ("item", "sos")
+ITEM = "item"
+TOPICS = (ITEM, sos.SOS, sos.ALARM)
 READ_PAUSE_S = 1.0
 """Seconds until the next read after one that returned all there was, so that many listeners do not
 slow down a busy hub."""
@@ -171,20 +172,21 @@ class EventStreams:
             ) as rows:
                 async for batch in rows:
                     at = happened.place
-                    yield b"".join(_encode_event(place, at, "item", text) for text, place in batch)
-        if "sos" in topics:
+                    yield b"".join(_encode_event(place, at, *told) for told, place in batch)
+        if not topics.isdisjoint((sos.SOS, sos.ALARM)):
             look = _Look(caller.workspace, None, happened.place, happened.capacity)
             async with aclosing(
                 self._read_fresh(_list_events_behind, _read_events, look, happened)
             ) as rows:
                 async for batch in rows:
                     at = items.place
-                    yield b"".join(_encode_event(at, place, "sos", text) for text, place in batch)
+                    wanted = [each for each in batch if each[0][0] in topics]
+                    yield b"".join(_encode_event(at, place, *told) for told, place in wanted)
 
     async def _read_fresh(
         self, behind: _Behind, texts: _Texts, look: _Look, follower: Follower
-    ) -> AsyncGenerator[list[tuple[str, int]], None]:
-        """Yield the texts of new rows in small batches, each with the place from which a listener
+    ) -> AsyncGenerator[list[tuple[_NamedText, int]], None]:
+        """Yield the events of new rows in small batches, each with the place from which a listener
         may continue. Simultaneous reads of the same rows, as by many consoles, are shared.
         """
         rows = await self._store.read_together(behind, look)
@@ -241,8 +243,10 @@ class _Look(NamedTuple):
 _Rows = list[tuple[int, float]]
 _Behind = Callable[[Db, Sequence[_Look]], list[_Rows]]
 """Returns the ids and times of the next rows, for each look."""
-_Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, str]]]
-"""Returns the JSON texts of some rows, by their ids."""
+_NamedText = tuple[str, str]
+"""Topic and JSON text of an event."""
+_Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, _NamedText]]]
+"""Returns the events of some rows, by their ids."""
 
 
 def _list_items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
@@ -255,25 +259,28 @@ def _list_events_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
     )
 
 
-def _read_items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
+def _read_items(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, _NamedText]]:
     return _remove_duplicates(
         wanted,
         lambda numbers: {
-            each.number: json.dumps(each.encode()) for each in reading.list_items(db, numbers)
+            each.number: (ITEM, json.dumps(each.encode()))
+            for each in reading.list_items(db, numbers)
         },
     )
 
 
-def _read_events(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, str]]:
-    def encode(numbers: tuple[int, ...]) -> dict[int, str]:
-        incidents = {number: sos.of_event(db, number) for number in numbers}
-        return {
-            number: json.dumps(
-                {**sos_desk.describe_sos(db, each), "event": sos_desk.encode_desk_event(db, number)}
-            )
-            for number, each in incidents.items()
-            if each is not None
-        }
+def _read_events(db: Db, wanted: Sequence[tuple[int, ...]]) -> list[dict[int, _NamedText]]:
+    def encode(numbers: tuple[int, ...]) -> dict[int, _NamedText]:
+        events: dict[int, _NamedText] = {}
+        for number in numbers:
+            if (incident := sos.of_event(db, number)) is not None:
+                shown = {
+                    **sos_desk.describe_sos(db, incident),
+                    "event": sos_desk.encode_desk_event(db, number),
+                }
+                topic = sos.ALARM if incident.is_alarm else sos.SOS
+                events[number] = topic, json.dumps(shown)
+        return events
 
     return _remove_duplicates(wanted, encode)
 

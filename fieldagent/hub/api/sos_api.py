@@ -1,4 +1,7 @@
-"""API of the SOS desk: readers see every SOS of the workspace, and dispatchers answer it."""
+"""API of the SOS desk: readers see each SOS and alarm of the workspace, dispatchers answer them.
+
+An SOS is under `/api/sos`, an alarm of the hub under `/api/alarms`. Neither path shows the other's.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ from fieldagent.system.sentence import sentence
 
 LISTED, LISTED_MAX = 50, 200
 EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50
-KINDS = (sos.SOS, sos.ALARM)
+PATHS = {sos.SOS: "sos", sos.ALARM: "alarms"}
+"""Last part of the path of each, and the member with the list."""
 TEXT_MAX = 200
 """Characters of a search text."""
 
@@ -47,62 +51,77 @@ Deed = Callable[[Db, Sos, int, str, float], Sos]
 
 
 class SosApi:
-    """Routes of the desk. `clock` returns Unix time."""
+    """Routes of the desk for one `kind`: SOS or ALARM. `clock` returns Unix time."""
 
     def __init__(
-        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+        self,
+        store: Store,
+        authentication: Authentication,
+        *,
+        clock: Callable[[], float],
+        kind: str = sos.SOS,
     ) -> None:
+        self._kind = kind
+        self._name = PATHS[kind]
         self._store = store
         self._clock = clock
         self._authentication = authentication
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of the SOS desk: READ to see, ACKNOWLEDGE to answer."""
+        """Return the routes: READ to see, ACKNOWLEDGE to answer."""
+        path = f"/api/{self._name}"
         may_read = self._authentication.judge(Purpose.READ)
         may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
         answer = partial(Route, "POST", judge=may_answer)
         return [
-            Route("GET", "/api/sos", self.list, judge=may_read),
-            Route("GET", "/api/sos/{id}", self.look, judge=may_read),
-            answer("/api/sos/{id}/acknowledge", self.acknowledge),
-            answer("/api/sos/{id}/take-over", self.take_over),
-            answer("/api/sos/{id}/hand-over", self.hand_over),
-            answer("/api/sos/{id}/close", self.close),
-            answer("/api/sos/{id}/note", self.note),
-            answer("/api/sos/{id}/answer", self.answer),
-            Route("GET", "/api/sos/export", self.export, judge=may_read),
-            Route("GET", "/api/sos/words", self.answer_canned_texts, judge=may_read),
+            Route("GET", path, self.list, judge=may_read),
+            Route("GET", f"{path}/{{id}}", self.look, judge=may_read),
+            answer(f"{path}/{{id}}/acknowledge", self.acknowledge),
+            answer(f"{path}/{{id}}/take-over", self.take_over),
+            answer(f"{path}/{{id}}/hand-over", self.hand_over),
+            answer(f"{path}/{{id}}/close", self.close),
+            answer(f"{path}/{{id}}/note", self.note),
+            answer(f"{path}/{{id}}/answer", self.answer),
+            Route("GET", f"{path}/export", self.export, judge=may_read),
+            *(
+                [Route("GET", f"{path}/words", self.answer_canned_texts, judge=may_read)]
+                if self._is_sos
+                else []
+            ),
         ]
 
+    @property
+    def _is_sos(self) -> bool:
+        return self._kind == sos.SOS
+
+    def _find(self, db: Db, workspace: int, number_: int, *, locked: bool = False) -> Sos | None:
+        """Return the incident of this kind with that id, or None."""
+        found = sos.find_incident(db, workspace, number_, locked=locked)
+        return None if found is None or found.is_alarm is self._is_sos else found
+
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Return the SOS and alarms of the workspace, which all its readers may see."""
-        refuse_others(request, ("kind", "state", "text", "before", "limit"))
-        state, kind = (
-            read_one_of(request, "state", tuple(SosState)),
-            read_one_of(request, "kind", KINDS),
-        )
+        """Return those of the workspace, which all its readers may see."""
+        refuse_others(request, ("state", "text", "before", "limit"))
+        state = read_one_of(request, "state", tuple(SosState))
         text = _read_search(request)
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
         def look(db: Db) -> tuple[list[dict[str, Any]], int | None]:
             listed = caller.workspace, state, before, limit + 1, text
-            incidents = sos.list_sos(db, *listed, kind=kind)
+            incidents = sos.list_sos(db, *listed, kind=self._kind)
             last = incidents[limit - 1].id if len(incidents) > limit else None
             return [sos_desk.describe_sos(db, each) for each in incidents[:limit]], last
 
         listed, last = await self._store.read(look)
-        return make_page(request, {"sos": listed}, "before", last)
+        return make_page(request, {self._name: listed}, "before", last)
 
     async def export(self, request: Request, caller: Caller) -> Response:
         """Return the whole history, the newest `EXPORTED_MAX`, as JSON with threads and timelines,
         or as a table for spreadsheets.
         """
-        refuse_others(request, ("kind", "state", "text", "format"))
-        state, kind = (
-            read_one_of(request, "state", tuple(SosState)),
-            read_one_of(request, "kind", KINDS),
-        )
+        refuse_others(request, ("state", "text", "format"))
+        state = read_one_of(request, "state", tuple(SosState))
         form = read_one_of(request, "format", ("csv", "json")) or "json"
         text, before = _read_search(request), END
         history: list[dict[str, Any]] = []
@@ -110,7 +129,7 @@ class SosApi:
 
             def look(db: Db, before: int = before) -> list[dict[str, Any]]:
                 listed = caller.workspace, state, before, EXPORTED_AT_ONCE, text
-                incidents = sos.list_sos(db, *listed, kind=kind)
+                incidents = sos.list_sos(db, *listed, kind=self._kind)
                 return [_add_timeline(db, each) for each in incidents]
 
             some = await self._store.read(look)
@@ -118,10 +137,10 @@ class SosApi:
                 break
             history += some
             before = some[-1]["id"]
-        name = ("Content-Disposition", f'attachment; filename="sos.{form}"')
+        name = ("Content-Disposition", f'attachment; filename="{self._name}.{form}"')
         if form == "csv":
             return Response(200, sos_table.write(history), "text/csv; charset=utf-8", (name,))
-        return make_json_response({"sos": history}, headers=(name,))
+        return make_json_response({self._name: history}, headers=(name,))
 
     async def answer_canned_texts(self, request: Request, caller: Caller) -> Response:
         """Return the canned texts of a dispatcher, which take one or two bytes on the air."""
@@ -129,17 +148,19 @@ class SosApi:
         return make_json_response({"fromDesk": canned.FROM_DESK})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return one SOS with its timeline. Raises Problem 404 for an SOS of another workspace."""
+        """Return one with its timeline. Raises Problem 404 for one of another workspace, and for an
+        alarm among the SOS.
+        """
         refuse_others(request, ())
         number_ = _number(id)
 
         def read(db: Db) -> dict[str, Any] | None:
-            incident = sos.find_incident(db, caller.workspace, number_)
+            incident = self._find(db, caller.workspace, number_)
             return None if incident is None else _add_timeline(db, incident)
 
         answer = await self._store.read(read)
         if answer is None:
-            raise _make_unknown(id)
+            raise self._make_unknown(id)
         return make_json_response(answer, headers=_make_mark_header(answer))
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
@@ -192,7 +213,7 @@ class SosApi:
 
         def carry_out(db: Db) -> dict[str, Any] | Problem | None:
             done = find_answer(db, asked)
-            incident = sos.find_incident(db, caller.workspace, number_, locked=True)
+            incident = self._find(db, caller.workspace, number_, locked=True)
             if incident is None:
                 return None
             if done is None:
@@ -200,7 +221,9 @@ class SosApi:
                 try:
                     incident = deed(db, incident, caller.member, text, now)
                 except Refused as refused:
-                    return Problem(409, str(refused), members={"sos": _add_timeline(db, incident)})
+                    return Problem(
+                        409, str(refused), members={self._kind: _add_timeline(db, incident)}
+                    )
                 remember(db, asked, id_, now)
             return _add_timeline(db, incident)
 
@@ -213,10 +236,17 @@ class SosApi:
         except (StoreFailed, StoreUnavailable):
             raise make_not_now("it may not have been stored: do it again") from None
         if answer is None:
-            raise _make_unknown(id_)
+            raise self._make_unknown(id_)
         if isinstance(answer, Problem):
             raise answer
         return make_json_response(answer, headers=_make_mark_header(answer))
+
+    def _make_unknown(self, id_: str) -> Problem:
+        if self._is_sos:
+            why = sentence("no SOS of this workspace has the number {id}", id=id_[:40])
+        else:
+            why = sentence("no alarm of this workspace has the number {id}", id=id_[:40])
+        return Problem(404, why)
 
 
 def _make_mark_header(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -254,10 +284,6 @@ def _read_search(request: Request) -> str:
     if len(text) > TEXT_MAX or "\0" in text:
         raise Problem(400, sentence("?text= has at most {most} characters", most=TEXT_MAX))
     return text
-
-
-def _make_unknown(id_: str) -> Problem:
-    return Problem(404, sentence("no SOS of this workspace has the number {id}", id=id_[:40]))
 
 
 def _read_text(request: Request, member: str, *, required: bool) -> str:

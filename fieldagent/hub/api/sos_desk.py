@@ -60,7 +60,7 @@ def acknowledge_as(db: Db, incident: Sos, who: Actor, text: str, now: float) -> 
     sos.note_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
     due_receipts.owe_word(db, incident, IncidentState.SEEN, who.name, text, now)
     actor, whose = (str(member), "") if member else (CONTACT, f" by {who.name}")
-    note(db, incident.workspace, actor, "sos acknowledge", f"{incident.id}{whose}", now)
+    _note_act(db, incident, actor, "acknowledge", f"{incident.id}{whose}", now)
     return _repeat_result(db, incident)
 
 
@@ -77,7 +77,7 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     detail = f"from {before}{f': {text}' if text else ''}"
     sos.note_event(db, incident.id, "taken over", now, member=member, detail=detail)
     due_receipts.owe_word(db, incident, IncidentState.SEEN, name, text, now)
-    note(db, incident.workspace, str(member), "sos take over", f"{incident.id} from {before}", now)
+    _note_act(db, incident, str(member), "take over", f"{incident.id} from {before}", now)
     return _repeat_result(db, incident)
 
 
@@ -97,7 +97,7 @@ def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: flo
     words = f"{_read_name(db, member)}{f': {text}' if text else ''}"
     alarm.end(db, incident.id)
     alarm.ask(db, incident.id, heir, words, now)
-    note(db, incident.workspace, str(member), "sos hand over", f"{incident.id} to {heir}", now)
+    _note_act(db, incident, str(member), "hand over", f"{incident.id} to {heir}", now)
     return _repeat_result(db, incident)
 
 
@@ -111,7 +111,7 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
     due_receipts.owe_word(db, incident, IncidentState.CLOSED, _read_name(db, member), reason, now)
-    note(db, incident.workspace, str(member), "sos close", str(incident.id), now)
+    _note_act(db, incident, str(member), "close", str(incident.id), now)
     return _repeat_result(db, incident)
 
 
@@ -155,6 +155,12 @@ def _repeat_result(db: Db, incident: Sos) -> Sos:
     changed = sos.find_incident(db, incident.workspace, incident.id)
     assert changed is not None, "nothing removes one meanwhile"
     return changed
+
+
+def _note_act(db: Db, incident: Sos, actor: str, what: str, detail: str, now: float) -> None:
+    """Record an act in the audit."""
+    kind = sos.ALARM if incident.is_alarm else sos.SOS
+    note(db, incident.workspace, actor, f"{kind} {what}", detail, now)
 
 
 def explain_end(db: Db, incident: Sos) -> str:
@@ -208,8 +214,8 @@ def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str,
     with a map link, and where to answer. That is the desk, or `link`, the path of a link that
     acknowledges once. `desk` is the console's address.
     """
-    ((number, device, state, revoked),) = db.execute(
-        "SELECT sos.number, device.name, sos.state, revoked FROM sos"
+    ((kind, number, device, state, revoked),) = db.execute(
+        "SELECT sos.kind, sos.number, device.name, sos.state, revoked FROM sos"
         " JOIN device ON device.id = sos.device WHERE sos.id = ?",
         id_,
     )
@@ -228,7 +234,7 @@ def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str,
             "geo": f"geo:{latitude:.5f},{longitude:.5f}",
         }
     if desk:
-        facts["desk"] = f"{desk}/console/sos/{id_}"
+        facts["desk"] = f"{desk}/console/{sos.SOS if kind == sos.SOS else sos.ALARM}/{id_}"
         facts |= {"acknowledge": f"{desk}{link}"} if link else {}
     return facts
 

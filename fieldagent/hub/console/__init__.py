@@ -72,7 +72,7 @@ NAMES = (
     "write.js",
 )
 PAGES = (
-    *("/console", "/console/sos/{id}", "/console/kit/{id}"),
+    *("/console", "/console/sos/{id}", "/console/alarm/{id}", "/console/kit/{id}"),
     *("/console/administration", "/console/administration/{subject}"),
     *("/console/fleet", "/console/account"),
 )

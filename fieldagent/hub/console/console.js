@@ -40,9 +40,11 @@ function listen() {
   // A stream may end at any time, and the browser connects again by itself.
   const unlessBack = act => setTimeout(() => { if (events === mine && !here) act(); }, AGAIN);
   if (events) events.close();
+  const happened = told => { note(told); judge(); later(); };
   const mine = events = follow("/api/events", {
     item: told => { came(told); later(); },
-    sos: told => { note(told); judge(); later(); },
+    sos: happened,
+    alarm: happened,
     lost: () => load().catch(again),
   }, {
     connected: missed => {

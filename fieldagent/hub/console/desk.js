@@ -32,7 +32,8 @@ export async function loadDesk() {
     // Canned words cost one or two bytes on the air. Only a user who may answer needs them.
     if (me.mayAnswer) canned = (await call("GET", "/api/sos/words")).fromDesk;
     for (const which of ["open", "seen"])
-      for (const each of await all(`/api/sos?state=${which}&limit=200`, "sos")) listed.set(each.id, each);
+      for (const name of ["sos", "alarms"])
+        for (const each of await all(`/api/${name}?state=${which}&limit=200`, name)) listed.set(each.id, each);
   } finally {
     loading.delete(told);
   }
@@ -117,6 +118,10 @@ const KINDS = { sos: "SOS", overdue: say("Overdue"), operator: say("Satellite op
 /** Returns the name of an SOS or alarm, such as "SOS 377" or "Fence 2". */
 export const nameOf = sos => `${KINDS[sos.kind]} ${sos.short}`;
 
+/** Returns the part of a path that names the kind of an incident: of its page, and of the API. */
+export const pathOf = sos => `${sos.kind === "sos" ? "sos" : "alarm"}/${sos.id}`;
+export const callOf = sos => `/api/${sos.kind === "sos" ? "sos" : "alarms"}/${sos.id}`;
+
 /** Returns the title of an incident. An alarm that is not about a kit belongs to an arbitrary
  * device, which the title leaves out. */
 const title = sos => nameOf(sos)
@@ -143,7 +148,7 @@ function wordsOf(sos) {
 function lines(sos) {
   const kit = element("a", { href: `/console/kit/${sos.device.id}`, "data-place": true }, say("conversation with {kit}", { kit: sos.device.name }));
   const shown = [
-    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, say("{what}, since {time}", { what: title(sos), time: cameAt(sos.raised, sos.item?.event) }))),
+    element("strong", {}, element("a", { href: `/console/${pathOf(sos)}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, say("{what}, since {time}", { what: title(sos), time: cameAt(sos.raised, sos.item?.event) }))),
     ...wordsOf(sos),
     element("p", {}, `${say("Last seen: {where}", { where: where(sos.position) })} · `, kit),
   ];
@@ -324,13 +329,13 @@ const crowd = run => element("li", {}, element("details", {},
   element("summary", {}, ...happened(run.at(-1), run.length).childNodes), element("ol", {}, run.map(each => happened(each)))));
 
 async function showTimeline(id, list) {
-  const now = await call("GET", `/api/sos/${id}`);
+  const now = await call("GET", callOf(known.get(id)));
   drawn(list, () => list.replaceChildren(...happenings(now.timeline)));
 }
 
 /** Answers an incident. `done` is called before the card is drawn. */
 async function answer(id, deed, body, done = () => {}) {
-  const path = `/api/sos/${id}/${deed}`;
+  const own = callOf(known.get(id)), path = `${own}/${deed}`;
   const told = new Set();
   loading.add(told);
   try {
@@ -339,10 +344,10 @@ async function answer(id, deed, body, done = () => {}) {
     done();
     trouble();
     // An event that came meanwhile may be newer. A card that is closed by now must not come back.
-    while (told.delete(id)) now = await call("GET", `/api/sos/${id}`).catch(() => known.get(id) ?? now);
+    while (told.delete(id)) now = await call("GET", own).catch(() => known.get(id) ?? now);
     note(now);
   } catch (error) {
-    if (error.sos) note(error.sos);
+    if (error.incident) note(error.incident);
     trouble(error);
   } finally {
     loading.delete(told);
@@ -352,8 +357,8 @@ async function answer(id, deed, body, done = () => {}) {
 /** Incidents of a device that are not closed. */
 export const incidentsOf = device => [...known.values()].filter(each => each.device.id === device && each.state !== "closed");
 
-/** Positions of each incident that is not closed, in order, for the map. */
-export const distressed = () => [...known.values()].filter(each => each.state !== "closed").map(each => ({
+/** Positions of each SOS that is not closed, in order, for the map. */
+export const distressed = () => [...known.values()].filter(each => each.kind === "sos" && each.state !== "closed").map(each => ({
   id: each.id, device: each.device.id, title: title(each), off: each.calledOff !== null,
   trail: each.items.filter(({ event }) => event.type === "Location").map(({ event }) => [event.latitude, event.longitude]),
 }));
@@ -362,20 +367,20 @@ let named = null;
 
 /** Scrolls to the incident in the address, once. A closed incident is fetched first. */
 export async function showNamed() {
-  const { sos } = here();
-  if (named === sos || !isLoaded) return;
-  named = sos;
+  const { sos, alarm: warning } = here(), wanted = sos ?? warning;
+  if (named === wanted || !isLoaded) return;
+  named = wanted;
   by("named").replaceChildren();
-  if (!sos) return;
-  const card = by(`sos-${sos}`)?.closest("li");
+  if (!wanted) return;
+  const card = by(`sos-${wanted}`)?.closest("li");
   if (card) return card.scrollIntoView();
-  const found = await call("GET", `/api/sos/${sos}`).catch(error => {
+  const found = await call("GET", `/api/${sos ? "sos" : "alarms"}/${wanted}`).catch(error => {
     if (error.status === 404) return null;
     // The next load tries again.
-    if (named === sos) named = null;
+    if (named === wanted) named = null;
     throw error;
   });
-  if (here().sos !== sos) return;
-  by("named").replaceChildren(found ? closedCard(found) : element("p", { class: "fault" }, say("There is no SOS {id} here.", { id: sos })));
+  if ((here().sos ?? here().alarm) !== wanted) return;
+  by("named").replaceChildren(found ? closedCard(found) : element("p", { class: "fault" }, sos ? say("There is no SOS {id} here.", { id: sos }) : say("There is no alarm {id} here.", { id: warning })));
   by("named").scrollIntoView();
 }

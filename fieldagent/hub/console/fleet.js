@@ -3,7 +3,7 @@
 
 import { all } from "./acts.js";
 import { lookAtChart, showTrail } from "./chart.js";
-import { distressed, incidentsOf, nameOf } from "./desk.js";
+import { distressed, incidentsOf, nameOf, pathOf } from "./desk.js";
 import { here, list } from "./place.js";
 import { because, counted, say, term } from "./language.js";
 import { ago, by, drawn, element, moment, now, put, tell } from "./text.js";
@@ -110,7 +110,7 @@ function showKit() {
   by("kit").hidden = !kit;
   const incidents = kit ? incidentsOf(id) : [];
   put("kit-troubles", kit ? [...incidents.map(each => element("li", {},
-    element("a", { href: `/console/sos/${each.id}`, "data-place": true }, say("Show {what}", { what: nameOf(each) })))),
+    element("a", { href: `/console/${pathOf(each)}`, "data-place": true }, say("Show {what}", { what: nameOf(each) })))),
   ...kit.troubles.map(each => element("li", {}, badge(each)))] : []);
   put("kit-facts", kit ? facts(kit).filter(([, text]) => text).flatMap(([name, text]) =>
     [element("dt", {}, name), element("dd", {}, text)]) : []);

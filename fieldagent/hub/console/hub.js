@@ -19,7 +19,7 @@ export class Refused extends Error {
     super(told.detail || told.title);
     this.status = told.status;
     this.faults = told.errors ?? [];
-    this.sos = told.sos;
+    this.incident = told.sos ?? told.alarm;
     this.choose = told.choose;
   }
 

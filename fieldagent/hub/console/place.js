@@ -2,9 +2,10 @@
 
 const KIT = /^\/console\/kit\/([0-9]+)$/;
 const SOS = /^\/console\/sos\/([0-9]+)$/;
+const ALARM = /^\/console\/alarm\/([0-9]+)$/;
 const SUBJECT = /^\/console\/administration(?:\/([a-z]+))?$/;
 
-/** Returns the selected kit or SOS, or the subject of administration, which is empty for the list
+/** Returns the selected kit, SOS or alarm, or the subject of administration, which is empty for the list
  * of subjects. The others are null. `find`, `show` and `sort` are the search, filter and order of
  * the kits. */
 export function here() {
@@ -12,7 +13,7 @@ export function here() {
   const asked = new URLSearchParams(search);
   const number = pattern => Number(pattern.exec(pathname)?.[1]) || null;
   return {
-    kit: number(KIT), sos: number(SOS), subject: SUBJECT.exec(pathname)?.slice(1).map(each => each ?? "")[0] ?? null,
+    kit: number(KIT), sos: number(SOS), alarm: number(ALARM), subject: SUBJECT.exec(pathname)?.slice(1).map(each => each ?? "")[0] ?? null,
     account: pathname === "/console/account", fleet: pathname === "/console/fleet",
     find: asked.get("find") ?? "", show: asked.get("show") ?? "", sort: asked.get("sort") ?? "",
   };

@@ -5,7 +5,7 @@ self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("push", event => {
   const told = event.data.json();
   const [kind, id] = told.alarm ? ["alarm", told.id] : ["sos", told.sos];
-  const about = id ? { tag: `${kind}-${id}`, renotify: true, data: `/console/sos/${id}` } : { data: "/console" };
+  const about = id ? { tag: `${kind}-${id}`, renotify: true, data: `/console/${kind}/${id}` } : { data: "/console" };
   event.waitUntil(self.registration.showNotification(told.title,
     { body: told.body, icon: "/console/file/icon.svg", requireInteraction: true, ...about }));
 });

@@ -87,6 +87,12 @@ CALLS = (
         parameters=[segment("id", integer(minimum=0))],
     ),
     call(
+        "GET /console/alarm/{id}",
+        "consoleOfAlarm: The same page, showing an alarm",
+        _PAGE,
+        parameters=[segment("id", integer(minimum=0))],
+    ),
+    call(
         "GET /console/kit/{id}",
         "consoleOfKit: The same page, showing a kit by its number",
         _PAGE,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fieldagent.http.openapi import (
     NULL,
+    Call,
     answer,
     any_of,
     boolean,
@@ -23,7 +26,7 @@ from fieldagent.http.openapi import (
     words,
 )
 from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED, UNIX_TIME
-from fieldagent.hub.api.sos_api import KINDS, LISTED, LISTED_MAX, TEXT_MAX
+from fieldagent.hub.api.sos_api import LISTED, LISTED_MAX, TEXT_MAX
 from fieldagent.hub.api.sos_desk import TEXT_MAX as NOTE_MAX
 from fieldagent.hub.description.common import (
     BEFORE,
@@ -111,10 +114,10 @@ _HEADERS = {
     "fieldagent-sos": of_answer(text(), "`1` for an SOS"),
     "fieldagent-alarm": of_answer(text(), "Kind of an alarm of the hub, which is no SOS"),
 }
-_NOW = answer("The SOS as it is now", SOS_TIMELINE, headers=_HEADERS)
-_OVER = "The SOS is closed, or another person has acknowledged it: `sos` shows its state"
+_NOW = answer(
+    "The state after the act. The kit of an SOS is notified", SOS_TIMELINE, headers=_HEADERS
+)
 _FILTERS = (
-    query("kind", text(enum=list(KINDS)), "Only SOS, or only alarms of the hub"),
     query("state", text(enum=_STATES), "Only those in this state"),
     query(
         "text",
@@ -162,81 +165,82 @@ _CHANGED = {
     409: "Nothing was changed: `detail` has the reason",
 }
 
-CALLS = (
-    call(
-        "GET /api/sos",
-        "sosList: List SOS and alarms of the workspace, newest first",
-        describe_page("For everyone in the workspace", "sos", SOS),
-        READER,
-        parameters=[*_FILTERS, BEFORE, limit(LISTED, LISTED_MAX)],
-    ),
-    call(
-        "GET /api/sos/{id}",
-        "sos: Return an SOS with its timeline",
-        answer("For everyone in the workspace", SOS_TIMELINE, headers=_HEADERS),
-        READER,
-    ),
-    call(
-        "POST /api/sos/{id}/acknowledge",
-        "sosAcknowledge: Acknowledge an SOS; its kit is notified",
-        {200: _NOW, 409: _OVER},
-        DISPATCHER,
-        parameters=[IDEMPOTENCY_KEY],
-        body=_OPTIONAL_NOTE,
-    ),
-    call(
-        "POST /api/sos/{id}/take-over",
-        "sosTakeOver: Take an SOS over from another person; its kit is notified",
-        {200: _NOW, 409: "The SOS is closed: `sos` shows its state"},
-        DISPATCHER,
-        parameters=[IDEMPOTENCY_KEY],
-        body=_OPTIONAL_NOTE,
-    ),
-    call(
-        "POST /api/sos/{id}/hand-over",
-        "sosHandOver: Ask another dispatcher to take an SOS over; until they do, it stays with you",
-        {200: _NOW, 409: "You do not have this SOS, or the other user is not a dispatcher"},
-        DISPATCHER,
-        parameters=[IDEMPOTENCY_KEY],
-        body=_HAND_OVER,
-    ),
-    call(
-        "POST /api/sos/{id}/answer",
-        "sosAnswer: Send a text to the kit of an SOS; it appears in the thread",
-        {200: _NOW, 409: "The kit is disabled"},
-        DISPATCHER,
-        parameters=[IDEMPOTENCY_KEY],
-        body=record({"text": _SOME_TEXT}),
-    ),
-    call(
-        "POST /api/sos/{id}/note",
-        "sosNote: Add a note to an SOS",
-        {200: _NOW},
-        DISPATCHER,
-        parameters=[IDEMPOTENCY_KEY],
-        body=record({"text": _SOME_TEXT}),
-    ),
-    call(
-        "POST /api/sos/{id}/close",
-        "sosClose: Close an SOS",
-        {200: _NOW, 409: _OVER},
-        DISPATCHER,
-        parameters=[IDEMPOTENCY_KEY],
-        body=record({"reason": _SOME_TEXT}),
-    ),
-    call(
-        "GET /api/sos/export",
-        "sosExport: Return the history of SOS and alarms for download: the newest 5 000",
-        in_formats(
-            "JSON with each thread and timeline, or a CSV table",
-            {
-                "application/json": record({"sos": listed(SOS_TIMELINE)}),
-                "text/csv; charset=utf-8": text(),
-            },
+
+def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
+    """Return the calls for SOS or for alarms. `name` is the start of their operation ids."""
+    path = f"/api/{member}"
+    over = f"It is closed, or another person has acknowledged it: `{name}` shows its state"
+    act = partial(call, access=DISPATCHER, parameters=[IDEMPOTENCY_KEY])
+    return (
+        call(
+            f"GET {path}",
+            f"{name}List: List {several} of the workspace, newest first",
+            describe_page("For everyone in the workspace", member, SOS),
+            READER,
+            parameters=[*_FILTERS, BEFORE, limit(LISTED, LISTED_MAX)],
         ),
-        READER,
-        parameters=[*_FILTERS, query("format", words("json", "csv"))],
-    ),
+        call(
+            f"GET {path}/{{id}}",
+            f"{name}: Return {one} with its timeline",
+            answer("For everyone in the workspace", SOS_TIMELINE, headers=_HEADERS),
+            READER,
+        ),
+        act(
+            f"POST {path}/{{id}}/acknowledge",
+            f"{name}Acknowledge: Acknowledge {one}",
+            {200: _NOW, 409: over},
+            body=_OPTIONAL_NOTE,
+        ),
+        act(
+            f"POST {path}/{{id}}/take-over",
+            f"{name}TakeOver: Take over {one} from another person",
+            {200: _NOW, 409: f"It is closed: `{name}` shows its state"},
+            body=_OPTIONAL_NOTE,
+        ),
+        act(
+            f"POST {path}/{{id}}/hand-over",
+            f"{name}HandOver: Ask another dispatcher to take over {one}; it stays with you until "
+            "they do",
+            {200: _NOW, 409: "You do not have it, or the other user is not a dispatcher"},
+            body=_HAND_OVER,
+        ),
+        act(
+            f"POST {path}/{{id}}/answer",
+            f"{name}Answer: Send a text to the kit of {one}; it appears in the thread",
+            {200: _NOW, 409: "The kit is disabled"},
+            body=record({"text": _SOME_TEXT}),
+        ),
+        act(
+            f"POST {path}/{{id}}/note",
+            f"{name}Note: Add a note to {one}",
+            {200: _NOW},
+            body=record({"text": _SOME_TEXT}),
+        ),
+        act(
+            f"POST {path}/{{id}}/close",
+            f"{name}Close: Close {one}",
+            {200: _NOW, 409: over},
+            body=record({"reason": _SOME_TEXT}),
+        ),
+        call(
+            f"GET {path}/export",
+            f"{name}Export: Return the history of {several} for download: the newest 5 000",
+            in_formats(
+                "JSON with each thread and timeline, or a CSV table",
+                {
+                    "application/json": record({member: listed(SOS_TIMELINE)}),
+                    "text/csv; charset=utf-8": text(),
+                },
+            ),
+            READER,
+            parameters=[*_FILTERS, query("format", words("json", "csv"))],
+        ),
+    )
+
+
+CALLS = (
+    *_desk("sos", "sos", "an SOS", "SOS"),
+    *_desk("alarms", "alarm", "an alarm of the hub", "alarms of the hub"),
     call(
         "GET /api/sos/words",
         "deskWords: Return the standard texts of dispatchers, which take one or two bytes on the "

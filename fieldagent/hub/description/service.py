@@ -24,9 +24,10 @@ CALLS = (
     call("GET /openapi.json", "describe: Return this document", {200: THIS_DOCUMENT}),
     call(
         "GET /api/events",
-        "events: Server-sent events: new items, and changes of an SOS",
+        "events: Server-sent events: new items, and changes of an SOS or alarm",
         answer(
-            "`item` is as in /api/items, `sos` as in /api/sos with its latest `event`; `lost`: "
+            "`item` is as in /api/items, `sos` as in /api/sos and `alarm` as in /api/alarms, each "
+            "with its latest `event`; `lost`: "
             "the Last-Event-ID is unknown. The stream ends after 15 minutes: reconnect with "
             "Last-Event-ID",
             text(),
@@ -36,8 +37,8 @@ CALLS = (
         parameters=[
             query(
                 "topics",
-                text(pattern="^(item|sos)(,(item|sos))*$"),
-                "Topics: item, sos, separated by commas",
+                text(pattern="^(item|sos|alarm)(,(item|sos|alarm))*$"),
+                "Topics: item, sos, alarm, separated by commas (all)",
             ),
             ALIVE,
             header(

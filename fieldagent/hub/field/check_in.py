@@ -173,7 +173,7 @@ def look(db: Db, now: float) -> list[str]:
         posting = Posting(workspace, member, item, int(now), SOS_PRIORITY, alarm=True)
         alarm = ledger.raise_alarm(db, posting, device, now, "overdue")
         db.execute("UPDATE check_in SET sos = ? WHERE device = ?", alarm, device)
-        lines.append(f"{text}: alarm {alarm}; `fieldagent hub sos show {alarm}`")
+        lines.append(f"{text}: alarm {alarm}; `fieldagent hub alarm show {alarm}`")
     return lines
 
 

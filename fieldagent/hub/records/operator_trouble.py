@@ -79,7 +79,7 @@ def _raise_once(db: Db, trouble: str, device: int, text: str, now: float) -> str
         "UPDATE operator_trouble SET alarm = ? WHERE operator = ? AND workspace = ?",
         *(alarm, trouble, workspace),
     )
-    return f"{text}: alarm {alarm}; `fieldagent hub sos show {alarm}`"
+    return f"{text}: alarm {alarm}; `fieldagent hub alarm show {alarm}`"
 
 
 def _note_over(db: Db, trouble: str, words: str, now: float) -> None:

@@ -66,8 +66,10 @@ class Sos(NamedTuple):
 
     @property
     def is_alarm(self) -> bool:
-        """Return True for the hub's own alarm, which is no SOS."""
-        return self.kind != SOS
+        """Return True for the hub's own alarm, which is no SOS. A number of a kit marks an SOS,
+        also if the kind is damaged.
+        """
+        return self.kind != SOS and self.number is None
 
     @property
     def short(self) -> str:
@@ -388,7 +390,11 @@ def list_sos(
     name of the device or user. `kind` is SOS or ALARM.
     """
     which = "" if state is None else " AND state = ?"
-    which += {None: "", SOS: f" AND kind = '{SOS}'", ALARM: f" AND kind <> '{SOS}'"}[kind]
+    which += {
+        None: "",
+        SOS: f" AND (kind = '{SOS}' OR number IS NOT NULL)",
+        ALARM: f" AND kind <> '{SOS}' AND number IS NULL",
+    }[kind]
     pattern = text.casefold()
     for special in "!%_":
         pattern = pattern.replace(special, f"!{special}")

@@ -79,19 +79,20 @@ def _list_behind(db: Db, place: int, capacity: int) -> list[_Step]:
     ]
 
 
-_KINDS = {"overdue": "overdue", "watch": "no one on watch", "fence": "fence"}
+_KINDS = {"sos": "SOS", "watch": "no one on watch"}
 
 
 def _format_line(db: Db, number: int, device: str) -> str:
     incident, event = sos.of_event(db, number), sos_desk.encode_desk_event(db, number)
     if incident is None or event["event"] in UNLOGGED_STEPS:
         return ""
-    what = _KINDS.get(incident.kind, "SOS")
+    what = _KINDS.get(incident.kind, incident.kind)
     line = f"{what} {incident.short} of {device}: {event['event']}{_format_author(event)}"
     if event["event"] == "raised" and not sos_desk.list_dispatchers(db, incident.workspace):
+        verb = sos.ALARM if incident.is_alarm else sos.SOS
         line += (
             "; no user here can acknowledge it: make a user a dispatcher with `fieldagent hub"
-            f" user role`, or use `fieldagent hub sos acknowledge {incident.id} --by USER`"
+            f" user role`, or use `fieldagent hub {verb} acknowledge {incident.id} --by USER`"
         )
     return line
 

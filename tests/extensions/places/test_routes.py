@@ -66,7 +66,7 @@ async def test_who_is_not_there_is_overdue_once(store: Store) -> None:
         assert await look(alps) == [] and (await standing(alps))["state"] == "under way"
         alps.now += 1
         (line,) = await look(alps)
-        assert "`fieldagent hub sos show 1`" in line
+        assert "`fieldagent hub alarm show 1`" in line
         assert await told(alps) == [
             "kit 1 was to be at 'Hut' by 18:13 UTC, and is overdue since 18:43 UTC: no position"
             " within it has come. Its newest position is 45.95000 7.60000, of 16:13 UTC,"

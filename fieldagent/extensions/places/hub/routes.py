@@ -204,7 +204,7 @@ def look(db: Db, now: float) -> list[str]:
         posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
         alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
         db.execute("UPDATE route SET alarm = ? WHERE id = ?", alarm, id_)
-        lines.append(f"{text} Alarm {alarm}; `fieldagent hub sos show {alarm}`")
+        lines.append(f"{text} Alarm {alarm}; `fieldagent hub alarm show {alarm}`")
     return lines
 
 
