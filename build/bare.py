@@ -49,7 +49,25 @@ def bare(source: str) -> str:
             lines[node.lineno - 1] = f'{" " * node.col_offset}""'
             for row in range(node.lineno, node.end_lineno):
                 lines[row] = ""
-    return "\n".join(lines) + "\n"
+    return outdented("\n".join(lines) + "\n")
+
+
+def outdented(source: str) -> str:
+    """Return a source with one blank for four of its indentation: 2 % less in an archive. Lines
+    within a text stay.
+    """
+    texts = {
+        row
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno is not None
+        for row in range(node.lineno, node.end_lineno)
+    }
+    lines = source.split("\n")
+    for row, line in enumerate(lines):
+        if row not in texts:
+            text = line.lstrip(" ")
+            lines[row] = " " * -(-(len(line) - len(text)) // 4) + text
+    return "\n".join(lines)
 
 
 def _types(nodes: Iterable[ast.AST], lines: list[str]) -> Iterator[tuple[int, int, int]]:
