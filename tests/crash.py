@@ -53,7 +53,7 @@ class Disk:
         self._files = {path: _File(bytearray(content)) for path, content in before.items()}
         self._removed: dict[str, _File] = {}
 
-    def take(self, call: Call) -> None:
+    def receive_message(self, call: Call) -> None:
         match call.name:
             case "make":
                 self._removed.pop(call.path, None)
@@ -110,6 +110,6 @@ def failures(disk: Disk, calls: Iterable[Call], moments: int, random: Random) ->
             if call.name == "answer":
                 answered += call.data
             else:
-                disk.take(call)
+                disk.receive_message(call)
         at = moment
         yield bytes(answered)

@@ -39,7 +39,7 @@ from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package
 from fieldagent.system.elapsed_time import MachineClocks
 from fieldagent.wire.envelope import Entry, decode, digest_of, digest_of_slices, encode
-from fieldagent.wire.fragments import cut
+from fieldagent.wire.fragments import cut_into_fragments
 from fieldagent.wire.outcome import Outcome
 from tests.processes import PATIENCE
 from tests.running import running
@@ -99,7 +99,7 @@ class Core:
 
     def digest_of_fragments(self, sequence: int, count: int, arrived: Iterable[int]) -> bytes:
         """Return the digest of the arrived fragments of the item, which was cut into `count`."""
-        parts = cut(encode([self._entry(sequence)]), count)
+        parts = cut_into_fragments(encode([self._entry(sequence)]), count)
         return digest_of_slices(parts[index].payload for index in sorted(arrived))
 
     def _entry(self, sequence: int) -> Entry:

@@ -382,7 +382,7 @@ async def _run_parts(
     stopping: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:
-    keep = agent.supervisor.keep
+    keep = agent.supervisor.keep_running
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_at_signal, asks, stopping)
         with suppress(StoreFull):
@@ -463,7 +463,7 @@ async def _serve_api(
         )
         if settings.page_listen:
             part = _serve_network_page(agent, judge, stopping, note_fault)
-            nursery.start_soon(agent.supervisor.keep, "the page for the network", part)
+            nursery.start_soon(agent.supervisor.keep_running, "the page for the network", part)
         log.info("the local API answers at http://127.0.0.1:%d", port)
         notify("READY=1")
         task_status.started(port)
@@ -476,11 +476,11 @@ async def _serve_api(
         else:
             log.info("stopping: waiting items are kept and continue at the next start")
         notify("STOPPING=1")
-        agent.parts.journal.leave()
+        agent.parts.journal.record_stop()
         agent.parts.endings.stop()
         if agent.logbook is not None:
             with trio.move_on_after(STOP_TIMEOUT_S):
-                await trio.to_thread.run_sync(agent.logbook.leave, abandon_on_cancel=True)
+                await trio.to_thread.run_sync(agent.logbook.record_stop, abandon_on_cancel=True)
 
 
 def _serve_network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_fault: Note) -> Part:
@@ -606,7 +606,7 @@ async def _ask_for_fragments(agent: Agent) -> None:
 
 async def _show_life(agent: Agent) -> None:
     journal = agent.parts.journal
-    leave_time = partial(clock_offer.leave, journal.clock, agent.settings.state_directory)
+    leave_time = partial(clock_offer.offer_time, journal.clock, agent.settings.state_directory)
     await keep_fed(
         journal, agent.find_stuck_part, lambda: summarise_status(agent.get_status()), leave_time
     )
@@ -617,7 +617,7 @@ async def _take_time(agent: Agent) -> None:
         await gpsd.keep_told(agent.parts.journal.clock, agent.settings.gpsd)
 
 
-async def _hear_of_updates(agent: Agent) -> None:
+async def _watch_for_updates(agent: Agent) -> None:
     await agent.update_news.keep_looking()
 
 
@@ -641,7 +641,7 @@ async def _keep_logbook(agent: Agent) -> None:
     if (logbook := agent.logbook) is None:
         return
     while True:
-        await trio.to_thread.run_sync(logbook.keep)
+        await trio.to_thread.run_sync(logbook.write_file)
         await waits.sleep(logbook.compute_time_to_hour())
         logbook.close_hour(agent.get_links(), trio.current_time())
 
@@ -666,7 +666,7 @@ KEEPERS = {
     "the search for fragments": _ask_for_fragments,
     "the repeats of an SOS": _keep_sos_going,
     "the positions of an SOS": _track_sos,
-    "the check for updates": _hear_of_updates,
+    "the check for updates": _watch_for_updates,
     "the receipts to senders": _report_stages,
 }
 """Tasks beside channels and hooks, by their names for people."""

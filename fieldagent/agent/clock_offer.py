@@ -19,7 +19,7 @@ CLOCK_OFFER = "clock.offer"
 """File in the agent's state directory with the right time."""
 
 
-def leave(clock: ElapsedTime, state_directory: Path) -> None:
+def offer_time(clock: ElapsedTime, state_directory: Path) -> None:
     """Leave the time if the system's clock is wrong and the last offer was taken."""
     place = state_directory / CLOCK_OFFER
     reference = clock.find_better_time()

@@ -112,7 +112,7 @@ def _run_cellular(
             links,
             directory=DirectoryShelf(
                 partial(directory.read_version, parts.journal),
-                partial(directory.keep, parts.journal),
+                partial(directory.store_directory, parts.journal),
             ),
             read_in_range=_make_range_reader(settings, parts),
             backup=BackupShelf(backup.make_summary, backup.answer),
@@ -201,7 +201,7 @@ def _run_radio(
         heal=_heal(Channel.RADIO, settings, parts),
         progress=progress.watch("radio"),
     )
-    return partial(run_all, run, partial(air_time.keep, parts.journal, link.air_time))
+    return partial(run_all, run, partial(air_time.store_regularly, parts.journal, link.air_time))
 
 
 def _limit_air(settings: Settings, link: ChannelLink) -> None:

@@ -60,9 +60,9 @@ class Events:
     def stir(self) -> None:
         """Record that a condition has changed, so that it is checked soon."""
         self._stirred = True
-        self._look()
+        self._check_conditions()
 
-    def _look(self) -> None:
+    def _check_conditions(self) -> None:
         self._occasion.set()
         self._occasion = trio.Event()
 
@@ -70,15 +70,15 @@ class Events:
         """Wake the listeners at each change of the journal; never returns."""
         while True:
             await self._journal.wait_for_commit()
-            self._wake()
+            self._wake_listeners()
 
     def report(self, topic: str, name: str, condition: Any) -> None:
         """Report a condition that is not in the journal: of a channel or of a person's radio."""
         if self._conditions.get((topic, name)) != condition:
             self._conditions[topic, name] = condition
-            self._wake()
+            self._wake_listeners()
 
-    def _wake(self) -> None:
+    def _wake_listeners(self) -> None:
         self.stir()
         self._news.set()
         self._news = trio.Event()
@@ -90,7 +90,7 @@ class Events:
         if not self._listeners:
             # Old conditions for earlier listeners may be out of date.
             self._conditions.clear()
-            self._look()
+            self._check_conditions()
         self._listeners += 1
         self._somebody.set()
         try:
@@ -106,7 +106,7 @@ class Events:
                         await self._news.wait()
                         continue
                     events = asked.alive
-                    self._look()
+                    self._check_conditions()
                 yield events
                 deadline = waits.compute_next_tick(asked.quiet_max_s)
         finally:

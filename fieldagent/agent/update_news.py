@@ -26,12 +26,12 @@ from fieldagent.system.text_files import read_text_file
 
 log = logging.getLogger(__name__)
 
-DAY = 86_400.0
+DAY_S = 86_400.0
 FIRST_LOOK_S, NEXT_LOOK_S = 10.0, 3_600.0
 """Seconds until the first look, and until the next look after a failure."""
 OFFER_CHECK_INTERVAL_S = 60.0
 """Seconds after which a new offer of the hub is noticed."""
-SILENCE_S = 60 * DAY
+SILENCE_S = 60 * DAY_S
 """Seconds without news after which people are notified."""
 NEWS_FILE, OFFER_FILE = "update-news.json", "update-address"
 """Files in the agent's state directory: the last news, and the address of the hub's last offer."""
@@ -56,8 +56,8 @@ class News(NamedTuple):
         """Return a notice if no news came for too long, with the reason of the last failure; empty
         if news came.
         """
-        days = int((now - (max(self.signed, self.offered) or self.since)) / DAY)
-        if days * DAY < SILENCE_S:
+        days = int((now - (max(self.signed, self.offered) or self.since)) / DAY_S)
+        if days * DAY_S < SILENCE_S:
             return ""
         if self.source in _MENDED_BY:
             return f"no news of updates for {days} days: {_MENDED_BY[self.source]}"
@@ -122,13 +122,13 @@ class UpdateNews:
         await waits.sleep(FIRST_LOOK_S)
         while True:
             offered = self._find_offered_address()
-            again = trio.current_time() + await self._look(offered)
+            again = trio.current_time() + await self._look_for_news(offered)
             for notice in self.list_notices():
                 log.warning("%s", notice)
             while self._find_offered_address() == offered and trio.current_time() < again:
                 await trio.sleep_until(waits.beat_after(OFFER_CHECK_INTERVAL_S))
 
-    async def _look(self, offered: str) -> float:
+    async def _look_for_news(self, offered: str) -> float:
         """Look for news, and return the seconds until the next look."""
         source, now = (
             self._address or offered or self._find_other_address(),
@@ -136,7 +136,7 @@ class UpdateNews:
         )
         if not source or now is None:
             return NEXT_LOOK_S
-        pause, signed = DAY, 0.0
+        pause, signed = DAY_S, 0.0
         self._why = ""
         try:
             signed = await self._read_signature_time(source)
@@ -151,7 +151,7 @@ class UpdateNews:
         news = before._replace(signed=max(before.signed, min(signed, now)))
         if news != self._news:
             self._news = news
-            await trio.to_thread.run_sync(partial(_keep, self._folder / NEWS_FILE, news))
+            await trio.to_thread.run_sync(partial(_store_news, self._folder / NEWS_FILE, news))
         return pause
 
     def _get_trusted_time(self) -> float | None:
@@ -201,7 +201,7 @@ def note_offer(state_directory: Path, url: str) -> None:
     put_file(state_directory / OFFER_FILE, url.encode())
 
 
-def _keep(path: Path, news: News) -> None:
+def _store_news(path: Path, news: News) -> None:
     try:
         put_file(path, json.dumps(news._asdict()).encode())
     except OSError as error:

@@ -74,7 +74,7 @@ async def _prove_disk(journal: Journal, every: float) -> None:
     """
     while True:
         try:
-            await journal.commit(partial(elapsed_base.keep, base=journal.clock.get_base()))
+            await journal.commit(partial(elapsed_base.store_base, base=journal.clock.get_base()))
         except StoreFull:
             log.debug("the disk is full, and answers")
         await waits.sleep(every)

@@ -28,7 +28,7 @@ class Certificate:
 
     def __init__(self, chain: Path, key: Path) -> None:
         self._files = (chain, key)
-        self._state = self._look()
+        self._state = self._read_state()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         # No TLS session tickets: agents never resume a session, and tickets add 509 bytes to each
         # link.
@@ -38,7 +38,7 @@ class Certificate:
     def read_again(self) -> None:
         """Reload the certificate. Raises nothing: if it cannot be used, the current one stays."""
         try:
-            self._state = self._look()
+            self._state = self._read_state()
             # Try the pair in a separate context first, because a half-loaded pair would be
             # unusable.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
@@ -54,10 +54,10 @@ class Certificate:
         """Reload the certificate whenever its files change, until cancelled."""
         while True:
             await trio.sleep(CHECK_INTERVAL_S)
-            if self._state != self._look():
+            if self._state != self._read_state():
                 self.read_again()
 
-    def _look(self) -> _State:
+    def _read_state(self) -> _State:
         return tuple(map(_read_state, self._files))
 
 

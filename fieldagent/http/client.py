@@ -89,7 +89,7 @@ async def request(
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise RequestFailed(f"a header cannot be sent: {error}") from None
     with _convert_errors(), waits.move_on_after(deadline):
-        earlier = kept.take(_find_server(where)) if kept is not None else None
+        earlier = kept.take_connection(_find_server(where)) if kept is not None else None
         if earlier is not None:
             with suppress(_NoAnswer):
                 return await _exchange(earlier, head, body, max_body, where, kept)
@@ -142,7 +142,7 @@ class KeptConnections:
 
     _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
 
-    def take(self, server: Server) -> _ClientConnection | None:
+    def take_connection(self, server: Server) -> _ClientConnection | None:
         """Remove and return the connection that was used last and is alive; None if there
         is none.
         """
@@ -156,7 +156,7 @@ class KeptConnections:
                 latest.drop()
         return connection
 
-    def give(self, server: Server, connection: _ClientConnection) -> None:
+    def give_back(self, server: Server, connection: _ClientConnection) -> None:
         """Keep a connection for at most IDLE seconds."""
         now = connection.idle_since = trio.current_time()
         self._idle.setdefault(server, []).append(connection)
@@ -267,7 +267,7 @@ async def _exchange(
         if keeps and kept is not None:
             protocol.start_next_cycle()
             connection.used = True
-            kept.give(_find_server(where), connection)
+            kept.give_back(_find_server(where), connection)
         else:
             await trio.aclose_forcefully(stream)
 

@@ -12,7 +12,9 @@ from functools import lru_cache
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_FIXED = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.A)
+_FIXED_FORM = re.compile(
+    r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.A
+)
 
 
 @lru_cache(maxsize=2)
@@ -25,7 +27,7 @@ def write_date(second: int) -> bytes:
 
 def read_date(text: str) -> float | None:
     """Return a date as Unix time; None if it does not have the form that senders must use today."""
-    match = _FIXED.fullmatch(text)
+    match = _FIXED_FORM.fullmatch(text)
     if match is None or match[2] not in _MONTHS:
         return None
     day, month, year = int(match[1]), _MONTHS.index(match[2]) + 1, int(match[3])

@@ -179,12 +179,12 @@ class LinkSession(Generic[Outgoing]):
     async def _run_until_the_end(self) -> LinkEnd:
         causes: list[BaseException] = []
         try:
-            features = await self._greet()
+            features = await self._exchange_hellos()
             async with trio.open_nursery() as nursery:
                 if features & NOTES:
                     nursery.start_soon(self._send_messages)
                 nursery.start_soon(self._listen)
-                nursery.start_soon(self._speak)
+                nursery.start_soon(self._send_hellos)
                 # Run this one in the current task: with ten thousand links, each further task costs
                 # the hub 4 KiB per link.
                 await self._judge()
@@ -193,7 +193,7 @@ class LinkSession(Generic[Outgoing]):
         self._keepalive.end(trio.current_time(), explained=not _is_broken_off(causes[0]))
         return _end(causes[0])
 
-    async def _greet(self) -> int:
+    async def _exchange_hellos(self) -> int:
         """Exchange hellos, and return the features that both ends have."""
         with trio.move_on_after(ANSWER_TIMEOUT_S):
             await self._socket.send(self._link.make_hello())
@@ -246,7 +246,7 @@ class LinkSession(Generic[Outgoing]):
             self._keepalive.record_acknowledged(trio.current_time())
         self._pause.cancel()
 
-    async def _speak(self) -> NoReturn:
+    async def _send_hellos(self) -> NoReturn:
         while True:
             item = None
             with trio.CancelScope(deadline=self._compute_ping_time()) as self._pause:

@@ -15,9 +15,9 @@ LOOPBACK = ("127.0.0.1", "::1")
 _BACKLOG = 1024
 """Maximum connections that wait in the kernel. A further one connects a second later, when TCP
 retries."""
-_TRIES = 8
+_ATTEMPTS = 8
 """Attempts to find a port that is free on every address."""
-_ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+_ABSENT_ERRNOS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 class ListenFailed(Exception):
@@ -38,7 +38,7 @@ def open_listeners(
     """
     for host in hosts:
         _check(host, allow_remote)
-    for _ in range(_TRIES - 1 if port == 0 else 0):
+    for _ in range(_ATTEMPTS - 1 if port == 0 else 0):
         try:
             return _open_all(port, hosts)
         except ListenFailed:
@@ -129,7 +129,7 @@ def _open(host: str, port: int) -> socket.socket | None:
     except OSError as error:
         if listener is not None:
             listener.close()
-        if error.errno in _ABSENT:
+        if error.errno in _ABSENT_ERRNOS:
             log.info("This machine has no address %s; not listening there.", host)
             return None
         kind = PortTaken if error.errno == errno.EADDRINUSE else ListenFailed

@@ -349,11 +349,13 @@ def _describe_operation(
                 if body.required or status != 411
             }
     answers |= each.answers
-    made["responses"] = {str(status): _answer(status, those) for status, those in answers.items()}
+    made["responses"] = {
+        str(status): _describe_answer(status, those) for status, those in answers.items()
+    }
     return made
 
 
-def _answer(status: int | str, given: Any) -> Any:
+def _describe_answer(status: int | str, given: Any) -> Any:
     if not isinstance(given, str):
         return given
     return problem(given) if status == "default" or int(status) >= 400 else answer(given)

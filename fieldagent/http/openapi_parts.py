@@ -49,9 +49,9 @@ SECONDS = integer(format="int32", minimum=1, maximum=INT32_RANGE[-1])
 ROW = integer(minimum=1, maximum=INT64_MAX)
 """Number of a row of the database."""
 UNIX_TIME = number("Unix time")
-NEXT = or_null(text("Path of the next page"))
+NEXT_PAGE = or_null(text("Path of the next page"))
 READ_RECEIPT = words("read", None, about="read: the sender requests a read receipt")
-NAMED = record({"id": text(), "name": text()})
+NAMED_RECORD = record({"id": text(), "name": text()})
 
 FAULT = {"detail": text(), "pointer": text("JSON Pointer (RFC 6901)")}
 
@@ -78,7 +78,7 @@ IDEMPOTENCY_KEY = NamedPart(
         "characters",
     ),
 )
-ALIVE = query(
+ALIVE_PARAMETER = query(
     "alive",
     number(minimum=1, maximum=60),
     "Seconds without an event after which an event `alive`, without an id, is sent; without this, "
@@ -89,7 +89,7 @@ METRICS = answer(
 )
 THIS_DOCUMENT = answer("OpenAPI 3.1", {"type": "object"})
 UP = record({"status": always("UP")})
-DOWN = record({"status": always("DOWN"), "reason": text()})
+DOWN_RECORD = record({"status": always("DOWN"), "reason": text()})
 
 MINUTE = "[0-5][0-9]"
 HOUR = "([01][0-9]|2[0-3])"

@@ -37,7 +37,7 @@ IN_LINE = 32
 at once."""
 ACCOUNTS = 10_000
 """Number of accounts from which those without debt are dropped."""
-KNOWN = 4_096
+KNOWN_CREDENTIALS_MAX = 4_096
 """Maximum number of recent valid credentials, 32 bytes each."""
 COST_MIN_S = 0.000_1
 """Seconds that each connection and turn costs, because the work of the kernel and the loop is in no
@@ -51,11 +51,11 @@ class CpuShare(NamedTuple):
     burst: float
 
 
-DOOR = CpuShare(0.02, 0.3)
-STRANGER = CpuShare(0.03, 0.25)
+ANONYMOUS_TOTAL_SHARE = CpuShare(0.02, 0.3)
+ANONYMOUS_SHARE = CpuShare(0.03, 0.25)
 PROBE = CpuShare(0.02, 0.1)
 KNOWN_CALLER = CpuShare(0.5, 10.0)
-VOUCHED = CpuShare(0.05, 0.5)
+KNOWN_CALLER_SHARE = CpuShare(0.05, 0.5)
 
 
 class CallerAccount:
@@ -89,7 +89,7 @@ class CallerAccount:
         """Return True if its caller need not wait for a turn."""
         return not self.waiting and not self.compute_wait()
 
-    async def turn(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Wait for a turn, in order of arrival. Raises Problem 429."""
         self.waiting += 1
         try:
@@ -183,11 +183,11 @@ class CpuPace(trio.abc.Instrument):
         """
         if not address or is_in(address, self._proxies):
             return PacedVisit(self, None)
-        return PacedVisit(self, self.get_account(DOOR, find_source(address)))
+        return PacedVisit(self, self.get_account(ANONYMOUS_TOTAL_SHARE, find_source(address)))
 
     def is_crowded(self, address: str) -> bool:
         """Return True if no further connection from that address can wait now."""
-        door = self._accounts.get((DOOR, find_source(address)))
+        door = self._accounts.get((ANONYMOUS_TOTAL_SHARE, find_source(address)))
         return door is not None and door.waiting >= IN_LINE
 
     def find_account(self, head: Request) -> CallerAccount:
@@ -199,14 +199,14 @@ class CpuPace(trio.abc.Instrument):
             self._known.move_to_end(digest)
             return self.get_account(KNOWN_CALLER, digest.hex())
         if voucher := self._voucher(head):
-            return self.get_account(VOUCHED, voucher)
-        return self.get_account(STRANGER, self._source(head))
+            return self.get_account(KNOWN_CALLER_SHARE, voucher)
+        return self.get_account(ANONYMOUS_SHARE, self._source(head))
 
     def remember(self, head: Request) -> None:
         """Remember the credential of this request as valid."""
         if digest := self._digest(head):
             self._known[digest] = None
-            if len(self._known) > KNOWN:
+            if len(self._known) > KNOWN_CREDENTIALS_MAX:
                 self._known.popitem(last=False)
 
     def forget(self, head: Request) -> None:
@@ -260,7 +260,7 @@ class Visit:
         """Return True if `turn` would return at once."""
         return True
 
-    async def turn(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Wait until the account allows a turn. Raises Problem 429."""
 
     def note_request(self, head: Request) -> None:
@@ -311,9 +311,9 @@ class PacedVisit(Visit):
     def can_continue(self) -> bool:
         return self._account is None or self._account.can_continue()
 
-    async def turn(self) -> None:
+    async def wait_for_turn(self) -> None:
         if self._account is not None:
-            await self._account.turn()
+            await self._account.wait_for_turn()
 
     def note_request(self, head: Request) -> None:
         self._account = self._pace.find_account(head)

@@ -31,7 +31,7 @@ class Phase(IntEnum):
     """Never evicted: it would reconnect and evict the connection that replaced it."""
 
 
-UNANSWERED = 6
+UNANSWERED_PROBES_MAX = 6
 """Number of unanswered keepalive probes after which a peer counts as gone."""
 
 
@@ -109,7 +109,7 @@ class Peer:
         if look.poll(0):  # POLLHUP or POLLERR: it was reset, or both directions are closed
             self.scope.cancel()
         elif self._accepted.family != socket.AF_UNIX:
-            keep_alive(self._accepted.setsockopt, unanswered=UNANSWERED)
+            keep_alive(self._accepted.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
 
     async def read(self) -> bytes:
         """Wait for bytes and return them; empty at the end. Raises OSError."""

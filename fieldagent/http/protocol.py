@@ -52,7 +52,7 @@ class ChunkedBody:
         self._framing = 0
         self._last_seen = False
 
-    def take(self, data: bytearray) -> bool:
+    def take_parts(self, data: bytearray) -> bool:
         """Remove the complete parts from the front of `data`. Returns True if the body is
         complete.
         """
@@ -253,7 +253,7 @@ class ServerProtocol:
         return body
 
     def _take_chunked(self, chunked: ChunkedBody) -> bytes | None:
-        return bytes(chunked.content) if chunked.take(self._buffer) else None
+        return bytes(chunked.content) if chunked.take_parts(self._buffer) else None
 
     def _expect_more(self, part: str) -> None:
         if self._ended:

@@ -49,7 +49,9 @@ def make_description(package: str, further: Iterable[str] = ()) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()
 
 
-_WAIT = re.compile(r'wait\s*=\s*(?:([0-9]{1,9})|"([0-9]{1,9})")\s*(?:;.*)?', re.IGNORECASE)
+_WAIT_PREFERENCE = re.compile(
+    r'wait\s*=\s*(?:([0-9]{1,9})|"([0-9]{1,9})")\s*(?:;.*)?', re.IGNORECASE
+)
 _PREFERENCE = re.compile(r'(?:[^",]|"[^"]*(?:"|$))+')
 """Text between commas outside of quotes."""
 
@@ -60,7 +62,7 @@ def read_preferred_wait(headers: Mapping[str, str]) -> int | None:
     The first of several counts, and unreadable values are ignored (section 2).
     """
     for preference in _PREFERENCE.findall(headers.get("prefer", "")):
-        if match := _WAIT.fullmatch(preference.strip()):
+        if match := _WAIT_PREFERENCE.fullmatch(preference.strip()):
             return int(match[1] or match[2])
     return None
 

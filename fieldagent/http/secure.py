@@ -91,15 +91,15 @@ class SecureSocket:
 
     def shutdown(self, how: int) -> None:
         """Send the TLS goodbye, then shut the socket down. Raises OSError."""
-        self._say_goodbye()
+        self._send_close_notify()
         self._peer.shutdown(how)
 
     def close(self) -> None:
         """Send the TLS goodbye, then close the socket, without waiting."""
-        self._say_goodbye()
+        self._send_close_notify()
         self._peer.close()
 
-    def _say_goodbye(self) -> None:
+    def _send_close_notify(self) -> None:
         """Send close_notify, without waiting for the peer's (RFC 8446 6.1)."""
         with suppress(OSError):
             self._tls.unwrap()

@@ -131,7 +131,7 @@ refuse. Raises nothing."""
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-CROWD = 8
+CONNECTIONS_ORDINARY = 8
 """Number of connections up to which a source is like any other when one must end."""
 CHECK_INTERVAL_S = 60.0
 """Seconds between two checks for callers that have gone."""
@@ -338,7 +338,11 @@ class _Server:
         running = connection.peer.phase >= Phase.HANDLING
         by_proxy = not connection.address or is_in(connection.address, self.limits.proxies)
         many = 0 if by_proxy else len(self._of.get(connection.source, ()))
-        return running, -many if many > CROWD else 0, connection.peer.get_eviction_order()
+        return (
+            running,
+            -many if many > CONNECTIONS_ORDINARY else 0,
+            connection.peer.get_eviction_order(),
+        )
 
     def end_idle(self) -> None:
         for connection in self._all:
@@ -377,7 +381,7 @@ class _Connection:
             if self.crowded_out:
                 raise _make_crowded()
             while (head := await self._wait_for_head()) is not None:
-                response = await self._answer(head)
+                response = await self._answer_request(head)
                 if response.upgrade is not None:
                     return await self._hand_over(head, response)
                 if not await self._send(response, head_only=head.method == "HEAD"):
@@ -392,7 +396,7 @@ class _Connection:
         if self._visit.can_continue() or self.crowded_out:
             return
         with self.peer.begin_bounded_phase(Phase.HEAD):
-            await self._visit.turn()
+            await self._visit.wait_for_turn()
             self.peer.phase = Phase.HANDLING
             return
         raise self._make_too_late("turn")
@@ -422,10 +426,10 @@ class _Connection:
         if self.peer.phase is not Phase.IDLE:
             raise self._make_too_late("head")
         if self.crowded_out:
-            await self._hear_out()
+            await self._wait_for_last_request()
         return None
 
-    async def _hear_out(self) -> None:
+    async def _wait_for_last_request(self) -> None:
         """Wait for a request after an early eviction, so that one on its way gets an answer. Raises
         Problem.
         """
@@ -454,7 +458,7 @@ class _Connection:
             protocol.receive(await self.peer.read())
             buffered = False
 
-    async def _answer(self, head: Request) -> Response:
+    async def _answer_request(self, head: Request) -> Response:
         """Admit a request by its head, read its body, and return the answer. Raises Problem if the
         body is not accepted or does not arrive.
         """

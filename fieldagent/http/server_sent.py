@@ -12,7 +12,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 KEEP_ALIVE_INTERVAL_S = 15.0
 """Seconds of silence after which a comment shows that the stream is alive."""
 LISTENING = b": listening\n\n"
-ALIVE = b": alive\n\n"
+ALIVE_COMMENT = b": alive\n\n"
 SEEN_ALIVE = b"event: alive\ndata: {}\n\n"
 """The same as an event without an id, because a browser's script cannot see comments."""
 QUERY = ("topics", "alive")
@@ -27,7 +27,7 @@ class StreamRequest(NamedTuple):
     """Id of the last received event, or empty."""
     quiet_max_s: float = KEEP_ALIVE_INTERVAL_S
     """Maximum seconds without an event until a sign of life."""
-    alive: bytes = ALIVE
+    alive: bytes = ALIVE_COMMENT
     """Bytes of the sign of life."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_END_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """Errors if the peer closes without a goodbye. Versions of Python 3.11 raise different ones."""
 _CERTIFICATE_TIMES = {9, 10}
 """X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED (openssl/x509_vfy.h)."""
@@ -32,7 +32,7 @@ def describe_fault(error: BaseException | None, ca_setting: str = "") -> str | N
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _distrust(error, ca_setting)
-    if not isinstance(error, ssl.SSLError) or isinstance(error, _ENDED):
+    if not isinstance(error, ssl.SSLError) or isinstance(error, _END_ERRORS):
         return None
     why = error.reason.replace("_", " ").lower() if error.reason else str(error)
     return f"the server does not use TLS, or not correctly: {why}"

@@ -40,7 +40,7 @@ class UnauthenticatedLimit:
         try:
             with waits.move_on_after(self._seconds) as scope:
                 self._of.setdefault(source, {})[scope] = None
-                await visit.turn()
+                await visit.wait_for_turn()
                 yield visit
         finally:
             self._forget(source, scope)

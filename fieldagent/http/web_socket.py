@@ -21,9 +21,9 @@ from websockets.uri import parse_uri
 
 from fieldagent.http.date import read_delay
 
-QUIET = logging.getLogger(f"{__name__}.protocol")
+QUIET_LOG = logging.getLogger(f"{__name__}.protocol")
 """Logger for `websockets`, which would log headers with tokens at DEBUG, and each end at INFO."""
-QUIET.setLevel(logging.WARNING)
+QUIET_LOG.setLevel(logging.WARNING)
 
 _READ_SIZE = 16_384
 
@@ -66,7 +66,7 @@ class WebSocket:
         self._partial = bytearray()
         self.date = ""
         """Date header of the server's handshake."""
-        self._take(protocol)
+        self._take_in_frame(protocol)
 
     async def receive(self) -> bytes:
         """Wait for the next message and return it. Raises Closed."""
@@ -83,10 +83,10 @@ class WebSocket:
             self._protocol.receive_data(data)
         else:
             self._protocol.receive_eof()
-        self._take(self._protocol)
+        self._take_in_frame(self._protocol)
         await self._flush()
 
-    def _take(self, protocol: Protocol) -> None:
+    def _take_in_frame(self, protocol: Protocol) -> None:
         for event in protocol.events_received():
             if isinstance(event, Answer):
                 self.date = event.headers.get("Date", "")
@@ -159,7 +159,7 @@ async def connect(
 
     Raises HandshakeRefused, Closed.
     """
-    protocol = ClientProtocol(parse_uri(url), max_size=max_size, logger=QUIET)
+    protocol = ClientProtocol(parse_uri(url), max_size=max_size, logger=QUIET_LOG)
     handshake = protocol.connect()
     for name, value in headers.items():
         handshake.headers[name] = value

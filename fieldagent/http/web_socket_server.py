@@ -13,10 +13,10 @@ from websockets.server import ServerProtocol
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.web_socket import QUIET, WebSocket
+from fieldagent.http.web_socket import QUIET_LOG, WebSocket
 
-_ASKED = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version")
-_SHOWN = 200
+_NEEDED_HEADERS = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version")
+_ERROR_CHARACTERS_MAX = 200
 """Maximum characters of an error text."""
 
 
@@ -28,8 +28,8 @@ def accept(
         raise Problem(
             405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)
         )
-    protocol = ServerProtocol(max_size=max_size, logger=QUIET)
-    asked = {name: request.headers[name] for name in _ASKED if name in request.headers}
+    protocol = ServerProtocol(max_size=max_size, logger=QUIET_LOG)
+    asked = {name: request.headers[name] for name in _NEEDED_HEADERS if name in request.headers}
     handshake = Handshake("/", Headers(asked))
     protocol.receive_data(handshake.serialize())
     if not protocol.events_received():
@@ -38,7 +38,7 @@ def accept(
     if answer.status_code != 101:
         text = answer.headers.get("Upgrade")
         also = (("upgrade", text), ("connection", "upgrade")) if text else ()
-        why = str(protocol.handshake_exc)[:_SHOWN]
+        why = str(protocol.handshake_exc)[:_ERROR_CHARACTERS_MAX]
         raise Problem(answer.status_code, f"this is for WebSockets (RFC 6455): {why}", headers=also)
     protocol.send_response(answer)
     protocol.data_to_send()  # the server writes the answer itself

@@ -374,9 +374,9 @@ async def run(
         nursery.start_soon(_run_store, hub)
         with _open_mo_listeners(hub) as brought:
             async with trio.open_nursery() as parts:
-                parts.start_soon(_obey, asks, hub, certificate)
+                parts.start_soon(_handle_signals, asks, hub, certificate)
                 parts.start_soon(_drain, hub)
-                keep = hub.supervisor.keep
+                keep = hub.supervisor.keep_running
                 if certificate is not None:
                     parts.start_soon(keep, "the certificate", certificate.watch)
                 for name, listener in brought.items():
@@ -400,7 +400,7 @@ async def run(
         raise hub.failed
 
 
-async def _obey(asks: Asks, hub: Hub, certificate: Certificate | None) -> None:
+async def _handle_signals(asks: Asks, hub: Hub, certificate: Certificate | None) -> None:
     """Handle signals: SIGTERM and SIGINT stop the hub, the second one at once. SIGHUP reads the
     certificate again.
     """

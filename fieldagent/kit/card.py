@@ -36,7 +36,7 @@ CHECK_INTERVAL_S = 10.0
 """Seconds between two checks, because a slow board is busy at a start."""
 
 
-def take(root: Path) -> str:
+def take_card(root: Path) -> str:
     """Take the file from the card and return an empty string. If it is wrong, return the reason:
     the file stays on the card, and the earlier settings stay valid. Raises OSError.
     """
@@ -181,7 +181,7 @@ def main() -> int:
     if sys.argv[1:] == ["check"]:
         check(root)
         return 0
-    if wrong := take(root):
+    if wrong := take_card(root):
         complain(wrong)
     start(read_kept_settings(root))
     return 0

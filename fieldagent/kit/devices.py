@@ -76,7 +76,7 @@ def get_all_kinds() -> list[Recognition]:
     return [*GNSS, *get_radios(), *found, *satellites]
 
 
-async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
+async def detect_devices(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
     """Detect the devices at all places, in parallel."""
     devices: dict[str, FoundDevice] = {}
 

@@ -42,7 +42,7 @@ def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
             _take_beside(folder, target.parent)
             for name in NAMES:
                 if (folder / name).is_file():
-                    return _take(folder / name, target, as_json)
+                    return _take_file(folder / name, target, as_json)
     except OSError as error:
         complain(f"the settings on the card were not applied: {describe_reason(error)}")
         return IO_FAILED
@@ -69,7 +69,7 @@ def _print_names(as_json: bool, target: Path | None, names: Sequence[str]) -> No
         print(f"{target}: {', '.join(names)}")
 
 
-def _take(card: Path, target: Path, as_json: bool) -> int:
+def _take_file(card: Path, target: Path, as_json: bool) -> int:
     try:
         text = read_file(card, required=True)
         parse(text, card)

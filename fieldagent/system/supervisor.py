@@ -70,7 +70,7 @@ class Supervisor:
         self._clock = clock
         self._faults: dict[str, PartFault] = {}
 
-    async def keep(self, name: str, part: Part, *, mend: Part | None = None) -> None:
+    async def keep_running(self, name: str, part: Part, *, mend: Part | None = None) -> None:
         """Run `part` until it returns or is cancelled, and restart it when it fails.
 
         `mend` cleans up after a failed run and is awaited before the next run; its failure counts

@@ -33,7 +33,7 @@ def split(envelope: bytes, capacity: int) -> list[Fragment]:
     count = -(-len(add_checksum(envelope)) // size)
     if size < 1 or count > COUNT_MAX:
         raise LocalProtocolError(f"{len(envelope)} bytes need more than {COUNT_MAX} fragments")
-    return cut(envelope, count)
+    return cut_into_fragments(envelope, count)
 
 
 def add_checksum(envelope: bytes) -> bytes:
@@ -41,7 +41,7 @@ def add_checksum(envelope: bytes) -> bytes:
     return envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
 
 
-def cut(envelope: bytes, count: int) -> list[Fragment]:
+def cut_into_fragments(envelope: bytes, count: int) -> list[Fragment]:
     """Split an envelope into `count` parts, for any channel."""
     whole = add_checksum(envelope)
     # Use equal sizes, so that the last part is not a message of a few bytes.

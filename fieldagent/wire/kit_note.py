@@ -70,7 +70,7 @@ class OfferReport:
 
     def make_row(self) -> list[int | str]:
         """Return the report as an element of a KitReport. A long reason is cut."""
-        return [self.number, self.state, _cut(self.reason)]
+        return [self.number, self.state, _cut_text(self.reason)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class KitReport:
         update, settings, program = self.update, self.settings, self.program
         members: list[object] = [
             NoteKind.REPORT,
-            None if update is None else [update.version, update.before, _cut(update.reason)],
+            None if update is None else [update.version, update.before, _cut_text(update.reason)],
             None if settings is None else settings.make_row(),
         ]
         modems = [[each.channel, each.signal, each.battery] for each in self.modems]
@@ -316,7 +316,7 @@ def _get_row(items: list[Any], types: tuple[type, ...]) -> list[Any] | None:
         return None
     if not isinstance(row, list) or tuple(map(type, row[: len(types)])) != types:
         raise RemoteProtocolError("a report is damaged")
-    return [_cut(each) if isinstance(each, str) else each for each in row[: len(types)]]
+    return [_cut_text(each) if isinstance(each, str) else each for each in row[: len(types)]]
 
 
 def _read_modems(items: list[Any]) -> tuple[ModemReport, ...]:
@@ -333,7 +333,7 @@ def _read_modem(row: Any) -> ModemReport:
         case [str(channel), signal, battery, *_] if _is_up_to(BARS, signal) and _is_up_to(
             PERCENT, battery
         ):
-            return ModemReport(_cut(channel), signal, battery)
+            return ModemReport(_cut_text(channel), signal, battery)
     raise RemoteProtocolError("a report of a modem is damaged")
 
 
@@ -341,7 +341,7 @@ def _is_up_to(most: int, number: Any) -> bool:
     return number is None or (type(number) is int and 0 <= number <= most)
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= WORDS_MAX else f"{text[:WORDS_MAX]} …"
 
 

@@ -169,7 +169,7 @@ class NodeLink:
         """Send a hello, and wait for the peer's. Unacknowledged frames are kept."""
         self._output += bytes(2)
         self._tries = 1
-        self._greet(ANSWER_WANTED)
+        self._greet_peer(ANSWER_WANTED)
         self.deadline = now + RETRY_S
 
     @property
@@ -217,7 +217,7 @@ class NodeLink:
         self._tries += 1
         self.deadline = now + RETRY_S
         if self.peer is None or not self._unacknowledged:
-            self._greet(ANSWER_WANTED)
+            self._greet_peer(ANSWER_WANTED)
         for sequence, content in self._unacknowledged if self.peer else ():
             self._write_numbered(sequence, content)
 
@@ -265,7 +265,7 @@ class NodeLink:
             raise RemoteProtocolError(f"version {version} is unknown")
         if self.peer is None:
             # The peer has greeted before we started, or believes so: begin again.
-            self._greet(ANSWER_WANTED)
+            self._greet_peer(ANSWER_WANTED)
             return
         self._acknowledge(head[3], now)
         if not self._unacknowledged:
@@ -286,7 +286,7 @@ class NodeLink:
         anew, resumed = self._boot != hello.boot, self.peer is None
         self.peer, self._boot = hello, hello.boot
         if flags & ANSWER_WANTED:
-            self._greet(0)
+            self._greet_peer(0)
         if anew:
             # Both sides start at 1: renumber the frames that the peer has never acknowledged.
             self._arrived = 0
@@ -323,7 +323,7 @@ class NodeLink:
 
     # Encoding.
 
-    def _greet(self, flags: int) -> None:
+    def _greet_peer(self, flags: int) -> None:
         ours = self.hello
         self._write(
             NodeKind.HELLO,

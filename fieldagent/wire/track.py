@@ -74,9 +74,9 @@ def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
     count = bits.take_rice(_COUNT_PARAMETER)
     if not 1 <= count <= COUNT_MAX:
         raise ValueError(f"a track of {count} positions")
-    latitude = bits.take(_LATITUDE_BITS) - LATITUDE_MAX
-    longitude = bits.take(_LONGITUDE_BITS) - LONGITUDE_MAX
-    if bits.take(1):
+    latitude = bits.take_bits(_LATITUDE_BITS) - LATITUDE_MAX
+    longitude = bits.take_bits(_LONGITUDE_BITS) - LONGITUDE_MAX
+    if bits.take_bits(1):
         sequences = list(range(sequence, sequence + count))
     else:
         sequences = _read_column(bits, sequence, count)
@@ -113,18 +113,18 @@ def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
 
 def _read_who_has(bits: Bits, count: int) -> list[list[bool]]:
     nobody, everybody = [False] * count, [True] * count
-    if not bits.take(1):
+    if not bits.take_bits(1):
         return [nobody for _ in _ORDERS]
-    if bits.take(1):
+    if bits.take_bits(1):
         return [everybody for _ in _ORDERS]
     has = []
     for _ in _ORDERS:
-        some = bits.take(1)
-        every = some and bits.take(1)
+        some = bits.take_bits(1)
+        every = some and bits.take_bits(1)
         if not some or every:
             has.append(everybody if every else nobody)
         else:
-            has.append([bool(bits.take(1)) for _ in range(count)])
+            has.append([bool(bits.take_bits(1)) for _ in range(count)])
     return has
 
 
@@ -179,7 +179,7 @@ def _write_column(bits: Bits, column: Sequence[int], size: int = _PARAMETER_BITS
 
 
 def _read_column(bits: Bits, first: int, count: int, size: int = _PARAMETER_BITS) -> list[int]:
-    bends, parameter = bits.take(1), bits.take(size)
+    bends, parameter = bits.take_bits(1), bits.take_bits(size)
     codes = [bits.take_golomb(0)] if bends else []
     codes += [bits.take_rice(parameter) for _ in range(count - 1 - len(codes))]
     steps = [unzigzag(code) for code in codes]
@@ -231,7 +231,7 @@ class Bits:
         size = -(-len(self._bits) // 8)
         return int(self._bits.ljust(8 * size, "0"), 2).to_bytes(size)
 
-    def take(self, size: int) -> int:
+    def take_bits(self, size: int) -> int:
         """Return the next `size` bits as a number. Raises ValueError if there are fewer."""
         bits = self._bits[self._at : self._at + size]
         if len(bits) < size:
@@ -245,8 +245,8 @@ class Bits:
         if end < 0:
             raise ValueError("track that ends before its last position")
         zeros, self._at = end - self._at, end + 1
-        high = (1 << zeros | self.take(zeros)) - 1
-        return high << order | self.take(order)
+        high = (1 << zeros | self.take_bits(zeros)) - 1
+        return high << order | self.take_bits(order)
 
     def take_rice(self, parameter: int) -> int:
         """Return the next code of `put_rice`. Raises ValueError if bits are missing."""
@@ -254,4 +254,4 @@ class Bits:
         if end < 0:
             raise ValueError("track that ends before its last position")
         ones, self._at = end - self._at, end + 1
-        return ones << parameter | self.take(parameter)
+        return ones << parameter | self.take_bits(parameter)

@@ -145,7 +145,7 @@ def start(
     folder: Path, boot: str, elapsed: Lived, reset: int = UNKNOWN, *commanded: str
 ) -> Logbook:
     book = Logbook(folder, boot, elapsed, reset=reset, commanded=commanded)
-    book.keep()
+    book.write_file()
     return book
 
 
@@ -155,7 +155,7 @@ def test_why_the_machine_was_started(tmp_path: Path) -> None:
     def cause(boot: str, reset: int = UNKNOWN, *commanded: str, leaves: bool = False) -> str:
         book = start(tmp_path, boot, elapsed, reset, *commanded)
         if leaves:
-            book.leave()
+            book.record_stop()
         return CAUSES[book.cause]
 
     assert cause("first") == "unknown"
@@ -198,7 +198,7 @@ def test_as_much_as_there_can_be_has_room_in_a_slot(tmp_path: Path) -> None:
         for link in links.values():
             link.signals.append((hour * HOUR, 5))
         book.close_hour(links, (hour + 1) * HOUR)
-    book.keep()
+    book.write_file()
     known = json.loads(read_slots(tmp_path / NAME))
     assert (len(known["starts"]), len(known["hours"]["Satellite"])) == (100, 24)
 
@@ -246,7 +246,7 @@ async def test_hours_are_kept_over_a_start_and_forgotten_after_a_day(
         clock.jump(HOUR)
         elapsed.now += HOUR
         book.close_hour(links, trio.current_time())
-    book.keep()
+    book.write_file()
     link.note_signal(5)
     clock.jump(60)
     elapsed.now += 60
@@ -358,7 +358,7 @@ async def test_an_agent_with_a_hub_tells_all_that_it_knows(
         journal = Journal(tmp_path / "journal.sqlite3", lambda reading=reading: reading)  # type: ignore[misc]
         agent = assemble_agent(parse(text, tmp_path), journal, print)
         assert agent.logbook is not None
-        agent.logbook.keep()
+        agent.logbook.write_file()
         condition = agent.read_condition()
         assert (condition.system, CAUSES[condition.cause]) == ("Debian 13", cause)
         assert condition.clock is not None and condition.status.clock == "network"
@@ -380,7 +380,7 @@ async def test_the_start_after_a_reboot_is_known_to_be_by_the_command(
         monkeypatch.setattr(acts, "REBOOT_TIMEOUT_S", 0.0)
     async with at_work(tmp_path, ALL, "this") as kit:
         assert kit.agent.logbook is not None
-        kit.agent.logbook.keep()
+        kit.agent.logbook.write_file()
         await kit.hears(NOW, "reboot")
         if fails:
             (answer,) = await kit.answered(1)

@@ -77,7 +77,7 @@ def works_on(kit: Agent, part: str, *broken: Break) -> None:
         Break(f"{SATELLITE}:SatelliteDriver.work"),
         Break(f"{SATELLITE}:SatelliteDriver._hold_session"),
         Break(f"{SATELLITE}:SatelliteDriver._store"),
-        Break(f"{SATELLITE}:SatelliteDriver._give", late=True),
+        Break(f"{SATELLITE}:SatelliteDriver._write_message", late=True),
         Break(f"{SATELLITE}:SatelliteDriver._converse"),
         Break(f"{MODEM}:sbd.parse_session"),
         Break(f"{SATELLITE}:SatelliteDriver._settle"),
@@ -112,7 +112,7 @@ async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
     broken = [
         Break(f"{CELLULAR}:CellularDriver._link"),
         Break(f"{CELLULAR}:_OutboxPost.wait_for_next", late=True),
-        Break(f"{SESSION}._greet", late=True),
+        Break(f"{SESSION}._exchange_hellos", late=True),
         Break(f"{SESSION}._send"),
         Break(f"{SESSION}._send", after=1, late=True),
         Break(f"{SESSION}._settle"),
@@ -200,16 +200,16 @@ def test_every_keeper_and_queue_starts_again(tmp_path: Path) -> None:
 
 OF_SOS: dict[str, tuple[str, str, Any]] = {
     "raise_one": ("POST", "/api/sos", {}),
-    "look": ("GET", "/api/sos", None),
+    "answer_incidents": ("GET", "/api/sos", None),
     "answer_canned_texts": ("GET", "/api/sos/words", None),
     "call_off": ("DELETE", "/api/sos", None),
-    "take": ("POST", "/api/sos/5/6/take", {"by": "Zoe"}),
+    "take_over": ("POST", "/api/sos/5/6/take", {"by": "Zoe"}),
 }
 REQUESTS: dict[str, tuple[str, str, Any]] = {
     "send": ("POST", "/api/package", {"message": {"content": "x"}}),
     "enqueue": ("POST", "/api/package/async", {"message": {"content": "x"}}),
     "answer_cost": ("POST", "/api/package/cost", {"message": {"content": "x"}}),
-    "look": ("GET", "/api/package/1", None),
+    "answer_package": ("GET", "/api/package/1", None),
     "cancel": ("POST", "/api/package/1/cancel", None),
     "queue": ("GET", "/api/queue", None),
     "answer_packages": ("GET", "/api/packages", None),

@@ -415,10 +415,10 @@ async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
         assert kit.journal.read("SELECT 1 FROM inbound") == []
         # The first step of its unit, and the later restart of the agent.
         (state / outcomes.PROGRAM_OFFER).unlink()
-        outcomes.leave(result, NOW, "trial")
+        outcomes.write_outcome(result, NOW, "trial")
     async with at_work(state) as kit:
         assert not (state / outcomes.PROGRAM_OFFER).exists()
-        outcomes.leave(result, NOW, "taken")
+        outcomes.write_outcome(result, NOW, "taken")
         last = (await kit.answered(2))[-1]
         assert (last.number, last.outcome) == (NOW, CommandOutcome.DONE)
         assert told(last) == f"{__version__} runs"
@@ -453,7 +453,7 @@ async def test_what_came_of_a_delta_is_told(
     async with at_work(folder) as kit:
         await bring(kit, PAYLOAD)
         await kit.hears_of(NOW, update_to(PAYLOAD), "Satellite")
-        outcomes.leave(result, NOW, state, "it expired")
+        outcomes.write_outcome(result, NOW, state, "it expired")
         (answer,) = await kit.answered(1)
         assert (answer.outcome, told(answer)) == (outcome, text)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.update_news import APT, DAY, HUB, News, _read_list_dates
+from fieldagent.agent.update_news import APT, DAY_S, HUB, News, _read_list_dates
 from tests.agent.test_wrong_clock import Gpsd
 from tests.file_server import file_server
 from tests.processes import MODULE, Agent, agent, until
@@ -114,7 +114,7 @@ def test_what_nobody_trusted_has_signed_is_no_news(
         with kit(tmp_path, url):
             until(news.exists)
         kept = json.loads(news.read_text())
-        news.write_text(json.dumps({**kept, "since": time.time() - 61 * DAY}))
+        news.write_text(json.dumps({**kept, "since": time.time() - 61 * DAY_S}))
         with kit(tmp_path, url) as running:
             assert f"{NOT} 61 days: {url} has provided none" in told(running)[0]
 
@@ -130,7 +130,7 @@ def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:
     (tmp_path / "example.org_broken_._InRelease").write_text(head)
     (date,) = _read_list_dates(tmp_path)
     assert date == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
-    silent = News(APT, date, date).describe_silence(date + 61 * DAY)
+    silent = News(APT, date, date).describe_silence(date + 61 * DAY_S)
     assert silent.startswith(f"{NOT} 61 days: `sudo apt update` fetches apt's lists")
 
 
@@ -139,15 +139,19 @@ def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:
     [
         (News(HUB, 0.0), 59, ""),
         (News(HUB, 0.0), 61, "the hub has never offered one. `fieldagent hub update offer`"),
-        (News("x", 9 * DAY, 1 * DAY, offered=9 * DAY), 68, ""),
+        (News("x", 9 * DAY_S, 1 * DAY_S, offered=9 * DAY_S), 68, ""),
         (
-            News("x", 9 * DAY, 1 * DAY, offered=9 * DAY),
+            News("x", 9 * DAY_S, 1 * DAY_S, offered=9 * DAY_S),
             70,
             "x was offered by the hub on 1970-01-10",
         ),
-        (News("x", 9 * DAY, 20 * DAY, offered=9 * DAY), 81, "x was last signed on 1970-01-21"),
+        (
+            News("x", 9 * DAY_S, 20 * DAY_S, offered=9 * DAY_S),
+            81,
+            "x was last signed on 1970-01-21",
+        ),
     ],
 )
 def test_what_is_told_after_sixty_days(news: News, days: int, says: str) -> None:
-    silent = news.describe_silence(days * DAY)
+    silent = news.describe_silence(days * DAY_S)
     assert says in silent and bool(says) == bool(silent)

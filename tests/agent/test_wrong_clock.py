@@ -149,7 +149,7 @@ def elapsed(home: Path, seconds: int) -> None:
     with closing(sqlite3.connect(home / "state" / "journal.sqlite3")) as journal:
         base = place.read_known(journal)
         assert base is not None
-        place.keep(journal, base._replace(since_boot=base.since_boot - seconds))
+        place.store_base(journal, base._replace(since_boot=base.since_boot - seconds))
         journal.commit()
 
 
@@ -162,7 +162,7 @@ def test_a_boot_with_a_clock_that_nobody_has_set(tmp_path: Path, shows: str) -> 
     with closing(sqlite3.connect(tmp_path / "state" / "journal.sqlite3")) as journal:
         base = place.read_known(journal)
         assert base is not None
-        place.keep(journal, base._replace(boot="another"))
+        place.store_base(journal, base._replace(boot="another"))
         journal.commit()
     with starts(tmp_path, shows) as kit:
         assert look(kit, waits["id"])["status"] is None

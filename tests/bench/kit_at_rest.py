@@ -282,16 +282,16 @@ def bytes_of_day() -> tuple[float, float]:
 async def _bytes_of_each(place: Card) -> tuple[int, int]:
     journal = Journal(place.place / "journal.sqlite3")
     logbook = Logbook(place.place, "boot", time.time, reset=UNKNOWN, commanded=())
-    logbook.keep()
+    logbook.write_file()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
         await journal.keep_reserve()
         await trio.sleep(WRITTEN)
         seen = [place.written()]
-        await journal.commit(partial(elapsed_base.keep, base=journal.clock.get_base()))
+        await journal.commit(partial(elapsed_base.store_base, base=journal.clock.get_base()))
         await trio.sleep(WRITTEN)
         seen.append(place.written())
-        logbook.keep()
+        logbook.write_file()
         await trio.sleep(WRITTEN)
         seen.append(place.written())
         nursery.cancel_scope.cancel()

@@ -221,7 +221,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
             db, newest
         ),
         "ring alerts: what is due": lambda db: ring_alerts.is_due(db, newest),
-        "webhooks: what is due": deliveries.look,
+        "webhooks: what is due": deliveries.list_oldest,
         "webhooks: claim": lambda db: claim(db, newest),
         "webhooks: listing": lambda db: webhook_directory.list_webhooks(db, 1),
         "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, dead, now=newest),

@@ -12,9 +12,9 @@ import trio.testing
 from fieldagent.http import pace
 from fieldagent.http.message import Request
 from fieldagent.http.pace import (
-    DOOR,
+    ANONYMOUS_SHARE,
+    ANONYMOUS_TOTAL_SHARE,
     KNOWN_CALLER,
-    STRANGER,
     TURN_WAIT_MAX_S,
     CallerAccount,
     CpuPace,
@@ -34,16 +34,16 @@ def paced() -> CpuPace:
 async def test_what_is_spent_at_once_is_free_and_then_a_share_of_a_core(
     clock: trio.testing.MockClock,
 ) -> None:
-    account = CallerAccount(STRANGER)
-    account.spend(STRANGER.burst - 0.001)
+    account = CallerAccount(ANONYMOUS_SHARE)
+    account.spend(ANONYMOUS_SHARE.burst - 0.001)
     assert account.can_continue()
     account.spend(0.031)
-    assert account.compute_wait() == pytest.approx(0.03 / STRANGER.core)
+    assert account.compute_wait() == pytest.approx(0.03 / ANONYMOUS_SHARE.core)
     begun = trio.current_time()
-    await account.turn()
-    assert 0.0 <= trio.current_time() - begun - 0.03 / STRANGER.core <= pace.RECHECK_AFTER_S
+    await account.wait_for_turn()
+    assert 0.0 <= trio.current_time() - begun - 0.03 / ANONYMOUS_SHARE.core <= pace.RECHECK_AFTER_S
     await trio.sleep(3600)
-    account.spend(STRANGER.burst - 0.001)
+    account.spend(ANONYMOUS_SHARE.burst - 0.001)
     assert account.can_continue()
 
 
@@ -58,22 +58,22 @@ async def test_who_waits_comes_to_their_turn_on_a_machine_on_which_each_look_is_
         visit = everybody.visit("192.0.2.1")
         visit.begin()
         visit.note_request(head())
-        visit.spend(STRANGER.burst + STRANGER.core)
+        visit.spend(ANONYMOUS_SHARE.burst + ANONYMOUS_SHARE.core)
         begun = trio.current_time()
-        await visit.turn()
+        await visit.wait_for_turn()
         assert 1.0 <= trio.current_time() - begun <= 2.0
         visit.end()
 
 
 async def test_turns_are_first_come_first_served_and_end(clock: trio.testing.MockClock) -> None:
-    account = CallerAccount(STRANGER)
-    account.spend(STRANGER.burst + 2 * STRANGER.core)
+    account = CallerAccount(ANONYMOUS_SHARE)
+    account.spend(ANONYMOUS_SHARE.burst + 2 * ANONYMOUS_SHARE.core)
     order: list[int] = []
 
     async def wait(number: int) -> None:
         try:
-            await account.turn()
-            account.spend(2 * STRANGER.core)
+            await account.wait_for_turn()
+            account.spend(2 * ANONYMOUS_SHARE.core)
             order.append(number)
         except Problem as problem:
             assert problem.status == 429
@@ -117,9 +117,9 @@ async def test_what_is_kept_of_callers_is_bounded(
     monkeypatch: pytest.MonkeyPatch, clock: trio.testing.MockClock
 ) -> None:
     monkeypatch.setattr(pace, "ACCOUNTS", 10)
-    monkeypatch.setattr(pace, "KNOWN", 10)
+    monkeypatch.setattr(pace, "KNOWN_CREDENTIALS_MAX", 10)
     asked = paced()
-    busy = asked.get_account(DOOR, "busy")
+    busy = asked.get_account(ANONYMOUS_TOTAL_SHARE, "busy")
     busy.spend(1.0)
     for number in range(100):
         asked.visit(f"192.0.2.{number}")
@@ -127,7 +127,7 @@ async def test_what_is_kept_of_callers_is_bounded(
         await trio.sleep(0.1)
     assert len(asked._accounts) <= 10 + 1
     assert len(asked._known) == 10
-    assert asked.get_account(DOOR, "busy") is busy
+    assert asked.get_account(ANONYMOUS_TOTAL_SHARE, "busy") is busy
 
 
 async def test_steps_are_charged_to_who_made_them_necessary() -> None:
@@ -147,9 +147,9 @@ async def test_steps_are_charged_to_who_made_them_necessary() -> None:
             for address in ("192.0.2.1", "192.0.2.2", ""):
                 nursery.start_soon(work, address)
         for address in ("192.0.2.1", "192.0.2.2"):
-            account = asked.get_account(DOOR, address)
-            account.spend(DOOR.burst)
-            assert account.compute_wait() > 0.005 / DOOR.core
+            account = asked.get_account(ANONYMOUS_TOTAL_SHARE, address)
+            account.spend(ANONYMOUS_TOTAL_SHARE.burst)
+            assert account.compute_wait() > 0.005 / ANONYMOUS_TOTAL_SHARE.core
         assert not asked._charged
 
 
@@ -164,18 +164,18 @@ async def test_who_proves_who_they_are_pays_for_their_own_way_in(
     for _ in range(100):
         visit = asked.visit("192.0.2.1")
         visit.begin()
-        visit.spend(DOOR.burst / 10)
+        visit.spend(ANONYMOUS_TOTAL_SHARE.burst / 10)
         visit.note_request(call)
         visit.note_let_in(call, "ada")
         visit.end()
-    assert asked.get_account(DOOR, "192.0.2.1").can_continue()
+    assert asked.get_account(ANONYMOUS_TOTAL_SHARE, "192.0.2.1").can_continue()
     known = asked.find_account(call)
-    known.spend(KNOWN_CALLER.burst - 9 * DOOR.burst)
+    known.spend(KNOWN_CALLER.burst - 9 * ANONYMOUS_TOTAL_SHARE.burst)
     assert known.compute_wait() > 0
     stranger = asked.visit("192.0.2.1")
     stranger.begin()
-    stranger.spend(1.1 * DOOR.burst)
+    stranger.spend(1.1 * ANONYMOUS_TOTAL_SHARE.burst)
     stranger.note_request(head())
     stranger.note_let_in(head(), None)
     stranger.end()
-    assert not asked.get_account(DOOR, "192.0.2.1").can_continue()
+    assert not asked.get_account(ANONYMOUS_TOTAL_SHARE, "192.0.2.1").can_continue()

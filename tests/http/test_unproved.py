@@ -14,7 +14,7 @@ import trio.testing
 
 import fieldagent
 from fieldagent.http.limits import Limits
-from fieldagent.http.pace import DOOR, IN_LINE, KNOWN_CALLER
+from fieldagent.http.pace import ANONYMOUS_TOTAL_SHARE, IN_LINE, KNOWN_CALLER
 from fieldagent.http.problem import Problem
 from fieldagent.http.unproved import UnauthenticatedLimit
 from tests.http.serving import HOST, serving
@@ -60,7 +60,7 @@ def test_each_listener_charges_its_callers() -> None:
             continue
         text = ast.unparse(tree)
         plain, http = text.count("serve_listeners("), _calls_of_serve(tree)
-        assert plain <= text.count("Unproved("), f"{name} lets strangers in for nothing"
+        assert plain <= text.count("UnauthenticatedLimit("), f"{name} lets strangers in for nothing"
         assert all("limits=" in each for each in http), f"{name} serves without limits"
         assert len(http) <= text.count("pace="), f"{name} serves without CpuPace"
     assert found >= OWN | {
@@ -104,21 +104,21 @@ async def test_the_source_with_the_most_connections_loses_one_first(
 async def test_a_source_pays_until_it_has_proved_who_it_is(clock: trio.testing.MockClock) -> None:
     unproved = UnauthenticatedLimit(100, 20.0)
     async with unproved.admit(FLOOD) as visit:
-        visit.spend(DOOR.burst * 2)
+        visit.spend(ANONYMOUS_TOTAL_SHARE.burst * 2)
     with pytest.raises(Problem) as refused:
         async with unproved.admit(FLOOD):
             pass
     assert refused.value.status == 429
     async with unproved.admit(HONEST) as visit:
-        visit.spend(DOOR.burst * 2)
+        visit.spend(ANONYMOUS_TOTAL_SHARE.burst * 2)
         visit.note_proved("certificate")
-    assert unproved.pace.get_account(DOOR, HONEST).compute_wait() == 0.0
+    assert unproved.pace.get_account(ANONYMOUS_TOTAL_SHARE, HONEST).compute_wait() == 0.0
     assert not unproved.pace.get_account(KNOWN_CALLER, "certificate").is_idle
 
 
 async def test_a_line_of_one_source_has_an_end(clock: trio.testing.MockClock) -> None:
     unproved = UnauthenticatedLimit(1_000, 20.0)
-    unproved.pace.get_account(DOOR, FLOOD).spend(3_600.0)
+    unproved.pace.get_account(ANONYMOUS_TOTAL_SHARE, FLOOD).spend(3_600.0)
     refused: list[float] = []
 
     async def come() -> None:

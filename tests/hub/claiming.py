@@ -15,7 +15,7 @@ def claim(db: Db, now: float, *, desk: str = "") -> list[WebhookPost]:
 
 
 def claim_runs(db: Db, now: float, *, desk: str = "") -> list[tuple[WebhookPost, ...]]:
-    lanes, _ = Flows().choose(deliveries.look(db), now, {})
+    lanes, _ = Flows().choose(deliveries.list_oldest(db), now, {})
     return deliveries.claim(db, lanes, now, desk=desk)
 
 

@@ -366,7 +366,9 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
         token = (await hub.done("GET", "/api/tokens", who="dora"))["tokens"][0]["id"]
 
         def come(db: Db) -> None:
-            keep = partial(dead_letters.keep, db, reason="x", bearer=Bearer.SATELLITE, now=START)
+            keep = partial(
+                dead_letters.store_letter, db, reason="x", bearer=Bearer.SATELLITE, now=START
+            )
             keep(b"of Andes", imei="1" * 15, device=device)
             keep(b"of nobody", imei="2" * 15, device=None)
 
@@ -661,7 +663,9 @@ async def test_dead_letters_of_its_devices_are_a_workspaces(store: Store) -> Non
     async with office(store) as hub:
 
         def come(db: Db) -> None:
-            keep = partial(dead_letters.keep, db, bearer=Bearer.SATELLITE, device=1, now=START)
+            keep = partial(
+                dead_letters.store_letter, db, bearer=Bearer.SATELLITE, device=1, now=START
+            )
             keep(encode([Entry(1, Message("hello"), int(START))]), "its key was missing", imei=IMEI)
             keep(b"noise", "it cannot be read", imei=IMEI)
 

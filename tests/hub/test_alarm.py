@@ -55,11 +55,11 @@ async def test_who_leaves_before_anybody_has_answered_is_nobody_any_more(store: 
             await alps.sends(1, HELP)
         # A page that reloads returns within that time.
         assert await store.read(alarm.compute_next_look) == alps.now + CONSOLE_RETURN_S
-        await store.commit(lambda db: alarm.look(db, alps.now))
+        await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
         assert await events(alps) == ["raised"]
         alps.now += CONSOLE_RETURN_S
         for _ in range(2):
-            await store.commit(lambda db: alarm.look(db, alps.now))
+            await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
         assert await events(alps) == ["raised", "nobody reached"]
         assert await due(alps) == 1
 
@@ -73,7 +73,7 @@ async def test_a_hub_process_that_died_has_no_consoles(store: Store, database: s
         async with dead.hold_console(1, 2):
             await alps.sends(1, HELP)
             alps.now += LEASE_S
-            await store.commit(lambda db: alarm.look(db, alps.now))
+            await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
             assert await events(alps) == ["raised", "nobody reached"]
 
 

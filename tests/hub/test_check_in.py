@@ -58,7 +58,7 @@ async def look(alps: Field) -> list[str]:
     """Check as the hub does every few seconds, if there is a due time."""
     if await alps.store.read(check_in.compute_next_late) > alps.now:
         return []
-    return await alps.store.commit(lambda db: check_in.look(db, alps.now))
+    return await alps.store.commit(lambda db: check_in.warn_of_late(db, alps.now))
 
 
 async def standing(alps: Field, device: int = 1) -> Any:

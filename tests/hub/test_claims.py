@@ -172,10 +172,10 @@ async def test_a_claim_whose_commit_nobody_knows_of_is_given_back(table: str, st
         await store.commit(_make_due)
         away: Any = _Silent(store)
         with pytest.raises(StoreUnavailable):
-            await claims.take(away, claim, give_back)
+            await claims.commit_claim(away, claim, give_back)
         assert away.commits == 2
         assert await store.read(lambda db: db.execute(claimed)) == [(0,)]
-        assert len(await claims.take(store, claim, give_back)) == 1
+        assert len(await claims.commit_claim(store, claim, give_back)) == 1
         assert await store.read(lambda db: db.execute(claimed)) == [(1,)]
 
 

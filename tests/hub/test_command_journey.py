@@ -178,7 +178,7 @@ def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tag
         # As root's unit reports it.
         result = outcomes.find_root_folder(state) / outcomes.SETTINGS
         result.parent.mkdir()
-        outcomes.leave(result, number, "taken")
+        outcomes.write_outcome(result, number, "taken")
         until(lambda: _answered(database, "set sos-repeat=900") == ("done", "they are in force"))
         deliveries = _packages(kit)
         assert len(deliveries) == 5 and all(each == {"Satellite"} for each in deliveries)

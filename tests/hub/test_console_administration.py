@@ -49,7 +49,9 @@ def settle_in_as_administrator(database: str) -> None:
         said = encode([Entry(1, Message("found again"), int(now))])
         for body, imei, device in ((said, IMEI, None), (b"\xffnoise", "2" * 15, 1)):
             bearer, why = Bearer.SATELLITE, "nobody has it"
-            dead_letters.keep(db, body, why, imei=imei, device=device, bearer=bearer, now=now)
+            dead_letters.store_letter(
+                db, body, why, imei=imei, device=device, bearer=bearer, now=now
+            )
         for _ in range(20):
             audit.note(db, 1, audit.HUB, "of long ago", "", now - 9_000)
 

@@ -323,7 +323,7 @@ async def test_of_one_stranger_so_many_and_of_all_so_many(store: Store) -> None:
     async with field_of(store):
 
         def come(db: Db) -> None:
-            keep = partial(dead_letters.keep, reason="x", device=None, now=START)
+            keep = partial(dead_letters.store_letter, reason="x", device=None, now=START)
             keep(db, b"first", imei="2" * 15, bearer=Bearer.SATELLITE)
             for number in range(OF_ONE_MAX + 5):
                 keep(db, b"%d" % number, imei="1" * 15, bearer=Bearer.SATELLITE)

@@ -19,7 +19,7 @@ from fieldagent.http.server_sent import StreamRequest
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, admit_all
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.api.event_stream import AT_ONCE, HELD, EventStreams, Follower
+from fieldagent.hub.api.event_stream import AT_ONCE, HELD_ROWS_MAX, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
 from fieldagent.hub.records.sos import find_incident, raise_of
 from fieldagent.hub.store.contract import Db, Store
@@ -182,7 +182,7 @@ async def test_a_stream_holds_few_large_items_while_nobody_reads(store: Store) -
         while read < AT_ONCE:
             with trio.fail_after(PATIENCE):
                 piece = await anext(pieces)
-            assert len(piece) < (HELD + 1) * 20_000
+            assert len(piece) < (HELD_ROWS_MAX + 1) * 20_000
             read += piece.count(b"event: item")
         assert read == AT_ONCE
 

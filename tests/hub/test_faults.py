@@ -150,7 +150,7 @@ def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Pat
         tmp_path,
         *SOON,
         Put("fieldagent.system.supervisor:DOWN_AFTER_S", 0.5),
-        Break(f"{HUB}.webhook.webhooks:look", times=0),
+        Break(f"{HUB}.webhook.webhooks:list_oldest", times=0),
     )
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:
         until(lambda: get(running, "/healthz")[0] == 503)

@@ -42,7 +42,7 @@ async def give(alps: Field, bearer: str = "", command: RemoteCommand = STATUS) -
     def enter(db: Db) -> int:
         number = commands.compute_next_number(db, KIT, alps.now)
         order = CommandToSend(1, KIT, number, prove(number, command, KEY), bearer, "1")
-        commands.give(db, order, alps.now, GRACE)
+        commands.store_command(db, order, alps.now, GRACE)
         return number
 
     return await alps.store.commit(enter)
@@ -225,7 +225,7 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
             order = CommandToSend(1, KIT, number, command, "", "1")
 
             def give_first(db: Db) -> int:
-                new_number = command_sending.give(
+                new_number = command_sending.store_command(
                     db, replace(order, command=STATUS), GRACE, alps.now
                 )
                 begun.set()
@@ -234,7 +234,7 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
                 return new_number
 
             def give_next(db: Db) -> int:
-                return command_sending.give(db, order, GRACE, alps.now)
+                return command_sending.store_command(db, order, GRACE, alps.now)
 
             numbers: list[int] = []
 

@@ -74,7 +74,7 @@ async def take(alps: Field, *devices: int) -> list[int]:
 
 
 async def look(alps: Field) -> None:
-    await alps.store.commit(lambda db: radio_key.look(db, alps.now))
+    await alps.store.commit(lambda db: radio_key.continue_changes(db, alps.now))
 
 
 async def standing(alps: Field) -> dict[str, str]:

@@ -33,7 +33,7 @@ class Answers:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    async def take(self, answer: ContactAnswer) -> None:
+    async def receive_message(self, answer: ContactAnswer) -> None:
         self.texts.append(answer.text)
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
@@ -50,7 +50,7 @@ class Desk:
 
     async def comes(self, text: str, number: str = NUMBER) -> None:
         self._ids += 1
-        await self._inbox.take(ContactAnswer("sms", str(self._ids), number, text))
+        await self._inbox.receive_message(ContactAnswer("sms", str(self._ids), number, text))
 
     async def due(self, per_day: int = 100) -> sms_mail.SmsToKit | None:
         return await self.alps.store.commit(lambda db: sms_mail.claim(db, self.alps.now, per_day))

@@ -383,11 +383,15 @@ async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: 
             await store.commit(partial(webhook_directory.add, workspace=1, webhook=one, now=START))
         await hub.alps.sends(1, Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START)))
         hub.alps.now += sos_without_text.ITEM_WAIT_S - 1
-        assert await store.commit(lambda db: sos_without_text.look(db, hub.alps.now)) == []
+        assert (
+            await store.commit(lambda db: sos_without_text.enter_own_items(db, hub.alps.now)) == []
+        )
         hub.alps.now += 1
         assert await store.read(sos_without_text.compute_next_due) == hub.alps.now
-        await store.commit(lambda db: sos_without_text.look(db, hub.alps.now))
-        assert await store.commit(lambda db: sos_without_text.look(db, hub.alps.now)) == [], "once"
+        await store.commit(lambda db: sos_without_text.enter_own_items(db, hub.alps.now))
+        assert (
+            await store.commit(lambda db: sos_without_text.enter_own_items(db, hub.alps.now)) == []
+        ), "once"
         said = "kit 1 reports an open SOS, but its text has not arrived: ask it"
         assert await posted(0) == [said]
         await hub.alps.sends(1, later(9, Message("still here")))

@@ -223,9 +223,9 @@ async def test_a_tracker_that_falls_silent_is_overdue_as_a_kit_is(store: Store) 
         alps.now += 3000
         await says(alps, report(alps.now))
         alps.now += 3599
-        assert await store.commit(lambda db: check_in.look(db, alps.now)) == []
+        assert await store.commit(lambda db: check_in.warn_of_late(db, alps.now)) == []
         alps.now += 1
-        (warning,) = await store.commit(lambda db: check_in.look(db, alps.now))
+        (warning,) = await store.commit(lambda db: check_in.warn_of_late(db, alps.now))
         assert warning.startswith("Nothing heard from Dog since")
 
 

@@ -58,7 +58,7 @@ class Fleet:
         return self.look()
 
     def look(self) -> list[str]:
-        return self.store.run_once(lambda db: update_offers.look(db, self.now))
+        return self.store.run_once(lambda db: update_offers.continue_offers(db, self.now))
 
     def state(self) -> tuple[str, str]:
         (offer,) = self.store.run_once(lambda db: update_offers.list_all(db, 1, 9))

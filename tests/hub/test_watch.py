@@ -37,7 +37,7 @@ NOON = 1_790_078_400.0
     ],
 )
 def test_hours_hold_over_midnight(hours: Hours, at: float, holds: bool, change: float) -> None:
-    assert hours.hold(NOON + at) is holds
+    assert hours.is_within(NOON + at) is holds
     expected = float("inf") if change is None else NOON + change
     assert hours.compute_next_change(NOON + at) == expected
 
@@ -60,7 +60,7 @@ async def look(alps: Field) -> list[str]:
     """Check as the hub does, if there is a due time."""
     if await alps.store.read(shifts.compute_next_due) > alps.now:
         return []
-    return await alps.store.commit(lambda db: shifts.look(db, alps.now))
+    return await alps.store.commit(lambda db: shifts.check_watches(db, alps.now))
 
 
 async def on_watch(alps: Field) -> list[tuple[str, str | None, str]]:
@@ -81,18 +81,18 @@ async def alarms(alps: Field) -> list[tuple[str, str]]:
 async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
     async with field_of(store) as alps:
         await office(alps)
-        await act(alps, watch_desk.take, 2, 8 * HOUR)
+        await act(alps, watch_desk.take_watch, 2, 8 * HOUR)
         assert await on_watch(alps) == [("Ben", None, "")]
         await act(alps, watch_desk.hand_over, 2, 3, "Ada is late at the hut")
         assert await on_watch(alps) == [("Ben", "Cleo", "Ada is late at the hut")]
         alps.now += HOUR
-        await act(alps, watch_desk.take, 3, 8 * HOUR)
+        await act(alps, watch_desk.take_watch, 3, 8 * HOUR)
         assert await on_watch(alps) == [("Cleo", None, "")]
         standing = await store.read(lambda db: shifts.describe_watch(db, 1, alps.now))
         (before,) = standing["before"]
         assert (before["ended"], before["note"]) == (alps.now, "Ada is late at the hut")
         # Two may be on watch. One of them ends it, and the other's time is over.
-        await act(alps, watch_desk.take, 2, 2 * HOUR)
+        await act(alps, watch_desk.take_watch, 2, 2 * HOUR)
         await act(alps, watch_desk.end, 3, "")
         assert await on_watch(alps) == [("Ben", None, "")]
         alps.now += 2 * HOUR
@@ -102,7 +102,7 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
 @pytest.mark.parametrize(
     ("deed", "what", "why"),
     [
-        (watch_desk.take, (1, HOUR), "cannot answer an SOS here"),
+        (watch_desk.take_watch, (1, HOUR), "cannot answer an SOS here"),
         (watch_desk.hand_over, (2, 3, ""), "only a user on watch"),
         (watch_desk.hand_over, (2, 1, ""), "cannot answer an SOS here"),
         (watch_desk.hand_over, (2, 2, ""), "cannot hand over to yourself"),
@@ -120,7 +120,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
     async with field_of(store) as alps:
         await office(alps)
         alps.now = NOON
-        await act(alps, watch_desk.take, 2, HOUR)
+        await act(alps, watch_desk.take_watch, 2, HOUR)
         await act(alps, shifts.set_hours, Hours(360, 1320))
         assert await look(alps) == []
         # His time is over: five minutes remain for a late dispatcher.
@@ -135,7 +135,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         alps.now += HOUR
         assert await look(alps) == [] and await alarms(alps) == [("watch", "open")]
         # A dispatcher comes: the alarm shows it, and a person closes it. Then they go again.
-        await act(alps, watch_desk.take, 3, HOUR)
+        await act(alps, watch_desk.take_watch, 3, HOUR)
         assert await look(alps) == []
         assert ("heard", "a dispatcher is on watch again") in [
             tuple(row) for row in await alps.rows("SELECT event, detail FROM sos_event")
@@ -145,7 +145,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         alps.now += ALARM_AFTER_S
         assert len(await look(alps)) == 1 and len(await alarms(alps)) == 2
         # At night no watch is required.
-        await act(alps, watch_desk.take, 3, HOUR)
+        await act(alps, watch_desk.take_watch, 3, HOUR)
         alps.now = NOON + 11 * HOUR
         for _ in range(40):
             alps.now += 600
@@ -170,8 +170,8 @@ async def test_who_may_answer_no_more_is_not_on_watch(store: Store, gone: Any) -
         await office(alps)
         alps.now = NOON
         await act(alps, shifts.set_hours, Hours(0, 0))
-        await act(alps, watch_desk.take, 2, 8 * HOUR)
-        await act(alps, watch_desk.take, 3, 8 * HOUR)
+        await act(alps, watch_desk.take_watch, 2, 8 * HOUR)
+        await act(alps, watch_desk.take_watch, 3, 8 * HOUR)
         assert await look(alps) == []
         await store.commit(lambda db: gone(db, now=alps.now))
         assert await on_watch(alps) == [("Cleo", None, "")]

@@ -832,7 +832,7 @@ async def test_a_probe_that_fails_before_its_time_leaves_the_last_try(store: Sto
             day = alps.now + SCHEDULE[-1]
             db.execute("UPDATE webhook_delivery SET attempts = ?, not_before = ?", tried, day)
             lanes, _ = flow.Flows().choose(
-                deliveries.look(db), alps.now, deliveries.list_failing(db)
+                deliveries.list_oldest(db), alps.now, deliveries.list_failing(db)
             )
             (run,) = deliveries.claim(db, lanes, alps.now)
             return settle(db, run[0], HandoverResult(HandoverOutcome.FAILED, "503"), alps.now)

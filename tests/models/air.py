@@ -144,7 +144,7 @@ class Walk:
         self._stop_calls[index].set()
         await self._stopped[index].wait()
 
-    async def take(self, step: Step) -> None:
+    async def receive_message(self, step: Step) -> None:
         await trio.sleep(BETWEEN)
         assert (state := self._state()) == step.state, (step, state)
         if step.call in ("restart", "lose_journal"):
@@ -164,7 +164,7 @@ class Walk:
         kit = self._kits[index]
         if step.call == "fill":
             # A new kit may be there, so this one need not be silent for long.
-            kit.words.greet(crowd=CROWD)
+            kit.words.greet_station(crowd=CROWD)
             kit.outbox.packing.queue.wake()
         packet = None
         with trio.move_on_after(PATIENCE):
@@ -239,6 +239,6 @@ async def walk(steps: Sequence[Step], place: Path) -> None:
             try:
                 await taken.begin()
                 for step in steps:
-                    await taken.take(step)
+                    await taken.receive_message(step)
             finally:
                 await taken.end()

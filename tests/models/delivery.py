@@ -34,7 +34,7 @@ class Walk:
     def __init__(self, k: Kit, hub: Field, gateway: list[bytes]) -> None:
         self._kit, self._hub, self._gateway = k, hub, gateway
 
-    async def take(self, step: Step) -> None:
+    async def receive_message(self, step: Step) -> None:
         assert await self._state() == step.state, step
         if step.call not in ("ended", "restore"):
             await getattr(self, step.call)(step.how)

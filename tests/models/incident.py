@@ -50,7 +50,7 @@ class Walk:
         self._number = k.sequence()
         self._contacts = 0
 
-    async def take(self, step: Step) -> None:
+    async def receive_message(self, step: Step) -> None:
         assert await self._state() == step.state, step
         if step.call not in ("ended", "restore"):
             await getattr(self, step.call)(step)

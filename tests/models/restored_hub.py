@@ -14,7 +14,7 @@ from tests.running import running
 
 
 class TakesSteps(Protocol):
-    async def take(self, step: Step) -> None: ...
+    async def receive_message(self, step: Step) -> None: ...
 
 
 async def walk_through_restores(
@@ -34,7 +34,7 @@ async def walk_through_restores(
             taken = begin(hub)
             while waiting:
                 step = waiting.pop(0)
-                await taken.take(step)
+                await taken.receive_message(step)
                 if step.call == "restore":
                     break
             now = hub.now

@@ -28,7 +28,7 @@ class Air:
         self.halves: dict[int, bytes] = {}
         self.away: set[int] = set()
 
-    def take(self, node: int, data: bytes) -> None:
+    def receive_message(self, node: int, data: bytes) -> None:
         *frames, self.halves[node] = (self.halves.get(node, b"") + data).split(FEND)
         for frame in frames:
             # The low half of the first byte is the command: 0 is data for the air.
@@ -65,7 +65,7 @@ class KitsTnc:
 
     def hear(self) -> None:
         assert self.ends is not None
-        self.air.take(1, os.read(self.ends[0], 4096))
+        self.air.receive_message(1, os.read(self.ends[0], 4096))
 
     def say(self, data: bytes) -> None:
         # Unread bytes are lost, as on a wire.
@@ -78,7 +78,7 @@ async def serve(air: Air, node: int) -> int:
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         air.ears[node] = writer.write
         while data := await reader.read(4096):
-            air.take(node, data)
+            air.receive_message(node, data)
         del air.ears[node]
 
     server = await asyncio.start_server(attend, "127.0.0.1", 0)

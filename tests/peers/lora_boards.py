@@ -64,7 +64,7 @@ class Board:
     def reset(self) -> None:
         raise NotImplementedError
 
-    def take(self, frame: bytes) -> bytes | None:
+    def receive_message(self, frame: bytes) -> bytes | None:
         """Handle one frame from the host. Return a packet that must be transmitted."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ class Boards:
     def line(self, board: Board) -> None:
         board.raw += os.read(board.host, 4096)
         for frame in frames(board.raw):
-            packet = None if board.hung else board.take(frame)
+            packet = None if board.hung else board.receive_message(frame)
             if packet is not None:
                 self.transmit(board, packet)
 

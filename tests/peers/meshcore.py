@@ -18,7 +18,7 @@ class Meshcore(Board):
     def say(self, *frame: int, more: bytes = b"") -> None:
         self.write(6, bytes(frame) + more)
 
-    def take(self, frame: bytes) -> bytes | None:
+    def receive_message(self, frame: bytes) -> bytes | None:
         if frame[0] == 6 and len(frame) > 1:
             self.command(frame[1], frame[2:])
         elif frame[0] == 1:

@@ -21,7 +21,7 @@ class Rnode(Board):
         self.left = False
         self.write(0x55, b"\xf8")
 
-    def take(self, frame: bytes) -> bytes | None:
+    def receive_message(self, frame: bytes) -> bytes | None:
         command, content = frame[0], frame[1:]
         if command == 0x00:
             # As if each byte took a millisecond, which counts for an hour.

@@ -52,7 +52,9 @@ class Gateway:
         self.brought: queue.Queue[tuple[float, bytes]] = queue.Queue()
         threading.Thread(target=self.bring, daemon=True).start()
 
-    def take(self, imei: str, momsn: int, mtmsn: int, body: bytes, *, twice: bool) -> None:
+    def receive_message(
+        self, imei: str, momsn: int, mtmsn: int, body: bytes, *, twice: bool
+    ) -> None:
         self.reference += 1
         header = self.reference.to_bytes(4, "big") + imei.encode() + b"\0"
         header += (
@@ -276,7 +278,7 @@ class Modem:
             print(f"{self.name}: MO {self.momsn} of {len(self.mo)} bytes", flush=True)
             twice = "twice" in self.traits
             number = self.mtmsn if status == 0 and waiting else 0
-            self.gateway.take(self.imei, self.momsn, number, self.mo, twice=twice)
+            self.gateway.receive_message(self.imei, self.momsn, number, self.mo, twice=twice)
         fields = [status, self.momsn, 0, 0, 0, 0]
         if counted:
             self.momsn = (self.momsn + 1) % 65536

@@ -102,7 +102,7 @@ class RecordedDisk:
         self._flushed = bytearray(before.read_bytes())
         self._written: list[Entry] = []
 
-    def take(self, entry: Entry) -> None:
+    def receive_message(self, entry: Entry) -> None:
         if entry.flush:
             for each in self._written:
                 self._flushed[each.offset : each.offset + len(each.data)] = each.data

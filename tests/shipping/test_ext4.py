@@ -158,7 +158,7 @@ def left(recorded: Recording, chosen: list[int], image: Path, random: Random) ->
     entry = next(log, None)
     for moment in chosen:
         while entry and entry.end <= moment:
-            disk.take(entry)
+            disk.receive_message(entry)
             entry = next(log, None)
         disk.fail(image, random)
         yield moment

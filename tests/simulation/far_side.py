@@ -61,7 +61,7 @@ class Collector:
     """Incidents that the kit has named as open."""
     _slices: dict[tuple[int, int, int], dict[int, bytes]] = field(default_factory=dict)
 
-    def take(self, body: bytes) -> Envelope:
+    def receive_message(self, body: bytes) -> Envelope:
         envelope = decode(body)
         for part in of_each_sender(envelope):
             for entry in part.entries:
@@ -146,7 +146,7 @@ class Neighbour:
             packet = (await air.receive()).body
             with suppress(RemoteProtocolError):
                 if not self.away and decode(packet).origin == AGENT:
-                    self._hear(self.collector.take(packet))
+                    self._hear(self.collector.receive_message(packet))
 
     def _hear(self, envelope: Envelope) -> None:
         for entry in of_each_sender(envelope)[0].entries:
@@ -205,7 +205,7 @@ class Operator:
     def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         self.told(f"operator takes MO {momsn}, {len(body)} bytes")
         self.bodies.append(body)
-        self.collector.take(body)
+        self.collector.receive_message(body)
 
     def get_mobile_terminated(self) -> bytes | None:
         return self.waiting_messages[0] if self.waiting_messages else None
@@ -260,4 +260,4 @@ class HubPost:
     async def take_in(self, body: bytes) -> None:
         await trio.lowlevel.checkpoint()
         self.told(f"hub takes {len(body)} bytes")
-        self.collector.take(body)
+        self.collector.receive_message(body)

@@ -505,7 +505,7 @@ class World:
     def _check_bill(self, agent: shipped.Agent) -> None:
         repeated = {sequence for sequence, b in self.posted.items() if "priority" in b}
         for body, times in Counter(self.operator.bodies).items():
-            entries = Collector().take(body).entries
+            entries = Collector().receive_message(body).entries
             again = any(entry.sequence in repeated for entry in entries)
             if times > 1 and not again and body not in self.doubtful:
                 raise Violated(f"{len(body)} bytes were sent and paid for {times} times")
@@ -522,7 +522,7 @@ class _Mail:
 
 
 def _texts(body: bytes) -> list[str]:
-    contents = [entry.content for entry in Collector().take(body).entries]
+    contents = [entry.content for entry in Collector().receive_message(body).entries]
     return [content.content for content in contents if isinstance(content, Message)]
 
 
@@ -589,7 +589,7 @@ def _the_modem_hangs(world: World) -> None:
 def _no_network(world: World) -> None:
     world.linked = False
     if world.wire is not None:
-        world.wire.cut()
+        world.wire.cut_connection()
 
     def mend() -> None:
         world.linked = True
@@ -599,7 +599,7 @@ def _no_network(world: World) -> None:
 
 def _the_link_breaks(world: World) -> None:
     if world.wire is not None:
-        world.wire.cut()
+        world.wire.cut_connection()
 
 
 def _the_link_swallows_everything(world: World) -> None:

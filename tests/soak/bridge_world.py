@@ -34,9 +34,9 @@ SCOUT = f"SCOUT-{PROCESS}"
 """Author of texts to it."""
 SOON = [1.0, 2.0, 3.0]
 REACHES_SOON = (
-    Put("fieldagent.extensions.tak.bridge.link:WAITS", SOON),
+    Put("fieldagent.extensions.tak.bridge.link:RETRY_WAITS_S", SOON),
     Put("fieldagent.extensions.mqtt.session:RETRY_WAITS_S", SOON),
-    Put("fieldagent.extensions.tak.bridge.records:AGAIN", [15.0, 20.0]),
+    Put("fieldagent.extensions.tak.bridge.records:REPEAT_WAITS_S", [15.0, 20.0]),
 )
 """Only pauses are shorter. Otherwise a soak with constant kills would spend its time in them."""
 TAK_CREDITS, MQTT_CREDITS = 8, 20

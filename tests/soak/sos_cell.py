@@ -72,10 +72,10 @@ class Gateway:
         self.hub = hub
         self.has_it = False
 
-    def take(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_message(self, imei: str, momsn: int, body: bytes) -> None:
         self.has_it = self.has_it or WORDS.encode() in body
         if self.hub is not None:
-            self.hub.take(imei, momsn, body)
+            self.hub.receive_message(imei, momsn, body)
 
 
 @dataclass

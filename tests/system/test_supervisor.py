@@ -48,7 +48,7 @@ def failing(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[floa
 
 async def test_it_starts_again_ever_later_and_at_once_after_a_steady_run(clock: Any) -> None:
     part, begun = failing(0, 0, 0, 0, 0, 0, STABLE_AFTER_S, 0)
-    await supervised().keep("part", part)
+    await supervised().keep_running("part", part)
     pauses = [b - a for a, b in pairwise(begun)]
     assert pauses == [*PAUSES, PAUSES[-1], STABLE_AFTER_S + PAUSES[0], PAUSES[1]]
 
@@ -57,7 +57,7 @@ async def test_it_is_down_while_it_does_not_recover(clock: Any) -> None:
     part, _ = failing(*[0] * 20, STABLE_AFTER_S * 2)
     kept = supervised()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(kept.keep, "part", part)
+        nursery.start_soon(kept.keep_running, "part", part)
         await trio.sleep(DOWN_AFTER_S / 2)
         assert kept.describe_trouble() is None
         await trio.sleep(DOWN_AFTER_S)
@@ -70,7 +70,7 @@ async def test_it_is_down_while_it_does_not_recover(clock: Any) -> None:
 async def test_now_and_then_is_no_trouble(clock: Any) -> None:
     part, _ = failing(*[STABLE_AFTER_S] * 20)
     kept = supervised()
-    await kept.keep("part", part)
+    await kept.keep_running("part", part)
     assert kept.count_faults() == {"part": 20}
     assert kept.describe_trouble() is None
 
@@ -86,7 +86,7 @@ async def test_what_is_fatal_ends_it_all(clock: Any, wrapped: bool) -> None:
 
     kept = supervised()
     with pytest.raises(BaseExceptionGroup) as raised:
-        await kept.keep("part", part)
+        await kept.keep_running("part", part)
     assert raised.group_contains(Fatal)
     assert kept.count_faults() == {"part": 0}
 
@@ -106,7 +106,7 @@ async def test_cancelled_it_ends_whatever_it_raises_meanwhile(clock: Any) -> Non
 
     kept = supervised()
     with trio.move_on_after(1) as scope:
-        await kept.keep("part", part)
+        await kept.keep_running("part", part)
     assert scope.cancelled_caught
     assert kept.count_faults() == {"part": 1}
 
@@ -121,7 +121,7 @@ async def test_what_it_left_is_mended_before_the_next_run(clock: Any) -> None:
             raise KeyError("mending fails too")
 
     kept = supervised()
-    await kept.keep("part", part, mend=mend)
+    await kept.keep_running("part", part, mend=mend)
     assert mended == [PAUSES[0], PAUSES[0] + PAUSES[1], begun[2]]
     assert len(begun) == 3
     assert kept.count_faults() == {"part": 3}
@@ -144,7 +144,7 @@ async def test_a_traceback_is_logged_once_for_each_new_fault(
 ) -> None:
     part, _ = failing(first, second)
     kept = supervised()
-    await kept.keep("the part", part)
+    await kept.keep_running("the part", part)
     assert len([record for record in caplog.records if record.exc_info]) == tracebacks
     (fault,) = kept.get_faults()
     assert (fault.part, fault.times) == ("the part", 2)

@@ -24,7 +24,7 @@ class End:
         self.link = node.NodeLink(HELLOS[name])
         self.said = b""
 
-    def take(self, line: str, at: float) -> None:
+    def receive_message(self, line: str, at: float) -> None:
         self.link.receive_data(bytes.fromhex(line), at)
         self.settle()
 
@@ -86,7 +86,7 @@ def test_our_end_says_what_the_session_says(session: dict[str, Any], name: str) 
         elif "from" in step:
             assert end.said == b"", step
             if not step.get("lost"):
-                end.take(step["line"], step["at"])
+                end.receive_message(step["line"], step["at"])
         elif step.get("gateway") == "has sent":
             end.pass_over(step["count"], step["at"])
         elif name in step:

@@ -91,7 +91,7 @@ class LocalApi:
             Route("POST", "/api/package/async", _convert_errors(self.enqueue)),
             Route("POST", "/api/package/cost", _convert_errors(self.answer_cost)),
             Route("GET", "/api/packages", _convert_errors(self.answer_packages)),
-            Route("GET", "/api/package/{id}", _convert_errors(self.look)),
+            Route("GET", "/api/package/{id}", _convert_errors(self.answer_package)),
             Route("POST", "/api/package/{id}/cancel", _convert_errors(self.cancel)),
             Route("DELETE", "/api/package/{id}", _convert_errors(self.cancel)),
             *(
@@ -145,10 +145,10 @@ class LocalApi:
         sos = IncidentApi(self._parts)
         return {
             ("POST", "/api/sos"): sos.raise_one,
-            ("GET", "/api/sos"): sos.look,
+            ("GET", "/api/sos"): sos.answer_incidents,
             ("GET", "/api/sos/words"): sos.answer_canned_texts,
             ("DELETE", "/api/sos"): sos.call_off,
-            ("POST", "/api/sos/{station}/{number}/take"): sos.take,
+            ("POST", "/api/sos/{station}/{number}/take"): sos.take_over,
         }
 
     async def send(self, request: Request) -> Response:
@@ -219,7 +219,7 @@ class LocalApi:
         package = parse_package(get_required_body(request), unread)
         return await self._parts.intake.accept(package, key), describe_unread_member(unread)
 
-    async def look(self, request: Request, id: str) -> Response:  # noqa: A002
+    async def answer_package(self, request: Request, id: str) -> Response:  # noqa: A002
         """Answer with the state of one Package: channel deliveries, receipts,
         stages and history. A reused id means the newest Package. Raises Problem 404 for an unknown
         id.

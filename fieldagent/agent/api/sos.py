@@ -115,7 +115,7 @@ class IncidentApi:
             }
         )
 
-    async def look(self, request: Request) -> Response:
+    async def answer_incidents(self, request: Request) -> Response:
         refuse_others(request, ())
         return make_json_response(self._get_incident_status())
 
@@ -145,7 +145,7 @@ class IncidentApi:
             {"incident": self._describe_answer(over), "othersNotified": is_known}
         )
 
-    async def take(self, request: Request, station: str, number: str) -> Response:
+    async def take_over(self, request: Request, station: str, number: str) -> Response:
         """Record that a person here has another kit's incident, and notify that kit and all
         stations in range. An unknown incident is answered with 404.
         """

@@ -40,7 +40,7 @@ def make_routes(parts: Parts, tracking: Tracking) -> list[Route]:
         Route("GET", "/api/track/cost", partial(_answer_cost, parts, tracking)),
         Route("POST", "/api/track/interval", partial(_choose, tracking)),
         Route("DELETE", "/api/track/interval", partial(_leave_it, tracking)),
-        Route("POST", "/api/track/tracker", partial(_take, parts, tracking)),
+        Route("POST", "/api/track/tracker", partial(_accept_report, parts, tracking)),
     ]
 
 
@@ -204,7 +204,7 @@ async def _put(tracking: Tracking, interval: int | None) -> None:
         raise Problem(507, detail=detail) from None
 
 
-async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
+async def _accept_report(parts: Parts, tracking: Tracking, request: Request) -> Response:
     """Accept a tracker's report about itself, and answer with the chosen interval."""
     body = _read_object(request)
     faults = [

@@ -195,7 +195,7 @@ class CellularDriver:
             self.pace.requested_wait = None
             try:
                 ended = await self._link()
-                self._judge(ended)
+                self._judge_attempt(ended)
                 if ended.code not in _IN_ORDER:
                     await self.link.recorder.record_fault(self.link.reason)
             except Unreachable as trouble:
@@ -257,7 +257,7 @@ class CellularDriver:
         if self.link.state is LinkState.READY:
             self.link.reason = self.keepalive.note()
 
-    def _judge(self, ended: LinkEnd) -> None:
+    def _judge_attempt(self, ended: LinkEnd) -> None:
         if self.pace.is_back_soon(ended):
             self._note_wish(ORDERLY_PAUSE_MAX_S)
         fault = _FAULTS.get(Close(ended.code)) if ended.code in set(Close) else None

@@ -132,7 +132,7 @@ class HealingLadder:
     not_before: float = 0.0
     rounds: int = 0
 
-    def look(
+    def find_due_step(
         self, away_since: float | None, now: float, elapsed: float, *, asked: bool = False
     ) -> HealingStep | None:
         """Record since when the modem is silent (`away_since`, None if it answers). Return the step
@@ -146,7 +146,7 @@ class HealingLadder:
             return None
         return self.steps[self.place] if len(self.step_times) < STEPS_AN_HOUR else None
 
-    def take(self, now: float, elapsed: float) -> None:
+    def record_step(self, now: float, elapsed: float) -> None:
         """Record that the step that was due is being taken."""
         self.step_times.append(elapsed)
         self.place = (self.place + 1) % len(self.steps)

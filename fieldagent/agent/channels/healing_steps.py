@@ -105,13 +105,13 @@ class Healer:
             await self._switch_on_again()
         ladder, now = self._ladder, self._clock()
         asked = self._link.heal_now
-        step = ladder.look(away_since, trio.current_time(), now, asked=asked)
+        step = ladder.find_due_step(away_since, trio.current_time(), now, asked=asked)
         if step is None:
             return False
         place = f"step {ladder.place + 1} of {len(ladder.steps)}"
-        ladder.take(trio.current_time(), now)
+        ladder.record_step(trio.current_time(), now)
         self._link.heal_now = False
-        self._keep()
+        self._store_times()
         count = f"{len(ladder.step_times)} of at most {STEPS_AN_HOUR} in an hour"
         log.warning(
             "the %s modem stays silent: %s, %s; %s", self._healing.channel, place, step, count
@@ -120,7 +120,7 @@ class Healer:
         self._link.facts["healingSteps"] = int(self._link.facts.get("healingSteps", 0)) + 1
         try:
             await self._switch_on_again()
-            await self._take(step)
+            await self._take_step(step)
         except (OSError, ValueError, serial.SerialException) as error:
             log.error("%s could not be done: %s", step, _describe_error(error))
             self._link.facts["healing"] = (
@@ -128,7 +128,7 @@ class Healer:
             )
         return True
 
-    async def _take(self, step: HealingStep) -> None:
+    async def _take_step(self, step: HealingStep) -> None:
         if step.kind == "command":
             assert self._healing.command is not None
             await run_command(f"{self._healing.channel}-recovery-command", self._healing.command)
@@ -174,7 +174,7 @@ class Healer:
             return
         self._off.unlink(missing_ok=True)
 
-    def _keep(self) -> None:
+    def _store_times(self) -> None:
         try:
             put_file(self._file, json.dumps(self._ladder.step_times).encode())
         except OSError as error:

@@ -61,10 +61,10 @@ class LineSpeed:
         self._next = -inf
 
     def note_silent(self) -> None:
-        """Record that no modem answered at the port: the next `look` searches."""
+        """Record that no modem answered at the port: the next `find_speed` searches."""
         self._silent = True
 
-    async def look(self, port: str) -> int:
+    async def find_speed(self, port: str) -> int:
         """Return the baud rate. If the modem was silent, search for the rate at which it answers,
         at most every SEARCH_INTERVAL_S. Raises PortLost.
         """

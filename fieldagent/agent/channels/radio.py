@@ -120,7 +120,7 @@ class RadioDriver:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
             nursery.start_soon(self._show_life)
-            await self._speak(nursery)
+            await self._transmit_packets(nursery)
 
     async def _listen(self) -> NoReturn:
         while True:
@@ -143,7 +143,7 @@ class RadioDriver:
             self.progress()
             await trio.sleep_until(waits.beat_after(LOOK_EVERY))
 
-    async def _speak(self, flights: trio.Nursery) -> NoReturn:
+    async def _transmit_packets(self, flights: trio.Nursery) -> NoReturn:
         follows = False
         while True:
             with trio.CancelScope() as self.pause:
@@ -174,7 +174,7 @@ class RadioDriver:
         try:
             self.link.state = LinkState.BUSY
             self.last_transmitted.append(transmission.body)
-            result = await self._give(transmission)
+            result = await self._pass_to_radio(transmission)
             if result not in UNSENT_REASONS and transmission.answerable:
                 self.waiting += 1
                 flights.start_soon(self._await_answer, transmission, self.round)
@@ -191,7 +191,7 @@ class RadioDriver:
         self.link.state = LinkState.NO_SERVICE if result in UNSENT_REASONS else LinkState.READY
         self.link.reason = UNSENT_REASONS.get(result, "")
 
-    async def _give(self, transmission: Transmission) -> TransmitResult:
+    async def _pass_to_radio(self, transmission: Transmission) -> TransmitResult:
         """Pass it to the radio, and return the radio's report. Raises RadioLost."""
         with trio.move_on_after(TRANSMIT_MAX) as limit:
             async with trio.open_nursery() as nursery:

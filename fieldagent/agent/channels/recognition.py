@@ -114,7 +114,7 @@ class _ReceivedBytes:
     def ask(self, question: bytes) -> None:
         self._asked.append(question)
 
-    def take(self, data: bytes) -> None:
+    def add_bytes(self, data: bytes) -> None:
         self._said += data
         del self._said[:-SAID_MAX]
 
@@ -153,7 +153,7 @@ async def recognise(
                     for each in (*asked, *known):
                         if each.is_answer(said):
                             return each
-                    hearing.take(await line.read())
+                    hearing.add_bytes(await line.read())
     return hearing.judge()
 
 

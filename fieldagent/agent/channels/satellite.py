@@ -48,8 +48,8 @@ from fieldagent.agent.channels.reopening import forbid_healing, keep_open
 from fieldagent.agent.channels.satellite_pace import WITHHELD_REASON, GatewayMailbox, LinkRest
 from fieldagent.agent.channels.satellite_waits import (
     compute_next_look,
+    end_pauses_on_request,
     note_absent,
-    obey,
     wait_for_first,
     wait_until_rested,
 )
@@ -183,10 +183,10 @@ async def run(
     more = (sbd.REGISTRATION,) if registers else ()
 
     async def work() -> None:
-        async with open_modem(port, await speed.look(port), link, *more) as modem:
+        async with open_modem(port, await speed.find_speed(port), link, *more) as modem:
             driver = SatelliteDriver(modem, outbox, reception, link, pace, progress)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(obey, link, pace.rest, modem.wake_waiting)
+                nursery.start_soon(end_pauses_on_request, link, pace.rest, modem.wake_waiting)
                 await driver.work()
 
     def report(error: BaseException) -> None:
@@ -382,7 +382,7 @@ class SatelliteDriver:
         await self.outbox.fix_dates()
         transmission = self.outbox.load(sbd.MO_BYTES)
         if transmission is not None:
-            await self._give(transmission, status.momsn)
+            await self._write_message(transmission, status.momsn)
         elif self._is_mailbox_due():
             if not await self.modem.clear(sbd.CLEAR_MO) and status.mo_flag:
                 # The old message would be sent, and billed, again.
@@ -394,7 +394,7 @@ class SatelliteDriver:
             return
         await self._converse(transmission, status.momsn)
 
-    async def _give(self, transmission: Transmission, momsn: int) -> None:
+    async def _write_message(self, transmission: Transmission, momsn: int) -> None:
         """Write the message into the modem and store the intent. If either fails, the message was
         not sent.
         """

@@ -63,7 +63,9 @@ async def wait_until_rested(
             await news()
 
 
-async def obey(link: ChannelLink, rest: LinkRest, tell: Callable[[], None]) -> NoReturn:
+async def end_pauses_on_request(
+    link: ChannelLink, rest: LinkRest, tell: Callable[[], None]
+) -> NoReturn:
     """End the pause whenever a person requests it; `tell` wakes the task that waits for its end."""
     while True:
         await link.wait_until_requested()

@@ -142,7 +142,7 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
     """
     state = hands.settings.state_directory
     if _report(hands, "settings", known.number) is None:
-        await _leave(hands, known)
+        await _leave_request(hands, known)
     if await _is_change_done(hands, "settings", known.number):
         return "they are in force"
     (state / OFFER).unlink(missing_ok=True)
@@ -196,13 +196,13 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     state = hands.settings.state_directory
     offer = ProgramOffer(known.number, version, "").encode()
 
-    def leave() -> None:
+    def leave_request() -> None:
         put_file(state / PROGRAM_DELTA, payload)
         # Root's unit watches this file, so write it last.
         put_file(state / PROGRAM_OFFER, offer)
 
     try:
-        await trio.to_thread.run_sync(leave)
+        await trio.to_thread.run_sync(leave_request)
     except OSError as error:
         raise CommandFailed(f"it cannot be stored for root's unit: {error.strerror}") from None
     return version
@@ -250,7 +250,7 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
     return f"step {step} of 3"
 
 
-async def hold(hands: Hands, known: KnownCommand) -> str:
+async def hold_packages(hands: Hands, known: KnownCommand) -> str:
     """Hold back posted Packages of a kind from satellite. Raises CannotBeDone."""
     kind, queue = _find_kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=True))
@@ -286,7 +286,7 @@ def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
     ]
 
 
-async def _leave(hands: Hands, known: KnownCommand) -> None:
+async def _leave_request(hands: Hands, known: KnownCommand) -> None:
     kit = get_kit_id(hands.settings.hub_token or "")
     try:
         text, signature = offer_of(known.number, kit, known.command.arguments)
@@ -334,7 +334,7 @@ ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
     "restart": restart,
     "reboot": reboot,
     "set": change_settings,
-    "hold": hold,
+    "hold": hold_packages,
     "resume": resume,
     "radio-key": change_radio_key,
     "update": update_program,

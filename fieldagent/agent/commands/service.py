@@ -66,7 +66,7 @@ async def run(hands: Hands, gate: CommandGate) -> None:
                     await _owe(hands, await _carry_out(hands, each))
             for each in commands.list_under_way(journal):
                 if each.state == "owed":
-                    await _answer(hands, each)
+                    await _send_answer(hands, each)
             left = commands.list_under_way(journal)
             if all(each.state == "accepted" and _can_still_arrive(hands, each) for each in left):
                 with waits.move_on_after(RECHECK_AFTER_S if left else inf):
@@ -168,7 +168,7 @@ async def _owe(hands: Hands, answer: CommandAnswer) -> None:
     await hands.parts.journal.persist(partial(commands.owe, answer=answer))
 
 
-async def _answer(hands: Hands, known: KnownCommand) -> None:
+async def _send_answer(hands: Hands, known: KnownCommand) -> None:
     """Put the answer into a Package, for the channel over which the command came."""
     assert known.answer is not None
     log.info("command %d: %s", known.number, known.answer.outcome.name.lower())

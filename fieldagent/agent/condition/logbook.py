@@ -87,7 +87,7 @@ class Logbook:
         at = self._now()
         return sum(at - each < DAY for each in self._known.starts)
 
-    def keep(self) -> None:
+    def write_file(self) -> None:
         """Write the file. A failure is logged, and the content is then missing after a restart."""
         try:
             with self._writing:
@@ -96,10 +96,10 @@ class Logbook:
         except OSError as error:
             log.warning("the kit's logbook cannot be stored: %s", error)
 
-    def leave(self) -> None:
+    def record_stop(self) -> None:
         """Record that the agent stops properly."""
         self._known = replace(self._known, in_order=True)
-        self.keep()
+        self.write_file()
 
     def close_hour(self, links: Mapping[str, ChannelLink], clock: float) -> None:
         """Add the hour that has just ended for each link; `clock` is the present time of trio's

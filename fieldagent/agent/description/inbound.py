@@ -20,7 +20,7 @@ from fieldagent.http.openapi import (
     text,
     words,
 )
-from fieldagent.http.openapi_parts import NEXT, UNIX_TIME
+from fieldagent.http.openapi_parts import NEXT_PAGE, UNIX_TIME
 
 _PAYLOAD_ID = segment("id", text(format="uuid"), "requestId of the payload")
 _DEAD_LETTER = record(
@@ -167,7 +167,7 @@ CALLS = (
                             "first. They are on the first page without ?state=, and with "
                             "?state=dead",
                         ),
-                        "next": NEXT,
+                        "next": NEXT_PAGE,
                     }
                 ),
                 headers=NEXT_LINK,

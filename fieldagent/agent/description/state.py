@@ -22,7 +22,14 @@ from fieldagent.http.openapi import (
     record,
     text,
 )
-from fieldagent.http.openapi_parts import ALIVE, DOWN, METRICS, THIS_DOCUMENT, UNIX_TIME, UP
+from fieldagent.http.openapi_parts import (
+    ALIVE_PARAMETER,
+    DOWN_RECORD,
+    METRICS,
+    THIS_DOCUMENT,
+    UNIX_TIME,
+    UP,
+)
 
 _SIGNAL = or_null(integer(minimum=0, maximum=5))
 _CHANNEL_STATE = open_record(
@@ -220,7 +227,7 @@ CALLS = (
                 "the channel and the cause",
                 one_of(UP, record({"status": always("DEGRADED"), "reason": text()})),
             ),
-            503: answer("The agent does not work", DOWN),
+            503: answer("The agent does not work", DOWN_RECORD),
         },
     ),
     call(
@@ -241,7 +248,7 @@ CALLS = (
                 text(pattern=f"^({_TOPICS})(,({_TOPICS}))*$"),
                 f"Topics: {', '.join(TOPICS)}, separated by commas (all)",
             ),
-            ALIVE,
+            ALIVE_PARAMETER,
             header(
                 "Last-Event-ID",
                 text(),

@@ -78,7 +78,7 @@ class Entrance:
         return [
             *files.make_page_routes(("/enter",), "/enter/file", __name__, NAMES),
             Route("POST", "/enter/session", self._enter, body=2_048),
-            Route("DELETE", "/enter/session", self._leave),
+            Route("DELETE", "/enter/session", self._sign_out),
         ]
 
     def _is_known(self, head: Request) -> bool:
@@ -106,7 +106,7 @@ class Entrance:
         self._signed_in[_digest(cookie)] = (now + SESSION_LIFETIME_S, version)
         return Response(204, headers=(set_cookie(COOKIE, cookie, SESSION_LIFETIME_S, secure=True),))
 
-    async def _leave(self, request: Request) -> Response:
+    async def _sign_out(self, request: Request) -> Response:
         self._signed_in.pop(_digest_cookie(request), None)
         return Response(204, headers=(set_cookie(COOKIE, "", 0, secure=True),))
 

@@ -261,7 +261,7 @@ class Inbox:
 
     def _keep(self, db: sqlite3.Connection, letter: DeadLetter, taken: ReceivedMessage) -> None:
         taken.buried += 1
-        taken.dropped += dead_letters.keep(db, letter)
+        taken.dropped += dead_letters.store_letter(db, letter)
         if self._hand_unread:
             sender = Identity(letter.channel, letter.channel, "Integration")
             moment = datetime.fromtimestamp(letter.received, UTC)

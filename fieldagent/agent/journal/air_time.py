@@ -16,7 +16,7 @@ def read_known(journal: Journal) -> dict[int, float]:
     return dict(journal.read("SELECT minute, seconds FROM air_time"))
 
 
-async def keep(journal: Journal, used: AirTime) -> NoReturn:
+async def store_regularly(journal: Journal, used: AirTime) -> NoReturn:
     """Store the air-time whenever enough has been used. This is seldom, because each write wears
     the card.
     """

@@ -38,7 +38,7 @@ class Tally(NamedTuple):
     kept: int = 0
 
 
-def keep(db: sqlite3.Connection, letter: DeadLetter) -> int:
+def store_letter(db: sqlite3.Connection, letter: DeadLetter) -> int:
     """Store a dead letter, and return the number of older ones that were deleted for it."""
     db.execute(
         "INSERT INTO dead_letter (channel, body, reason, received) VALUES (?, ?, ?, ?)",

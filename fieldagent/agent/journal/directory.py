@@ -209,7 +209,7 @@ def is_for_others(db: sqlite3.Connection, named: Named | None) -> bool:
     return group is not None and whose not in json.loads(group[0])
 
 
-async def keep(journal: Journal, directory: Directory) -> None:
+async def store_directory(journal: Journal, directory: Directory) -> None:
     """Replace the directory by the hub's. Raises the journal's errors."""
 
     def store(db: sqlite3.Connection) -> None:

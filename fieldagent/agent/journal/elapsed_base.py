@@ -18,7 +18,7 @@ def read_known(db: sqlite3.Connection) -> ClockBase | None:
     return base if crc == _compute_crc(base) else None
 
 
-def keep(db: sqlite3.Connection, base: ClockBase) -> None:
+def store_base(db: sqlite3.Connection, base: ClockBase) -> None:
     """Store the base of elapsed time, with its checksum."""
     row = (*base, _compute_crc(base))
     db.execute("INSERT OR REPLACE INTO lived VALUES (1, ?, ?, ?, ?, ?, ?)", row)

@@ -444,10 +444,10 @@ class UnacceptedPayloadList:
         """Return the list, queried again if there was a commit since."""
         commits = self._journal.commits
         if commits != self._commits:
-            self._found, self._commits = self._look(), commits
+            self._found, self._commits = self._query(), commits
         return self._found
 
-    def _look(self) -> list[UnacceptedPayloads]:
+    def _query(self) -> list[UnacceptedPayloads]:
         # With max(), a bare column is taken from the row with the maximum
         # (sqlite.org/lang_select.html, 2.5).
         rows = self._journal.read(

@@ -204,7 +204,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             if not self.not_on_disk:
                 self._files.forget(copy)
         elif idle():
-            writing = partial(elapsed_base.keep, base=self.clock.get_base())
+            writing = partial(elapsed_base.store_base, base=self.clock.get_base())
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
             # An SOS may have arrived meanwhile, or be about to: then try later.
             if takes and not self.is_busy and idle():
@@ -213,8 +213,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
     async def persist(self, operation: Operation[T]) -> T:
         """Commit an event that has happened, for which no caller could handle a full disk.
 
-        So wait for space on the disk. Raises StoreFull once `leave` was called; the effect is that
-        of an earlier power failure.
+        So wait for space on the disk. Raises StoreFull once `record_stop` was called; the effect is
+        that of an earlier power failure.
         """
         while True:
             try:
@@ -247,7 +247,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 self._give_up_disk(failed)
             transact(self._files.writer, order)
 
-    def leave(self) -> None:
+    def record_stop(self) -> None:
         """Record that the program stops: a full disk is no longer waited for."""
         self._leaving.set()
 
@@ -277,7 +277,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._carry_out_move()
         base = self.clock.get_due_base()
         if base is not None:
-            orders = [*orders, Order(partial(elapsed_base.keep, base=base))]
+            orders = [*orders, Order(partial(elapsed_base.store_base, base=base))]
         try:
             transact(self._files.writer, orders)
         except StoreFailed as failed:
@@ -309,7 +309,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
             with suppress(StoreFailed, StoreFull, sqlite3.Error):
                 files.writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 transact(
-                    files.writer, [Order(partial(elapsed_base.keep, base=self.clock.get_base()))]
+                    files.writer,
+                    [Order(partial(elapsed_base.store_base, base=self.clock.get_base()))],
                 )
         files.close(failed=self.failed is not None)
         files.forget(copy)

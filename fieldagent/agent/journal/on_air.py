@@ -39,7 +39,7 @@ KEPT_BYTES, KEPT_ITEMS = 200_000, 1000
 the newest."""
 
 
-def keep(
+def store_item(
     db: sqlite3.Connection, station: int, sequence: int, identity: bytes, envelope: bytes
 ) -> None:
     """Store an item that has just arrived from another station, with its route, so that it can be

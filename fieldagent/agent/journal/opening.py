@@ -88,7 +88,7 @@ def _look_through(looker: sqlite3.Connection) -> None:
 
 def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connection:
     try:
-        _look(path, mark, as_left=as_left)
+        _check_journal(path, mark, as_left=as_left)
         mark.open_as(JOURNAL.version)
         connection = connect(path, JOURNAL, checked=True)
         try:
@@ -113,7 +113,7 @@ def _is_about_damage(error: sqlite3.Error) -> bool:
     return is_damage(error) or (code is not None and code & 0xFF == sqlite3.SQLITE_ERROR)
 
 
-def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
+def _check_journal(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
     """Check the journal without writing, because opening it for writing may destroy its log. Raises
     the errors found; WrongVersion if another program has written it.
     """

@@ -354,7 +354,7 @@ class PacketReception:
             # The sender repeats its request to the hub by itself.
             route = Entry(0, AuthorMark(packet.station, packet.hops), entry.time)
             kept = encode([route, entry], origin=packet.station)
-            on_air.keep(db, packet.station, entry.sequence, compute_fingerprint(entry), kept)
+            on_air.store_item(db, packet.station, entry.sequence, compute_fingerprint(entry), kept)
         if came_again:
             packet.repeated.add(entry.sequence)
         content = entry.content

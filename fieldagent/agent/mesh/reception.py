@@ -128,8 +128,8 @@ class RadioReception:
             self._piggyback.introduce(at_once=presents and not packet.acks)
         if returned or presents:
             self._rounds.welcome(packet.sender, trio.current_time())
-            self._piggyback.greet(crowd=len(self._neighbours.list_in_range()))
-            self._piggyback.readings.greet(packet.sender, now)
+            self._piggyback.greet_station(crowd=len(self._neighbours.list_in_range()))
+            self._piggyback.readings.greet_station(packet.sender, now)
             # The station can hear us now, so retry waiting Packages at once.
             self._queue.hasten(*self._queue.list_waiting())
         if packet.acks:
@@ -148,7 +148,7 @@ class RadioReception:
             assert isinstance(said, Receipt)
             came = packet.station, entry, packet.sender, packet.hops, now
             if said.stage is Stage.STORED:
-                readings.hear_answer(*came, crowd=crowd)
+                readings.take_in_answer(*came, crowd=crowd)
             elif said.by != packet.station:
                 asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)
                 readings.hear(*came, crowd=crowd, asked=asked)
@@ -207,7 +207,7 @@ class RadioReception:
         """Repeat the items that the sender is missing or requested."""
         for summary in packet.summaries:
             assert isinstance(summary.content, Ack)
-            for number in self._piggyback.hear_summary(summary):
+            for number in self._piggyback.take_in_summary(summary):
                 now = trio.current_time()
                 self._rounds.record_missing(summary.content.station, number, packet.sender, now)
 

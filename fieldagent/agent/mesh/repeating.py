@@ -185,7 +185,7 @@ class Repeating:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
                 asks = self._words.is_relay_needed() and not is_going_down(item.entry)
                 item.is_for_hub = asks and not elsewhere
-        repeats = self._rounds.take(now)
+        repeats = self._rounds.take_due(now)
         if not repeats:
             return
         for repeat in repeats:

@@ -203,7 +203,7 @@ class Rounds:
         if not known.entry.sos:
             # A station that was missing it has it by now, or reports it again.
             known.due_at = inf
-            self._words.leave(known.station, known.entry.sequence)
+            self._words.stop_repeating(known.station, known.entry.sequence)
             # Stations beyond its last hop may have it through this transmission.
             known.stopped.pop(self.station, None)
             if again.hops > 1:
@@ -336,7 +336,7 @@ class Rounds:
         knows = item.confirmed_by | {item.station, self.station}
         return [number for number in self.neighbours.list_in_range() if number not in knows]
 
-    def take(self, now: float) -> list[RepeatedPacket]:
+    def take_due(self, now: float) -> list[RepeatedPacket]:
         """Return the repeats that are due now. Items that are not an SOS are sorted,
         newest first.
         """

@@ -12,7 +12,7 @@ import cbor2
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Fragment, encode
 from fieldagent.wire.errors import LocalProtocolError
-from fieldagent.wire.fragments import COUNT_MAX, add_checksum, cut, split
+from fieldagent.wire.fragments import COUNT_MAX, add_checksum, cut_into_fragments, split
 from fieldagent.wire.tag import TAG_BYTES
 
 ACK_BYTES = 28
@@ -61,7 +61,7 @@ class Capacity:
         # A tenth is reserved for answers.
         return max(MARK_BYTES - 1 + 2 * _compute_width(origin), self.size // 10)
 
-    def cut(self, entry: Entry, origin: int) -> list[Fragment]:
+    def cut_into_fragments(self, entry: Entry, origin: int) -> list[Fragment]:
         """Cut an entry into its fragments. Raises TooLarge."""
         whole = encode([entry])
         if not self.shared:
@@ -75,7 +75,7 @@ class Capacity:
             size = self._free - self._compute_reserved(origin) - len(head)
             size -= size > SHORT_BYTES
             if size > 0 and -(-needed // size) <= most:
-                return cut(whole, -(-needed // size))
+                return cut_into_fragments(whole, -(-needed // size))
         raise TooLarge(f"{len(whole)} bytes are too many for packets of {self.size} bytes")
 
     def _count_max(self) -> int:

@@ -208,14 +208,14 @@ class ChannelQueue:
         """Return the time when another Package becomes due or expires."""
         return self._queue.compute_next_change(now)
 
-    def take(self, now: float, *, under_way: bool) -> int | None:
+    def receive_message(self, now: float, *, under_way: bool) -> int | None:
         """Take the first waiting Package; with `under_way`, also one with more fragments in a
         running burst.
         """
         key = self.find_foremost(now) if under_way else None
-        return key if key in self.bursts else self._queue.take(now)
+        return key if key in self.bursts else self._queue.receive_message(now)
 
-    def leave(self, sequence: int) -> None:
+    def put_back_unfitting(self, sequence: int) -> None:
         """Put back a Package that was taken but does not fit, in its old place."""
         if sequence not in self.bursts:
             self._queue.put_back(sequence)

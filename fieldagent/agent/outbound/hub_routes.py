@@ -121,7 +121,7 @@ class HubRoutes:
     def _make_announced_route(self, ours: RouteToHub) -> RouteToHub:
         return replace(ours, is_battery_low=ours.is_battery_low or self._low())
 
-    def greet(self) -> None:
+    def announce_route_to(self) -> None:
         """Announce our route soon to a station that has not heard it."""
         self._said_at = -inf
 

@@ -17,7 +17,7 @@ from fieldagent.wire.envelope import (
     digest_of_slices,
     encode,
 )
-from fieldagent.wire.fragments import cut, split
+from fieldagent.wire.fragments import cut_into_fragments, split
 
 
 def make_entry(known: StoredPackage) -> Entry:
@@ -55,7 +55,9 @@ def is_about(
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
         return said.digest == digest_of(entry)
     whole = encode([entry])
-    fragments = cut(whole, said.count) if capacity is None else split(whole, capacity)
+    fragments = (
+        cut_into_fragments(whole, said.count) if capacity is None else split(whole, capacity)
+    )
     if len(fragments) != said.count:
         return False
     slices = [fragment.payload for fragment in fragments]

@@ -295,7 +295,7 @@ class ChannelOutbox:
         if begun is None and not self._queue.get_in_flight():
             # The driver failed before it took a Package. If a Package caused that, it is the next
             # one.
-            self._queue.take(now, under_way=False)
+            self._queue.receive_message(now, under_way=False)
         back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
         waits = {
             sequence: now

@@ -232,7 +232,7 @@ class Packing:
         passed: list[int] = []
         draft, whose, tries, alone = self._make_draft(0), 0, 0, False
         while len(segments) + len(passed) <= self._limits.companions:
-            key = self.queue.take(now, under_way=not segments and not passed)
+            key = self.queue.receive_message(now, under_way=not segments and not passed)
             if key is None:
                 break
             try:
@@ -276,7 +276,7 @@ class Packing:
             if candidate.segment.count > 1 or key in self.queue.alone:
                 break
         for key in passed:
-            self.queue.leave(key)
+            self.queue.put_back_unfitting(key)
         if segments and segments[0].count > 1:
             self._add_end_mark(
                 draft, capacity, len(self.queue.bursts[segments[0].sequence].waiting)
@@ -390,7 +390,7 @@ class Packing:
                 Segment(sequence), known.origin, entry, body, tries, known.undated
             )
             return self._prepared
-        fragments = self.capacity.cut(entry, draft.origin)
+        fragments = self.capacity.cut_into_fragments(entry, draft.origin)
         segment = Segment(sequence, 0, len(fragments))
         index = self._choose_positions(segment, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
@@ -438,7 +438,9 @@ class Packing:
             origin
         ):
             return [entry]
-        return [Entry(entry.sequence, part) for part in self.capacity.cut(entry, origin)]
+        return [
+            Entry(entry.sequence, part) for part in self.capacity.cut_into_fragments(entry, origin)
+        ]
 
     def list_sizes(self, package: Package, now: float) -> list[int]:
         """Return the bytes of each transmission that the Package would need alone; together with

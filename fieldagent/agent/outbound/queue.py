@@ -128,7 +128,7 @@ class Queue:
         self._negated: dict[int, int] = {}
         """One shared object for each priority, to save memory."""
         self._taken: set[int] = set()
-        """Keys that `take` skips: in flight, or held."""
+        """Keys that `receive_message` skips: in flight, or held."""
         self._held: set[int] = set()
         self._overtaken: set[int] = set()
         """Keys in flight for whose collapseKey a newer Package has arrived."""
@@ -224,12 +224,12 @@ class Queue:
         self._bound()
 
     def find_foremost(self, now: float) -> int | None:
-        """Return the key that `take` would take."""
+        """Return the key that `receive_message` would take."""
         self._promote(now)
         entry = self._ready.find_first()
         return None if entry is None else entry[_KEY]
 
-    def take(self, now: float) -> int | None:
+    def receive_message(self, now: float) -> int | None:
         """Take the most urgent Package that is due; the caller keeps it until put_back or
         remove.
         """

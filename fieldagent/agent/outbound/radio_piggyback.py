@@ -105,7 +105,7 @@ class RadioPiggyback:
         self._repeats += [each for each in repeats if (each.origin, each.entries[0]) not in kept]
         self._repeats.sort(key=lambda each: not each.sos)
 
-    def leave(self, origin: int, sequence: int) -> None:
+    def stop_repeating(self, origin: int, sequence: int) -> None:
         """Do not repeat an item that another station repeats, unless it is an SOS."""
         self._repeats = [
             each
@@ -190,14 +190,14 @@ class RadioPiggyback:
             return
         self.summaries.note(station, item.sequence, digest_of(item), self.clock())
 
-    def greet(self, *, crowd: int) -> None:
+    def greet_station(self, *, crowd: int) -> None:
         """Send our summaries and route soon to a station that has returned; the first station to do
         so is enough.
         """
-        self.summaries.greet(self.clock(), 2.0 + crowd)
-        self.hub_routes.greet()
+        self.summaries.greet_station(self.clock(), 2.0 + crowd)
+        self.hub_routes.announce_route_to()
 
-    def hear_summary(self, summary: Entry) -> list[int]:
+    def take_in_summary(self, summary: Entry) -> list[int]:
         """Take in another station's summary. Return the numbers that are missing there and present
         here.
         """

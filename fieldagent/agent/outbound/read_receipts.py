@@ -29,7 +29,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, digest_of
 
-ALONE_AFTER = 5.0
+ALONE_AFTER_S = 5.0
 """Shortest wait in seconds for another packet in which a receipt can ride; at random up to three
 times as long."""
 AGAIN_FIRST, AGAIN_MAX = 30.0, 3600.0
@@ -87,7 +87,7 @@ class ReadReceipt:
         assert isinstance(self.entry.content, Receipt)
         return self.entry.content.stage is Stage.STORED
 
-    def go(self, rides: float, due: float) -> None:
+    def schedule(self, rides: float, due: float) -> None:
         """Let it ride from `rides` on, or be sent alone at `due`."""
         self.rides_from, self.due_at = rides, due if self.alone else inf
         self.echoes.clear()
@@ -151,7 +151,7 @@ class Readings:
                 self._ours[key] = known[key]
                 continue
             word = ReadReceipt(self._station, entry, each.wants_receipt)
-            word.go(now, now + ALONE_AFTER * (1 + 2 * self._random()))
+            word.schedule(now, now + ALONE_AFTER_S * (1 + 2 * self._random()))
             self._ours[key] = each, word
 
     def find_answered(self, station: int, answer: Entry) -> PendingStationStage | None:
@@ -164,7 +164,7 @@ class Readings:
         key = _make_key(by, entry)
         said = Entry(entry.sequence, Receipt(by, key.digest), entry.time)
         word = self._answers.setdefault(key, ReadReceipt(self._station, said, asked))
-        word.go(now, min(word.due_at, now + ANSWER_WITHIN * self._random()))
+        word.schedule(now, min(word.due_at, now + ANSWER_WITHIN * self._random()))
 
     def hear(
         self, by: int, entry: Entry, sender: int, hops: int, now: float, *, crowd: int, asked: bool
@@ -180,12 +180,12 @@ class Readings:
         if not passed.receipt.record_arrival(hops, now):
             passed.receipt.note_echo(sender)
         elif passed.answer is not None and passed.answer.hops < self._hops:
-            passed.answer.go(now, now + self._spread(ANSWER_WITHIN, crowd))
+            passed.answer.schedule(now, now + self._spread(ANSWER_WITHIN, crowd))
         elif passed.answer is None and hops < self._hops:
             rides = now + (PASS_AFTER if asked else RIDES_AFTER)
-            passed.receipt.go(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
+            passed.receipt.schedule(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
 
-    def hear_answer(
+    def take_in_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
     ) -> None:
         """Take in a station's answer to another's receipt, transmitted by `sender`: that receipt is
@@ -201,9 +201,9 @@ class Readings:
             passed.answer.note_echo(sender)
         elif passed.is_answer_pending and hops < self._hops:
             passed.is_answer_pending = False
-            passed.answer.go(now, now + self._spread(ANSWER_WITHIN, crowd))
+            passed.answer.schedule(now, now + self._spread(ANSWER_WITHIN, crowd))
 
-    def greet(self, station: int, now: float) -> None:
+    def greet_station(self, station: int, now: float) -> None:
         """Send a station in range the receipts for its items that it may have missed. It may pass
         other receipts on to stations out of our range.
         """
@@ -211,7 +211,7 @@ class Readings:
             assert isinstance(word.entry.content, Receipt)
             if word.entry.content.by == station:
                 word.attempts = 0
-                word.go(now, now + ALONE_AFTER * (1 + 2 * self._random()))
+                word.schedule(now, now + ALONE_AFTER_S * (1 + 2 * self._random()))
             else:
                 word.rides_from = min(word.rides_from, now)
 
@@ -243,7 +243,7 @@ class Readings:
                 rides = now + again * (0.75 + 0.5 * self._random())
                 word.attempts += 1
                 alone = word.attempts < ALONE_MAX
-                word.go(rides, rides + ALONE_AFTER if alone else inf)
+                word.schedule(rides, rides + ALONE_AFTER_S if alone else inf)
         for passed in self._passed.values():
             passed.is_answer_pending |= passed.receipt is word
 

@@ -201,7 +201,7 @@ class Summaries:
         known = self._stations.get(station)
         return None if known is None else known.stored_digests.get(number)
 
-    def greet(self, now: float, within: float) -> None:
+    def greet_station(self, now: float, within: float) -> None:
         """Send all summaries again for a station that has returned and heard none of them."""
         for each in self._stations.values():
             each.is_told_by_other = False

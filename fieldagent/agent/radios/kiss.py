@@ -88,7 +88,7 @@ class TncModem:
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         frame = ax25.encode(ax25.Frame(self._call, DESTINATION, packet))
-        await self._give(kiss.encode(frame))
+        await self._send_frame(kiss.encode(frame))
         result = await self._wait_for_result()
         if result is not TransmitResult.DROPPED:
             # A frame leaves the buffer when its transmission begins.
@@ -113,7 +113,7 @@ class TncModem:
         RadioLost.
         """
         text, self._waiting = self._told, None
-        await self._give(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
+        await self._send_frame(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
         with trio.move_on_after(SILENCE_MAX_S if self._knows_the_question else ANSWER_TIMEOUT_S):
             await text.wait()
             return self._waiting
@@ -124,7 +124,7 @@ class TncModem:
         log.info("the TNC does not report its queue: packets are paced by time")
         return None
 
-    async def _give(self, data: bytes) -> None:
+    async def _send_frame(self, data: bytes) -> None:
         with trio.move_on_after(WRITE_TIMEOUT_S):
             await self._write(data)
             return
@@ -149,7 +149,7 @@ class TncModem:
                     # line end shows no prompt.
                     await self._leave_commands()
                 elif kind == kiss.DATA:
-                    self._take(content)
+                    self._take_in_frame(content)
                 elif kind == kiss.SET_HARDWARE:
                     self._learn(kiss.read_waiting_bytes(content))
                 else:
@@ -158,7 +158,7 @@ class TncModem:
             self._link.facts["damagedFrames"] = self._deframer.damaged
 
     async def _leave_commands(self) -> NoReturn:
-        await self._give(kiss.LEAVE_COMMANDS)
+        await self._send_frame(kiss.LEAVE_COMMANDS)
         raise RadioLost(IN_COMMANDS)
 
     def _learn(self, waiting: int | None) -> None:
@@ -169,7 +169,7 @@ class TncModem:
             self._told.set()
             self._told = trio.Event()
 
-    def _take(self, content: bytes) -> None:
+    def _take_in_frame(self, content: bytes) -> None:
         """Take in a frame. Frames to others and digipeated frames of ours are ignored."""
         try:
             frame = ax25.decode(content)

@@ -133,7 +133,7 @@ class BoardTurn:
             await self._outcome(self.untold)
             self.untold = None
 
-    async def give(
+    async def send_packet(
         self, write: Callable[[], Awaitable[None]], seconds: float, patience: float, *, urgent: bool
     ) -> TransmitResult:
         """Give the board a packet that takes that many seconds on air. Wait up to `patience`

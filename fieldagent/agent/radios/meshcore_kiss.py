@@ -78,10 +78,10 @@ class MeshcoreModem:
             seconds = await self._compute_air_time(len(packet))
             write = partial(self._port.write, kiss.encode(packet))
             patience = TOLD_TIMES * seconds + TOLD_AFTER
-            result = await self._turn.give(write, seconds, patience, urgent=urgent)
+            result = await self._turn.send_packet(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN:
                 # The packet may have left. The ping finds a modem that has hung.
-                await self._greet()
+                await self._greet_modem()
         return result
 
     async def receive(self) -> ReceivedPacket:
@@ -108,9 +108,9 @@ class MeshcoreModem:
             self._air_times[size] = milliseconds / 1000
         return self._air_times[size]
 
-    async def _greet(self) -> None:
+    async def _greet_modem(self) -> None:
         for _ in range(2):
-            word = await self._answer(MeshcoreCommand.PING)
+            word = await self._request_answer(MeshcoreCommand.PING)
             if word is not None and word.code == MeshcoreCommand.PING | wire.ANSWER:
                 return
         raise RadioLost("the radio does not answer: does it run MeshCore's KISS modem firmware?")
@@ -118,7 +118,7 @@ class MeshcoreModem:
     async def open(self) -> None:
         """Ping the radio and set it up. Raises RadioLost."""
         async with self._turn.lock:
-            await self._greet()
+            await self._greet_modem()
             version = await self._ask(MeshcoreCommand.VERSION)
             if version.code != MeshcoreReport.ERROR:
                 self._link.facts["firmware"] = ".".join(map(str, version.content))
@@ -172,15 +172,15 @@ class MeshcoreModem:
 
     async def _ask(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreMessage:
         """Return the answer to a command. Raises RadioLost if there is none."""
-        answer = await self._answer(command, content)
+        answer = await self._request_answer(command, content)
         if answer is None:
-            await self._greet()
-            answer = await self._answer(command, content)
+            await self._greet_modem()
+            answer = await self._request_answer(command, content)
         if answer is None:
             raise RadioLost(f"the radio answers a ping, but not {command.name}")
         return answer
 
-    async def _answer(
+    async def _request_answer(
         self, command: MeshcoreCommand, content: bytes = b""
     ) -> MeshcoreMessage | None:
         await self._port.write(wire.ask(command, content))
@@ -202,24 +202,24 @@ class MeshcoreModem:
             with waits.move_on_after(inf if packet is None else SIGNAL_TIMEOUT_S):
                 data = await self._port.read()
             if not data and packet is not None:
-                self._hear(packet)
+                self._take_in_frame(packet)
                 packet = None
             for kind, content in self._deframer.receive_data(data):
                 if kind == kiss.DATA:
                     if packet is not None:
-                        self._hear(packet)
+                        self._take_in_frame(packet)
                     packet = content
                 elif kind == kiss.SET_HARDWARE and (word := wire.read_word(content)):
                     if word.code != MeshcoreReport.SIGNAL:
                         self._words.put_report(word)
                     elif packet is not None:
-                        self._hear(packet, wire.read_signal(word.content))
+                        self._take_in_frame(packet, wire.read_signal(word.content))
                         packet = None
             if self._deframer.damaged != self._link.facts.get("damagedFrames", 0):
                 self._nonsense.set()
             self._link.facts["damagedFrames"] = self._deframer.damaged
 
-    def _hear(self, packet: bytes, signal: wire.PacketSignal | None = None) -> None:
+    def _take_in_frame(self, packet: bytes, signal: wire.PacketSignal | None = None) -> None:
         rssi, snr = (None, None) if signal is None else (signal.rssi, signal.snr)
         self._ear.hear(ReceivedPacket(packet, rssi, snr))
 

@@ -81,7 +81,7 @@ class MeshtasticModem:
                 decoded=MeshData(Port.PRIVATE, packet),
                 id=self._host.make_number(),
             )
-            fate = await self._host.give(said, urgent=urgent)
+            fate = await self._host.send_packet(said, urgent=urgent)
             result = _make_result(fate)
             if result in UNSENT_REASONS:
                 self._air.note(-seconds)

@@ -142,7 +142,7 @@ class RadioFacts:
     firmware: str = ""
     queue: QueueStatus = field(default_factory=lambda: QueueStatus(free=16, maximum=16))
 
-    def take(self, message: FromRadio) -> None:
+    def store_fact(self, message: FromRadio) -> None:
         """Store the number, channels, LoRa settings, firmware or queue of a message; other messages
         change nothing.
         """
@@ -271,12 +271,12 @@ class MeshtasticHost:
                 continue
             for message in self._deframer.receive_data(data):
                 try:
-                    self._take(wire.read_from_radio(message))
+                    self._take_in_message(wire.read_from_radio(message))
                 except RemoteProtocolError as error:
                     log.debug("the radio sent unreadable data: %s", error)
 
-    def _take(self, message: FromRadio) -> None:
-        self.facts.take(message)
+    def _take_in_message(self, message: FromRadio) -> None:
+        self.facts.store_fact(message)
         if message.config_complete is not None:
             if message.config_complete == self._nonce:
                 self._whole.set()
@@ -302,7 +302,7 @@ class MeshtasticHost:
             self._answers.verdicts[answer[0]] = RoutingVerdict(answer[1], packet.source)
             self._answers.put_answer()
 
-    async def greet(self) -> None:
+    async def request_configuration(self) -> None:
         """Request the radio's identity and configuration. Raises RadioLost."""
         for _ in range(HANDSHAKES):
             self._nonce = wire.EVERYTHING_BUT_NODES
@@ -327,7 +327,7 @@ class MeshtasticHost:
                 await self._rebooted.wait()
             if self._rebooted.is_set():
                 log.warning("the radio has restarted: connecting again")
-                await self.greet()
+                await self.request_configuration()
             await self.beat()
 
     async def beat(self) -> None:
@@ -343,7 +343,7 @@ class MeshtasticHost:
         """Return an id for a packet; reports on the packet contain it."""
         return random.getrandbits(32) or 1
 
-    async def give(self, packet: MeshPacket, *, urgent: bool = False) -> PacketOutcome:
+    async def send_packet(self, packet: MeshPacket, *, urgent: bool = False) -> PacketOutcome:
         """Give the radio a packet and wait for its report. If the packet requests an
         acknowledgement, wait for its result too. Raises RadioLost.
         """
@@ -383,7 +383,7 @@ async def open_host(
         host = MeshtasticHost(line, wants_nodes=wants_nodes)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(host.listen)
-            await host.greet()
+            await host.request_configuration()
             nursery.start_soon(host.look_after)
             yield host
             nursery.cancel_scope.cancel()

@@ -44,7 +44,7 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.listen)
         with trio.move_on_after(CONFIG_TIMEOUT_S) as limit:
-            await host.greet()
+            await host.request_configuration()
         nursery.cancel_scope.cancel()
     if limit.cancelled_caught:
         raise RadioLost("the radio stopped while it reported its settings: restart it")

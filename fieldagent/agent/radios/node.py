@@ -77,7 +77,7 @@ class NodeModem:
     async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()
 
-    async def greet(self) -> None:
+    async def greet_node(self) -> None:
         """Send a hello, and wait until the node answers. Raises RadioLost after `HELLO_TIMEOUT_S`
         seconds.
         """
@@ -177,7 +177,7 @@ async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeM
         air = NodeModem(port, link, place.packet_bytes)
         nursery.start_soon(air.listen)
         nursery.start_soon(air.keep_time)
-        await air.greet()
+        await air.greet_node()
         yield air
         nursery.cancel_scope.cancel()
 

@@ -92,10 +92,10 @@ class RnodeModem:
             patience = READY_TIMES * seconds + READY_AFTER
             if not self._says_ready:
                 patience = UNREADY_TIMES * seconds + UNREADY_AFTER
-            result = await self._turn.give(write, seconds, patience, urgent=urgent)
+            result = await self._turn.send_packet(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN and self._says_ready:
                 # The packet may have left. The greeting finds a radio that has hung.
-                await self._greet()
+                await self._greet_radio()
                 self._says_ready = False
         return result
 
@@ -120,7 +120,7 @@ class RnodeModem:
     async def open(self) -> None:
         """Greet the radio, check its firmware and set it up. Raises RadioLost."""
         async with self._turn.lock:
-            await self._greet()
+            await self._greet_radio()
             version = await self._ask(RnodeCommand.VERSION, wire.OFF)
             firmware = ".".join(map(str, version))
             if tuple(version) < wire.OLDEST_FIRMWARE:
@@ -179,23 +179,23 @@ class RnodeModem:
         if await self._ask(RnodeCommand.STATE, wire.STATE_ON) != wire.STATE_ON:
             raise RadioLost("the radio stays off")
 
-    async def _greet(self) -> None:
+    async def _greet_radio(self) -> None:
         for _ in range(GREETINGS):
-            if await self._answer(RnodeCommand.DETECT, wire.DETECT) == wire.DETECTED:
+            if await self._wait_for_answer(RnodeCommand.DETECT, wire.DETECT) == wire.DETECTED:
                 return
         raise RadioLost("the radio does not answer: does it run RNode firmware?")
 
     async def _ask(self, command: RnodeCommand, content: bytes) -> bytes:
         """Return the answer to a command. Raises RadioLost if there is none."""
-        answer = await self._answer(command, content)
+        answer = await self._wait_for_answer(command, content)
         if answer is None:
-            await self._greet()
-            answer = await self._answer(command, content)
+            await self._greet_radio()
+            answer = await self._wait_for_answer(command, content)
         if answer is None:
             raise RadioLost(f"the radio is connected, but does not answer {command.name}")
         return answer
 
-    async def _answer(self, command: RnodeCommand, content: bytes) -> bytes | None:
+    async def _wait_for_answer(self, command: RnodeCommand, content: bytes) -> bytes | None:
         await self._port.write(wire.make_command_frame(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
         while (word := await self._words.wait_for_next(until)) is not None:
@@ -209,10 +209,10 @@ class RnodeModem:
         """Handle the board's frames until it is gone. Raises RadioLost."""
         while True:
             for command, content in self._deframer.receive_data(await self._port.read()):
-                self._take(RnodeMessage(command, content))
+                self._take_in_message(RnodeMessage(command, content))
             self._link.facts["damagedFrames"] = self._deframer.damaged
 
-    def _take(self, word: RnodeMessage) -> None:
+    def _take_in_message(self, word: RnodeMessage) -> None:
         if word.command == RnodeCommand.DATA:
             self._ear.hear(ReceivedPacket(word.content, self._rssi, self._snr))
             self._rssi = self._snr = None

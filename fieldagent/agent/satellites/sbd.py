@@ -73,7 +73,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_TIMEOUT_S):
-            async with open_modem(port, await speed.look(port), link) as modem:
+            async with open_modem(port, await speed.find_speed(port), link) as modem:
                 return await make_findings(modem)
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_TIMEOUT_S:g} s")]
 

@@ -17,7 +17,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field import delta_sending, radio_key
 from fieldagent.hub.field.command_cost import CommandCost, compute_cost
-from fieldagent.hub.field.command_sending import SET, give, is_paid
+from fieldagent.hub.field.command_sending import SET, is_paid, store_command
 from fieldagent.hub.field.delta_sending import UPDATE, DeltaCost
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import CommandToSend
@@ -76,7 +76,7 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
         now = time.time()
         if delta is not None:
             delta_sending.send(db, delta.posting, grace, now)
-        return give(db, order, grace, now)
+        return store_command(db, order, grace, now)
 
     return _wait(arguments, store, kit, store.run_once(carry), price)
 

@@ -339,7 +339,7 @@ contact quiet inherit -> quiet:inherit: let a contact use the workspace's quiet 
 contact quiet list -> quiet:list_quiet_hours @table: list quiet hours
 contact watch: manage the watch at the desk
 contact watch show -> watch:show_watch @table: show who is on watch, and requested hand-overs
-contact watch take -> watch:take: put a dispatcher on watch
+contact watch take -> watch:take_watch: put a dispatcher on watch
   user: their name, number or e-mail address
   --for 8h wait=28800 >length: length of the watch (8h)
 contact watch hand-over -> watch:hand_over: request a hand-over; the watch stays until the other

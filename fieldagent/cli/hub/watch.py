@@ -49,9 +49,9 @@ def _make_watch_change(deed: Callable[[Call], None]) -> Callable[[argparse.Names
 
 
 @_make_watch_change
-def take(call: Call) -> None:
+def take_watch(call: Call) -> None:
     """Put a dispatcher on watch for `--for`, and print the watch."""
-    watch_desk.take(*call.here, call.member, call.arguments.length, call.now)
+    watch_desk.take_watch(*call.here, call.member, call.arguments.length, call.now)
 
 
 @_make_watch_change

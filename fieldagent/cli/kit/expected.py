@@ -23,10 +23,10 @@ def describe_turns(channels: dict[str, dict[str, Any]]) -> list[str]:
     turns = sorted(able, key=lambda each: each[1].get("begins", 0))
     if not turns or not turns[-1][1].get("begins", 0):
         return []
-    return [", otherwise ".join(_turn(name, cost) for name, cost in turns)]
+    return [", otherwise ".join(_describe_turn(name, cost) for name, cost in turns)]
 
 
-def _turn(name: str, cost: dict[str, Any]) -> str:
+def _describe_turn(name: str, cost: dict[str, Any]) -> str:
     text, after = f"by {name}", cost.get("begins", 0)
     if expectation := cost["expected"]:
         of_ten, within = _choose_most(expectation)

@@ -13,7 +13,7 @@ from typing import Any
 from fieldagent.agent.settings import INSTALLED, get_default_path
 from fieldagent.cli.kit.radio import encode_state, format_state_lines
 from fieldagent.kit import proposal
-from fieldagent.kit.devices import FoundDevice, get_all_kinds, look
+from fieldagent.kit.devices import FoundDevice, detect_devices, get_all_kinds
 from fieldagent.kit.proposal import SEATS, Proposal, propose
 from fieldagent.kit.provision import put_settings
 from fieldagent.kit.serial_ports import find_lasting_name, is_same_port, list_serial_ports
@@ -45,7 +45,7 @@ def run_setup(arguments: argparse.Namespace) -> int:
     except OSError as error:
         complain(f"the settings cannot be read: {describe_reason(error)}")
         return IO_FAILED
-    devices = _look(arguments, before)
+    devices = _look_at_ports(arguments, before)
     more = dict(arguments.set)
     plan = propose(devices, text, more)
     is_asked = not (arguments.yes or arguments.dry_run or arguments.json) and sys.stdin.isatty()
@@ -77,7 +77,7 @@ def run_setup(arguments: argparse.Namespace) -> int:
     return _end(devices, plan)
 
 
-def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
+def _look_at_ports(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
     """Check the named ports, or all ports; and those in the settings."""
     places = [find_lasting_name(each) for each in arguments.places] or list_serial_ports()
     for seat in SEATS:
@@ -88,7 +88,7 @@ def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[Foun
     places = list(dict.fromkeys(places))
     if not arguments.json and places:
         print(f"asking {format_count(len(places), 'port')}; {SLOW_PORT_TEXT}", flush=True)
-    devices = run_breakable(look, places, get_all_kinds())
+    devices = run_breakable(detect_devices, places, get_all_kinds())
     if not arguments.json:
         for each in devices:
             first, *rest = format_state_lines(each)

@@ -29,11 +29,11 @@ def run_sos(arguments: argparse.Namespace) -> int:
     if arguments.cancel:
         return _call_off(arguments)
     if arguments.take is not None:
-        return _take(arguments)
+        return _take_over(arguments)
     if arguments.words:
         return _print_words(arguments)
     if arguments.answer:
-        return _answer(arguments)
+        return _send_answer(arguments)
     return _raise(arguments)
 
 
@@ -126,7 +126,7 @@ def _call_off(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _take(arguments: argparse.Namespace) -> int:
+def _take_over(arguments: argparse.Namespace) -> int:
     if arguments.by is None:
         print("fieldagent: --take needs --by NAME, the person who takes it over", file=sys.stderr)
         return USAGE
@@ -143,7 +143,7 @@ def _is(incident: dict[str, Any], station: int, number: int) -> bool:
     return bool(incident["station"] == station and incident["number"] == number)
 
 
-def _answer(arguments: argparse.Namespace) -> int:
+def _send_answer(arguments: argparse.Namespace) -> int:
     """Send an answer about the open SOS. It does not raise an SOS if none is open."""
     if arguments.content is None:
         print("fieldagent: --answer needs a text: fieldagent sos --answer yes", file=sys.stderr)

@@ -97,7 +97,7 @@ class _Tracker:
         while True:
             try:
                 for fix in self._read_fixes():
-                    self._take(fix)
+                    self._take_fix(fix)
             except GpsdLost as away:
                 self._print_line("gpsd", str(away))
             time.sleep(RETRY_S)
@@ -136,7 +136,7 @@ class _Tracker:
             # The policy needs the time between two fixes, independent of the date.
             yield report if report.time else report._replace(time=time.monotonic())
 
-    def _take(self, fix: Fix) -> None:
+    def _take_fix(self, fix: Fix) -> None:
         self.track.see(fix)
         # While the agent is down, continue to read fixes: unread ones would be old later.
         if time.monotonic() < self._call_again:

@@ -19,7 +19,7 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
 
-def take(settings: Path) -> int:
+def take_request(settings: Path) -> int:
     """Process the request of the agent with these settings, once. Returns an exit code."""
     try:
         left = load(settings).state_directory / REBOOT

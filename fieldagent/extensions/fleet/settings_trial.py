@@ -111,7 +111,7 @@ def _begin(
         after, meant = change_settings(before, change, settings)
     except (NotForThisKit, NotAChange, NotSigned, InvalidSettings, UnicodeDecodeError) as wrong:
         complain(f"settings {number or ''} were refused, nothing was changed: {wrong}")
-        outcomes.leave(place.result, number, "refused", str(wrong))
+        outcomes.write_outcome(place.result, number, "refused", str(wrong))
         return str(wrong)
     put_file(place.before, before.encode())
     put_file(place.new, after.encode())
@@ -166,7 +166,7 @@ def _take_steps(place: SettingsPlace) -> int:
         trial = read_trial(place.trial, SettingsTrial)
         match trial.phase:
             case "switch":
-                outcomes.leave(place.result, trial.number, "trial")
+                outcomes.write_outcome(place.result, trial.number, "trial")
                 _switch(place, trial)
                 _write(place, replace(trial, phase="watch"))
             case "watch":
@@ -219,7 +219,7 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
 
 def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
     put_file(place.number, str(trial.number).encode())
-    outcomes.leave(place.result, trial.number, "back" if trial.why else "taken", trial.why)
+    outcomes.write_outcome(place.result, trial.number, "back" if trial.why else "taken", trial.why)
     # Remove the trial first, because its way back needs the other files.
     place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)

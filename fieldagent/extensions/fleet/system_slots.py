@@ -94,9 +94,9 @@ class SystemSlots:
         """Return `absent`, `armed`, `spent` or `kept`. Raises OSError."""
         return self._make_loader().get_state(slot)
 
-    def keep(self, slot: str) -> None:
+    def keep_slot(self, slot: str) -> None:
         """Let the loader start the slot from now on. Raises OSError."""
-        self._make_loader().keep(slot)
+        self._make_loader().keep_slot(slot)
 
     def _make_loader(self) -> SystemdBoot | PiBoot:
         for loader in self._loaders:

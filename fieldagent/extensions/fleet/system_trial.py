@@ -162,7 +162,7 @@ def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
         return replace(trial, phase="back", why=NEVER_STARTED)
     try:
         kit_health.call_systemctl("stop", kit_health.AGENT)
-        trial_journal.keep(_find_state_file(trial), trial.journal_version)
+        trial_journal.copy_journal(_find_state_file(trial), trial.journal_version)
         if state == "absent":
             slots.arm(trial.slot)
     except OSError as failed:
@@ -180,7 +180,7 @@ def _watch_agent(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
     if why:
         complain(f"system {trial.version} does not work: {why}")
         return replace(trial, phase="back", why=why)
-    slots.keep(trial.slot)
+    slots.keep_slot(trial.slot)
     return replace(trial, phase="end")
 
 

@@ -41,7 +41,7 @@ class SystemdBoot:
 
     def arm(self, slot: str, words: str) -> None:
         """Let the loader try the slot at the next start, once. Raises OSError."""
-        entry = words.replace("@TURN@", self._turn())
+        entry = words.replace("@TURN@", self._switch_entry())
         tried = re.sub("(?m)^options .*", rf"\g<0> {TRIAL}", entry)
         put_file(self._entries / f"system-{slot}+1.conf", tried.encode())
 
@@ -54,7 +54,7 @@ class SystemdBoot:
             return "absent"
         return "armed" if any(name.startswith("+1") for name in names) else "spent"
 
-    def keep(self, slot: str) -> None:
+    def keep_slot(self, slot: str) -> None:
         """Let the loader start the slot from now on. Raises OSError."""
         tried = [each for each in self._of(slot) if "+" in each.name]
         if tried:
@@ -67,7 +67,7 @@ class SystemdBoot:
     def _of(self, slot: str) -> list[Path]:
         return [*self._entries.glob(f"system-{slot}.conf"), *self._entries.glob(f"system-{slot}+*")]
 
-    def _turn(self) -> str:
+    def _switch_entry(self) -> str:
         said = (each.read_text() for each in self._entries.glob("system-*.conf"))
         turns = [int(turn) for text in said for turn in re.findall(r"(?m)^version (\d+)$", text)]
         return str(max(turns, default=0) + 1)

@@ -66,7 +66,7 @@ class Place:
     def record_result(self, offer: int, state: str, why: str = "") -> None:
         """Record the result of the hub's offer; nothing for a manual update."""
         if offer:
-            outcomes.leave(self.offered, offer, state, why)
+            outcomes.write_outcome(self.offered, offer, state, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def _read_wanted(trial: Trial) -> HealthConditions:
 
 def _switch(place: Place, trial: Trial) -> Trial:
     kit_health.call_systemctl("stop", kit_health.AGENT)
-    trial_journal.keep(_find_state_file(trial), trial.journal_version)
+    trial_journal.copy_journal(_find_state_file(trial), trial.journal_version)
     try:
         _put(place, trial, place.new, trial.package)
     except NotInstalled as failed:

@@ -31,11 +31,11 @@ def read_version(state: Path) -> int:
     return _retry(_read_version, state)
 
 
-def keep(state: Path, expected: int) -> None:
+def copy_journal(state: Path, expected: int) -> None:
     """Copy the journal with its log for the way back. Does nothing if its version is no longer
     `expected`, because it was copied before. Raises OSError.
     """
-    _retry(partial(_keep, expected=expected), state)
+    _retry(partial(_copy_file, expected=expected), state)
 
 
 def put_back(state: Path, before: int, program: str) -> str:
@@ -78,7 +78,7 @@ def _open_journal(journal: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{journal.absolute().as_uri()}?mode=rw", uri=True)
 
 
-def _keep(state: Path, expected: int) -> None:
+def _copy_file(state: Path, expected: int) -> None:
     # If the version has changed, the new program has already run (power failed later): keep the
     # earlier copy.
     if not expected or _read_version(state) != expected:

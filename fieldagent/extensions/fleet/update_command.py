@@ -24,7 +24,7 @@ def update(arguments: argparse.Namespace) -> int:
     """
     place, order = Place(arguments.state), _order(arguments)
     if arguments.offered:
-        return update_offer.take(order, place)
+        return update_offer.take_offer(order, place)
     try:
         if arguments.go_on:
             if place.system.exists():

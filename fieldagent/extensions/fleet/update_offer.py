@@ -36,7 +36,7 @@ PAUSES = (30.0, 120.0, 600.0)
 """Seconds before each further attempt to fetch it."""
 
 
-def take(order: UpdateOrder, place: Place) -> int:
+def take_offer(order: UpdateOrder, place: Place) -> int:
     """Process the hub's offer when nothing else is on trial. `order` contains the program to
     replace, and the conditions of the trial. Returns an exit code.
     """
@@ -63,7 +63,7 @@ def _take_left(order: UpdateOrder, place: Place) -> int:
     number, refused = _take_offer(order, place, body, state)
     if refused:
         complain(f"nothing was changed: {escape_lines(refused)}")
-        outcomes.leave(place.offered, number, "refused", refused)
+        outcomes.write_outcome(place.offered, number, "refused", refused)
     remove_left(state / PROGRAM_DELTA)
     remove_left(left)
     return REFUSED if refused else OK

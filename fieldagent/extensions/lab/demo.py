@@ -21,7 +21,7 @@ from fieldagent.agent.settings import Settings, parse
 from fieldagent.cli.kit.run import run_to_end
 from fieldagent.extensions.lab import simulate
 from fieldagent.extensions.lab.demo_team import run_demo_team
-from fieldagent.extensions.lab.simulator.commands import Bench, obey
+from fieldagent.extensions.lab.simulator.commands import Bench, run_line
 from fieldagent.hub.access.secret import make_password
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.log_lines import start_logging
@@ -155,7 +155,7 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks
                 values = {"hub": hub.settings.port, "password": hub.password, "port": port}
                 link = {"user": DISPATCHER, "token": hub.guest.token}
                 print(WITH_HUB.format(**link, **values), flush=True)
-            await simulate.listen(partial(obey, bench))
+            await simulate.listen(partial(run_line, bench))
         nursery.cancel_scope.cancel()
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import trio
 
 from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
-from fieldagent.extensions.lab.simulator.commands import BadCommand, Bench, obey
+from fieldagent.extensions.lab.simulator.commands import BadCommand, Bench, run_line
 from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
 from fieldagent.extensions.lab.simulator.hub_side import HubSide
 from fieldagent.extensions.lab.simulator.imt_commands import ImtBench
-from fieldagent.extensions.lab.simulator.imt_commands import obey as obey_imt
+from fieldagent.extensions.lab.simulator.imt_commands import run_line as obey_imt
 from fieldagent.extensions.lab.simulator.imt_modem import PAYLOAD_BYTES, SimulatedImtModem
 from fieldagent.extensions.lab.simulator.imt_port import ImtPort
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
@@ -172,7 +172,7 @@ async def _run(bench: Bench, mt_port: int) -> None:
             f"modem {bench.modem.state.imei} on {bench.port.link}: satellite-port={bench.port.link}"
         )
         print_line("type `help` for what can be sent and what can go wrong")
-        await listen(partial(obey, bench))
+        await listen(partial(run_line, bench))
         # Standard input has ended, for example in the background. Keep the simulation running.
         await trio.sleep_forever()
 

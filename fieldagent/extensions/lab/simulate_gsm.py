@@ -80,7 +80,7 @@ class GsmPort:
             await self._plugged.wait()
             with trio.CancelScope() as self._unplugged:
                 async with open_pty(self.link) as line, trio.open_nursery() as nursery:
-                    nursery.start_soon(self._speak, line)
+                    nursery.start_soon(self._write_output, line)
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED
                     while True:
@@ -88,14 +88,14 @@ class GsmPort:
                         self.modem.receive_data(await line.receive_some(4096))
                         if self.modem.faults.stuck < stuck:
                             print_line("a Ctrl-Z is ignored")
-                        self.poke()
+                        self.check_output()
             self.modem.power_off()
 
-    def poke(self) -> None:
+    def check_output(self) -> None:
         """Check if the modem has data to send."""
         self._poked.set()
 
-    async def _speak(self, line: trio.lowlevel.FdStream) -> NoReturn:
+    async def _write_output(self, line: trio.lowlevel.FdStream) -> NoReturn:
         # This is the only task that writes, because typed commands and requests on the line come at
         # the same time.
         while True:
@@ -122,17 +122,17 @@ async def _run(port: GsmPort) -> None:
         print_line("type `help` for what can come and what can go wrong")
         async for line in read_typed_lines():
             try:
-                said = obey(port, line)
+                said = run_command(port, line)
             except (BadCommand, LocalProtocolError) as bad:
                 said = str(bad)
-            port.poke()
+            port.check_output()
             for part in said.splitlines():
                 print_line(part)
         # Standard input has ended, for example in the background. Keep the simulation running.
         await trio.sleep_forever()
 
 
-def obey(port: GsmPort, line: str) -> str:
+def run_command(port: GsmPort, line: str) -> str:
     """Run one command and return its output. Raises BadCommand, LocalProtocolError."""
     word, _, rest = line.strip().partition(" ")
     faults = port.modem.faults

@@ -137,7 +137,7 @@ async def _run(nodes: Nodes) -> None:
         print_line("type `help` for what can go wrong")
         async for line in read_typed_lines():
             try:
-                text = obey(nodes, line)
+                text = run_command(nodes, line)
             except BadCommand as bad:
                 text = str(bad)
             for part in text.splitlines():
@@ -151,7 +151,7 @@ def _describe_place(socket: Socket) -> str:
     return f"tcp://127.0.0.1:{socket.link}" if tcp else str(socket.link)
 
 
-def obey(nodes: Nodes, line: str) -> str:
+def run_command(nodes: Nodes, line: str) -> str:
     """Run one command and return its output. Raises BadCommand."""
     word, *rest = line.split() or [""]
     if not word:

@@ -127,7 +127,7 @@ class Desk:
         own = self.settings.credits_per_day
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
-    async def take(self, heard: HandheldReport) -> bool:
+    async def receive_message(self, heard: HandheldReport) -> bool:
         """Handle a received thing. Return True if it was accepted and is on disk, and False if its
         sender must be notified of the refusal. Raises the journal's errors.
         """
@@ -328,7 +328,7 @@ class Desk:
                 await self._reply(heard, SPENT_REPLY, limit=self._credits)
             await self._remember(heard, None, handhelds.REFUSED_SIGN)
             return False
-        await self.toll.take(heard.handle, heard.number, price)
+        await self.toll.receive_message(heard.handle, heard.number, price)
         standing = await self.intake.accept(affordable, _make_key(heard))
         await self._remember(heard, standing.sequence if is_direct else None)
         return True

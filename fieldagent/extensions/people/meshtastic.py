@@ -91,7 +91,7 @@ class MeshtasticPeople:
         async with self._turn:
             await waits.sleep(self._next_text - trio.current_time())
             self._next_text = trio.current_time() + TEXT_INTERVAL_S
-        fate = await self._host.give(packet)
+        fate = await self._host.send_packet(packet)
         there = fate.is_there and fate.verdict.by == packet.to
         too_early = fate.queued == RoutingError.RATE_LIMIT_EXCEEDED
         return TextOutcome(there, "" if there else fate.describe_fate(), too_early)

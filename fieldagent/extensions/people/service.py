@@ -100,7 +100,7 @@ class PeopleService(PartService):
         while True:
             heard = await radio.receive()
             try:
-                if not await self._desk.take(heard):
+                if not await self._desk.receive_message(heard):
                     await radio.refuse(heard, "")
             except (NotOnDisk, StoreFull):
                 log.error("the text of %s is not accepted, because the disk is full", heard.handle)

@@ -71,7 +71,7 @@ class HandheldLimits:
         """Book the cost of such an SOS before it is accepted."""
         await unproved_sos.pay(self._journal, price)
 
-    async def take(self, handle: str, number: int, price: int) -> None:
+    async def receive_message(self, handle: str, number: int, price: int) -> None:
         """Book the price before the Package is accepted. If power fails in between, the person's
         day has one message less, never one more.
         """

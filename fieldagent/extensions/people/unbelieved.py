@@ -10,7 +10,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 SHOWN_FOR_S = 3600.0
 """Seconds for which a call is shown."""
-MOST = 100
+CALLERS_MAX = 100
 IN_DISTRESS = (
     "{who} ({handle}) reports distress, {caveat}: no alarm, because mesh-sos does not name"
     " it. Check whether it is true"
@@ -30,7 +30,7 @@ class UnauthenticatedCalls:
     def note(self, handle: str, now: float, notice: str = IN_DISTRESS) -> None:
         self._heard.pop(handle, None)
         self._heard[handle] = now, notice
-        if len(self._heard) > MOST:
+        if len(self._heard) > CALLERS_MAX:
             del self._heard[next(iter(self._heard))]
 
     def list_calls(self, now: float) -> list[tuple[str, str]]:

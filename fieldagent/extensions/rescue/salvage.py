@@ -37,7 +37,7 @@ STATES: dict[str, dict[str, set[Value]]] = {
     "command": {"channel": {*Channel}, "state": {"accepted", "begun", "owed", "answered"}},
 }
 """Tables whose rows are recognised by their content, with the allowed values."""
-LATER = {
+IS_LATER_SQL = {
     "package": "package.status IS NULL AND excluded.status IS NOT NULL",
     "leg": "leg.status IS NULL AND excluded.status IS NOT NULL",
     "handover": "handover.state = 'waiting' AND excluded.state <> 'waiting'",
@@ -107,10 +107,10 @@ class _Table:
         names = ", ".join(column.name for column in columns)
         keys = ", ".join(column.name for column in columns if column.in_key)
         news = ", ".join(f"{column.name} = excluded.{column.name}" for column in columns)
-        then = f"ON CONFLICT ({keys}) DO UPDATE SET {news} WHERE {LATER.get(name)}"
+        then = f"ON CONFLICT ({keys}) DO UPDATE SET {news} WHERE {IS_LATER_SQL.get(name)}"
         self.insert = (
             f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * len(columns))})"
-            f" {then if name in LATER else 'ON CONFLICT DO NOTHING'}"
+            f" {then if name in IS_LATER_SQL else 'ON CONFLICT DO NOTHING'}"
         )
 
     def read_row(self, record: Row) -> Found | None:
@@ -155,7 +155,7 @@ class _Salvage:
         self._beginning = 0
         """Number before the first of the damaged journal; 0 if that is lost too."""
 
-    def take(self, pages: Pages) -> None:
+    def receive_message(self, pages: Pages) -> None:
         for record in pages.read_rows():
             match record:
                 case Row("package_by_id", None, (int(id_), int(sequence))):
@@ -437,7 +437,9 @@ def salvage(path: Path, db: sqlite3.Connection, before: HighWater, now: float) -
     """Save the intact rows of the damaged journal at `path` (`agent.journal.repair.Salvage`)."""
     count = Count()
     work = _Salvage(db, now)
-    work.take(Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal"))))
+    work.receive_message(
+        Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal")))
+    )
     work.mend(before, count)
     lost = len(count.damaged) + count.unknown
     return RepairResult(count.describe_count(), lost, count.payloads_lost)

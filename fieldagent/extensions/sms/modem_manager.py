@@ -21,7 +21,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_pdu import Coding, Content, Deliver, StatusReport, Submit
 
-ANY = "any"
+ANY_MODEM = "any"
 """Name of the modem if there is only one."""
 NONE = "--"
 POLKIT_ACTION = "org.freedesktop.ModemManager1.Messaging"

@@ -25,8 +25,8 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_pdu import Deliver, StatusReport, Submit
 
-AT = "AT"
-FIRST = ("ATE0", "AT+CMEE=1")
+AT_PREFIX = "AT"
+FIRST_COMMANDS = ("ATE0", "AT+CMEE=1")
 """No echo, and errors as numbers. These commands also work without a SIM."""
 PIN = "AT+CPIN?"
 PDU_MODE = "AT+CMGF=0"
@@ -50,12 +50,12 @@ SEND_SECONDS = 120.0
 
 _REFERENCE = re.compile(r"\+CMGS: ?([0-9]{1,3})(?:,.*)?")
 _LISTED = re.compile(r"\+CMGL: ?([0-9]{1,5}),([0-9]),[^,]*,([0-9]{1,3})")
-_FILLED = re.compile(r'\+CPMS: ?"[A-Z]+",([0-9]{1,5}),([0-9]{1,5})')
+_FILL_LEVEL = re.compile(r'\+CPMS: ?"[A-Z]+",([0-9]{1,5}),([0-9]{1,5})')
 _ERROR = re.compile(r"\+CM[SE] ERROR: ?([0-9]{1,4})")
-_ARRIVED = re.compile(r'\+C(?:MT|DS)I: ?"[A-Z]+",([0-9]{1,5})')
+_ARRIVAL_LINE = re.compile(r'\+C(?:MT|DS)I: ?"[A-Z]+",([0-9]{1,5})')
 _PASSED_ON = re.compile(r"\+C(?:MT: ?(?:.*,)?|DS: ?)[0-9]{1,3}")
 """Line before the PDU of a message that the modem does not store (TS 27.005, 3.4.1)."""
-_OFFERED = re.compile(r"\+CNMI: ?(.+)")
+_OFFERED_VALUES = re.compile(r"\+CNMI: ?(.+)")
 _VALUES = re.compile(r"\(([0-9,-]*)\)|([0-9])")
 _NETWORK = re.compile(r"\+CREG: ?[0-9],([0-9]{1,2})(?:,.*)?")
 _SIGNAL = re.compile(r"\+CSQ: ?([0-9]{1,2}),[0-9]{1,2}")
@@ -78,7 +78,7 @@ def delete(place: int) -> str:
     return f"AT+CMGD={place}"
 
 
-_WANTED = ("21", "10", "0", "210", "01")
+_WANTED_VALUES = ("21", "10", "0", "210", "01")
 """Wanted values of +CNMI, the best first. A message goes to the store (<mt> 1, otherwise 0): no
 restart loses it there. A report goes to the store (<ds> 2), otherwise to the line (1)."""
 
@@ -87,13 +87,13 @@ def notify(reply: GsmReply) -> str:
     """Return the command for a line about each arriving message and report, from the modem's reply
     to `NOTIFICATIONS`.
     """
-    found = (each for line in reply.lines if (each := _OFFERED.fullmatch(line)))
+    found = (each for line in reply.lines if (each := _OFFERED_VALUES.fullmatch(line)))
     offered = next((_VALUES.findall(each[1]) for each in found), [])
-    if len(offered) != len(_WANTED):
+    if len(offered) != len(_WANTED_VALUES):
         return "AT+CNMI=2,1,0,1,0"
     chosen = [
         next((value for value in wanted if _is_offered(value, values or single)), wanted[-1])
-        for wanted, (values, single) in zip(_WANTED, offered, strict=True)
+        for wanted, (values, single) in zip(_WANTED_VALUES, offered, strict=True)
     ]
     return f"AT+CNMI={','.join(chosen)}"
 
@@ -213,7 +213,7 @@ class GsmConversation:
         if is_pdu and line not in _FINAL and not line.startswith("+"):
             self._passed_on += 1
             return _read_stored(-self._passed_on, line)
-        if arrived := _ARRIVED.fullmatch(line):
+        if arrived := _ARRIVAL_LINE.fullmatch(line):
             return MessageStored(int(arrived[1]))
         if not self._under_way or line == self._under_way:
             return None  # noise, or the echo of the command
@@ -324,7 +324,7 @@ def read_used_places(reply: GsmReply) -> tuple[int, int] | None:
     more, without a report.
     """
     for line in reply.lines:
-        if match := _FILLED.match(line):
+        if match := _FILL_LEVEL.match(line):
             return int(match[1]), int(match[2])
     return None
 

@@ -31,7 +31,7 @@ UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 """The time of an alarm whose own time cannot be read."""
 _UNKNOWN_FROM = 999_999.0
 _END = b"</event>"
-_BEGIN = re.compile(rb"<event[\s>]")
+_EVENT_BEGIN = re.compile(rb"<event[\s>]")
 _UID = re.compile(rb"""\buid\s*=\s*(["'])([^"'<>&]{1,200})\1""")
 _TYPE = re.compile(rb"""\btype\s*=\s*(["'])([^"'<>&]{1,100})\1""")
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -132,7 +132,7 @@ class EventSplitter:
 
 def start_tag(raw: bytes) -> bytes:
     """Return the start tag of an event as it came, without its `>`; empty without an event."""
-    begin = _BEGIN.search(raw)
+    begin = _EVENT_BEGIN.search(raw)
     return b"" if begin is None else raw[begin.start() :].partition(b">")[0]
 
 
@@ -152,7 +152,7 @@ def decode(raw: bytes) -> CotEvent:
     """Parse one event. Skips everything before it, because a document type there could define
     entities. Raises RemoteProtocolError if it is not an event.
     """
-    begin = _BEGIN.search(raw)
+    begin = _EVENT_BEGIN.search(raw)
     if begin is None:
         raise RemoteProtocolError("it is not an event")
     root = _read_tree(raw[begin.start() :])
@@ -180,13 +180,13 @@ def _read_place(root: CotElement, type_: str) -> CotPoint:
             raise RemoteProtocolError("an event without a point")
         return _read_point(point)
     except RemoteProtocolError:
-        if type_.startswith(_WORDS):
+        if type_.startswith(_MESSAGE_TYPES):
             return NOWHERE
         raise
 
 
 _ALARMS = "b-a-"
-_WORDS = "b-t-", _ALARMS
+_MESSAGE_TYPES = "b-t-", _ALARMS
 """Beginnings of the types of messages and alarms."""
 
 
@@ -305,7 +305,7 @@ def frame_event(raw: bytes) -> bytes:
     """Return the bytes of a received event for another stream. Everything before it, which could
     contain a document type, is removed. `raw` must be valid for `decode`.
     """
-    begin = _BEGIN.search(raw)
+    begin = _EVENT_BEGIN.search(raw)
     assert begin is not None, "decode has found it"
     return _DECLARATION.encode() + raw[begin.start() :]
 
@@ -331,10 +331,10 @@ def _format_pieces(element: CotElement) -> Iterator[str]:
     yield f"</{element.name}>"
 
 
-_REFUSED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_REFUSED_CHARACTERS = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not allow."""
 _ESCAPES = str.maketrans({each: f"&#{ord(each)};" for each in "&<>\"'\t\n\r"})
 
 
 def _escape(text: str) -> str:
-    return _REFUSED.sub("", text).translate(_ESCAPES)
+    return _REFUSED_CHARACTERS.sub("", text).translate(_ESCAPES)

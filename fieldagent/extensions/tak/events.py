@@ -33,7 +33,7 @@ REMOVAL = "t-x-d-d"
 PING, PONG = "t-x-c-t", "t-x-c-t-r"
 GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
 """Sources of a position: GPS, last known position, entered by hand."""
-EVERYBODY = "All Chat Rooms"
+ALL_CHAT_ROOMS = "All Chat Rooms"
 BY_SERVER = "*:-1:stcp"
 """Endpoint of a unit that can be reached only through the server."""
 ALERT_SUFFIX = "-9-1-1"
@@ -102,7 +102,7 @@ class PlacedMarker(NamedTuple):
     to: tuple[str, ...]
 
 
-ALL = TakUnit(EVERYBODY, EVERYBODY)
+ALL_UNITS = TakUnit(ALL_CHAT_ROOMS, ALL_CHAT_ROOMS)
 
 
 def _make_event(
@@ -194,7 +194,7 @@ def _make_addressing(
         _make_element("link", uid=sender.uid, type=UNIT, relation="p-p"),
         _make_flow(sender.uid, now),
     ]
-    if to.uid != EVERYBODY:
+    if to.uid != ALL_CHAT_ROOMS:
         destination = _make_element("dest", callsign=to.callsign)
         detail.append(CotElement("marti", children=(destination,)))
     return detail
@@ -338,7 +338,7 @@ def read_addressed(event: CotEvent) -> Addressed | None:
         about = event.find("__chatreceipt") or event.find("__chat") or CotElement("__chat")
         group = about.find("chatgrp") or CotElement("chatgrp")
         to = about.get("id") or group.get("uid1")
-        if to == EVERYBODY:
+        if to == ALL_CHAT_ROOMS:
             return None
         named = {value for name, value in group.attributes.items() if name.startswith("uid")}
         return Addressed(frozenset({to, *named} - {""}), frozenset())

@@ -26,7 +26,7 @@ SHOWN_S = 600.0
 """Seconds for which an older position is shown until it is sent again."""
 LEAST_S = 10.0
 """Minimum seconds between two positions of one unit."""
-MOVED = 10.0
+MOVED_M = 10.0
 """Distance in metres from which a position is sent as a new one."""
 DAY = 86_400.0
 WORDS_MAX = 5_000
@@ -186,7 +186,7 @@ def _has_moved(before: PersonPosition, now: PersonPosition) -> bool:
     north = (now.latitude - before.latitude) * 111_320.0
     east = (now.longitude - before.longitude) * 111_320.0 * cos(radians(now.latitude))
     later = (now.at or 0.0) - (before.at or 0.0) > FRESH_S / 2
-    return north * north + east * east > MOVED * MOVED or later
+    return north * north + east * east > MOVED_M * MOVED_M or later
 
 
 def find_question(text: str) -> str:

@@ -30,7 +30,7 @@ from fieldagent.hub.store.contract import Store
 
 log = logging.getLogger(__name__)
 
-_WRONG = "the key, or the token or password beside it, is wrong or expired"
+_WRONG_TEXT = "the key, or the token or password beside it, is wrong or expired"
 
 
 class Authentication:
@@ -134,7 +134,7 @@ class Authentication:
         whose = f"passwords {source}"
         member = await self._passwords.find_owner(proof.username, proof.password, whose)
         if member is None:
-            raise make_unauthorized(_WRONG)
+            raise make_unauthorized(_WRONG_TEXT)
         return member
 
     def _look_for_proxy(self, head: Request) -> None:
@@ -158,4 +158,4 @@ class Authentication:
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
             return problem
         await self._store.commit(lambda db: attempts.note_failure(db, source, now))
-        return make_unauthorized(_WRONG)
+        return make_unauthorized(_WRONG_TEXT)

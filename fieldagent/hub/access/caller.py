@@ -192,7 +192,7 @@ class _KnownKey(NamedTuple):
 
 
 _IN_FORCE = "lookup = call.{kind} AND {kind}.kind = '{kind}' AND {kind}.revoked IS NULL"
-_KNOWN = (
+_SELECT_KNOWN = (
     " SELECT call.key, call.token, call.proven, key.id, key.name, key.workspace, key.scopes,"
     " key.expires, key.per_minute, key.burst, key.tat, token.expires, token.id, member.id,"
     " member.type, member.name, role, may_push FROM call"
@@ -220,7 +220,7 @@ def _find_known(db: Db, calls: Sequence[Call]) -> list[_KnownKey | None]:
     """Return the data of each call whose key is known and not revoked, else None."""
     asked = [_make_query(call) for call in calls]
     table, values = make_small_table(db, "call", ("key", "token", "proven"), sorted({*asked}))
-    rows = db.execute(table + _KNOWN, *values)
+    rows = db.execute(table + _SELECT_KNOWN, *values)
     known = {(key, token, proven): _KnownKey(*row) for key, token, proven, *row in rows}
     return [known.get(each) for each in asked]
 

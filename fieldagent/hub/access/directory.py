@@ -433,7 +433,7 @@ _DEVICE_COLUMNS = {
     "revokedWhy": "device.revoked_why",
     "keyTrouble": "key_trouble",
     "satelliteTrouble": operator_trouble.OF_DEVICE,
-    "contested": imei_claims.CONTESTED,
+    "contested": imei_claims.CONTESTED_TEXT,
     "version": "contact.version",
     "imei": "imei",
     "operator": "operator",
@@ -582,7 +582,7 @@ def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: 
 # Lookups for the channels to devices.
 
 _DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE "
-HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
+IS_HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
 """SQL condition: the hub reads messages from the `device`. From a revoked device, only an SOS
 counts (`access.revocation`)."""
 
@@ -602,12 +602,12 @@ def find_device_of_token(db: Db, token: str) -> Device:
 
 def find_device_of_imei(db: Db, imei: str) -> Device:
     """Return the device with this IMEI that is in use or revoked. Raises Unknown."""
-    return _read_device(db, "imei = ?", imei, heard=HEARD)
+    return _read_device(db, "imei = ?", imei, heard=IS_HEARD)
 
 
 def find_device_heard(db: Db, device: int) -> Device:
     """Return the device with this id that is in use or revoked. Raises Unknown."""
-    return _read_device(db, "id = ?", device, heard=HEARD)
+    return _read_device(db, "id = ?", device, heard=IS_HEARD)
 
 
 def find_device_by_id(db: Db, device: int) -> Device:

@@ -12,7 +12,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CLAIMS = "its IMEI is that of a device in another workspace: the operator of the hub decides"
 IS_CLAIMED = "another workspace claims its IMEI: the operator of the hub decides"
-CONTESTED = (
+CONTESTED_TEXT = (
     f"CASE WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.device = device.id) THEN '{CLAIMS}'"
     f" WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.imei = device.imei) THEN '{IS_CLAIMED}'"
     " ELSE '' END"

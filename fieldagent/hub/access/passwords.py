@@ -30,9 +30,9 @@ from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
 
 AT_ONCE = 2
 """Checks at the same time. Each takes 16 MiB for a moment."""
-WAITING = 64
+WAITING_CHECKS_MAX = 64
 """Checks that can wait for them: about 2 s, with 50 ms per check."""
-KNOWN = 4_096
+KNOWN_PASSWORDS_MAX = 4_096
 """Number of right passwords remembered, 32 bytes each."""
 
 NONE: Mapping[int, str] = {}
@@ -51,7 +51,7 @@ class Passwords:
         self._store = store
         self._clock = clock
         self._threads = trio.CapacityLimiter(AT_ONCE)
-        self._line = WaitingLine(AT_ONCE, WAITING)
+        self._line = WaitingLine(AT_ONCE, WAITING_CHECKS_MAX)
         self._seal_key = os.urandom(32)
         self._tries: dict[tuple[bytes, str], _Try] = {}
         self._right: OrderedDict[bytes, None] = OrderedDict()
@@ -112,7 +112,7 @@ class Passwords:
 
     def _remember(self, seal: bytes) -> None:
         self._right[seal] = None
-        if len(self._right) > KNOWN:
+        if len(self._right) > KNOWN_PASSWORDS_MAX:
             self._right.popitem(last=False)
 
     def _seal(self, username: str, password: str, stored: str | None) -> bytes:

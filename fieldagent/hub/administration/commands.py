@@ -22,7 +22,7 @@ from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.command_cost import CommandCost, compute_cost
-from fieldagent.hub.field.command_sending import SET, give, is_paid
+from fieldagent.hub.field.command_sending import SET, is_paid, store_command
 from fieldagent.hub.field.delta_sending import UPDATE
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import BEARERS, CommandToSend
@@ -34,9 +34,9 @@ from fieldagent.wire.command_proof import prove
 
 WORDS_MAX = 200
 CREDITS_MAX = 1_000
-ASKED = {"command": Field(make_line_reader(WORDS_MAX), "words", required=True)}
+COMMAND_FIELDS = {"command": Field(make_line_reader(WORDS_MAX), "words", required=True)}
 ORDER = {
-    **ASKED,
+    **COMMAND_FIELDS,
     "by": Field(make_choice_reader(BEARERS), "by"),
     "credits": Field(make_integer_reader(0, CREDITS_MAX), "credits"),
 }
@@ -79,7 +79,7 @@ class CommandsApi:
     async def answer_cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the cost of a command and its answer, without sending the command."""
         refuse_others(request, ())
-        asked = _read_command(read_body(request, ASKED)["words"])
+        asked = _read_command(read_body(request, COMMAND_FIELDS)["words"])
         now = self._acts.clock()
 
         def find(db: Db) -> CommandCost:
@@ -125,7 +125,7 @@ class CommandsApi:
                 )
             grace = self._grace if quote.linked else 0.0
             order = CommandToSend(caller.workspace, device, at, asked, bearer, str(caller.member))
-            at = give(db, order, grace, now)
+            at = store_command(db, order, grace, now)
             remember(db, repeat, str(at), now)
             return {**_find_row(db, device, at, now), "credits": quote.credits}
 

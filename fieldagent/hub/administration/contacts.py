@@ -49,7 +49,7 @@ def _read_wait(value: Any) -> int:
     return 0 if value == "0s" else _read_pause(value)
 
 
-_QUIET = {
+_QUIET_FIELDS = {
     "quiet": Field(
         make_pattern_reader(
             re.compile(f"({NO_QUIET_HOURS}|{HOURS.pattern})?"),
@@ -82,7 +82,7 @@ def _make_choice_field(name: str, values: Sequence[str]) -> Field:
     )
 
 
-NEW = {
+NEW_CONTACT_FIELDS = {
     "name": Field(make_line_reader(), "name", required=True),
     "address": Field(make_line_reader(320), "address", required=True),
     "after": Field(_read_wait, "after"),
@@ -132,7 +132,7 @@ class ContactsApi:
         too many contacts.
         """
         refuse_others(request, ())
-        body = read_body(request, NEW)
+        body = read_body(request, NEW_CONTACT_FIELDS)
         try:
             kind = find_kind(body["address"], self._reach.kinds, self._reach.own)
         except Refused as refused:
@@ -151,7 +151,7 @@ class ContactsApi:
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set a contact's quiet hours: its own, none, or those of its workspace."""
         refuse_others(request, ())
-        hours = read_body(request, _QUIET)["quiet"]
+        hours = read_body(request, _QUIET_FIELDS)["quiet"]
 
         def act(db: Db, now: float) -> None:
             _refuse_unsound(hours)
@@ -172,7 +172,7 @@ class ContactsApi:
     async def change_quiet(self, request: Request, caller: Caller) -> Response:
         """Change the quiet hours of all contacts without their own."""
         refuse_others(request, ())
-        value = read_body(request, _QUIET)["quiet"]
+        value = read_body(request, _QUIET_FIELDS)["quiet"]
         hours = "" if value == NO_QUIET_HOURS else value
 
         def act(db: Db, now: float) -> str:

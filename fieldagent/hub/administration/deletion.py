@@ -30,7 +30,7 @@ AT_ONCE = 500
 """Rows of a table per transaction."""
 
 COPIES = "copies of the database, exports and logs, which you must find yourself"
-GIVEN = "items that kits and webhooks have received"
+NOT_DELETED_TEXT = "items that kits and webhooks have received"
 
 
 def plan(db: Db, subject: Subject) -> dict[str, Any]:
@@ -57,9 +57,9 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
     goes = {"devices": _list_names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
     if subject.kind == "workspace":
         goes["users"] = _list_names(
-            db, f"SELECT name FROM member WHERE id IN ({_ALONE})", subject.id, subject.id
+            db, f"SELECT name FROM member WHERE id IN ({_SELECT_ONLY_HERE})", subject.id, subject.id
         )
-    stays = [GIVEN, COPIES, "lines of the audit, by number, for keep-audit-days"]
+    stays = [NOT_DELETED_TEXT, COPIES, "lines of the audit, by number, for keep-audit-days"]
     summary: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": goes}
     if subject.kind == "device":
         stays.insert(0, "the items that it sent, which belong to its user")
@@ -186,7 +186,7 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
     gone, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
-        users = [member for (member,) in db.execute(_ALONE, subject.id, subject.id)]
+        users = [member for (member,) in db.execute(_SELECT_ONLY_HERE, subject.id, subject.id)]
     for device in gone:
         db.execute("DELETE FROM device WHERE id = ?", device)
     _leave_numbers(db, ("device add", "device imei", "device rename"), gone)
@@ -213,7 +213,7 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
     note_all(db, lines, now)
 
 
-_ALONE = (
+_SELECT_ONLY_HERE = (
     "SELECT id FROM member WHERE id IN (SELECT member FROM membership WHERE workspace = ?)"
     " AND NOT EXISTS (SELECT 1 FROM workspace AS other WHERE other.id <> ? AND (EXISTS (SELECT 1"
     " FROM membership WHERE membership.workspace = other.id AND membership.member = member.id)"

@@ -46,7 +46,7 @@ def _read_minute(value: Any) -> int:
     return int(hour) * 60 + int(minute)
 
 
-NEW = {
+NEW_DEVICE_FIELDS = {
     "name": Field(make_line_reader(), "name", required=True),
     "userId": Field(read_user, "member", required=True),
     "imei": Field(read_imei, "imei"),
@@ -81,7 +81,10 @@ class DevicesApi:
     ) -> None:
         self._acts = acts
         self._mobile_originated = mobile_originated
-        self._new = {**NEW, "operator": Field(make_choice_reader(operators), "operator")}
+        self._new = {
+            **NEW_DEVICE_FIELDS,
+            "operator": Field(make_choice_reader(operators), "operator"),
+        }
 
     def make_routes(self) -> list[Route]:
         """Return the routes that change devices, for administrators only. `ReadApi` lists
@@ -126,7 +129,7 @@ class DevicesApi:
                 answer["satelliteKey"] = air_key.hex()
             if new.imei and imei_claims.find_holder(db, new.imei, id_):
                 answer["contested"] = imei_claims.CLAIMS
-            return {**answer, "deadLettersTaken": self._take(db, id_)}
+            return {**answer, "deadLettersTaken": self._take_imei(db, id_)}
 
         return make_json_response(await self._acts.carry_out(caller, act), 201)
 
@@ -204,11 +207,11 @@ class DevicesApi:
         def act(db: Db, now: float) -> int:
             device = find_device(db, caller, id_)
             directory.set_air_key(db, device, key, now=now, by=str(caller.member))
-            return self._take(db, device)
+            return self._take_imei(db, device)
 
         return await self._acts.carry_out(caller, act)
 
-    def _take(self, db: Db, device: int) -> int:
+    def _take_imei(self, db: Db, device: int) -> int:
         return kept_letters.take_in(db, self._mobile_originated, [device])
 
 

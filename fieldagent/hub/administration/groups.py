@@ -36,7 +36,7 @@ def _read_users(value: Any) -> frozenset[int]:
     return frozenset(read_user(each) for each in value)
 
 
-NEW = {
+NEW_GROUP_FIELDS = {
     "name": Field(make_line_reader(), "name", required=True),
     "overSatellite": Field(read_flag, "over_satellite"),
     "members": Field(_read_users, "members"),
@@ -66,7 +66,7 @@ class GroupsApi:
         name is taken, or for a user of another workspace.
         """
         refuse_others(request, ())
-        body = read_body(request, NEW)
+        body = read_body(request, NEW_GROUP_FIELDS)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             by, rule = str(caller.member), body.get("over_satellite", False)

@@ -41,7 +41,7 @@ def _read_radios(value: Any) -> list[str]:
     return value
 
 
-NEW = {
+NEW_USER_FIELDS = {
     "name": Field(make_line_reader(), "name", required=True),
     "type": Field(make_choice_reader(TYPES), "type_"),
     "email": Field(make_line_reader(), "email"),
@@ -76,7 +76,7 @@ class UsersApi:
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a user. With `signIn`, also create a password for the first sign-in."""
         refuse_others(request, ())
-        body = read_body(request, NEW)
+        body = read_body(request, NEW_USER_FIELDS)
         role, password = body.pop("role", "member"), ""
         if body.pop("sign_in", False):
             password = secret.make_password()

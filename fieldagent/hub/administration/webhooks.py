@@ -43,7 +43,7 @@ def _read_headers(value: Any) -> Mapping[str, str]:
     return {make_line_reader(VALUE_MAX)(name): read(each) for name, each in value.items()}
 
 
-NEW = {
+NEW_WEBHOOK_FIELDS = {
     "url": Field(make_line_reader(URL_MAX), "url", required=True),
     "secret": Field(make_line_reader(VALUE_MAX), "secret"),
     "unsigned": Field(read_flag, "unsigned"),
@@ -55,7 +55,7 @@ NEW = {
     "steps": Field(read_flag, "steps"),
     "untried": Field(read_flag, "untried"),
 }
-SECRET = {"secret": NEW["secret"], "only": Field(read_flag, "only")}
+SECRET = {"secret": NEW_WEBHOOK_FIELDS["secret"], "only": Field(read_flag, "only")}
 REPLAY = {"requestId": Field(make_line_reader(), "request_id")}
 
 
@@ -93,7 +93,7 @@ class WebhooksApi:
         added.
         """
         refuse_others(request, ())
-        body = read_body(request, NEW)
+        body = read_body(request, NEW_WEBHOOK_FIELDS)
         untried = body.pop("untried", False)
         try:
             webhook = webhook_directory.make_webhook(**body)

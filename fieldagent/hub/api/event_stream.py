@@ -46,7 +46,7 @@ UNSETTLED_S = 30.0
 """Seconds for which a lower id may still appear, if several hub processes write."""
 AT_ONCE = 50
 """Rows per read."""
-HELD = 5
+HELD_ROWS_MAX = 5
 """Rows whose texts a stream keeps while it waits for a slow listener."""
 
 
@@ -192,8 +192,8 @@ class EventStreams:
         rows = await self._store.read_together(behind, look)
         fresh = follower.take_fresh(rows, self._clock())
         numbers = tuple(fresh)
-        for begin in range(0, len(numbers), HELD):
-            few = numbers[begin : begin + HELD]
+        for begin in range(0, len(numbers), HELD_ROWS_MAX):
+            few = numbers[begin : begin + HELD_ROWS_MAX]
             documents = await self._store.read_together(texts, few)
             if documents:
                 yield [(documents[number], fresh[number]) for number in few if number in documents]

@@ -99,7 +99,7 @@ class HubApi:
         return [
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("POST", "/api/package/cost", self.answer_cost, judge=self.judge),
-            Route("GET", "/api/push/{id}", self.look, judge=self.judge),
+            Route("GET", "/api/push/{id}", self.answer_push, judge=self.judge),
             make_description_route("fieldagent.hub", get_third_party_calls),
         ]
 
@@ -137,7 +137,7 @@ class HubApi:
             raise answer
         return make_json_response({"devices": answer})
 
-    async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def answer_push(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the state of a push for each device."""
         standing = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
         if standing is None:

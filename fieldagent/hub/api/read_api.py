@@ -34,7 +34,7 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence
 
 LISTED, LISTED_MAX = 100, 1_000
-LOOKS = 20
+READS_PER_PAGE_MAX = 20
 """Largest number of reads for one page when they find too little."""
 READ_AT_ONCE = 50
 """Items decoded before other tasks get a turn."""
@@ -224,7 +224,7 @@ class ReadApi:
         place, limit = _read_place(request)
         following: int | None = place
         numbers: list[int] = []
-        for _ in range(LOOKS):
+        for _ in range(READS_PER_PAGE_MAX):
             look = partial(
                 reading.find, caller=caller, wanted=wanted, before=place, limit=limit - len(numbers)
             )

@@ -357,7 +357,7 @@ def list_webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-_AWAITED = (
+_FROM_AWAITED = (
     f"FROM device JOIN item ON {workspace_log.IS_AWAITED} WHERE device.id = ?"
     f" AND {workspace_log.NUMBER} < ? ORDER BY item.place"
 )
@@ -366,7 +366,7 @@ _TO_DEVICE = (
     f" WHERE device = ? AND sequence < ? ORDER BY sequence DESC LIMIT {LOOKED_AT}) AS made"
     " UNION ALL SELECT item, sequence, state, NULL, ended, reason FROM"
     f" (SELECT item.id AS item, {workspace_log.NUMBER} AS sequence,"
-    f" {', '.join(workspace_log.STATE)} {_AWAITED} DESC LIMIT {LOOKED_AT}) AS awaited"
+    f" {', '.join(workspace_log.STATE)} {_FROM_AWAITED} DESC LIMIT {LOOKED_AT}) AS awaited"
 )
 """SELECT of a device's deliveries, existing and future, below one of its item numbers."""
 
@@ -392,7 +392,7 @@ def list_deliveries(
         *which.parameters,
         limit + 1,
     )
-    passed = f"SELECT {workspace_log.NUMBER} {_AWAITED}"
+    passed = f"SELECT {workspace_log.NUMBER} {_FROM_AWAITED}"
     end = _find_last(db, passed, (device, before))
     if end is not None:  # between it and the existing rows there may be more
         rows = [row for row in rows if row[0] >= end]
@@ -452,7 +452,7 @@ _DEVICE = {
     "modems at": "modems_at",
     **rebuild.SHOWN_COLUMNS,
     "satellite trouble": OF_DEVICE,
-    "contested": imei_claims.CONTESTED,
+    "contested": imei_claims.CONTESTED_TEXT,
     "per day": "credits_per_day",
     "reserve": "sos_reserve",
     "spent": "(SELECT credits FROM spent WHERE spent.device = device.id AND day = ?)",

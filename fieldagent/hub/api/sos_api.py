@@ -39,7 +39,7 @@ PATHS = {sos.SOS: "sos", sos.ALARM: "alarms"}
 TEXT_MAX = 200
 """Characters of a search text."""
 
-HANDING = {
+HAND_OVER_FIELDS = {
     "to": Field(
         make_pattern_reader(re.compile("[0-9]{1,18}"), "the number of a user"), "to", required=True
     ),
@@ -165,17 +165,21 @@ class SosApi:
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Record that the caller has seen an SOS, with an optional note."""
-        return await self._answer(request, id, caller, sos_desk.acknowledge, "note", required=False)
+        return await self._send_text(
+            request, id, caller, sos_desk.acknowledge, "note", required=False
+        )
 
     async def take_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Take an SOS over from its current owner, with an optional note."""
-        return await self._answer(request, id, caller, sos_desk.take_over, "note", required=False)
+        return await self._send_text(
+            request, id, caller, sos_desk.take_over, "note", required=False
+        )
 
     async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Ask another dispatcher, `to`, to take an SOS over, and return it. Raises Problem 404, 409
         if that is not possible, 422.
         """
-        body = read_body(request, HANDING)
+        body = read_body(request, HAND_OVER_FIELDS)
         heir, text = body["to"], note_of(body)
 
         def act(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
@@ -184,16 +188,16 @@ class SosApi:
         return await self._carry_out(request, id, caller, act, text)
 
     async def close(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        return await self._answer(request, id, caller, sos_desk.close, "reason")
+        return await self._send_text(request, id, caller, sos_desk.close, "reason")
 
     async def note(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        return await self._answer(request, id, caller, sos_desk.write_down, "text")
+        return await self._send_text(request, id, caller, sos_desk.write_down, "text")
 
     async def answer(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Send a text to the kit of an SOS."""
-        return await self._answer(request, id, caller, sos_desk.write_to, "text")
+        return await self._send_text(request, id, caller, sos_desk.write_to, "text")
 
-    async def _answer(
+    async def _send_text(
         self,
         request: Request,
         id_: str,

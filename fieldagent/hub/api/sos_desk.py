@@ -29,7 +29,7 @@ STEPS_MAX = 100
 """Largest number of people's steps in a thread, the newest."""
 SHOWN_ITEMS = 50
 """Largest number of texts and of positions of an incident. The newest are shown."""
-FEW = 3
+SINGLE_STEPS_MAX = 3
 """Largest number of automatic steps of one kind that a thread shows singly. More become one step
 with a count."""
 BY_MACHINES = ("heard by", "notified", "not notified", "webhook", "escalated", "heard")
@@ -332,10 +332,10 @@ def _list_steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
         " OVER (PARTITION BY event ORDER BY id DESC) AS place FROM sos_event WHERE sos = ?"
         f" AND event IN ({make_marks(BY_MACHINES)})) AS counted"
         " WHERE place = 1 OR many <= ? ORDER BY id",
-        *(id_, *BY_MACHINES, FEW),
+        *(id_, *BY_MACHINES, SINGLE_STEPS_MAX),
     )
     return [
-        _describe_step(encode_desk_event(db, number), many if many > FEW else 1)
+        _describe_step(encode_desk_event(db, number), many if many > SINGLE_STEPS_MAX else 1)
         for number, many in rows
     ]
 

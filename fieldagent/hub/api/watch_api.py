@@ -15,7 +15,7 @@ from fieldagent.hub.access.bodies import read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import watch_desk
-from fieldagent.hub.api.sos_api import HANDING, note_of
+from fieldagent.hub.api.sos_api import HAND_OVER_FIELDS, note_of
 from fieldagent.hub.records import shifts
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.reading import Field, read_seconds, read_text
@@ -43,20 +43,20 @@ class WatchApi:
         """
         answer = partial(Route, "POST", judge=self._judge(Purpose.ACKNOWLEDGE))
         return [
-            Route("GET", "/api/watch", self.look, judge=self._judge(Purpose.READ)),
-            answer("/api/watch/take", partial(self.act, TAKING, _take)),
-            answer("/api/watch/hand-over", partial(self.act, HANDING, _hand_over)),
-            answer("/api/watch/end", partial(self.act, ENDING, _end)),
+            Route("GET", "/api/watch", self.answer_state, judge=self._judge(Purpose.READ)),
+            answer("/api/watch/take", partial(self.carry_out, TAKING, _take)),
+            answer("/api/watch/hand-over", partial(self.carry_out, HAND_OVER_FIELDS, _hand_over)),
+            answer("/api/watch/end", partial(self.carry_out, ENDING, _end)),
         ]
 
-    async def look(self, request: Request, caller: Caller) -> Response:
+    async def answer_state(self, request: Request, caller: Caller) -> Response:
         refuse_others(request, ())
         answer = await self._store.read(
             lambda db: shifts.describe_watch(db, caller.workspace, self._clock())
         )
         return make_json_response(answer)
 
-    async def act(
+    async def carry_out(
         self, members: dict[str, Field], deed: Deed, request: Request, caller: Caller
     ) -> Response:
         """Carry out an action and return the new state. Raises Problem 409 if it is refused."""
@@ -78,7 +78,7 @@ class WatchApi:
 
 
 def _take(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
-    watch_desk.take(db, caller.workspace, caller.member, body["seconds"], now)
+    watch_desk.take_watch(db, caller.workspace, caller.member, body["seconds"], now)
 
 
 def _hand_over(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:

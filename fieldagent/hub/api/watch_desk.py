@@ -9,10 +9,10 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
 
 
-def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
-    """Take the watch; see `shifts.take`."""
+def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
+    """Take the watch; see `shifts.take_watch`."""
     _check_can_answer(db, workspace, member)
-    shifts.take(db, workspace, member, seconds, now)
+    shifts.take_watch(db, workspace, member, seconds, now)
 
 
 def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: float) -> None:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from fieldagent.system.lazy_dataclass import dataclass
 
-OFTEN, SELDOM, OFTEN_FOR = 10.0, 60.0, 6
+FIRST_ALERTS_S, LATER_ALERTS_S, OFTEN_FOR = 10.0, 60.0, 6
 """Seconds between two alerts at first, seconds later, and the number of alerts after which the
 interval changes."""
 
 
 def compute_next_alert(times: int) -> float:
     """Return the seconds from the alert with number `times` to the next one."""
-    return OFTEN if times < OFTEN_FOR else SELDOM
+    return FIRST_ALERTS_S if times < OFTEN_FOR else LATER_ALERTS_S
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ async def hold_and_work(
     does; until cancelled.
     """
     holder = uuid.uuid4().hex
-    take = partial(hold, name=post.name, holder=holder, alone=not host.store.shared)
+    take = partial(hold_bridge, name=post.name, holder=holder, alone=not host.store.shared)
     watch = _HolderWatch()
     while True:
         identity, workspace = "", None
@@ -112,7 +112,9 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
             await trio.sleep(RENEW_INTERVAL_S)
             held = ""
             with log_once():
-                held = await host.store.commit(lambda db: hold(db, name, holder, host.clock()))
+                held = await host.store.commit(
+                    lambda db: hold_bridge(db, name, holder, host.clock())
+                )
             said = trio.current_time() if held else said
         scope.cancel()
     finally:
@@ -128,7 +130,7 @@ def read_tenure(db: Db, name: str) -> BridgeTenure:
     return BridgeTenure()
 
 
-def hold(
+def hold_bridge(
     db: Db,
     name: str,
     holder: str,

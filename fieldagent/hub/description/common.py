@@ -29,7 +29,7 @@ from fieldagent.http.openapi import (
 from fieldagent.http.openapi_parts import (
     LARGER_THAN_1_MIB,
     MALFORMED,
-    NEXT,
+    NEXT_PAGE,
     NO_LENGTH,
     NOT_JSON,
     READ_RECEIPT,
@@ -69,12 +69,12 @@ LARGER_THAN_16_KIB = named_problem("LargerThan16KiB", "The body is larger than 1
 NO_SUCH_SOS = named_problem("NoSuchSos", "The workspace has no SOS with this number")
 NOT_THERE = named_problem("NotThere", "The workspace has none with this number")
 NOT_NOW = named_problem("NotNow", "The database is unavailable", RETRY_AFTER)
-_BUSY = "The database is unavailable, or too many large bodies are in progress:"
+_BUSY_TEXT = "The database is unavailable, or too many large bodies are in progress:"
 LOOK_AND_DO_IT_AGAIN = named_problem(
-    "LookAndDoItAgain", f"{_BUSY} check the state, and try again", RETRY_AFTER
+    "LookAndDoItAgain", f"{_BUSY_TEXT} check the state, and try again", RETRY_AFTER
 )
 PUSH_AGAIN = named_problem(
-    "PushAgain", f"{_BUSY} push again with the same Idempotency-Key", RETRY_AFTER
+    "PushAgain", f"{_BUSY_TEXT} push again with the same Idempotency-Key", RETRY_AFTER
 )
 DISK_FULL = named_problem("DiskFull", "The disk is full: nothing was changed")
 NOTHING_ACCEPTED = named_problem("NothingAccepted", "The disk is full: nothing was accepted")
@@ -117,7 +117,7 @@ ADMINISTRATOR = Access(
 NUMBER = NamedPart(
     "parameters", "Number", segment("id", text(pattern="^[0-9]{1,18}$"), "Its number")
 )
-BEFORE = NamedPart(
+BEFORE_PARAMETER = NamedPart(
     "parameters", "Before", query("before", ROW, "Start of the page: `next` of the page before")
 )
 
@@ -132,17 +132,21 @@ def limit(default: int, most: int) -> dict[str, Any]:
 
 
 LIMIT = NamedPart("parameters", "Limit", limit(LISTED, LISTED_MAX))
-PAGE = (BEFORE, LIMIT)
-_WHEN = any_of(text(format="date-time"), text(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$"))
-SINCE = query("since", _WHEN, "Accepted at this time or later; Unix seconds are allowed")
-UNTIL = query("until", _WHEN, "Accepted at this time or earlier; Unix seconds are allowed")
+PAGE = (BEFORE_PARAMETER, LIMIT)
+_TIME_SCHEMA = any_of(text(format="date-time"), text(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$"))
+SINCE_PARAMETER = query(
+    "since", _TIME_SCHEMA, "Accepted at this time or later; Unix seconds are allowed"
+)
+UNTIL_PARAMETER = query(
+    "until", _TIME_SCHEMA, "Accepted at this time or earlier; Unix seconds are allowed"
+)
 OF_SENDER = query("sender", text(pattern="^[1-9][0-9]{0,8}$"), "Number of a user")
 NEXT_LINK = {"Link": of_answer(text(), "The next page, if there is one")}
 
 
 def describe_page(about: str, name: str, item: Schema) -> dict[str, Any]:
     """Return the answer of a list that has pages."""
-    return answer(about, record({name: listed(item), "next": NEXT}), headers=NEXT_LINK)
+    return answer(about, record({name: listed(item), "next": NEXT_PAGE}), headers=NEXT_LINK)
 
 
 def describe_line(
@@ -182,7 +186,9 @@ STEP = named_record(
         "text": text("Text of the stage for people, in English"),
     },
 )
-REACHED = listed(STEP, "Known stages of delivery for each person, from the first to the last")
+REACHED_STAGES = listed(
+    STEP, "Known stages of delivery for each person, from the first to the last"
+)
 ADDRESSEE = or_null(
     record(
         {
@@ -209,6 +215,6 @@ ITEM_FIELDS = {
     "event": {"type": "object", "description": "The item as webhooks get it"},
     "to": ADDRESSEE,
     "receipt": READ_RECEIPT,
-    "reached": REACHED,
+    "reached": REACHED_STAGES,
 }
 ITEM = named_record("Item", ITEM_FIELDS)

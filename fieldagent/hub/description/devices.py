@@ -20,7 +20,7 @@ from fieldagent.http.openapi import (
     record,
     text,
 )
-from fieldagent.http.openapi_parts import HOUR, MINUTE, NAMED, ROW, UNIX_TIME
+from fieldagent.http.openapi_parts import HOUR, MINUTE, NAMED_RECORD, ROW, UNIX_TIME
 from fieldagent.hub.access.revocation import WHY_MAX
 from fieldagent.hub.administration.devices import CREDITS_MAX
 from fieldagent.hub.description.common import (
@@ -36,7 +36,7 @@ from fieldagent.hub.description.common import (
     describe_page,
 )
 from fieldagent.hub.description.distress import REVOKED
-from fieldagent.hub.description.fleet import OVER, SIGNAL
+from fieldagent.hub.description.fleet import BEARER_SCHEMA, SIGNAL
 from fieldagent.hub.operator.registry import get_operator_places
 
 _CREDITS = record(
@@ -77,14 +77,14 @@ _REBUILD = record(
 _DEVICE = {
     "id": integer(),
     "name": text(),
-    "user": NAMED,
+    "user": NAMED_RECORD,
     "imei": or_null(text()),
     "operator": or_null(text()),
     "disabled": boolean(),
     "revoked": REVOKED,
     "linked": boolean("True if linked by IP now"),
     "lastContact": or_null(UNIX_TIME),
-    "over": OVER,
+    "over": BEARER_SCHEMA,
     "version": or_null(text("Version of its agent, from its last link")),
     "lastUpdate": or_null(text("Result of its last program update")),
     "settings": or_null(

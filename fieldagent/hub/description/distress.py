@@ -25,11 +25,11 @@ from fieldagent.http.openapi import (
     text,
     words,
 )
-from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED, UNIX_TIME
+from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED_RECORD, UNIX_TIME
 from fieldagent.hub.api.sos_api import LISTED, LISTED_MAX, TEXT_MAX
 from fieldagent.hub.api.sos_desk import TEXT_MAX as NOTE_MAX
 from fieldagent.hub.description.common import (
-    BEFORE,
+    BEFORE_PARAMETER,
     DEVICE_NAMED,
     DISPATCHER,
     ITEM,
@@ -97,7 +97,7 @@ _SOS = {
         "with a `count`",
     ),
     "askedToTakeOver": one_of(
-        NULL, NAMED, about="Person who is asked to take it over; until they do, it stays"
+        NULL, NAMED_RECORD, about="Person who is asked to take it over; until they do, it stays"
     ),
 }
 SOS = named_record("Sos", _SOS)
@@ -133,11 +133,11 @@ _HAND_OVER = record(
 )
 _ON_WATCH = record(
     {
-        "user": NAMED,
+        "user": NAMED_RECORD,
         "since": UNIX_SECONDS,
         "until": UNIX_SECONDS,
         "handsOverTo": any_of(
-            NAMED,
+            NAMED_RECORD,
             NULL,
             about="Dispatcher who is asked to take over; until they do, the watch stays",
         ),
@@ -145,7 +145,7 @@ _ON_WATCH = record(
     }
 )
 _WAS_ON_WATCH = record(
-    {"user": NAMED, "since": UNIX_SECONDS, "ended": UNIX_SECONDS, "note": text()}
+    {"user": NAMED_RECORD, "since": UNIX_SECONDS, "ended": UNIX_SECONDS, "note": text()}
 )
 WATCH = named_record(
     "Watch",
@@ -177,7 +177,7 @@ def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
             f"{name}List: List {several} of the workspace, newest first",
             describe_page("For everyone in the workspace", member, SOS),
             READER,
-            parameters=[*_FILTERS, BEFORE, limit(LISTED, LISTED_MAX)],
+            parameters=[*_FILTERS, BEFORE_PARAMETER, limit(LISTED, LISTED_MAX)],
         ),
         call(
             f"GET {path}/{{id}}",

@@ -20,7 +20,7 @@ from fieldagent.http.openapi import (
     text,
     words,
 )
-from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED, NEXT, UNIX_TIME
+from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED_RECORD, NEXT_PAGE, UNIX_TIME
 from fieldagent.hub.administration.commands import CREDITS_MAX, WORDS_MAX
 from fieldagent.hub.administration.radio_key import CREDITS_MAX as KEY_CREDITS_MAX
 from fieldagent.hub.administration.radio_key import KITS_MAX
@@ -42,7 +42,7 @@ from fieldagent.wire.kit_status import STATES
 
 _SIGNAL = integer(minimum=0, maximum=5)
 SIGNAL = or_null(_SIGNAL, "Signal bars; null while unknown")
-OVER = words(
+BEARER_SCHEMA = words(
     *BEARERS,
     "tracker",
     "APRS",
@@ -122,12 +122,12 @@ _KIT = record(
     {
         "id": integer(),
         "name": text(),
-        "user": NAMED,
+        "user": NAMED_RECORD,
         "disabled": boolean(),
         "revoked": boolean(),
         "linked": boolean("True if linked by IP now"),
         "lastContact": or_null(UNIX_TIME),
-        "over": OVER,
+        "over": BEARER_SCHEMA,
         "nextCheckIn": one_of(
             NULL, CHECK_IN, about="Time by which the next check-in is due; null without a check-in"
         ),
@@ -225,7 +225,7 @@ CALLS = (
         "deviceCommands: List commands to a kit and its answers",
         answer(
             "Newest first",
-            open_record({"commands": listed(open_record(_COMMAND)), "next": NEXT}),
+            open_record({"commands": listed(open_record(_COMMAND)), "next": NEXT_PAGE}),
             headers=NEXT_LINK,
         ),
         ADMINISTRATOR,

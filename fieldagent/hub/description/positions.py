@@ -19,8 +19,8 @@ from fieldagent.hub.description.common import (
     PAGE,
     PUSHER,
     READER,
-    SINCE,
-    UNTIL,
+    SINCE_PARAMETER,
+    UNTIL_PARAMETER,
 )
 from fieldagent.hub.description.pushes import SEEN
 from fieldagent.package.tracks import CONTENT_TYPES
@@ -49,8 +49,8 @@ CALLS = (
         READER,
         parameters=[
             OF_SENDER,
-            SINCE,
-            UNTIL,
+            SINCE_PARAMETER,
+            UNTIL_PARAMETER,
             *PAGE,
             query(
                 "format", text(enum=list(CONTENT_TYPES)), "Format (by Accept, otherwise GeoJSON)"

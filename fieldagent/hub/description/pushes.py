@@ -51,11 +51,11 @@ from fieldagent.hub.description.common import (
     OF_SENDER,
     PAGE,
     PUSHER,
-    REACHED,
+    REACHED_STAGES,
     READER,
-    SINCE,
+    SINCE_PARAMETER,
     STATE,
-    UNTIL,
+    UNTIL_PARAMETER,
     describe_page,
 )
 from fieldagent.package.reading import ITEM_BYTES_MAX
@@ -164,7 +164,7 @@ PUSH_STANDING = named_record(
         "expires": or_null(number("Unix time; an SOS never expires")),
         "devices": _DEVICES,
         "to": ADDRESSEE,
-        "reached": REACHED,
+        "reached": REACHED_STAGES,
     },
 )
 PUSHED_ITEM = named_record(
@@ -287,7 +287,7 @@ CALLS = (
         "pushes: List pushes, newest first",
         describe_page("Users see their own pushes", "pushes", PUSHED_ITEM),
         READER,
-        parameters=[SINCE, UNTIL, *PAGE],
+        parameters=[SINCE_PARAMETER, UNTIL_PARAMETER, *PAGE],
     ),
     call(
         "GET /api/items",
@@ -305,8 +305,8 @@ CALLS = (
             query("device", ROW, "Items from or to this device, by number"),
             query("kind", text(enum=list(_KINDS)), "Kind of item"),
             query("sos", text(enum=["true", "false"]), "true: only SOS; false: no SOS"),
-            SINCE,
-            UNTIL,
+            SINCE_PARAMETER,
+            UNTIL_PARAMETER,
             *PAGE,
         ],
     ),
@@ -323,7 +323,7 @@ CALLS = (
         {
             200: answer(
                 "The sender is notified, in the caller's name",
-                record({"id": text(), "reached": REACHED}),
+                record({"id": text(), "reached": REACHED_STAGES}),
             ),
             404: _NO_ITEM,
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.http.openapi import answer, call, header, query, text
-from fieldagent.http.openapi_parts import ALIVE, DOWN, METRICS, THIS_DOCUMENT, UP
+from fieldagent.http.openapi_parts import ALIVE_PARAMETER, DOWN_RECORD, METRICS, THIS_DOCUMENT, UP
 from fieldagent.hub.description.common import READER
 
 UP_ANSWER = answer("Ready", UP)
@@ -13,7 +13,7 @@ CALLS = (
         "GET /healthz",
         "health: Return the readiness of this hub: its database answers, its parts run, and it is "
         "not stopping",
-        {200: UP_ANSWER, 503: answer("Not ready", DOWN)},
+        {200: UP_ANSWER, 503: answer("Not ready", DOWN_RECORD)},
     ),
     call(
         "GET /livez",
@@ -40,7 +40,7 @@ CALLS = (
                 text(pattern="^(item|sos|alarm)(,(item|sos|alarm))*$"),
                 "Topics: item, sos, alarm, separated by commas (all)",
             ),
-            ALIVE,
+            ALIVE_PARAMETER,
             header(
                 "Last-Event-ID",
                 text(),

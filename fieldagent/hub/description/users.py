@@ -15,7 +15,7 @@ from fieldagent.http.openapi import (
     record,
     text,
 )
-from fieldagent.http.openapi_parts import NAMED, ROW
+from fieldagent.http.openapi_parts import NAMED_RECORD, ROW
 from fieldagent.hub.access.people import HANDLE_MAX
 from fieldagent.hub.administration.keys import RATE_MAX, SCOPES
 from fieldagent.hub.description.common import (
@@ -62,7 +62,7 @@ GROUP = named_record(
         "id": text(),
         "name": text(),
         "overSatellite": boolean("True if items from kits reach its members over satellite, too"),
-        "members": listed(NAMED),
+        "members": listed(NAMED_RECORD),
     },
 )
 _KEY = {

@@ -22,7 +22,7 @@ from fieldagent.hub.administration.webhooks import URL_MAX, VALUE_MAX
 from fieldagent.hub.description.common import (
     ADMINISTRATOR,
     BEARERS,
-    BEFORE,
+    BEFORE_PARAMETER,
     COUNT,
     HIDDEN,
     LABEL,
@@ -202,7 +202,7 @@ CALLS = (
         ),
         ADMINISTRATOR,
         parameters=[
-            BEFORE,
+            BEFORE_PARAMETER,
             query(
                 "limit",
                 integer(minimum=1, maximum=BATCH_MAX, default=50),

@@ -78,9 +78,9 @@ class AnswerPage:
     def make_routes(self) -> list[Route]:
         """Return the routes of the page."""
         post = partial(Route, "POST", alarm_link.PATH, self.answer, body=BODY, media_types=(FORM,))
-        return [Route("GET", alarm_link.PATH, self.look), post()]
+        return [Route("GET", alarm_link.PATH, self.show_question), post()]
 
-    async def look(self, request: Request, token: str) -> Response:
+    async def show_question(self, request: Request, token: str) -> Response:
         """Show the incident behind a link, with the question; for a forged link or an answered
         incident, a page with that fact.
         """

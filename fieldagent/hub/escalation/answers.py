@@ -79,8 +79,8 @@ class ContactInbox:
         self._store = store
         self._clock = clock
 
-    async def take(self, answer: ContactAnswer) -> None:
-        outcome = await self._store.commit(lambda db: take(db, answer, self._clock()))
+    async def receive_message(self, answer: ContactAnswer) -> None:
+        outcome = await self._store.commit(lambda db: process_answer(db, answer, self._clock()))
         log.info("an answer by %s: %s", answer.kind, outcome)
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
@@ -88,7 +88,7 @@ class ContactInbox:
         await self._store.commit(lambda db: noted(db, now=self._clock()))
 
 
-def take(db: Db, answer: ContactAnswer, now: float) -> str:
+def process_answer(db: Db, answer: ContactAnswer, now: float) -> str:
     """Process an answer, and return its result in one or two words."""
     new = db.execute(
         "INSERT INTO contact_answer (kind, service_id, at, sender, outcome)"
@@ -114,7 +114,7 @@ def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
     is_shared = len(told_by | {each.workspace for each in writings}) > 1
     is_named = is_shared and correspondence.is_to_one(writings, answer)
     if writings and (is_named or not (told_by if is_shared else open_ones)):
-        return correspondence.take(db, writings, answer, now)
+        return correspondence.send_answer(db, writings, answer, now)
     if not any(links.values()):
         return "of a stranger" if not whose else "about nothing"
     if said.code:
@@ -131,7 +131,7 @@ def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
             db, contact, link.sos, "ambiguous", _make_which_question(contact, writings), now
         )
     if len(open_ones) > 1:
-        _keep(db, contact, link, said.words, now)
+        _keep_for_desk(db, contact, link, said.words, now)
         why = translate(
             contact.language,
             "Nothing sent: you have several alarms. Begin with the six digits of one.",
@@ -226,7 +226,7 @@ def _handle_proved_message(db: Db, answer: ContactAnswer, said: AnswerText, now:
     """Process a mail that answers an address or a message known only to its recipient."""
     link = alarm_link.of_message(db, answer.answers)
     if link is None and (written := correspondence.of_message(db, answer.answers)) is not None:
-        return correspondence.take(db, [written], answer, now)
+        return correspondence.send_answer(db, [written], answer, now)
     if link is None or link.contact is None:
         return "to no message of this hub"
     ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", link.sos)
@@ -301,7 +301,7 @@ def _send_to_kit(
         target=int(to),
     )
     if why := texts_to_kits.find_excess(db, posting, incident.device, now, contact.language):
-        _keep(db, contact, link, words, now)
+        _keep_for_desk(db, contact, link, words, now)
         return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, why), now)
     try:
         sos_desk.write_to(db, incident, member, text, now)
@@ -319,7 +319,7 @@ def _describe_unsent(contact: AlarmContact, why: str) -> str:
     return translate(contact.language, "Nothing sent: {why}", why=why)
 
 
-def _keep(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
+def _keep_for_desk(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
     """Show the desk a text that did not go to the kit."""
     detail = f"wrote, but it was not sent to the kit: {words}"[: sos_desk.TEXT_MAX]
     sos.note_event(db, link.sos, "note", now, name=contact.name, detail=detail)

@@ -57,7 +57,7 @@ _COLUMNS = (
     " language"
 )
 TRIES_MAX = 20
-EVERY = 300
+ATTEMPT_INTERVAL_S = 300
 """Default seconds between two tries."""
 WAIT_LEAST, WAIT_MOST = 10, 604_800
 """Limits in seconds for `after` and `every`."""
@@ -72,7 +72,7 @@ class NewContact(NamedTuple):
     """Kind of the address. If empty, it is derived from the address."""
     after: int = 0
     tries: int = 1
-    every: int = EVERY
+    every: int = ATTEMPT_INTERVAL_S
     about: str = "all"
     language: str = ENGLISH
 

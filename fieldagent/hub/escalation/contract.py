@@ -91,7 +91,7 @@ class ContactAnswer(NamedTuple):
 class AnswerInbox(Protocol):
     """Receiver of answers in the hub."""
 
-    async def take(self, answer: ContactAnswer) -> None:
+    async def receive_message(self, answer: ContactAnswer) -> None:
         """Process an answer. It is on disk on return, and a repeat is ignored."""
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:

@@ -85,7 +85,7 @@ def join_names(writings: list[WrittenMessage]) -> str:
     return ", ".join(sorted({make_visible(each.name) for each in writings}))
 
 
-def take(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, now: float) -> str:
+def send_answer(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, now: float) -> str:
     """Send the answer to the kit, and return the result in one or two words."""
     words = make_visible(answer.text)
     meant = (

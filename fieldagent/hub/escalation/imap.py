@@ -92,7 +92,7 @@ async def _run(inward: Inward) -> None:
     last_trouble = ""
     while True:
         try:
-            await look(inward)
+            await process_unseen(inward)
             trouble = ""
         except StoreUnavailable:
             trouble = last_trouble  # the store logs that itself; the mails stay unseen
@@ -116,7 +116,7 @@ def _is_of_the_server(error: Exception) -> bool:
     return isinstance(error, (OSError, imaplib.IMAP4.error, trio.TooSlowError))
 
 
-async def look(inward: Inward) -> None:
+async def process_unseen(inward: Inward) -> None:
     """Process unseen mails. Raises the errors of the server and of the inbox; the other mails stay
     unseen.
     """
@@ -126,7 +126,7 @@ async def look(inward: Inward) -> None:
         for mail in await _run_in_thread(partial(_fetch_unseen, connection)):
             answer = await _read(mail, inward)
             if answer is not None:
-                await inward.inbox.take(answer)
+                await inward.inbox.receive_message(answer)
             await _run_in_thread(partial(_flag_seen, connection, mail.uid))
     finally:
         # Close the socket without a logout, because the server may hang.

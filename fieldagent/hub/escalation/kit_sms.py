@@ -44,9 +44,9 @@ class KitSmsInbox:
         self._answers = answers
         self._clock = clock
 
-    async def take(self, answer: ContactAnswer) -> None:
+    async def receive_message(self, answer: ContactAnswer) -> None:
         if not sms_frame.is_frame(answer.text):
-            await self._answers.take(answer)
+            await self._answers.receive_message(answer)
             return
         try:
             frame = sms_frame.read(answer.text)
@@ -90,7 +90,7 @@ async def run(
         with log_once():
             soonest = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
             if soonest <= clock():
-                due = await claims.take(
+                due = await claims.commit_claim(
                     store, lambda db: sms_mail.claim(db, clock(), per_day), sms_mail.give_back
                 )
                 if due is not None:

@@ -28,7 +28,7 @@ MEMORY_MAX_BYTES = 2**29
 """Bytes of address space."""
 HEADER_MAX_BYTES = 16_384
 """Bytes of the header fields that are parsed."""
-_NEEDED = frozenset(
+_NEEDED_HEADERS = frozenset(
     (
         *(b"from", b"to", b"cc", b"delivered-to", b"x-original-to", b"return-path", b"subject"),
         *(b"in-reply-to", b"references", b"auto-submitted", b"precedence"),
@@ -37,7 +37,7 @@ _NEEDED = frozenset(
 )
 _ID = r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
 _ADDRESSED = re.compile(rf"\+{_ID}@", re.I)
-_REPLIED = re.compile(rf"<{_ID}@", re.I)
+_REPLY_ID = re.compile(rf"<{_ID}@", re.I)
 _BULK = ("bulk", "junk", "list", "auto_reply")
 _QUOTES = re.compile(
     r"^(-{2,} ?(original message|ursprüngliche nachricht|message d'origine)|_{10,}$"
@@ -49,8 +49,8 @@ _QUOTES = re.compile(
 _SIGNATURE = "-- "
 _REPLY_TO = re.compile(r"^(?:\s*(?:re|aw|antw|sv|rép|rv|tr|wg|fw|fwd|від)\s*:)+", re.I)
 """Prefixes that mail programs put before a subject."""
-_FROM = re.compile(r"(from|von|de|від) ?:", re.I)
-_SENT = re.compile(
+_FROM_LINE = re.compile(r"(from|von|de|від) ?:", re.I)
+_SENT_LINE = re.compile(
     r"(sent|date|gesendet|datum|envoyé( le)?|enviado( el)?|fecha|надіслано|дата) ?:", re.I
 )
 _ALARM = re.compile(r"[^\W\d][\w ]{1,30} [0-9]{1,18}(:| of | von | de ).")
@@ -109,7 +109,7 @@ def _slim_mail(raw: bytes) -> bytes:
     is_needed = False
     for line in head.split(b"\n"):
         if line[:1] not in (b" ", b"\t"):
-            is_needed = line.partition(b":")[0].strip().lower() in _NEEDED
+            is_needed = line.partition(b":")[0].strip().lower() in _NEEDED_HEADERS
         if is_needed:
             kept.append(line)
     slim = b"\n".join(kept)
@@ -142,7 +142,7 @@ def _find_answered(mail: EmailMessage) -> str | None:
         if match := _ADDRESSED.search(_read_header(mail, name)):
             return match[1].lower()
     for name in ("In-Reply-To", "References"):
-        if ids := _REPLIED.findall(_read_header(mail, name)):
+        if ids := _REPLY_ID.findall(_read_header(mail, name)):
             return str(ids[-1]).lower()
     return None
 
@@ -226,9 +226,9 @@ def _is_quoted(line: str) -> bool:
 
 def _is_header(lines: Sequence[str], place: int) -> bool:
     """Return True if a quote begins there with the sender and date of the quoted mail."""
-    if not _FROM.match(lines[place].strip("* \t")):
+    if not _FROM_LINE.match(lines[place].strip("* \t")):
         return False
-    return any(_SENT.match(line.strip("* \t")) for line in lines[place + 1 : place + 4])
+    return any(_SENT_LINE.match(line.strip("* \t")) for line in lines[place + 1 : place + 4])
 
 
 def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:

@@ -18,7 +18,7 @@ from fieldagent.package.writing import format_clock_time
 from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-WORDS = 300
+TEXT_CHARACTERS_MAX = 300
 """Largest number of characters of the kit's text."""
 
 
@@ -113,7 +113,7 @@ def make_request(
     asking dispatcher and their note.
     """
     facts = describe_for_pager(db, incident.id, ways.desk, "")
-    device, words = describe_device(facts, language), make_visible(text)[:WORDS]
+    device, words = describe_device(facts, language), make_visible(text)[:TEXT_CHARACTERS_MAX]
     what = of_device(incident, device, language)
     subject = translate(language, "Take over {what}?", what=what)
     desk, line = facts.get("desk", ""), f"{subject} {words}"
@@ -200,7 +200,7 @@ def find_newest_text(db: Db, incident: Sos, language: str) -> str:
     for item in reading.list_items(db, sos.list_items(db, incident.id, 10)):
         said = item.encode()["event"].get("content")
         if item.device is not None and isinstance(said, str) and said:
-            return translate_canned(language, make_visible(said))[:WORDS]
+            return translate_canned(language, make_visible(said))[:TEXT_CHARACTERS_MAX]
     return ""
 
 

@@ -77,7 +77,10 @@ def claim(
     """
     known = get_contact_kinds() if kinds is None else kinds
     rows = db.execute(
-        f"{_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked()}", now, now, limit
+        f"{_SELECT_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked()}",
+        now,
+        now,
+        limit,
     )
     alone = [_make_claimed(db, _DueRow(*row), now, desk, known) for row in rows]
     return [*alone, *_claim_together(db, now, limit - len(alone), desk, known)]
@@ -96,14 +99,14 @@ def give_back(db: Db, notifications: Sequence[Notification]) -> None:
         db.announce(alarm.ALARM_TOPIC)
 
 
-_DUE = (
+_SELECT_DUE = (
     "SELECT id, sos, contact, message_id, why, attempts, round, text FROM alarm_message"
     " WHERE state = 'waiting' AND not_before <= ? AND claimed_until <= ?"
 )
 
 
 class _DueRow(NamedTuple):
-    """A row of `_DUE`."""
+    """A row of `_SELECT_DUE`."""
 
     id: int
     sos: int
@@ -128,7 +131,9 @@ def _claim_together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> 
         locked = f"SELECT 1 FROM alarm_contact WHERE id = ?{db.skip_locked()}"
         if not db.execute(locked, contact):
             continue
-        rows = db.execute(f"{_DUE} AND held = 1 AND contact = ? ORDER BY id", now, now, contact)
+        rows = db.execute(
+            f"{_SELECT_DUE} AND held = 1 AND contact = ? ORDER BY id", now, now, contact
+        )
         some = [_make_claimed(db, _DueRow(*row), now, desk, kinds) for row in rows]
         if some:
             message = notice.combine([each.notice for each in some])
@@ -306,7 +311,7 @@ class _Notifications:
             soonest = await self.store.read(compute_next_due)
             if soonest > self.clock():
                 return soonest, []
-            return soonest, await claims.take(
+            return soonest, await claims.commit_claim(
                 self.store,
                 lambda db: claim(db, self.clock(), free, self.desk, self.reach.kinds),
                 give_back,

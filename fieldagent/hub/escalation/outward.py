@@ -43,7 +43,7 @@ async def run(
         with log_once():
             soonest = await store.read(outward.compute_next_due)
             if soonest <= clock():
-                claimed = await claims.take(
+                claimed = await claims.commit_claim(
                     store, lambda db: outward.claim(db, clock(), AT_ONCE), outward.give_back
                 )
                 for each in claimed:

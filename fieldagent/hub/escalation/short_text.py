@@ -21,7 +21,7 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
     if notice.whole:
         return notice.text
     if not notice.link and not notice.code:
-        return _cut(notice.text, lambda text: text)
+        return _cut_to_fit(notice.text, lambda text: text)
     lines = [notice.place] if notice.place else [translate(language, "Position unknown.")]
     if answers and notice.code:
         lines.append(translate(language, "To take over, reply: OK {code}", code=notice.code))
@@ -38,14 +38,14 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
         full = f"{join_whole(notice.said)}. {translate(language, 'Other text goes to the kit.')}"
         if _is_fitting(full):
             return full
-    return _cut(notice.said, join_whole)
+    return _cut_to_fit(notice.said, join_whole)
 
 
 def _is_fitting(text: str) -> bool:
     return sms_alphabet.count_parts(text) <= PARTS[sms_alphabet.choose_alphabet(text)]
 
 
-def _cut(text: str, whole: Callable[[str], str]) -> str:
+def _cut_to_fit(text: str, whole: Callable[[str], str]) -> str:
     """Return `whole` of as much of `text` as fits."""
     if _is_fitting(whole(text)):
         return whole(text)

@@ -150,7 +150,7 @@ def record_items(db: Db, devices: Collection[int], now: float) -> None:
         record_item(db, device, now)
 
 
-def look(db: Db, now: float) -> list[str]:
+def warn_of_late(db: Db, now: float) -> list[str]:
     """Warn of late devices, and raise the alarm for those that stay late. Return the log lines."""
     rows = db.execute(
         "SELECT c.device, device.name, device.workspace, device.member, every, by_minute,"
@@ -178,7 +178,7 @@ def look(db: Db, now: float) -> list[str]:
 
 
 def compute_next_late(db: Db) -> float:
-    """Return the Unix time when `look` will find something."""
+    """Return the Unix time when `warn_of_late` will find something."""
     return find_earliest(
         db,
         "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"

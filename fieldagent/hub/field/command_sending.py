@@ -38,7 +38,7 @@ def is_paid(quote: CommandCost, bearer: str) -> bool:
     return bool(bearer) or not quote.linked
 
 
-def give(db: Db, order: CommandToSend, grace: float, now: float) -> int:
+def store_command(db: Db, order: CommandToSend, grace: float, now: float) -> int:
     """Store a command for sending, and return its number. Raises Refused."""
     device = order.device
     secrets = directory.read_secrets(db, device)
@@ -65,4 +65,4 @@ def _is_stored(
     if number != order.number and order.command.verb == SET.number:
         raise Refused("another command was sent in the meantime: send yours again")
     proved = prove(number, order.command, derive_command_key(secret))
-    return commands.give(db, replace(order, number=number, command=proved), now, grace)
+    return commands.store_command(db, replace(order, number=number, command=proved), now, grace)

@@ -36,7 +36,7 @@ class Letter(NamedTuple):
     bearer: Bearer
 
 
-def keep(
+def store_letter(
     db: Db,
     body: bytes,
     reason: str,
@@ -78,7 +78,7 @@ def keep_once(db: Db, body: bytes, reason: str, imei: str, now: float) -> None:
     if not db.execute(there, imei, body):
         rows = db.execute("SELECT id FROM device WHERE imei = ? AND imei <> ''", imei)
         device = rows[0][0] if rows else None
-        keep(db, body, reason, imei=imei, device=device, bearer=Bearer.SATELLITE, now=now)
+        store_letter(db, body, reason, imei=imei, device=device, bearer=Bearer.SATELLITE, now=now)
 
 
 def assign(db: Db, device: int) -> None:

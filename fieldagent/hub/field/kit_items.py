@@ -131,7 +131,7 @@ def take_in(
                     seen.append(positions.kit_position(device, content, entry.time, now))
     enter_from_kits(db, postings, now=now, grace=grace)
     contact.note_all(db, newest, Bearer.IP, now)
-    positions.take(db, seen, now)
+    positions.act_on_positions(db, seen, now)
     check_in.record_items(
         db, {posting.source.station for posting in postings if posting.source}, now
     )

@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_MIN_S = 15.0
 """Shortest time in seconds between two checks. Delays of some seconds do not matter."""
 CORE_CHECKS = (
-    HubCheck(check_in.compute_next_late, check_in.look),
-    HubCheck(update_offers.compute_next_due, update_offers.look),
-    HubCheck(alarm.compute_next_look, alarm.look),
-    HubCheck(sos_without_text.compute_next_due, sos_without_text.look),
-    HubCheck(shifts.compute_next_due, shifts.look),
-    HubCheck(radio_key.compute_next_due, radio_key.look),
+    HubCheck(check_in.compute_next_late, check_in.warn_of_late),
+    HubCheck(update_offers.compute_next_due, update_offers.continue_offers),
+    HubCheck(alarm.compute_next_look, alarm.notify_of_open),
+    HubCheck(sos_without_text.compute_next_due, sos_without_text.enter_own_items),
+    HubCheck(shifts.compute_next_due, shifts.check_watches),
+    HubCheck(radio_key.compute_next_due, radio_key.continue_changes),
 )
 """The checks of the core."""
 

@@ -284,7 +284,7 @@ class IpMailbox:
             now = self._clock()
             await self._store.commit(lambda db: kit_condition.note(db, self.device.id, report, now))
         elif isinstance(report, BackupNote):
-            await self._rebuilding.take(report, self._clock())
+            await self._rebuilding.take_in_answer(report, self._clock())
         elif isinstance(report, KitReport):
             for text in await self._store.commit(lambda db: self._note(db, report)):
                 log.warning("%s", text)
@@ -313,7 +313,7 @@ class IpMailbox:
         if report.program is None:
             return []
         update_offers.note(db, self.device.id, report.program, now)
-        return update_offers.look(db, now)
+        return update_offers.continue_offers(db, now)
 
 
 @dataclass(frozen=True, slots=True)

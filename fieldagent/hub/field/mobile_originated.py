@@ -182,7 +182,7 @@ class MobileOriginated:
             find_device_of_imei(db, imei)
         except UnknownDevice:
             bearer, now, whose = Bearer.SATELLITE, self._clock(), find_disabled_device(db, imei)
-            dead_letters.keep(
+            dead_letters.store_letter(
                 db, body, NO_DEVICE_REASON, imei=imei, device=whose, bearer=bearer, now=now
             )
             return True
@@ -245,7 +245,7 @@ class MobileOriginated:
             brought = KitMessage(
                 device, bearer, self._clock(), estimate=estimate, is_authenticated=proved
             )
-            self._take(db, envelope, brought)
+            self._take_in_message(db, envelope, brought)
             brought.troubles += envelope.not_understood
             if brought.troubles:
                 self._bury(db, device, body, bearer, "; ".join(brought.troubles))
@@ -273,7 +273,9 @@ class MobileOriginated:
     def _bury(self, db: Db, device: Device, body: bytes, bearer: Bearer, reason: str) -> None:
         imei = (device.imei or "") if bearer is Bearer.SATELLITE else ""
         now = self._clock()
-        dead_letters.keep(db, body, reason, imei=imei, device=device.id, bearer=bearer, now=now)
+        dead_letters.store_letter(
+            db, body, reason, imei=imei, device=device.id, bearer=bearer, now=now
+        )
 
     def replay(self, db: Db, device: Device, keys: Sequence[bytes]) -> int:
         """Process the usable dead letters of a device, each once, and return their number."""
@@ -295,7 +297,7 @@ class MobileOriginated:
         # A failure by a bug in the hub must not undo other letters.
         db.execute("SAVEPOINT dead_letter")
         try:
-            self._take(db, envelope, brought)
+            self._take_in_message(db, envelope, brought)
         except Exception as error:
             db.execute("ROLLBACK TO SAVEPOINT dead_letter")
             brought.troubles.append(f"the hub failed to process it: {describe_error(error)}")
@@ -307,7 +309,7 @@ class MobileOriginated:
         dead_letters.remove(db, letter.id)
         return True
 
-    def _take(self, db: Db, envelope: Envelope, brought: KitMessage) -> KitMessage:
+    def _take_in_message(self, db: Db, envelope: Envelope, brought: KitMessage) -> KitMessage:
         if envelope.origin not in (0, brought.device.id):
             neighbour = find_neighbour(db, brought.device, envelope.origin)
             if neighbour is None:
@@ -459,7 +461,7 @@ class MobileOriginated:
             return
         sequence = entry.sequence
         whose = (brought.device.id, int(bool(brought.doubt_reason)), sequence)
-        kept = fragments.keep(db, whose, part, brought.now)
+        kept = fragments.store_fragment(db, whose, part, brought.now)
         try:
             whole = reassemble(sequence, part.count, kept)
         except RemoteProtocolError as error:

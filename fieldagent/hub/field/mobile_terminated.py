@@ -226,7 +226,7 @@ def _introduce(db: Db, account: Account, item: WaitingItem, now: float) -> None:
         mark_introduced(db, [(device.id, *mark)])
 
 
-def _cut(large: WaitingItem, key: bytes | None, most: int) -> list[Fragment]:
+def _cut_into_fragments(large: WaitingItem, key: bytes | None, most: int) -> list[Fragment]:
     """Return the fragments of an item. They are the same at every call, so that later ones match
     earlier ones.
     """
@@ -236,7 +236,9 @@ def _cut(large: WaitingItem, key: bytes | None, most: int) -> list[Fragment]:
 
 def _make_fragments(large: WaitingItem, key: bytes | None, most: int) -> list[bytes]:
     """Return a message for each fragment."""
-    return [_encode_fragment(large, fragment, key) for fragment in _cut(large, key, most)]
+    return [
+        _encode_fragment(large, fragment, key) for fragment in _cut_into_fragments(large, key, most)
+    ]
 
 
 def _encode_fragment(large: WaitingItem, fragment: Fragment, key: bytes | None) -> bytes:
@@ -260,7 +262,7 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
         if large is None:
             continue
         account = read_account(row)
-        fragments = _cut(large, account.key, account.mt_bytes)
+        fragments = _cut_into_fragments(large, account.key, account.mt_bytes)
         arrived = [each.payload for each in fragments if each.index in report.arrived]
         if len(fragments) != report.count:
             return False

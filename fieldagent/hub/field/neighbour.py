@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.hub.access.directory import HEARD
+from fieldagent.hub.access.directory import IS_HEARD
 from fieldagent.hub.contract import Device
 from fieldagent.hub.store.contract import Db
 
@@ -13,7 +13,7 @@ def find_neighbour(db: Db, relaying: Device, number: int) -> Device | None:
     """
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
-        f" AND {HEARD}",
+        f" AND {IS_HEARD}",
         number,
         relaying.workspace,
     )

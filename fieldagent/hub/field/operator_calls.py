@@ -66,11 +66,11 @@ async def run(
             rings: list[RingAlert] = []
             busy, soonest = dict(under_way.calls), 0.0
             with log_once():
-                work = await store.read(partial(_look, clock=clock, busy=busy))
+                work = await store.read(partial(_look_for_calls, clock=clock, busy=busy))
                 if work.calls:
                     await store.commit(lambda db: pack(db, clock()))
                     take = partial(_claim, clock=clock, busy=busy)
-                    calls = await claims.take(store, take, give_back)
+                    calls = await claims.commit_claim(store, take, give_back)
                 if work.rings:
                     rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
                 soonest = work.soonest
@@ -125,7 +125,7 @@ class _Found(NamedTuple):
     members."""
 
 
-def _look(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _Found:
+def _look_for_calls(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _Found:
     now = clock()
     soonest = min(compute_next_due(db, busy), ring_alerts.compute_next_ring(db))
     return _Found(is_due(db, now, busy), ring_alerts.is_due(db, now), soonest)

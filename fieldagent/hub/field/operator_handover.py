@@ -173,7 +173,9 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
         if (dropped := drop(db, call)) is not None:
             _book(db, call, now)
             id_ = verdict.id
-            mt_copies.keep(db, call.device, call.body, dropped, receipts, operator_id=id_, now=now)
+            mt_copies.keep_copy(
+                db, call.device, call.body, dropped, receipts, operator_id=id_, now=now
+            )
         if dropped is not None and verdict.id:
             note_handed_over(db, call.operator, verdict.id, call.device, now)
         if dropped is not None and verdict.waiting:
@@ -183,10 +185,10 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
             _mark_sent(db, call.device, item, position, count)
         operator_trouble.note_account_works(db, call.operator, now)
         return ""
-    return _keep(db, call, verdict, now)
+    return _keep_for_retry(db, call, verdict, now)
 
 
-def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
+def _keep_for_retry(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     """Keep the message for another try, whatever the failure, and store the reason for people."""
     failure = verdict.failure or make_unknown("nothing")
     doubtful = verdict.outcome is Outcome.DOUBTFUL

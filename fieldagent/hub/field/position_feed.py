@@ -225,12 +225,12 @@ class PositionFeeds:
         try:
             async with trio.open_nursery() as self._nursery:
                 for feed in self._feeds.values():
-                    self._nursery.start_soon(self._keep, feed)
+                    self._nursery.start_soon(self._keep_feed, feed)
                 await trio.sleep_forever()
         finally:
             self._nursery = None
 
-    async def _keep(self, feed: PositionFeed) -> None:
+    async def _keep_feed(self, feed: PositionFeed) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(feed.run)
             await feed.unused.wait()
@@ -242,7 +242,7 @@ class PositionFeeds:
         feed = self.of(workspace)
         feed.links += 1
         if feed.links == 1 and self._nursery is not None:
-            self._nursery.start_soon(self._keep, feed)
+            self._nursery.start_soon(self._keep_feed, feed)
         try:
             yield
         finally:

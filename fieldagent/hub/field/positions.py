@@ -32,10 +32,10 @@ def note(db: Db, device: Device, place: Location, said: int, now: float) -> None
     """Store a kit's location, sent at `said` (Unix time). The parts of the hub act on it."""
     contact.note_position(db, device.id, place, said, now)
     if says_where(place):
-        take(db, [kit_position(device, place, said, now)], now)
+        act_on_positions(db, [kit_position(device, place, said, now)], now)
 
 
-def take(db: Db, positions: Sequence[KitPosition], now: float) -> None:
+def act_on_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Let the parts of the hub act on new positions, in the order of each kit's own times."""
     ordered = sorted(positions, key=lambda each: (each.device, each.position.at))
     for part in list_hub_parts():

@@ -21,7 +21,7 @@ from typing import Any
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.command_cost import compute_cost
-from fieldagent.hub.field.command_sending import give, is_paid
+from fieldagent.hub.field.command_sending import is_paid, store_command
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import CommandToSend
 from fieldagent.hub.records.lease import IS_LINKED
@@ -261,7 +261,7 @@ def _ask(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: float) -
     asked = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
     number = commands.compute_next_number(db, device, now)
     order = CommandToSend(change.workspace, device, number, asked, bearer, audit.HUB)
-    number = give(db, order, GRACE_S if kit.linked else 0.0, now)
+    number = store_command(db, order, GRACE_S if kit.linked else 0.0, now)
     db.execute(
         "INSERT INTO radio_key_kit (device, asked, number, given) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (device) DO UPDATE SET asked = excluded.asked, number = excluded.number,"
@@ -285,11 +285,11 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when `look` may find something."""
+    """Return the Unix time when `continue_changes` may find something."""
     return min((_compute_due_time(db, each) for each in _list_all(db)), default=inf)
 
 
-def look(db: Db, now: float) -> list[str]:
+def continue_changes(db: Db, now: float) -> list[str]:
     """Continue all changes. There are no warnings to return."""
     for workspace in _list_all(db):
         if _compute_due_time(db, workspace) <= now:

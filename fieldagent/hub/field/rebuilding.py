@@ -95,12 +95,12 @@ class Rebuilding:
         self.is_asked = True
         return Ask(progress.direction, progress.place)
 
-    async def take(self, said: BackupNote, now: float) -> None:
+    async def take_in_answer(self, said: BackupNote, now: float) -> None:
         """Process the kit's answer; ignore one that was not asked for."""
         async with self._turn:
-            await self._take(said, now)
+            await self._take_in_answer(said, now)
 
-    async def _take(self, said: BackupNote, now: float) -> None:
+    async def _take_in_answer(self, said: BackupNote, now: float) -> None:
         if isinstance(said, BackupSummary):
             if await self.store.commit(lambda db: self._meet(db, said, now)):
                 log.error(

@@ -83,7 +83,7 @@ def find_device(db: Db, frame: SmsFrame) -> Device:
     low = frame.name.hex()
     rows = db.execute(
         "SELECT id, link_token FROM device WHERE link_token >= ? AND link_token < ?"
-        f" AND {directory.HEARD}",
+        f" AND {directory.IS_HEARD}",
         *(low, low + "g"),
     )
     for id_, token in rows:

@@ -194,9 +194,9 @@ def take_in(
         words = _distress_words(tracker, report, ", ".join(alarms), place, at)
         incident = _raise(db, tracker, words, at, now)
     elif news:
-        _tell(db, tracker, Message(f"{tracker.name}: {', '.join(news)}"), at, incident, now)
+        _enter_report(db, tracker, Message(f"{tracker.name}: {', '.join(news)}"), at, incident, now)
     if place is not None and at >= told_at + tracker.every:
-        _tell(db, tracker, place, at, incident, now)
+        _enter_report(db, tracker, place, at, incident, now)
         told_at = at
     _note(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
     return ItemResult.TAKEN
@@ -214,7 +214,7 @@ def _note_heard(
         contact.note_position(db, tracker.device, place, int(at), now)
         where = DatedPlace(place.latitude, place.longitude, at, accuracy)
         whose = tracker.device, tracker.workspace, tracker.member, tracker.name
-        positions.take(db, [KitPosition(*whose, where)], now)
+        positions.act_on_positions(db, [KitPosition(*whose, where)], now)
     check_in.record_item(db, tracker.device, now)
 
 
@@ -241,7 +241,7 @@ def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
     return ledger.raise_alarm(db, posting, tracker.device, now, "sos", free=FREE_REASON)
 
 
-def _tell(
+def _enter_report(
     db: Db,
     tracker: Tracker,
     item: Location | Message,

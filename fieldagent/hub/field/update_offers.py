@@ -117,7 +117,7 @@ def offer(
     insert(db, "update_offer_kit", ("offer", "device", "wave", "state", "why"), rows)
     detail = f"{number}: {version} for {format_count(len(kits), 'kit')}, from {url}"
     audit.note(db, workspace, audit.ADMINISTRATION, "update offer", detail, now)
-    look(db, now)
+    continue_offers(db, now)
     return number
 
 
@@ -173,12 +173,13 @@ def note(db: Db, device: int, report: OfferReport, now: float) -> None:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the time when `look` may find something: at once while an offer is active."""
+    """Return the time when `continue_offers` may find something: at once while an offer is
+    active."""
     rows = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
     return 0.0 if rows else inf
 
 
-def look(db: Db, now: float) -> list[str]:
+def continue_offers(db: Db, now: float) -> list[str]:
     """Continue the active offers, and return the warnings to log."""
     rows = db.execute(
         "SELECT number, workspace, version, wave, within FROM update_offer WHERE state = ?"

@@ -93,7 +93,7 @@ def make_mo_route(
     Data that their token authenticates is stored, whatever else is wrong with it.
     """
 
-    async def take(asked: Request) -> Response:
+    async def take_message(asked: Request) -> Response:
         form = _read_form(asked)
         try:
             signed = check_token(form, key)
@@ -109,7 +109,7 @@ def make_mo_route(
         await count_session(message.imei, session, len(message.data))
         return Response(200)
 
-    return Route("POST", PATH, take, body=BODY, media_types=(FORM,))
+    return Route("POST", PATH, take_message, body=BODY, media_types=(FORM,))
 
 
 def _read_form(asked: Request) -> dict[str, str]:

@@ -185,7 +185,7 @@ def compute_reachable_until(db: Db, workspace: int, kind: str) -> float:
 _SELECT_UNREACHED = "SELECT id, workspace, kind FROM sos WHERE state = 'open' AND unreached IS NULL"
 
 
-def look(db: Db, now: float) -> list[str]:
+def notify_of_open(db: Db, now: float) -> list[str]:
     """Notify everyone of each open SOS that no dispatcher can see any more. The incident log
     records it, so there is nothing to return.
     """
@@ -196,7 +196,7 @@ def look(db: Db, now: float) -> list[str]:
 
 
 def compute_next_look(db: Db) -> float:
-    """Return the Unix time when `look` will find something, as far as is known now."""
+    """Return the Unix time when `notify_of_open` will find something, as far as is known now."""
     kinds = {(workspace, kind) for _, workspace, kind in db.execute(_SELECT_UNREACHED)}
     return min((compute_reachable_until(db, *each) for each in kinds), default=inf)
 

@@ -63,7 +63,9 @@ async def run(store: Store) -> None:
         await waits.sleep(CHECK_S)
 
 
-async def take(store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, T], None]) -> T:
+async def commit_claim(
+    store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, T], None]
+) -> T:
     """Commit `claim`, which claims something for this process, and return its result.
 
     If the database becomes unavailable during the commit, the outcome is unknown. `give_back` then

@@ -60,7 +60,7 @@ def compute_next_number(db: Db, device: int, now: float) -> int:
     return max(int(now), (last or 0) + 1)
 
 
-def give(db: Db, order: CommandToSend, now: float, grace: float) -> bool:
+def store_command(db: Db, order: CommandToSend, now: float, grace: float) -> bool:
     """Store a command for sending. Return False if another process has used its number meanwhile.
     `grace`: seconds that the link has before the hub pays for a satellite message.
     """

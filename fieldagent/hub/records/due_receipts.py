@@ -74,7 +74,7 @@ def owe_word(
         return
     urgent = dict.fromkeys([incident.device, *sos.list_carriers(db, incident.id)], 1)
     devices = dict.fromkeys(sos.list_ringing(db, incident.id), 0) | urgent
-    says_so = (says, _cut(by, NAME_MAX, NAME_BYTES), cut_word(text))
+    says_so = (says, _shorten(by, NAME_MAX, NAME_BYTES), cut_word(text))
     rows = [
         (
             device,
@@ -120,10 +120,10 @@ def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
 
 def cut_word(text: str) -> str:
     """Return the text, cut to the limits of an update."""
-    return _cut(text, WORD_MAX, WORD_BYTES)
+    return _shorten(text, WORD_MAX, WORD_BYTES)
 
 
-def _cut(text: str, letters: int, size: int) -> str:
+def _shorten(text: str, letters: int, size: int) -> str:
     """Return the text cut to so many letters and bytes, with an ellipsis if something was cut."""
     if len(text) <= letters and len(text.encode()) <= size:
         return text

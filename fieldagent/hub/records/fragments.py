@@ -15,7 +15,7 @@ Whose: TypeAlias = tuple[int, int, int]
 """Device, 1 if an unauthenticated device relays the item (else 0), and the item's number."""
 
 
-def keep(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
+def store_fragment(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
     """Store one fragment, and return all stored fragments of the item by position."""
     db.execute(
         f"INSERT INTO slice (device, {UNAUTHENTICATED_COLUMN}, sequence, count, position, slice,"

@@ -45,7 +45,7 @@ class MtCopy(NamedTuple):
     arrived: float | None
 
 
-def keep(
+def keep_copy(
     db: Db,
     device: int,
     body: bytes,

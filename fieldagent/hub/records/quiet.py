@@ -44,7 +44,7 @@ class QuietHours(NamedTuple):
 
     def end(self, now: float) -> float | None:
         """Return the Unix time when the current quiet hours end; None if there are none now."""
-        if not self._hold(now):
+        if not self._is_within(now):
             return None
         local = datetime.fromtimestamp(now, self.zone)
         hour, minute = divmod(self.ends, 60)
@@ -57,9 +57,9 @@ class QuietHours(NamedTuple):
             for days in (0, 1, 2)
             for fold in (0, 1)
         )
-        return min(each for each in ends if each > now and not self._hold(each))
+        return min(each for each in ends if each > now and not self._is_within(each))
 
-    def _hold(self, moment: float) -> bool:
+    def _is_within(self, moment: float) -> bool:
         local = datetime.fromtimestamp(moment, self.zone)
         return is_among(self.begins, self.ends, local.hour * 60 + local.minute)
 

@@ -47,7 +47,7 @@ class Hours(NamedTuple):
             return "always"
         return " to ".join(f"{each // 60:02}:{each % 60:02}" for each in self) + " UTC"
 
-    def hold(self, now: float) -> bool:
+    def is_within(self, now: float) -> bool:
         """Return True if `now` is within the hours."""
         return is_among(self.begins, self.ends, now % _DAY / _MINUTE)
 
@@ -64,7 +64,7 @@ class Hours(NamedTuple):
         )
 
 
-def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
+def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
     """Put a dispatcher on watch for so many seconds, and end the shift of the dispatcher who hands
     over. A dispatcher who is already on watch stays for that long from now.
     """
@@ -186,11 +186,11 @@ def describe_watch(db: Db, workspace: int, now: float) -> dict[str, Any]:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when `look` will find something."""
+    """Return the Unix time when `check_watches` will find something."""
     return find_earliest(db, "SELECT min(due) FROM watch_hours")
 
 
-def look(db: Db, now: float) -> list[str]:
+def check_watches(db: Db, now: float) -> list[str]:
     """Check the watch of each due workspace: warn if no one is on watch, and raise the alarm if
     that continues. Return the log lines.
     """
@@ -222,7 +222,7 @@ def _settle(db: Db, workspace: int, now: float) -> str:
         f"SELECT max(until) FROM shift WHERE workspace = ? AND {_IS_ON_WATCH}", *(workspace, now)
     )
     due = min(hours.compute_next_change(now), until or inf)
-    if until is not None or not hours.hold(now):
+    if until is not None or not hours.is_within(now):
         if alarm is not None and until is not None:
             sos.note_event(db, alarm, "heard", now, detail="a dispatcher is on watch again")
         alone = alarm = None

@@ -18,11 +18,11 @@ _FROM_WITHOUT_TEXT = (
 
 
 def compute_next_due(db: Db) -> float:
-    """Return the Unix time when `look` will find something."""
+    """Return the Unix time when `enter_own_items` will find something."""
     return find_earliest(db, f"SELECT min(raised + ?){_FROM_WITHOUT_TEXT}", ITEM_WAIT_S)
 
 
-def look(db: Db, now: float) -> list[str]:
+def enter_own_items(db: Db, now: float) -> list[str]:
     """Enter the hub's own item for each such SOS, and return the log lines."""
     rows = db.execute(
         f"SELECT sos.id, device.id, device.workspace, member, name{_FROM_WITHOUT_TEXT} AND raised"

@@ -158,7 +158,7 @@ class SyntheticItems:
         stopped: ItemStopped | None = None
         with trio.move_on_after(ITEM_TIMEOUT_S) as on_its_way:
             try:
-                await self._go(journey)
+                await self._send_item(journey)
             except ItemStopped as found:
                 stopped = found
         if on_its_way.cancelled_caught:
@@ -167,7 +167,7 @@ class SyntheticItems:
         with trio.move_on_after(ITEM_TIMEOUT_S):
             await self._clear(journey)
 
-    async def _go(self, journey: _Journey) -> None:
+    async def _send_item(self, journey: _Journey) -> None:
         """Send an item through the whole path. Raises NoFurther."""
         try:
             # On a full disk, such a small item may fit although larger ones do not.

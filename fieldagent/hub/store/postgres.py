@@ -394,14 +394,14 @@ class PostgresStore:
                     with suppress(StoreFull):  # With a full disk, the database can still be read.
                         await self._run_in_time(self._prove)
                     self._note_back()
-                    await self._hear(ear)
+                    await self._receive_announcements(ear)
             except StoreUnavailable as gone:
                 self._note_gone(gone)
             finally:
                 ear.close()
             await trio.sleep(RETRY_AFTER_S)
 
-    async def _hear(self, ear: _Listener) -> None:
+    async def _receive_announcements(self, ear: _Listener) -> None:
         """Receive announcements until the listening connection fails."""
         with suppress(psycopg.Error, StoreUnavailable):
             while True:

@@ -13,7 +13,7 @@ TYPES = {
     "real": "DOUBLE PRECISION",
     "blob": "BYTEA",
 }
-MIGRATING = 0x6669656C64
+MIGRATION_LOCK = 0x6669656C64
 """Key of the advisory lock under which one process changes the schema."""
 
 FREE_PAGE_SPACE_SQL = b"ALTER TABLE device SET (fillfactor = 50)"
@@ -57,7 +57,7 @@ def migrate(connection: Connection) -> None:
     Raises OtherVersion if the tables have a later version.
     """
     schema = make_hub_schema(TYPES)
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
     if steps := _get_steps(schema, _read_version(connection)):
         connection.execute("CREATE TABLE IF NOT EXISTS fieldagent_schema (version BIGINT NOT NULL)")
         connection.execute(steps.encode())

@@ -104,7 +104,7 @@ comes first. The query jumps along the index and skips the items behind the firs
 webhook that was down for days has many."""
 
 
-def look(db: Db) -> list[Lane]:
+def list_oldest(db: Db) -> list[Lane]:
     """Return the oldest waiting delivery of each kit and webhook, SOS first."""
     return [Lane(*row) for row in db.execute(_SELECT_FIRST)]
 

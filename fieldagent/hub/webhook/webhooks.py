@@ -27,7 +27,7 @@ from fieldagent.hub.webhook.deliveries import (
     claim,
     give_back,
     list_failing,
-    look,
+    list_oldest,
     settle,
 )
 from fieldagent.hub.webhook.flow import Flows, Lane
@@ -105,12 +105,12 @@ class _Posts:
     async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
         """Return the time when the next post is due, and the runs that this process has claimed."""
         now = self.clock()
-        lanes, down = await self.store.read(lambda db: (look(db), list_failing(db)))
+        lanes, down = await self.store.read(lambda db: (list_oldest(db), list_failing(db)))
         chosen, soonest = self.flows.choose(lanes, now, down)
         if not chosen:
             return soonest, []
         claim = partial(self.claim, chosen=chosen, now=now)
-        return soonest, await claims.take(self.store, claim, _give_back_all)
+        return soonest, await claims.commit_claim(self.store, claim, _give_back_all)
 
     def claim(self, db: Db, chosen: list[Lane], now: float) -> list[tuple[WebhookPost, ...]]:
         return claim(db, chosen, now, desk=self.desk)

@@ -184,7 +184,7 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
     path = tmp_path / "journal.sqlite3"
     journal = Journal(path)
     async with running(journal), trio.open_nursery() as nursery:
-        nursery.start_soon(air_time.keep, journal, used)
+        nursery.start_soon(air_time.store_regularly, journal, used)
         await trio.testing.wait_all_tasks_blocked()
         before = journal.commits
         for minute in range(30):

@@ -67,8 +67,8 @@ def taken_until(ladder: HealingLadder, end: float, away_since: float = 0.0) -> l
     """Return the times of the steps, with a look at each second."""
     moments = []
     for now in range(int(end)):
-        if ladder.look(away_since, now, now) is not None:
-            ladder.take(now, now)
+        if ladder.find_due_step(away_since, now, now) is not None:
+            ladder.record_step(now, now)
             moments.append(float(now))
     return moments
 
@@ -85,11 +85,11 @@ def test_each_step_has_its_time_and_after_the_last_the_pauses_grow() -> None:
 
 def test_a_modem_that_answers_begins_at_the_first_step() -> None:
     ladder = HealingLadder((DTR, PIN))
-    assert ladder.look(0.0, SILENCE_S, 0) == DTR
-    ladder.take(SILENCE_S, 0)
-    assert ladder.look(None, SILENCE_S + PAUSE_S, 1) is None
-    assert ladder.look(1000.0, 1000.0 + SILENCE_S - 1, 1) is None
-    assert ladder.look(1000.0, 1000.0 + SILENCE_S, 1) == DTR
+    assert ladder.find_due_step(0.0, SILENCE_S, 0) == DTR
+    ladder.record_step(SILENCE_S, 0)
+    assert ladder.find_due_step(None, SILENCE_S + PAUSE_S, 1) is None
+    assert ladder.find_due_step(1000.0, 1000.0 + SILENCE_S - 1, 1) is None
+    assert ladder.find_due_step(1000.0, 1000.0 + SILENCE_S, 1) == DTR
 
 
 @given(st.lists(st.floats(0, 900), max_size=40), st.integers(1, 4))
@@ -103,8 +103,8 @@ def test_no_hour_has_more_steps_however_often_it_starts_anew(
         ladder = HealingLadder((PIN,) * steps, list(moments))
         began, end = now, now + life
         while now < end:
-            if ladder.look(began, now, now) is not None:
-                ladder.take(now, now)
+            if ladder.find_due_step(began, now, now) is not None:
+                ladder.record_step(now, now)
                 moments.append(now)
             now += 5
     for moment in moments:

@@ -991,7 +991,7 @@ async def test_who_hears_others_repeat_an_sos_leaves_it_to_them(
             await kit.reception.receive(encode([item, by, Entry(7, Source(9, 0))], origin=5))
         (known,) = kit.rounds.items.values()
         known.confirmed_by |= {*range(20, 30)}
-        repeats = kit.rounds.take(known.due_at)
+        repeats = kit.rounds.take_due(known.due_at)
         assert bool(repeats) is (others < REPEATERS_ENOUGH)
         assert known.attempts == 1
 

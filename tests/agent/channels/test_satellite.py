@@ -97,7 +97,7 @@ async def agent(
         if supervisor is None:
             nursery.start_soon(drive)
         else:
-            keep = partial(supervisor.keep, "driver", drive, mend=k.outbox.give_back)
+            keep = partial(supervisor.keep_running, "driver", drive, mend=k.outbox.give_back)
             nursery.start_soon(keep)
         yield k
         nursery.cancel_scope.cancel()
@@ -372,7 +372,7 @@ async def test_what_was_loaded_by_a_driver_that_failed_goes_again(
     supervisor = supervised()
     async with field_kit(tmp_path, supervisor=supervisor) as (sky, k):
         with monkeypatch.context() as broken:
-            broken.setattr(satellite.SatelliteDriver, "_give", fails)
+            broken.setattr(satellite.SatelliteDriver, "_write_message", fails)
             stays = await k.post(message={"content": "stays"})
             await k.post(message={"content": "too late"}, timeToLive=1)
             goes = await k.post(message={"content": "is canceled"}, id=77)

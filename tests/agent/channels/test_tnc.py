@@ -50,9 +50,9 @@ class ScriptedTnc:
                 if self.echoes:
                     await self.stream.send_all(data)
                 for command, content in deframer.receive_data(bytes(data)):
-                    await self.take(command, content)
+                    await self.receive_message(command, content)
 
-    async def take(self, command: int, content: bytes) -> None:
+    async def receive_message(self, command: int, content: bytes) -> None:
         if command == kiss.DATA:
             self.frames.append(ax25.decode(content))
         elif content == kiss.QUERY:

@@ -181,7 +181,7 @@ async def test_the_oldest_go_first(tmp_path: Path) -> None:
     def keep(*letters: DeadLetter) -> None:
         def store(db: sqlite3.Connection) -> None:
             for letter in letters:
-                dead_letters.keep(db, letter)
+                dead_letters.store_letter(db, letter)
 
         journal.commit_at_start(store)
 

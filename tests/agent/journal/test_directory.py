@@ -52,7 +52,7 @@ async def test_a_misspelt_addressee_is_refused_with_the_nearest_name(
     tmp_path: Path, clock: MockClock, to: str | int | None, says: str
 ) -> None:
     async with kit(tmp_path) as there:
-        await directory.keep(there.journal, Directory(1, 9, PEOPLE))
+        await directory.store_directory(there.journal, Directory(1, 9, PEOPLE))
         assert await refusal(there, to) == says
 
 
@@ -62,11 +62,11 @@ async def test_without_the_whole_directory_the_hub_decides(
     async with kit(tmp_path) as there:
         assert await refusal(there, "Benn") == ""
         full = tuple(DirectoryEntry("user", n, f"user {n}") for n in range(1, DIRECTORY_MAX + 1))
-        await directory.keep(there.journal, Directory(1, 9, full))
+        await directory.store_directory(there.journal, Directory(1, 9, full))
         assert await refusal(there, "Benn") == ""
 
 
 async def test_an_sos_is_never_refused_for_its_addressee(tmp_path: Path, clock: MockClock) -> None:
     async with kit(tmp_path) as there:
-        await directory.keep(there.journal, Directory(1, 9, PEOPLE))
+        await directory.store_directory(there.journal, Directory(1, 9, PEOPLE))
         await there.intake.accept(Package(Message("help"), priority=SOS_PRIORITY, to="Benn"))

@@ -224,7 +224,7 @@ async def test_who_leaves_does_not_wait_for_room(journal: Journal) -> None:
             async with trio.open_nursery() as waiting:
                 waiting.start_soon(_is_refused, journal)
                 await trio.testing.wait_all_tasks_blocked(0.1)
-                journal.leave()
+                journal.record_stop()
         nursery.cancel_scope.cancel()
 
 

@@ -30,7 +30,7 @@ TABLE = re.compile(r"^\| packets for (.+) \|$", re.M)
 def packets(capacity: Capacity, entry: Entry, origin: int = STATION) -> list[Entry]:
     if len(encode([entry])) <= capacity.compute_whole(origin):
         return [entry]
-    return [Entry(entry.sequence, part) for part in capacity.cut(entry, origin)]
+    return [Entry(entry.sequence, part) for part in capacity.cut_into_fragments(entry, origin)]
 
 
 def test_the_table_of_the_docs_holds() -> None:
@@ -82,7 +82,7 @@ def test_every_packet_fits_with_what_is_said_beside_it(
 def test_what_needs_too_many_is_refused(tagged: bool) -> None:
     capacity = Capacity(51, tagged, shared=True)
     with pytest.raises(TooLarge, match="20019 bytes are too many for packets of 51 bytes"):
-        capacity.cut(Entry(NUMBER, Data(bytes(20_000)), TIME), STATION)
+        capacity.cut_into_fragments(Entry(NUMBER, Data(bytes(20_000)), TIME), STATION)
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(min_size=300, max_size=400))

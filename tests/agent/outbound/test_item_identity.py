@@ -8,7 +8,7 @@ from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.outbound.item_identity import is_about, make_entry
 from fieldagent.package.package import Message, Package
 from fieldagent.wire.envelope import Ack, Report, digest_of_slices, encode
-from fieldagent.wire.fragments import cut, split
+from fieldagent.wire.fragments import cut_into_fragments, split
 
 ROOM = 120
 PACKAGE = Package(Message("x" * 500))
@@ -16,7 +16,7 @@ KNOWN = StoredPackage(9, 1, PACKAGE, b"", None, 1_790_000_000.0, None, None, Non
 
 
 def digest(count: int, arrived: set[int]) -> bytes:
-    segments = cut(encode([make_entry(KNOWN)]), count)
+    segments = cut_into_fragments(encode([make_entry(KNOWN)]), count)
     return digest_of_slices(segment.payload for segment in segments if segment.index in arrived)
 
 

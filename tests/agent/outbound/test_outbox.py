@@ -792,7 +792,7 @@ async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
             if got_as_far_as == "loading":
                 assert k.load() is not None
             elif got_as_far_as == "taking":
-                assert queue.take(trio.current_time(), under_way=False) is not None
+                assert queue.receive_message(trio.current_time(), under_way=False) is not None
             await k.outbox.give_back()
         assert waited == sorted(waited)
         assert len(k.outbox) == 3
@@ -814,7 +814,7 @@ async def test_a_cancel_waits_no_longer_than_for_the_driver_to_fail(
         if departed:
             k.load()
         else:
-            k.queues[Channel.SATELLITE].take(trio.current_time(), under_way=False)
+            k.queues[Channel.SATELLITE].receive_message(trio.current_time(), under_way=False)
         with trio.fail_after(1):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(k.cancellation.cancel, id_)

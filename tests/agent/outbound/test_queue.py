@@ -18,7 +18,7 @@ from fieldagent.agent.outbound.queue import DEAD_ENTRIES_SLACK, Queue, get_sizes
 
 def drain(queue: Queue, now: float = 0.0) -> list[int]:
     taken = []
-    while (key := queue.take(now)) is not None:
+    while (key := queue.receive_message(now)) is not None:
         taken.append(key)
     return taken
 
@@ -70,13 +70,13 @@ def test_what_is_being_sent_is_not_recalled_but_yields_before_its_next_try() -> 
     queue = Queue()
     queue.add(1, priority=10, collapse_key=7)
     queue.add(2, priority=10)
-    assert queue.take(0) == 1
+    assert queue.receive_message(0) == 1
     assert queue.add(3, priority=10, collapse_key=7) == []
     assert queue.put_back(1, due=50) is False
     assert 1 not in queue
-    assert queue.take(49) == 2
-    assert queue.take(49) is None, "the newer one inherits the retry time too"
-    assert queue.take(50) == 3
+    assert queue.receive_message(49) == 2
+    assert queue.receive_message(49) is None, "the newer one inherits the retry time too"
+    assert queue.receive_message(50) == 3
 
 
 def test_an_sos_is_collapsed_by_another_sos_only() -> None:
@@ -90,7 +90,7 @@ def test_an_sos_is_collapsed_by_another_sos_only() -> None:
 def test_what_comes_back_after_a_newer_one_ended_is_the_newest_again() -> None:
     queue = Queue()
     queue.add(1, priority=12, collapse_key=7)
-    assert queue.take(0) == 1
+    assert queue.receive_message(0) == 1
     queue.add(2, priority=12, collapse_key=7)
     queue.remove(2)
     assert queue.put_back(1)
@@ -103,15 +103,15 @@ def test_what_a_newer_one_has_overtaken_does_not_follow_it() -> None:
     queue = Queue()
     for key in (1, 2, 3):
         queue.add(key, priority=12, collapse_key=7)
-        assert queue.take(0) == key
+        assert queue.receive_message(0) == key
     queue.add(4, priority=100, collapse_key=7, sos=True)
-    assert queue.take(0) == 4
+    assert queue.receive_message(0) == 4
     queue.remove(2, arrived=True)
     assert queue.is_superseded(1)
     assert not queue.put_back(1)
     queue.remove(3)
     queue.add(5, priority=12, collapse_key=7)
-    assert queue.take(0) == 5
+    assert queue.receive_message(0) == 5
     queue.remove(5, arrived=True)
     assert queue.put_back(4), "an SOS yields to another SOS only"
     assert drain(queue) == [4]
@@ -122,7 +122,7 @@ def test_next_change_is_the_earliest_of_due_and_expiry() -> None:
     assert queue.compute_next_change(0) == inf
     queue.add(1, priority=10, due=30, expires=90)
     assert queue.compute_next_change(0) == 30
-    assert queue.take(30) == 1
+    assert queue.receive_message(30) == 1
     queue.put_back(1, due=100)
     assert queue.compute_next_change(31) == 90
     assert queue.expire(90) == [1]
@@ -205,9 +205,9 @@ class AgainstTheModel(RuleBasedStateMachine):
         return sorted(ready, key=lambda entry: (-entry.priority, entry.order))
 
     @rule()
-    def take(self) -> None:
+    def receive_message(self) -> None:
         expected = self.due()
-        assert self.queue.take(self.now) == (expected[0].key if expected else None)
+        assert self.queue.receive_message(self.now) == (expected[0].key if expected else None)
         if expected:
             expected[0].taken = True
 

@@ -52,10 +52,10 @@ async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
         (state / outcomes.OFFER).unlink()
         result = outcomes.find_root_folder(state) / outcomes.SETTINGS
         result.parent.mkdir()
-        outcomes.leave(result, NOW, "trial")
+        outcomes.write_outcome(result, NOW, "trial")
     async with at_work(state) as kit:
         assert not (state / outcomes.OFFER).exists()
-        outcomes.leave(result, NOW, "back", "no link within 15 minutes")
+        outcomes.write_outcome(result, NOW, "back", "no link within 15 minutes")
         (answer,) = await kit.answered(1)
         assert answer.outcome is CommandOutcome.FAILED
         assert told(answer) == "taken back: no link within 15 minutes"

@@ -104,7 +104,7 @@ def brought(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> bytes:
 def test_power_may_fail_at_any_step(
     tmp_path: Path, signer: Signer, brought: bytes, links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "systemctl"))
+    files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "call_systemctl"))
 
     def run(home: Path, step: int) -> list[int]:
         kit = kit_in(home, signer, monkeypatch)

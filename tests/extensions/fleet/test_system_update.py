@@ -318,7 +318,7 @@ def test_a_full_disk_ends_it_and_the_agent_goes_on(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(trial_journal, "keep", full)
+    monkeypatch.setattr(trial_journal, "copy_journal", full)
     card.begin(card.new)
     assert card.go_on() == 1
     assert card.result() == "no space left on device"

@@ -100,7 +100,7 @@ def cut_trial(kit: Kit, step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]
     monkeypatch.setattr(kit_health, "call_systemctl", kit.systemctl)
     monkeypatch.setattr(kit_health, "fetch_status", kit.status)
     files = ((os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink"))
-    with cut_at(step, *files, (kit_health, "systemctl")) as made:
+    with cut_at(step, *files, (kit_health, "call_systemctl")) as made:
         trial.go_on(kit.place)
     return made
 

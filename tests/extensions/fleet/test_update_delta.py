@@ -41,7 +41,7 @@ class Served:
         text = "fieldagent delta 2.0.0, signed 2026-01-01, expires 9999-01-01"
         self.signer.sign(self.delta, "-t", text, *how)
 
-    def take(self) -> tuple[bytes, str]:
+    def receive_message(self) -> tuple[bytes, str]:
         place = Place(self.folder / "place")
         place.folder.mkdir(exist_ok=True)
         return update._verify_program(str(self.next), self.now.read_bytes(), self.key, place)
@@ -54,7 +54,7 @@ def served(tmp_path: Path) -> Served:
 
 def test_the_delta_alone_is_enough(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     served.next.unlink()
-    assert served.take() == (program("2.0.0"), "2.0.0")
+    assert served.receive_message() == (program("2.0.0"), "2.0.0")
     assert "a delta of" in capsys.readouterr().err
 
 
@@ -113,7 +113,7 @@ def test_what_is_of_no_use_is_told_and_the_whole_is_taken(
         (tools := served.folder / "tools").mkdir()
         (tools / "openssl").symlink_to(tool("openssl", "openssl"))
         monkeypatch.setenv("PATH", str(tools))
-    assert served.take() == (program("2.0.0"), "2.0.0")
+    assert served.receive_message() == (program("2.0.0"), "2.0.0")
     said = capsys.readouterr().err
     assert "the whole program is fetched, because the delta cannot be used: " in said
     assert reason in said
@@ -124,7 +124,7 @@ def test_where_none_is_served_nothing_is_said_of_one(
 ) -> None:
     for path in (served.delta, served.delta.with_name(f"{served.delta.name}.minisig")):
         path.unlink()
-    assert served.take() == (program("2.0.0"), "2.0.0")
+    assert served.receive_message() == (program("2.0.0"), "2.0.0")
     assert "delta" not in capsys.readouterr().err
 
 
@@ -132,7 +132,7 @@ def test_a_delta_is_no_program(served: Served) -> None:
     """This also holds if the address of a delta is given as a program."""
     served.next = served.delta
     with pytest.raises(NotTaken, match="signs a delta of fieldagent, not a program"):
-        served.take()
+        served.receive_message()
 
 
 def test_its_maker_names_it_as_the_kit_looks_for_it(served: Served) -> None:

@@ -46,8 +46,8 @@ class Kit:
     def bring(self, body: bytes) -> None:
         self.offer.write_bytes(body)
 
-    def take(self) -> int:
-        return update_offer.take(
+    def receive_message(self) -> int:
+        return update_offer.take_offer(
             UpdateOrder(
                 what="",
                 program=self.program,
@@ -109,7 +109,7 @@ def kit_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Kit:
 def test_power_may_fail_at_any_step(
     tmp_path: Path, works: bool, brought: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "systemctl"))
+    files = ((os, "fsync"), (Path, "rename"), (Path, "unlink"), (kit_health, "call_systemctl"))
 
     def run(home: Path, step: int) -> list[int]:
         kit = kit_in(home, monkeypatch)
@@ -119,13 +119,13 @@ def test_power_may_fail_at_any_step(
             delta.write_bytes(PAYLOAD)
             kit.bring(ProgramOffer(7, "2", "").encode())
         with cut_at(step, *files) as made:
-            kit.take()
+            kit.receive_message()
             trial.go_on(kit.place)
         assert kit.program.read_bytes() in (OLD, NEW)
         # Each boot of the kit starts with the program on trial, and then checks for an offer.
         for _ in range(2):
             trial.go_on(kit.place)
-            kit.take()
+            kit.receive_message()
         trial.go_on(kit.place)
         assert kit.program.read_bytes() == (NEW if works else OLD)
         assert kit.outcome()[:2] == (7, "taken" if works else "back")
@@ -146,7 +146,7 @@ def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
     kit.place.folder.mkdir(exist_ok=True)
     kit.place.system.write_text("{}")
     monkeypatch.setattr(time, "sleep", lambda seconds: kit.place.system.unlink())
-    kit.take()
+    kit.receive_message()
     trial.go_on(kit.place)
     assert kit.outcome()[:2] == (7, "taken")
 
@@ -170,7 +170,7 @@ def test_what_is_wrong_is_refused_and_touches_nothing(
     kit: Kit, body: bytes, number: int, words: str
 ) -> None:
     kit.bring(body)
-    assert kit.take() == 65
+    assert kit.receive_message() == 65
     assert kit.outcome()[:2] == (number, "refused")
     assert words in kit.outcome()[2]
     assert kit.program.read_bytes() == OLD
@@ -179,23 +179,23 @@ def test_what_is_wrong_is_refused_and_touches_nothing(
 
 def test_none_is_taken_that_is_older_and_none_twice(kit: Kit) -> None:
     kit.program.write_bytes(NEW)
-    assert kit.take() == 65
+    assert kit.receive_message() == 65
     assert kit.outcome() == (7, "refused", "2 is already running: --older installs it anyway")
     kit.bring(ProgramOffer(7, "2", "https://example.org/2.pyz").encode())
     kit.program.write_bytes(OLD)
-    assert kit.take() == 0
+    assert kit.receive_message() == 0
     assert kit.fetched == 1 and not kit.offer.exists()
 
 
 def test_a_network_that_is_away_is_tried_again_and_what_is_not_there_is_not(kit: Kit) -> None:
     kit.refusal = [ServerUnreachable("no route")] * 3
-    assert kit.take() == 0
+    assert kit.receive_message() == 0
     assert kit.fetched == 4 and kit.place.trial.exists()
     trial.go_on(kit.place)
     kit.program.write_bytes(OLD)
     kit.bring(ProgramOffer(8, "2", "https://example.org/2.pyz").encode())
     kit.refusal = [NotTaken("404")]
-    assert kit.take() == 65
+    assert kit.receive_message() == 65
     assert kit.outcome() == (8, "refused", "404")
 
 
@@ -203,6 +203,6 @@ def test_a_link_that_the_agents_user_lays_is_not_followed(kit: Kit, tmp_path: Pa
     (secret := tmp_path / "shadow").write_bytes(kit.offer.read_bytes())
     kit.offer.unlink()
     kit.offer.symlink_to(secret)
-    assert kit.take() == 65
+    assert kit.receive_message() == 65
     assert kit.outcome()[:2] == (0, "refused")
     assert secret.exists() and not kit.offer.is_symlink()

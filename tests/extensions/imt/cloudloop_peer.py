@@ -62,7 +62,7 @@ class Cloud:
         self.silent = 0
         self.count = 0
 
-    def take(self, modem: Modem, body: bytes, number: int) -> None:
+    def receive_message(self, modem: Modem, body: bytes, number: int) -> None:
         now = time.gmtime()
         names = ("year", "month", "day", "hour", "minute", "second")
         lingo = {
@@ -291,7 +291,7 @@ class Modem:
             if self.mo is not mo:
                 return
             self.sent += 1
-            self.cloud.take(self, mo["data"][:-2], mo["named"]["message_id"])
+            self.cloud.receive_message(self, mo["data"][:-2], mo["named"]["message_id"])
             lies = "lies" in self.traits and self.sent == 1
             self.finish("network_error" if lies else "mo_ack_received")
 

@@ -19,7 +19,7 @@ async def test_mqtt_raises_an_sos_in_odd_company(tmp_path: Path) -> None:
         door = CommandAdmission(settings, k.journal, k.intake, k.outboxes, budget, bearer_bytes=0)
         for body, _ in PACKAGES:
             text = (body % SOS).replace("{", '{"key": "a key with blanks", ', 1)
-            answer = await door.take("panic", text.encode())
+            answer = await door.receive_message("panic", text.encode())
             assert answer["accepted"] and answer["key"] is None, answer
             assert "/key" in [each["pointer"] for each in answer["unread"]]
         assert incident.open_one(k.journal) is not None

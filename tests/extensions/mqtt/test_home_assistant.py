@@ -68,7 +68,7 @@ def test_entities_of_a_kit_follow_its_settings(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "state" / "journal.sqlite3")) as journal, journal:
             base = elapsed_base.read_known(journal)
             assert base is not None
-            elapsed_base.keep(journal, base._replace(boot="another", trusted=False))
+            elapsed_base.store_base(journal, base._replace(boot="another", trusted=False))
         with agent(tmp_path, own):
             until(lambda: house.reports("removed"))
             assert {"removed": "fieldagent-kit_radio"} in house.reports("removed")

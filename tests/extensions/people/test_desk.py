@@ -68,7 +68,7 @@ class Bench:
 
     async def hear(self, what: Any, handle: str = ADA, **how: Any) -> None:
         number = how.pop("number", None) or next(self.numbers)
-        await self.desk.take(
+        await self.desk.receive_message(
             HandheldReport(handle, number, what, HandheldSignal(-80, 6.0, 1), **how)
         )
 
@@ -131,7 +131,7 @@ async def test_what_came_over_the_internet_is_not_paid_for(tmp_path: Path) -> No
 async def test_a_user_of_the_hubs_speaks_in_their_own_name(tmp_path: Path) -> None:
     async with bench(tmp_path, people={}) as there:
         listed = Directory(1, 9, (DirectoryEntry("user", 12, "Ada", (ADA,)),))
-        await directory.keep(there.kit.journal, listed)
+        await directory.store_directory(there.kit.journal, listed)
         await there.say("hello")
         (package,) = there.packages()
         assert (package.item, package.author) == (Message("hello"), 12)
@@ -160,7 +160,7 @@ async def test_whom_a_message_names_it_is_for(
             DirectoryEntry("group", 3, "Rescue"),
             DirectoryEntry("device", 4, "Hut"),
         )
-        await directory.keep(there.kit.journal, Directory(1, 9, entries))
+        await directory.store_directory(there.kit.journal, Directory(1, 9, entries))
         await there.say(text)
         await there.say(f"@hub {text}", direct=False)
         assert [(each.to, each.item) for each in there.packages()] == [
@@ -196,7 +196,7 @@ async def test_a_strangers_radio_with_a_known_name_is_told(
     hut = "!000000b5"
     async with bench(tmp_path, join_code="edelweiss") as there:
         listed = Directory(1, 9, (DirectoryEntry("user", 12, "Hut", (hut,)),))
-        await directory.keep(there.kit.journal, listed)
+        await directory.store_directory(there.kit.journal, listed)
         service = PeopleService(SETTINGS, there.desk, ChannelLink())
         await there.hear(HandheldName("Ada", KEY))
         await there.hear(HandheldName("Ben", b""), EVE)
@@ -327,11 +327,11 @@ async def test_who_takes_anothers_sos_twice_is_heard_once(tmp_path: Path) -> Non
             IncidentUpdate(6, IncidentState.SEEN, 5, "Zoe", "coming"),
         )
         for _ in range(2):
-            assert (await api.take(take, "5", "6")).status == 202
+            assert (await api.take_over(take, "5", "6")).status == 202
             assert there.items() == [word]
         ((first,),) = kit.journal.read("SELECT id FROM package")
         assert (await kit.cancellation.cancel(first)).status is Status.CANCELED
-        assert (await api.take(take, "5", "6")).status == 202
+        assert (await api.take_over(take, "5", "6")).status == 202
         assert there.items() == [word, word]
 
 
@@ -553,7 +553,7 @@ async def test_where_somebody_is_whom_nothing_proves_is_a_trackers_position(
     """
     async with bench(tmp_path, **UNPROVED, credits_per_day=99) as there:
         listed = Directory(1, 9, (DirectoryEntry("user", 12, "Ada", (STATION,)),))
-        await directory.keep(there.kit.journal, listed)
+        await directory.store_directory(there.kit.journal, listed)
         await there.hear(HandheldPosition(Location(46.5, 7.9, AT)), STATION)
         await there.hear(HandheldPosition(Location(46.6, 7.9)), "n0call-8")
         (package,) = there.packages()
@@ -565,7 +565,9 @@ async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_pa
     """With a setting, all of them together spend at most its limit."""
     both: dict[str, Any] = UNPROVED | {"people": {STATION: "Ada", EVE: "Eve"}}
     async with bench(tmp_path / "none", **both) as there:
-        assert not await there.desk.take(HandheldReport(STATION, 1, HandheldText("hello", True)))
+        assert not await there.desk.receive_message(
+            HandheldReport(STATION, 1, HandheldText("hello", True))
+        )
         await there.hear(HandheldPosition(Location(46.5, 7.9)), STATION, number=2)
         assert there.packages() == [], "this kit has satellite alone"
     async with bench(tmp_path / "three", **both, credits_per_day=3) as there:
@@ -580,7 +582,7 @@ async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path
     async with bench(tmp_path, **UNPROVED, credits_per_day=2, also=both) as there:
         hut = HandheldMarker(1, 46.5, 7.9, "Hut", "", None)
         await there.hear(hut, STATION, number=7)
-        await there.desk.toll.take(EVE, 1, 2)
+        await there.desk.toll.receive_message(EVE, 1, 2)
         later = there.kit.journal.clock.now() + handhelds.DUPLICATE_WINDOW_S + 1
         await there.kit.journal.persist(handhelds.note_said(EVE, 1, later, None))
         assert not handhelds.is_heard(there.kit.journal, STATION, 7)
@@ -605,7 +607,7 @@ async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(
             1,
         ):
             heard = HandheldReport(handle, number, HandheldText(text, True))
-            assert [await there.desk.take(heard) for _ in range(2)] == [taken] * 2, text
+            assert [await there.desk.receive_message(heard) for _ in range(2)] == [taken] * 2, text
         assert len(there.items()) == 1
 
 

@@ -86,7 +86,7 @@ class Bench:
 
     def bring(self, message: CompanionText) -> None:
         """Let the kit's radio have received this message."""
-        self.radio(KIT)._keep(message)
+        self.radio(KIT)._store_text(message)
         self.nodes._poke(self.nodes.sockets[KIT - 1])
 
 
@@ -310,7 +310,7 @@ async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
         radio = there.radio(KIT)
         radio.busy = True
         for _ in range(QUEUE):
-            radio._mouth.take([b"x" * 20], trio.current_time())
+            radio._mouth.receive_message([b"x" * 20], trio.current_time())
         full = await people.send_text(there.radio(ADA).key.hex(), "hello", 3)
         assert full == TextOutcome(False, "the radio refuses it: its queue or table is full")
 

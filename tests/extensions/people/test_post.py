@@ -43,9 +43,9 @@ class Radio:
     def __init__(self, *outcomes: TextOutcome) -> None:
         self.outcomes = [*outcomes]
         self.said: list[str] = []
-        self.new_number = count(1).__next__
+        self.make_number = count(1).__next__
 
-    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+    async def send_text(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         self.said.append(text)
         return self.outcomes.pop(0)
 
@@ -125,7 +125,7 @@ async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
                 PeopleSettings(port="nowhere"),
                 [],
             )
-            await desk.take(HandheldReport(ADA, next(numbers), sign))
+            await desk.receive_message(HandheldReport(ADA, next(numbers), sign))
 
     def cut(*what: Any) -> bool:
         raise RuntimeError("power fails")

@@ -181,7 +181,7 @@ async def test_a_person_here_has_it_and_the_kit_rings_no_more(tmp_path: Path) ->
         body = b'{"by": "Ben"}'
         take = Request("POST", "/", (), {"content-length": str(len(body))}, body)
         api = IncidentApi(cast(Parts, parts))
-        answer = await api.take(take, str(heard["station"]), str(heard["number"]))
+        answer = await api.take_over(take, str(heard["station"]), str(heard["number"]))
         assert answer.status == 202
         (heard,) = list_heard_incidents(k.journal)
         assert (heard["state"], heard["steps"][0]["by"]) == ("seen", "Ben")

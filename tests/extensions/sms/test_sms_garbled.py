@@ -12,7 +12,7 @@ import trio.testing
 from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.extensions.sms.agent.arrivals import StoreContent, find_arrivals
-from fieldagent.extensions.sms.agent.carrier import LOOKS, SmsCarrier, SmsSeat
+from fieldagent.extensions.sms.agent.carrier import LOOKS_MAX, SmsCarrier, SmsSeat
 from fieldagent.extensions.sms.agent.contract import SmsModem
 from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.extensions.sms.sms_modem import GsmReply, read_listed
@@ -71,5 +71,5 @@ async def test_it_is_looked_at_again_and_then_kept_as_it_shows_itself(
         nursery.cancel_scope.cancel()
     assert one.kept == [(b"07917?8394", "an SMS cannot be read: the modem shows no PDU")]
     assert one.deleted == [7]
-    first, second, third = one.looks[:LOOKS]
+    first, second, third = one.looks[:LOOKS_MAX]
     assert first == second < third

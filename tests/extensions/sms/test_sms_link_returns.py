@@ -45,7 +45,7 @@ class OneToSend:
     def fit(self, message_limits: Any) -> None:
         pass
 
-    async def ready(self, *, urgent: bool = False) -> None:
+    async def wait_until_ready(self, *, urgent: bool = False) -> None:
         if urgent or not self.waits:
             await trio.sleep_forever()
 
@@ -83,7 +83,7 @@ class OneToSend:
     async def read_store(self) -> StoreContent:
         return StoreContent([], [])
 
-    async def look(self) -> None:
+    async def read_state(self) -> None:
         pass
 
 

@@ -15,7 +15,7 @@ from fieldagent.extensions.lab.simulator.gsm_modem import CAPACITY, DS, Simulate
 from fieldagent.extensions.sms import sms_modem
 from fieldagent.extensions.sms.agent.arrivals import find_arrivals
 from fieldagent.extensions.sms.sms_modem import (
-    FIRST,
+    FIRST_COMMANDS,
     LEAVE_PROMPT,
     LIST_ALL,
     NEED_MORE,
@@ -73,7 +73,7 @@ class Line:
 
     def set_up(self) -> None:
         self.write(LEAVE_PROMPT)
-        set_up = (*FIRST, PDU_MODE, sms_modem.store_in("ME"), NO_ACKNOWLEDGEMENT)
+        set_up = (*FIRST_COMMANDS, PDU_MODE, sms_modem.store_in("ME"), NO_ACKNOWLEDGEMENT)
         assert all(self.ask(each).ok for each in set_up)
         assert self.ask(sms_modem.notify(self.ask(NOTIFICATIONS))).ok
 

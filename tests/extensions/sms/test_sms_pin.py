@@ -13,7 +13,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.extensions.lab.simulator.gsm_modem import SimulatedGsmModem
-from fieldagent.extensions.sms.agent.contract import LOST, GsmRefuses, GsmSilent
+from fieldagent.extensions.sms.agent.contract import MODEM_LOST_ERRORS, GsmRefuses, GsmSilent
 from fieldagent.extensions.sms.agent.gsm_modem import GsmModem
 from fieldagent.extensions.sms.agent.pin import PinMemory
 from fieldagent.system.error_groups import get_first_error
@@ -71,7 +71,7 @@ async def opened(sim: Sim, pin: PinMemory, fate: str = "") -> None:
             nursery.start_soon(modem.listen)
             await modem.set_up(pin)
             nursery.cancel_scope.cancel()
-    except* LOST as lost:
+    except* MODEM_LOST_ERRORS as lost:
         trouble = get_first_error(lost)
     if trouble is not None:
         raise trouble

@@ -141,5 +141,5 @@ def test_a_connection_alone_brings_alerts() -> None:
     took: list[Any] = []
     made._put = Mock(send_nowait=took.append)
     for member in (CLEO, CLEO + 1):
-        made._hear(member, UserLink(TakUnit("FA-1-3", "Cleo")), tak.ALERT, alert())
+        made._filter_event(member, UserLink(TakUnit("FA-1-3", "Cleo")), tak.ALERT, alert())
     assert len(took) == 1

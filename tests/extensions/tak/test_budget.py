@@ -19,7 +19,7 @@ from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.bridge import inward, outward, records
 from fieldagent.extensions.tak.bridge.inward import (
     NOT_ALLOWED,
-    SPENT,
+    SPENT_REASON,
     SentMarker,
     TakInbox,
     TakOutcome,
@@ -58,7 +58,7 @@ async def mountain(store: Store) -> AsyncIterator[Field]:
             await alps.store.commit(
                 lambda db: db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 9)")
             )
-        await alps.store.commit(lambda db: tenure.hold(db, records.NAME, "here", alps.now))
+        await alps.store.commit(lambda db: tenure.hold_bridge(db, records.NAME, "here", alps.now))
         yield alps
 
 
@@ -104,7 +104,7 @@ async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> 
     async with mountain(store) as alps:
         assert await say(alps, CHARLIE, "one", "m-1") == TakOutcome(ItemResult.TAKEN)
         outcome = await say(alps, CHARLIE, "two", "m-2")
-        assert outcome == TakOutcome(ItemResult.TAKEN, f"The message {SPENT}.")
+        assert outcome == TakOutcome(ItemResult.TAKEN, f"The message {SPENT_REASON}.")
         alps.now += 60
         await alps.satellite()
         assert len(alps.sky.taken) == 1
@@ -134,7 +134,7 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
         assert (await say(alps, CHARLIE, "come down", "m-2")).why == ""
         assert await alps.rows("SELECT sum(credits) FROM tak_event") == [(2,)]
         outcome = await say(alps, CHARLIE, "?come down", "m-3")
-        assert f"It {SPENT}. CHARLIE is in tak-allow; 1 of 3" in outcome.why
+        assert f"It {SPENT_REASON}. CHARLIE is in tak-allow; 1 of 3" in outcome.why
         outcome = await say(alps, BRAVO, "?come down", "m-4")
         assert f"It {NOT_ALLOWED}. BRAVO is not in tak-allow" in outcome.why
         await alps.store.commit(
@@ -156,7 +156,7 @@ async def test_bytes_that_are_paid_for_count_as_credits(store: Store) -> None:
         )
         assert (await say(alps, CHARLIE, "x" * 80, "m-1")).why == ""
         assert await alps.rows("SELECT credits FROM tak_event") == [(3,)]
-        assert SPENT in (await say(alps, CHARLIE, "two", "m-2")).why
+        assert SPENT_REASON in (await say(alps, CHARLIE, "two", "m-2")).why
         alps.now += 60
         await alps.satellite()
         assert len(alps.sky.taken) == 1
@@ -342,7 +342,7 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
         assert (
             await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9)) == []
         )
-        alps.now += records.AGAIN[0]
+        alps.now += records.REPEAT_WAITS_S[0]
         (again,) = await alps.store.read(lambda db: records.list_due_events(db, KITS, alps.now, 9))
         assert again.message_id == out.message_id
         assert not await tick(CHARLIE.uid, read=True)
@@ -408,7 +408,7 @@ async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -
 
         async def hold(who: str, *, alone: bool = False) -> str:
             return await store.commit(
-                lambda db: tenure.hold(db, records.NAME, who, alps.now, alone=alone)
+                lambda db: tenure.hold_bridge(db, records.NAME, who, alps.now, alone=alone)
             )
 
         identity = await hold("one")
@@ -442,7 +442,9 @@ async def test_who_died_while_their_clock_was_ahead_is_followed(
         await trio.sleep_forever()
 
     async with field_of(store) as alps, trio.open_nursery() as nursery:
-        await store.commit(lambda db: tenure.hold(db, records.NAME, "dead", alps.now + 86_400))
+        await store.commit(
+            lambda db: tenure.hold_bridge(db, records.NAME, "dead", alps.now + 86_400)
+        )
         host = BridgeHost(store, {}, alps.clock, Mock(), Mock())
         post = BridgePost(records.NAME, "1", "tak-workspace")
         nursery.start_soon(tenure.hold_and_work, host, post, work)
@@ -453,10 +455,12 @@ async def test_who_died_while_their_clock_was_ahead_is_followed(
 
 async def test_who_says_again_that_they_hold_it_is_not_silent(store: Store) -> None:
     async with field_of(store) as alps:
-        holds = partial(tenure.hold, name=records.NAME, holder="one")
+        holds = partial(tenure.hold_bridge, name=records.NAME, holder="one")
         identity = await store.commit(partial(holds, now=alps.now + 86_400))
         before = await store.read(partial(tenure.read_tenure, name=records.NAME))
-        take = partial(tenure.hold, name=records.NAME, holder="other", now=alps.now, silent=before)
+        take = partial(
+            tenure.hold_bridge, name=records.NAME, holder="other", now=alps.now, silent=before
+        )
         await store.commit(partial(holds, now=alps.now + 86_401))
         assert await store.commit(take) == ""
         after = await store.read(partial(tenure.read_tenure, name=records.NAME))

@@ -201,7 +201,7 @@ async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
                     await theirs.send_all(ping)
                     await hear(tak.PONG)
                     heard.clear()
-                    chat = GeoChat(cleo, tak.ALL, word, word)
+                    chat = GeoChat(cleo, tak.ALL_UNITS, word, word)
                     exchange.send_events(guest, tak.make_chat(chat, when), alps.now)
                     await hear(word)
                 if not words:

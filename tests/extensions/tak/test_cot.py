@@ -80,7 +80,7 @@ EVENTS = {
         ADA, tak.Sighting(CotPoint(46.5, 8.1), NOW, NOW, tak.GPS, "by radio"), NOW, PROGRAM
     ),
     "chat": tak.make_chat(GeoChat(ADA, BRAVO, "m-1", "all\nwell </event> ]]>"), NOW),
-    "to all": tak.make_chat(GeoChat(ADA, tak.ALL, "m-2", "“täglich” 🚁"), NOW),
+    "to all": tak.make_chat(GeoChat(ADA, tak.ALL_UNITS, "m-2", "“täglich” 🚁"), NOW),
     "delivered": tak.make_receipt(tak.ChatReceipt(ADA, BRAVO.uid, "m-3", False), BRAVO, NOW),
     "read": tak.make_receipt(tak.ChatReceipt(ADA, BRAVO.uid, "m-3", True), BRAVO, NOW),
     "alert": tak.make_alert(ADA, CotPoint(46.5, 8.1), NOW),
@@ -121,7 +121,7 @@ def test_any_words_come_whole_however_the_bytes_arrive(text: str, cuts: list[int
     assert len(events) == 3
     said = tak.read_chat(decode(events[2]))
     assert said is not None
-    assert said.text == "".join(each for each in text if not cot._REFUSED.search(each))
+    assert said.text == "".join(each for each in text if not cot._REFUSED_CHARACTERS.search(each))
 
 
 def test_who_is_who_in_the_detail() -> None:

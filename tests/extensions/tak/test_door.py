@@ -126,7 +126,7 @@ def tick(who: TakUnit) -> bytes:
         (tak.CHAT, chat(OTHER), ItemResult.OWN),
         (tak.CHAT, encode(tak.make_chat(GeoChat(phone(1), ADA, "m", "x"), NOW)), None),
         (tak.CHAT, encode(tak.make_chat(GeoChat(OTHER, ADA, "m", "x"), NOW)), ItemResult.OWN),
-        (tak.CHAT, chat(phone(1), tak.ALL), ItemResult.OTHER),
+        (tak.CHAT, chat(phone(1), tak.ALL_UNITS), ItemResult.OTHER),
         (tak.CHAT, chat(phone(1), TakUnit(f"{ADA.uid}1", "Adam")), ItemResult.OTHER),
         (tak.CHAT, LOST, ItemResult.UNREADABLE),
         (

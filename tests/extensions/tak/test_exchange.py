@@ -124,7 +124,7 @@ RECEIPT = tak.make_receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
         (here(BEN), {CID.uid: ["a-f-G-U-C"], DOT.uid: ["a-f-G-U-C"]}),
         (chat(BEN, CID), {CID.uid: ["b-t-f"]}),
         (chat(BEN, ADA), {ADA.uid: ["b-t-f"]}),
-        (chat(BEN, tak.ALL), {CID.uid: ["b-t-f"], DOT.uid: ["b-t-f"]}),
+        (chat(BEN, tak.ALL_UNITS), {CID.uid: ["b-t-f"], DOT.uid: ["b-t-f"]}),
         (chat(BEN, TakUnit("ANDROID-away", "Eve")), {}),
         (group(BEN, CID, ADA), {CID.uid: ["b-t-f"], ADA.uid: ["b-t-f"]}),
         (RECEIPT, {CID.uid: ["b-t-f-d"]}),
@@ -158,7 +158,7 @@ def test_who_hears_what_ben_says(room: Room, event: CotEvent, hear: dict[str, li
 
 def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
     eve = TakUnit("ANDROID-Eve", "Eve")
-    for event in (here(BEN), here(BEN), marker(BEN, "gone"), marker(BEN), chat(BEN, tak.ALL)):
+    for event in (here(BEN), here(BEN), marker(BEN, "gone"), marker(BEN), chat(BEN, tak.ALL_UNITS)):
         room.say(BEN, event)
     room.say(BEN, chat(BEN, CID, 2))
     room.say(CID, tak.make_removal("gone", CID, NOW))
@@ -166,8 +166,8 @@ def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
     assert room.heard[eve.uid] == ["a-f-G-U-C", "b-m-p-s-m", "b-t-f"]
     # Received events are not repeated, and outdated events are not sent at all.
     guest.heard = room.exchange.said
-    room.exchange.leave(guest)
-    room.say(BEN, chat(BEN, tak.ALL, 3))
+    room.exchange.remove_phone(guest)
+    room.say(BEN, chat(BEN, tak.ALL_UNITS, 3))
     room.heard[eve.uid].clear()
     room.enter(eve, 5, 301.0)
     assert room.heard[eve.uid] == ["b-m-p-s-m", "b-t-f"]
@@ -193,7 +193,7 @@ OF_CID = f"{CID.uid}{tak.ALERT_SUFFIX}"
 def test_a_phone_that_is_away_is_changed_by_none_of_anothers(
     room: Room, event: CotEvent, known: str
 ) -> None:
-    room.exchange.leave(room.guests[CID.uid])
+    room.exchange.remove_phone(room.guests[CID.uid])
     if known == "from before":
         room = Room()
         for member, unit in (1, ADA), (2, BEN):
@@ -204,7 +204,7 @@ def test_a_phone_that_is_away_is_changed_by_none_of_anothers(
 
 
 def test_a_second_phone_of_the_same_user_may_and_so_may_who_has_it_now(room: Room) -> None:
-    room.exchange.leave(room.guests[CID.uid])
+    room.exchange.remove_phone(room.guests[CID.uid])
     room.enter(TakUnit("ANDROID-tablet", "Cid 2"), 3)
     assert room.say(TakUnit("ANDROID-tablet", ""), tak.make_removal(CID.uid, CID, NOW))
     room.enter(CID, 4)
@@ -215,7 +215,7 @@ def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
     guest = room.guests[BEN.uid]
     assert room.say(BEN, here(TakUnit(BEN.uid, "Lead")))
     assert guest.callsign == "Lead"
-    room.exchange.leave(guest)
+    room.exchange.remove_phone(guest)
     for unit, why in (
         (CID, "has its uid"),
         (TakUnit("x", "cid"), "the callsign 'cid' is already used"),
@@ -228,7 +228,7 @@ def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
 
 def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> None:
     for number in range(OF_ONE.burst + 50):
-        room.say(BEN, chat(BEN, tak.ALL, number))
+        room.say(BEN, chat(BEN, tak.ALL_UNITS, number))
     assert room.counts == {ItemResult.PASSED: OF_ONE.burst, ItemResult.LIMITED: 50}
     for number in range(KEPT_MAX + 200):
         room.say(CID, marker(CID, f"spot {number}"), number * 1.0)
@@ -236,7 +236,9 @@ def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> No
     room.enter(eve, 5)
     assert Counter(room.heard[eve.uid]) == {"b-m-p-s-m": KEPT_MAX, "b-t-f": SAID_MAX}
     for number in range(HEARD_MAX + 10):
-        room.exchange.leave(room.enter(TakUnit(f"phone {number}", f"p{number}"), 6, LASTS_MAX * 2))
+        room.exchange.remove_phone(
+            room.enter(TakUnit(f"phone {number}", f"p{number}"), 6, LASTS_MAX * 2)
+        )
     assert len(room.exchange._heard) == HEARD_MAX
 
 
@@ -249,7 +251,7 @@ def test_what_is_no_event_is_counted(room: Room) -> None:
 async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
     outbox = PhoneOutbox()
     assert outbox.put(b"old ", "a") and outbox.put(b"word ") and outbox.put(b"new ", "a")
-    assert await outbox.take() == b"new word "
+    assert await outbox.take_events() == b"new word "
     assert outbox.put(bytes(OF_UNITS_MAX), "a")
     assert not outbox.put(b"x", "b")
     assert outbox.put(bytes(BYTES_MAX - OF_UNITS_MAX))

@@ -54,7 +54,7 @@ def _number_on(db: Db) -> None:
 async def answer(alps: Field, text: str, id_: str = "", sender: str = PHONE) -> str:
     alps.now += 1
     reply = ContactAnswer("sms", id_ or f"sms {alps.now}", sender, text)
-    return await alps.store.commit(lambda db: answers.take(db, reply, alps.now))
+    return await alps.store.commit(lambda db: answers.process_answer(db, reply, alps.now))
 
 
 async def incident(alps: Field) -> sos.Sos:

@@ -49,7 +49,7 @@ async def answer(field: Field, text: str, to: str = "") -> str:
     field.now += 1
     kind, sender = ("email", DORA) if to else ("sms", PHONE)
     reply = ContactAnswer(kind, f"{kind} {field.now}", sender, text, to)
-    return await field.store.commit(lambda db: answers.take(db, reply, field.now))
+    return await field.store.commit(lambda db: answers.process_answer(db, reply, field.now))
 
 
 async def told(field: Field) -> list[str]:

@@ -179,7 +179,7 @@ class Disk:
         self.full = True
         self.taken: list[ContactAnswer] = []
 
-    async def take(self, answer: ContactAnswer) -> None:
+    async def receive_message(self, answer: ContactAnswer) -> None:
         if self.full:
             raise StoreUnavailable("the disk is full")
         self.taken.append(answer)
@@ -255,10 +255,10 @@ async def test_mail_is_read_over_tls_from_who_proves_who_they_are(
         box.deliver(mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org"))
         monkeypatch.setenv("SSL_CERT_FILE", str(others))
         with pytest.raises(ssl.SSLCertVerificationError):
-            await imap.look(inward)
+            await imap.process_unseen(inward)
         assert not disk.taken
         monkeypatch.setenv("SSL_CERT_FILE", str(trusts))
-        await imap.look(inward)
+        await imap.process_unseen(inward)
         assert [each.text for each in disk.taken] == ["OK"]
 
 
@@ -268,17 +268,17 @@ async def test_a_mail_is_seen_once_it_is_on_disk(tmp_path: Path) -> None:
         disk = Disk()
         inward = inward_of(settings, disk)
         disk.full = False
-        await imap.look(inward)  # mails that were at the server at its start
+        await imap.process_unseen(inward)  # mails that were at the server at its start
         large = mail_from("bw@example.org", "x" * imap.MAIL_MAX, to=f"sos+{ID}@example.org")
         box.deliver(large)
         box.deliver(mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org"))
         disk.full = True
         with pytest.raises(StoreUnavailable):
-            await imap.look(inward)
+            await imap.process_unseen(inward)
         assert box.unseen() == 1, "the large one was passed over"
         disk.full = False
-        await imap.look(inward)
-        await imap.look(inward)
+        await imap.process_unseen(inward)
+        await imap.process_unseen(inward)
         assert [each.text for each in disk.taken] == ["OK"]
         assert box.unseen() == 0
 
@@ -290,13 +290,13 @@ async def test_a_mail_that_cannot_be_read_keeps_back_none_behind_it(tmp_path: Pa
         inward = inward_of(settings, disk)._replace(
             note_fault=lambda error, where: faults.append(where)
         )
-        await imap.look(inward)  # mails that were at the server at its start
+        await imap.process_unseen(inward)  # mails that were at the server at its start
         to = f"sos+{ID}@example.org"
         # An error of the library itself: UnboundLocalError.
         odd = f"From: *0*=@[\t\r\nTo: {to}\r\n\r\nOK\r\n"
         box.deliver(odd.encode())
         box.deliver(mail_from("bw@example.org", "OK", to=to))
-        await imap.look(inward)
+        await imap.process_unseen(inward)
         assert [each.text for each in disk.taken] == ["OK"] and box.unseen() == 0
         assert len(faults) == 1 and "a mail that answers no current" in faults[0]
 

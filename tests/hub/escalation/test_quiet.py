@@ -121,7 +121,7 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
         third = await raised(alps, "watch", 3)
         assert await due(alps) == []
         # No other contact is present, which does not speed up an alarm that waits for the morning.
-        await store.commit(lambda db: alarm.look(db, alps.now))
+        await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
         assert await due(alps) == []
         # An alarm that was answered meanwhile is not sent.
         await store.commit(lambda db: alarm.end(db, third))
@@ -174,7 +174,7 @@ async def test_that_nobody_is_there_brings_no_step_into_them(store: Store) -> No
     async with field_of(store) as alps:
         await duty(alps, after=7 * 3600)
         await raised(alps, "fence")
-        await store.commit(lambda db: alarm.look(db, alps.now))
+        await store.commit(lambda db: alarm.notify_of_open(db, alps.now))
         assert await due(alps) == []
         alps.now += 7 * 3600
         assert len(await due(alps)) == 1

@@ -45,8 +45,8 @@ from fieldagent.agent.channels.reopening import forbid_healing, keep_open
 from fieldagent.agent.channels.satellite_pace import LinkRest
 from fieldagent.agent.channels.satellite_waits import (
     compute_next_look,
+    end_pauses_on_request,
     note_absent,
-    obey,
     wait_for_first,
     wait_until_rested,
 )
@@ -123,10 +123,10 @@ async def run(
     """
 
     async def work() -> None:
-        async with open_modem(port, await speed.look(port), link, pace.mail, topic) as modem:
+        async with open_modem(port, await speed.find_speed(port), link, pace.mail, topic) as modem:
             driver = ImtDriver(modem, outbox, link, pace, progress)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(obey, link, pace.rest, modem.wake)
+                nursery.start_soon(end_pauses_on_request, link, pace.rest, modem.wake)
                 await driver.work()
 
     def report(error: BaseException) -> None:
@@ -149,7 +149,7 @@ async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
                 size = len(message.body)
                 unreadable = Unreadable(size, message.guard) if message.damage else None
                 await reception.receive(message.body, damage=message.damage, unreadable=unreadable)
-                mail.take()
+                mail.receive_message()
 
 
 @dataclass(slots=True)
@@ -172,7 +172,7 @@ class ImtDriver:
             self._show()
             if not self._can_send():
                 await self._wait(compute_next_look(), self.modem.news.wait)
-                await self.modem.look()
+                await self.modem.query_state()
             elif (intent := self.outbox.get_unsettled()) is not None:
                 await self._resolve(intent)
             else:
@@ -208,7 +208,7 @@ class ImtDriver:
         while not await self._wait(
             compute_next_look(), self._wait_for_package, self._wait_for_urgent
         ):
-            await self.modem.look()
+            await self.modem.query_state()
             self._show()
             if not self._can_send():
                 return
@@ -309,7 +309,7 @@ class ImtDriver:
         while idle < IDLE_LOOKS and (left := ends - trio.current_time()) > 0:
             if await self._wait(min(compute_next_look(), left), *events):
                 return
-            await self.modem.look()
+            await self.modem.query_state()
             idle = idle + 1 if self.modem.facts.active is False else 0
 
     async def _give_up(self, key: messages.MessageKey) -> MoStatus:

@@ -58,7 +58,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_TIMEOUT_S):
             async with open_modem(
-                port, await speed.look(port), ChannelLink(), mail, topic
+                port, await speed.find_speed(port), ChannelLink(), mail, topic
             ) as modem:
                 words = speed.describe_unusual_speed()
                 notes = [Finding(True, f"{port}: it {words}")] if words else []

@@ -59,7 +59,7 @@ class Mailbag:
         self._waiting.append(message)
         self._note_change()
 
-    def take(self) -> None:
+    def receive_message(self) -> None:
         """Remove the first message, which is stored."""
         self._waiting.popleft()
         self._note_change()
@@ -69,7 +69,7 @@ class Mailbag:
         self._changed = trio.Event()
 
     async def wait_for_first(self) -> messages.MtMessage:
-        """Wait for a message and return the first; it stays until `take`."""
+        """Wait for a message and return the first; it stays until `receive_message`."""
         while not self._waiting:
             await self._changed.wait()
         return self._waiting[0]
@@ -161,9 +161,9 @@ class ImtModem:
             self._received_at = trio.current_time()
             self.lines.receive_data(data)
             while (line := self.lines.read_next_line()) is not None:
-                await self._take(line)
+                await self._take_in_line(line)
 
-    async def _take(self, line: jspr.JsprLine) -> None:
+    async def _take_in_line(self, line: jspr.JsprLine) -> None:
         try:
             if line.code == jspr.UNASKED:
                 await self._take_event(messages.read_event(line))
@@ -181,7 +181,7 @@ class ImtModem:
     async def _take_event(self, event: messages.Event | None) -> None:
         # The first two are steps inside a message; the waiting tasks need only its end.
         if isinstance(event, messages.SegmentWanted):
-            await self._give(event)
+            await self._give_segment(event)
             return
         if isinstance(event, messages.MtSegment):
             self._assembly.add(event)
@@ -214,7 +214,7 @@ class ImtModem:
         self.facts.service = sky.visible
         self.link.note_signal(sky.bars)
 
-    async def _give(self, wanted: messages.SegmentWanted) -> None:
+    async def _give_segment(self, wanted: messages.SegmentWanted) -> None:
         """Give a segment from memory at once, because the modem waits only 0.3 s."""
         outgoing = self.outgoing
         if outgoing is None or wanted.key.topic != outgoing.topic or outgoing.status is not None:
@@ -310,7 +310,7 @@ class ImtModem:
             line = await self.ask(jspr.put("messageActivityStatus", enabled=True))
             self.facts.reports_activity = line.code in (jspr.DONE, jspr.ALREADY)
         self._starts = False
-        await self.look()
+        await self.query_state()
 
     async def _wait_until_quiet(self) -> None:
         """Wait for silence: lines until then are answers to another program, or belong to the
@@ -377,7 +377,7 @@ class ImtModem:
             while not holds():
                 await self.news.wait()
 
-    async def look(self) -> None:
+    async def query_state(self) -> None:
         """Query the network's visibility, the modem's activity and its topics; a new SIM has no
         topics at first. Raises ImtReset, ImtSilent.
         """

@@ -35,7 +35,7 @@ PROBE = Probe(
 """The sources name only one baud rate of a 9704; the others are the usual ones around it."""
 
 
-def _answer(said: bytes) -> jspr.JsprLine | None:
+def _request_answer(said: bytes) -> jspr.JsprLine | None:
     lines = jspr.LineReader()
     lines.receive_data(said)
     while (line := lines.read_next_line()) is not None:
@@ -46,7 +46,7 @@ def _answer(said: bytes) -> jspr.JsprLine | None:
 
 async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the JSPR versions of the modem, and report the newest. Raises PortLost."""
-    answer = await answer_to(line, jspr.get(TARGET), _answer)
+    answer = await answer_to(line, jspr.get(TARGET), _request_answer)
     newest = ""
     if answer is not None:
         with suppress(RemoteProtocolError):
@@ -61,6 +61,6 @@ RECOGNITION = Recognition(
     8,
     messages.BAUD,
     lambda: jspr.get(TARGET),
-    lambda said: _answer(said) is not None,
+    lambda said: _request_answer(said) is not None,
     read_report,
 )

@@ -266,7 +266,7 @@ class _Webhook:
             raise Problem(404, "not found")
         return "cloudloop"
 
-    async def take(self, asked: Request, *, secret: str, caller: str) -> Response:
+    async def receive_message(self, asked: Request, *, secret: str, caller: str) -> Response:
         """Answer 200 once the message is on disk. After any other answer they send it again."""
         body = get_required_body(asked)
         try:
@@ -311,7 +311,7 @@ class _Fetch:
         async with trio.open_nursery() as nursery:
             if self._balance_below:
                 nursery.start_soon(self._fetch_again, self._weigh, BALANCE_INTERVAL_S, "balance")
-            await self._fetch_again(self._look, self._every, "history")
+            await self._fetch_again(self._look_for_records, self._every, "history")
 
     async def _fetch_again(
         self, act: Callable[[], Awaitable[None]], every: float, what: str
@@ -331,7 +331,7 @@ class _Fetch:
                 last_trouble = str(trouble)
             await waits.sleep(every)
 
-    async def _look(self) -> None:
+    async def _look_for_records(self) -> None:
         await self._catch_up()
         await self._update_states()
 
@@ -350,11 +350,11 @@ class _Fetch:
             until = min(now, since + SLICE_S)
             for record in await self._api.list_records(since, until):
                 if not record.outgoing:
-                    await self._take(record)
+                    await self._process_record(record)
             await self._book.note_fetched(until)
             since = until
 
-    async def _take(self, record: lingo.Record) -> None:
+    async def _process_record(self, record: lingo.Record) -> None:
         """Process a record, which contains only the thing and the first bytes of a long message."""
         if await self._book.has(record.id):
             return
@@ -418,7 +418,7 @@ def _make_routes(own: Own, host: OperatorHost) -> list[Route]:
     if not own["cloudloop-secret"]:
         return []
     door = _Webhook(own["cloudloop-secret"], own["cloudloop-topic"], host)
-    return [Route("POST", PATH, door.take, judge=door.judge, body=BODY)]
+    return [Route("POST", PATH, door.receive_message, judge=door.judge, body=BODY)]
 
 
 def _listen(own: Own) -> MoListener | None:

@@ -135,11 +135,11 @@ class Kit:
             self.port.modem.set_service(not away)
             self.port.poke()
 
-        await self.conditions["sky"].keep(log)
+        await self.conditions["sky"].run_plan(log)
 
     async def keep_network(self) -> NoReturn:
         """Cut the link to the hub each time the network goes away. Never returns."""
-        await self.conditions["network"].keep(lambda away: self.cut_link() if away else None)
+        await self.conditions["network"].run_plan(lambda away: self.cut_link() if away else None)
 
     async def keep_power(self) -> NoReturn:
         """Cut and restore the power of kit and modem as planned. Never returns."""
@@ -150,12 +150,12 @@ class Kit:
                 self.port.modem.start_brown_out()
                 self._power.cancel()
 
-        await self.conditions["power"].keep(log)
+        await self.conditions["power"].run_plan(log)
 
     def cut_link(self) -> None:
         """Cut the link to the hub at both ends, if there is one."""
         if self.wire is not None:
-            self.wire.cut()
+            self.wire.cut_connection()
 
     # The agent.
 
@@ -188,7 +188,7 @@ class Kit:
         for name, value in plan.settings.items():
             yield f"{name}={value}"
 
-    async def keep(self) -> NoReturn:
+    async def keep_running(self) -> NoReturn:
         """Run the agent while there is power. Never returns."""
         settings, first = self.read_settings(), True
         while True:
@@ -214,7 +214,7 @@ class Kit:
             self.record.add_line("the kit has no power")
 
     async def _run(self, agent: shipped.Agent) -> None:
-        keep = agent.supervisor.keep
+        keep = agent.supervisor.keep_running
         async with trio.open_nursery() as nursery:
             for name in KEEPERS:
                 nursery.start_soon(keep, name, partial(shipped.KEEPERS[name], agent))

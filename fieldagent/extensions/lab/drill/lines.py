@@ -113,7 +113,9 @@ class Wire:
         self._news = trio.Event()
         self.ends = (WireEnd(self, 0), WireEnd(self, 1))
 
-    def cut(self, code: int = 1006, reason: str = "the connection was broken off") -> None:
+    def cut_connection(
+        self, code: int = 1006, reason: str = "the connection was broken off"
+    ) -> None:
         """End the connection for both sides. Each reads the messages that have arrived, and then
         gets Closed with the values of the first cut.
         """
@@ -169,9 +171,9 @@ class WireEnd:
         """
         await trio.lowlevel.checkpoint()
         if not self._wire.swallow:
-            self._wire.cut(code, reason)
+            self._wire.cut_connection(code, reason)
 
     async def aclose(self) -> None:
         """Cut the connection for both sides without a close frame, like a dropped socket."""
-        self._wire.cut()
+        self._wire.cut_connection()
         await trio.lowlevel.checkpoint()

@@ -30,7 +30,7 @@ class OutageCondition:
     log: list[tuple[float, bool]] = field(default_factory=list)
     """Times at which it went away (True) and came back (False), on trio's clock."""
 
-    async def keep(self, tell: Callable[[bool], None]) -> NoReturn:
+    async def run_plan(self, tell: Callable[[bool], None]) -> NoReturn:
         """Run the plan of outages until cancelled. `tell` is called with True at each start of an
         outage, and with False at each end.
         """

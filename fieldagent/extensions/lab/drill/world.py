@@ -221,11 +221,11 @@ class World:
                 self.hub, self.hub_nursery = hub, nursery
                 for name in HUB_PARTS:
                     part = partial(shipped_hub.PARTS[name], hub)
-                    nursery.start_soon(hub.supervisor.keep, name, part)
+                    nursery.start_soon(hub.supervisor.keep_running, name, part)
                 calls = partial(
                     operator_calls.run, store, {"directip": self.sky}, clock=self.read_time
                 )
-                nursery.start_soon(hub.supervisor.keep, "operator calls", calls)
+                nursery.start_soon(hub.supervisor.keep_running, "operator calls", calls)
                 for kit in self.kits:
                     nursery.start_soon(
                         kit.account.bring, hub.make_operator_host("the drill", "directip")
@@ -283,7 +283,7 @@ class World:
             nursery.cancel_scope.cancel()
 
     async def _begin(self, nursery: trio.Nursery) -> None:
-        nursery.start_soon(self.away.keep, lambda away: None)
+        nursery.start_soon(self.away.run_plan, lambda away: None)
         radios = [kit for kit in self.kits if Channel.RADIO in kit.plan.bearers]
         if radios:
             await nursery.start(self._make_nodes(radios).run)
@@ -294,7 +294,7 @@ class World:
             nursery.start_soon(kit.keep_network)
             nursery.start_soon(kit.keep_power)
             nursery.start_soon(self._keep_earshot, kit)
-            nursery.start_soon(kit.keep)
+            nursery.start_soon(kit.keep_running)
         nursery.start_soon(self._keep_hub)
 
     def _make_nodes(self, kits: list[Kit]) -> Nodes:
@@ -308,7 +308,7 @@ class World:
         def log(away: bool) -> None:
             (self.air.away.add if away else self.air.away.discard)(kit.number)
 
-        await kit.conditions["earshot"].keep(log)
+        await kit.conditions["earshot"].run_plan(log)
 
     async def _show(self) -> NoReturn:
         while True:

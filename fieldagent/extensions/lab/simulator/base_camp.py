@@ -135,7 +135,7 @@ class BaseCamp:
         """Queue an item for the kit and return the number of its MT messages."""
         return self._writer.send(item, sos=sos)
 
-    def take(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_message(self, imei: str, momsn: int, body: bytes) -> None:
         """Print the contents of an MO message and answer its requests. An unreadable message is
         printed as hex.
         """

@@ -58,7 +58,7 @@ class HomeSide(Protocol):
 T = TypeVar("T")
 
 
-def obey(bench: Bench, line: str) -> str:
+def run_line(bench: Bench, line: str) -> str:
     """Run one line and return its output. Raises BadCommand."""
     said = carry_out(bench, line, COMMANDS)
     bench.port.poke()

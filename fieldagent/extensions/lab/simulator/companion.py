@@ -144,7 +144,7 @@ class SimulatedCompanion(LoraBoard):
     def receive_data(self, data: bytes, now: float) -> None:
         for content in self._deframer.receive_data(data):
             try:
-                self._obey(content[0], content[1:], now)
+                self._run_command(content[0], content[1:], now)
             except RemoteProtocolError:
                 self._answer_done(CompanionError.ILLEGAL)
 
@@ -158,7 +158,7 @@ class SimulatedCompanion(LoraBoard):
         else:
             self._send_to_host(CompanionMessage.ERROR, bytes([error]))
 
-    def _obey(self, command: int, body: bytes, now: float) -> None:
+    def _run_command(self, command: int, body: bytes, now: float) -> None:
         """Run one command of the host. Raises RemoteProtocolError."""
         if command == CompanionCommand.SEND_TEXT:
             self._send_text(body, now)
@@ -167,7 +167,7 @@ class SimulatedCompanion(LoraBoard):
         elif command == CompanionCommand.ASK_TELEMETRY:
             self._ask_telemetry(body[3:], now)
         elif command == CompanionCommand.SEND_ADVERT:
-            self._mouth.take([self._make_advert(now)], now)
+            self._mouth.receive_message([self._make_advert(now)], now)
             self._answer_done()
         elif command == CompanionCommand.NEXT_MESSAGE:
             if self._stored:
@@ -303,7 +303,7 @@ class SimulatedCompanion(LoraBoard):
         floods = contact.path_length < 0
         head = bytes([kind << 2 | (FLOOD if floods else BY_PATH), 0])
         packet = head + contact.key[:1] + self.key[:1] + covered
-        if not self._mouth.take([packet], now):
+        if not self._mouth.receive_message([packet], now):
             self._answer_done(CompanionError.TABLE_FULL)
             return None
         wait = 2.0 + 4 * compute_air_time(LORA, len(packet))
@@ -318,7 +318,7 @@ class SimulatedCompanion(LoraBoard):
             return
         plain = MIXER.pack(time, 0) + f"{self.name}: {text}".encode()
         packet = bytes([_Kind.GROUP_TEXT << 2 | FLOOD, 0, _hash_of(channel)])
-        taken = self._mouth.take([packet + _encrypt(channel.key, plain)], now)
+        taken = self._mouth.receive_message([packet + _encrypt(channel.key, plain)], now)
         self._answer_done(None if taken else CompanionError.TABLE_FULL)
 
     def _make_advert(self, now: float) -> bytes:
@@ -341,15 +341,15 @@ class SimulatedCompanion(LoraBoard):
         self._seen.append(known)
         kind, payload = packet[0] >> 2 & 15, packet[2:]
         if kind == _Kind.ACK:
-            self._hear_ack(payload, now)
+            self._receive_ack(payload, now)
         elif kind == _Kind.ADVERT:
-            self._hear_advert(payload, now)
+            self._receive_advert(payload, now)
         elif kind == _Kind.GROUP_TEXT:
-            self._hear_group(payload)
+            self._receive_group_text(payload)
         elif len(payload) > 2 and payload[:1] == self.key[:1]:
-            self._hear_ours(kind, payload, by_path=packet[0] & 3 == BY_PATH, now=now)
+            self._receive_own(kind, payload, by_path=packet[0] & 3 == BY_PATH, now=now)
 
-    def _hear_ours(self, kind: int, payload: bytes, *, by_path: bool, now: float) -> None:
+    def _receive_own(self, kind: int, payload: bytes, *, by_path: bool, now: float) -> None:
         for each in self.contacts.values():
             if each.key[:1] != payload[1:2]:
                 continue
@@ -359,12 +359,12 @@ class SimulatedCompanion(LoraBoard):
             time, flags = MIXER.unpack_from(plain)
             if kind == _Kind.TEXT:
                 ack = bytes([_Kind.ACK << 2 | FLOOD, 0]) + _compute_ack(plain, each.key)
-                self._mouth.take([ack], now)
+                self._mouth.receive_message([ack], now)
                 hops = None if by_path else 0
                 text = plain[MIXER.size :].decode("utf-8", "replace")
                 sender = each.key[: wire.PREFIX_BYTES]
                 kind_of_text = TextType(flags >> 2 & 3) if flags >> 2 < 3 else TextType.PLAIN
-                self._keep(CompanionText(sender, None, time, text, kind_of_text, hops, SNR))
+                self._store_text(CompanionText(sender, None, time, text, kind_of_text, hops, SNR))
             elif kind == _Kind.REQUEST and flags == TELEMETRY:
                 answer = MIXER.pack(time, TELEMETRY) + struct.pack("<H", round(VOLTS * 100))
                 self._send_to(each, _Kind.RESPONSE, answer, now)
@@ -374,7 +374,7 @@ class SimulatedCompanion(LoraBoard):
                 self._said += wire.make_frame(telemetry, wire.FROM_RADIO)
             return
 
-    def _hear_group(self, payload: bytes) -> None:
+    def _receive_group_text(self, payload: bytes) -> None:
         for channel in self.channels.values():
             if _hash_of(channel) != payload[0]:
                 continue
@@ -382,14 +382,14 @@ class SimulatedCompanion(LoraBoard):
             if plain is not None and len(plain) >= MIXER.size:
                 time, _ = MIXER.unpack_from(plain)
                 text = plain[MIXER.size :].decode("utf-8", "replace")
-                self._keep(CompanionText(b"", channel.place, time, text, hops=0, snr=SNR))
+                self._store_text(CompanionText(b"", channel.place, time, text, hops=0, snr=SNR))
                 return
 
-    def _keep(self, message: CompanionText) -> None:
+    def _store_text(self, message: CompanionText) -> None:
         self._stored.append(message)
         self._send_to_host(CompanionMessage.MESSAGE_WAITS)
 
-    def _hear_ack(self, payload: bytes, now: float) -> None:
+    def _receive_ack(self, payload: bytes, now: float) -> None:
         awaited = self._awaited.pop(payload[:4], None)
         if awaited is None:
             return
@@ -399,7 +399,7 @@ class SimulatedCompanion(LoraBoard):
         took = round((now - awaited.since) * 1000)
         self._send_to_host(CompanionMessage.ACK, payload[:4] + struct.pack("<I", took))
 
-    def _hear_advert(self, payload: bytes, now: float) -> None:
+    def _receive_advert(self, payload: bytes, now: float) -> None:
         if len(payload) < ADVERT.size:
             return
         key, advertised, signature, flags = ADVERT.unpack_from(payload)

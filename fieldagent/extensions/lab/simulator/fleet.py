@@ -143,10 +143,10 @@ class EmulatedKit(Silence):
             kinds = [type(entry.content).__name__ for entry in decode(body).entries]
         except RemoteProtocolError:
             kinds = ["unreadable"]
-        self._figures.take(len(body), kinds)
+        self._figures.count_message(len(body), kinds)
 
     async def take_note(self, body: bytes) -> None:
-        self._figures.take(len(body), ["Note"])
+        self._figures.count_message(len(body), ["Note"])
 
     def count_waiting(self) -> int:
         """Return the number of positions that are due but not sent."""
@@ -182,7 +182,7 @@ class Fleet:
         async with trio.open_nursery() as nursery:
             for place, token in enumerate(self._tokens):
                 await trio.sleep_until(began + place / self.plan.connect_rate)
-                nursery.start_soon(self._keep, place, token, context)
+                nursery.start_soon(self._keep_kit_running, place, token, context)
 
     def stop(self) -> None:
         """Stop making new positions."""
@@ -197,7 +197,9 @@ class Fleet:
         """Return the number of positions of the living kits that are due but not sent."""
         return sum(kit.count_waiting() for kit in self.living)
 
-    async def _keep(self, place: int, token: str, context: ssl.SSLContext | None) -> None:
+    async def _keep_kit_running(
+        self, place: int, token: str, context: ssl.SSLContext | None
+    ) -> None:
         """Run one kit until the hub refuses it for good."""
         sources = self.plan.sources
         source = sources[place % len(sources)] if sources else None

@@ -62,7 +62,7 @@ class FleetFigures:
             self.delays.append(now - each)
             self.confirmed += 1
 
-    def take(self, size: int, kinds: Iterable[str]) -> None:
+    def count_message(self, size: int, kinds: Iterable[str]) -> None:
         """Count a message from the hub: its size in bytes, and the kinds of its contents."""
         self.messages += 1
         self.came_bytes += size

@@ -13,7 +13,7 @@ from fieldagent.wire.credit import CREDITS, Tariff
 class GatewayReceiver(Protocol):
     """Receiver of MO messages: a person at home, or a real hub."""
 
-    def take(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_message(self, imei: str, momsn: int, body: bytes) -> None:
         """Receive the body of an MO message, in the session that carries it."""
 
 
@@ -41,13 +41,13 @@ class SimulatedGateway:
         cost = format_count(self._tariff.compute_units(len(body)), self._tariff.unit)
         priced = f", {cost}" if self._tariff.unit != "byte" else ""
         self._say(f"MO {momsn} from {imei}: {format_count(len(body), 'byte')}{priced}")
-        self._behind.take(imei, momsn, body)
+        self._behind.receive_message(imei, momsn, body)
 
     def get_mobile_terminated(self) -> bytes | None:
         return self._queue.get_first()
 
     def remove_mobile_terminated(self) -> None:
-        self._queue.take()
+        self._queue.receive_message()
 
     def count_waiting(self) -> int:
         return len(self._queue)

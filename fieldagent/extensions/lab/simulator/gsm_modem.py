@@ -167,7 +167,7 @@ class SimulatedGsmModem:
             self._output += line + b"\r"
         # ESC has a meaning only at a prompt, a line feed nowhere.
         if command := line.decode("ascii", "replace").strip("\x1b\n ").upper():
-            self._obey(command)
+            self._run_command(command)
         return True
 
     def _prompt(self) -> bool:
@@ -193,7 +193,7 @@ class SimulatedGsmModem:
 
     # Commands.
 
-    def _obey(self, command: str) -> None:
+    def _run_command(self, command: str) -> None:
         if command in ("ATE0", "ATE1"):
             self._echo = command == "ATE1"
             self._send_to_host("OK")

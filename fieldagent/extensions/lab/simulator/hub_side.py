@@ -69,7 +69,7 @@ class HubSide:
         self._send, self._waiting = trio.open_memory_channel[DirectIpMo](inf)
         self._reference = 0
 
-    def take(self, imei: str, momsn: int, body: bytes) -> None:
+    def receive_message(self, imei: str, momsn: int, body: bytes) -> None:
         """Keep an MO message in memory for `bring`, without a limit."""
         self._reference += 1
         now = int(time.time())
@@ -115,15 +115,15 @@ class HubSide:
             with trio.move_on_after(EXCHANGE_TIMEOUT_S):
                 request = read_mobile_terminated(await receive(stream))
             with waits.move_on_after(EXCHANGE_TIMEOUT_S + self.faults.late):
-                await self._answer(rung, stream, request)
+                await self._answer_message(rung, stream, request)
         except (trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"an MT request could not be read: {error}")
 
-    async def _answer(
+    async def _answer_message(
         self, rung: Callable[[], None], stream: trio.SocketStream, request: DirectIpMt
     ) -> None:
         faults = self.faults
-        status = self._judge(request) if faults.status is None else faults.status
+        status = self._judge_message(request) if faults.status is None else faults.status
         faults.status = None
         if status >= 0:
             if request.payload:
@@ -144,7 +144,7 @@ class HubSide:
         answer = Confirmation(request.client_id, request.imei, 0, status)
         await stream.send_all(write(answer))
 
-    def _judge(self, request: DirectIpMt) -> int:
+    def _judge_message(self, request: DirectIpMt) -> int:
         if request.imei != self.imei:
             return IMEI_UNKNOWN
         if request.flags & Flags.RING_ONLY:

@@ -32,7 +32,7 @@ class ImtBench:
         self.modem.bring_mail()
 
 
-def obey(bench: ImtBench, line: str) -> str:
+def run_line(bench: ImtBench, line: str) -> str:
     """Run one line and return its output. Raises BadCommand."""
     said = carry_out(bench, line, COMMANDS)
     bench.port.poke()

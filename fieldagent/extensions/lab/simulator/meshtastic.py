@@ -345,7 +345,7 @@ class SimulatedMeshtastic(LoraBoard):
         flags = hops | want_ack << 3 | hops << 5
         content, channel = self.keyring.encrypt(packet.to, number, packet.channel, data)
         sent = _AirPacket(packet.to, self.node, number, flags, channel, content)
-        taken = self._mouth.take([sent.encode()], now)
+        taken = self._mouth.receive_message([sent.encode()], now)
         self._queue_status(QueueError.OK if taken else QueueError.FULL, number)
         if taken and packet.want_ack:
             again = self._compute_retry_time(len(sent.encode()), now)
@@ -379,7 +379,7 @@ class SimulatedMeshtastic(LoraBoard):
         for heard, (due, packet) in [*self._repeats.items()]:
             if due <= now:
                 del self._repeats[heard]
-                self._mouth.take([packet], now)
+                self._mouth.receive_message([packet], now)
         for number, waits in [*self._unacknowledged.items()]:
             if waits.again_at > now:
                 continue
@@ -387,7 +387,7 @@ class SimulatedMeshtastic(LoraBoard):
                 del self._unacknowledged[number]
                 self._answer_host(number, RoutingError.MAX_RETRANSMIT)
             else:
-                self._mouth.take([waits.packet], now)
+                self._mouth.receive_message([waits.packet], now)
                 self._unacknowledged[number] = waits._replace(
                     tries=waits.tries + 1, again_at=self._compute_retry_time(len(waits.packet), now)
                 )
@@ -445,7 +445,9 @@ class SimulatedMeshtastic(LoraBoard):
         number = self.random.getrandbits(32) or 1
         content, channel = self.keyring.encrypt(to, number, 0, data)
         flags = self.hop_limit | self.hop_limit << 5
-        self._mouth.take([_AirPacket(to, self.node, number, flags, channel, content).encode()], now)
+        self._mouth.receive_message(
+            [_AirPacket(to, self.node, number, flags, channel, content).encode()], now
+        )
 
     def _send_own_facts(self, to: int, now: float) -> None:
         self._send_own(to, MeshData(Port.NODE_INFO, wire.USER.encode(self.user)), now)

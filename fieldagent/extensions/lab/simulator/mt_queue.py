@@ -23,10 +23,11 @@ class MtQueue:
             self._bodies.append(body)
 
     def get_first(self) -> bytes | None:
-        """Return the first message, which stays until `take`; None if the queue is empty."""
+        """Return the first message, which stays until `receive_message`; None if the queue is
+        empty."""
         return self._bodies[0] if self._bodies else None
 
-    def take(self) -> None:
+    def receive_message(self) -> None:
         """Remove the first message. Raises IndexError if the queue is empty."""
         self._bodies.popleft()
         self._ahead = max(0, self._ahead - 1)
@@ -40,6 +41,6 @@ class MtQueue:
     def lose_first(self) -> bool:
         """Remove the first message, as if it were lost on its way to the kit."""
         if self._bodies:
-            self.take()
+            self.receive_message()
             return True
         return False

@@ -57,7 +57,7 @@ class CommandAdmission:
         self.gate = HourlyGate(settings.commands_per_hour, journal.clock.now)
         self.budget = budget
 
-    async def take(self, sender: str, body: bytes) -> dict[str, Any]:
+    async def receive_message(self, sender: str, body: bytes) -> dict[str, Any]:
         """Return the answer for the sender, once the command's result is on disk."""
         key = None
         try:

@@ -171,7 +171,7 @@ class MqttService(PartService):
             await session.acknowledge(came.number)
 
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
-        return await self._door.take(command.sender, command.came.payload)
+        return await self._door.receive_message(command.sender, command.came.payload)
 
     def get_status(self) -> dict[str, Any]:
         """Return the state of the connection, and the counts of commands."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.extensions.places.hub.documents import FORMATS
-from fieldagent.extensions.places.hub.fences import TELLS
+from fieldagent.extensions.places.hub.fences import REPORTED_CROSSINGS
 from fieldagent.extensions.places.hub.places_api import KITS_MAX
 from fieldagent.extensions.places.hub.shape import RADIUS_LEAST, RADIUS_MOST
 from fieldagent.http.openapi import (
@@ -34,7 +34,7 @@ from fieldagent.http.openapi_parts import (
     AS_TEXT_TOO,
     IDEMPOTENCY_KEY,
     MALFORMED,
-    NAMED,
+    NAMED_RECORD,
     OF_HTTP,
     SAFE_MAX,
     TIMESTAMP,
@@ -117,13 +117,13 @@ FENCE = named_record(
     {
         "id": integer(),
         "name": text(),
-        "tells": words(*TELLS),
+        "tells": words(*REPORTED_CROSSINGS),
         "devices": one_of(
             NULL,
             listed(DEVICE_NAMED),
             about="Kits of the fence; null for all, or for those of the group",
         ),
-        "group": one_of(NULL, NAMED),
+        "group": one_of(NULL, NAMED_RECORD),
         "circle?": CIRCLE,
         "polygon?": POLYGON,
     },
@@ -157,7 +157,7 @@ _GIVEN_CIRCLE = record(
 )
 _KIT = integer(minimum=1, maximum=SAFE_MAX)
 _FOR = {
-    "tells?": words(*TELLS, None, about="Crossing that raises an alarm (both)"),
+    "tells?": words(*REPORTED_CROSSINGS, None, about="Crossing that raises an alarm (both)"),
     "devices?": or_null(
         listed(_KIT, "Numbers of the kits (all kits)", minItems=1, maxItems=KITS_MAX)
     ),

@@ -39,7 +39,7 @@ from fieldagent.system.sentence import sentence
 
 ALARM = "fence"
 """Kind of such an alarm among the SOS."""
-TELLS = ("both", "enter", "leave")
+REPORTED_CROSSINGS = ("both", "enter", "leave")
 """Crossings that a fence can report."""
 MAX = 200
 """Largest number of fences in a workspace, because each position is checked against all fences for

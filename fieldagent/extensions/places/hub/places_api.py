@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fieldagent.extensions.places.hub import fences, routes, shape
-from fieldagent.extensions.places.hub.fences import TELLS, FenceKits
-from fieldagent.extensions.places.hub.routes import MARGIN, RoutePlan
+from fieldagent.extensions.places.hub.fences import REPORTED_CROSSINGS, FenceKits
+from fieldagent.extensions.places.hub.routes import DEFAULT_MARGIN_S, RoutePlan
 from fieldagent.extensions.places.hub.shape import (
     RADIUS_LEAST,
     RADIUS_MOST,
@@ -97,7 +97,7 @@ NEW_FENCE = {
     "name": Field(make_line_reader(), "name", required=True),
     "circle": Field(_circle, "circle"),
     "polygon": Field(_document, "polygon"),
-    "tells": Field(make_choice_reader(TELLS), "tells"),
+    "tells": Field(make_choice_reader(REPORTED_CROSSINGS), "tells"),
     "devices": Field(_numbers, "devices"),
     "group": Field(make_line_reader(), "group"),
 }
@@ -159,7 +159,11 @@ class PlacesApi:
         kits = FenceKits(body.get("devices", ()), body.get("group", ""))
 
         def act(db: Db, now: float) -> dict[str, Any]:
-            name, tells, by = body["name"], body.get("tells", TELLS[0]), str(caller.member)
+            name, tells, by = (
+                body["name"],
+                body.get("tells", REPORTED_CROSSINGS[0]),
+                str(caller.member),
+            )
             fence = fences.add(db, caller.workspace, name, drawn, tells, kits, now, by=by)
             return _of(fences.listing(db, caller.workspace), fence)
 
@@ -206,7 +210,7 @@ class PlacesApi:
                 raise make_wrong(
                     sentence("{device} is not in this workspace", device=device), "device"
                 )
-            margin = body.get("margin", MARGIN)
+            margin = body.get("margin", DEFAULT_MARGIN_S)
             plan = RoutePlan(device, name, place, body["due"].timestamp(), margin)
             route = routes.add(db, caller.workspace, plan, now, by=str(caller.member))
             remember(db, asked, str(route), now)

@@ -14,7 +14,7 @@ from fieldagent.package.writing import format_clock_time, format_minutes, write_
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy: the page needs only its inline styles."""
-WIDE, HIGH, BORDER = 640.0, 320.0, 8.0
+SKETCH_SIZE, HIGH, BORDER = 640.0, 320.0, 8.0
 """Size of the sketch in SVG units."""
 
 _STYLE = """
@@ -187,7 +187,7 @@ def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
     }
     xs, ys = ([place[axis] for place in flat.values()] for axis in (0, 1))
     scale = min(
-        (WIDE - 2 * BORDER) / max(max(xs) - min(xs), 1e-6),
+        (SKETCH_SIZE - 2 * BORDER) / max(max(xs) - min(xs), 1e-6),
         (HIGH - 2 * BORDER) / max(max(ys) - min(ys), 1e-6),
     )
 
@@ -201,7 +201,8 @@ def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
     drawn += [_stroke("gap", map(at, (before[-1], after[0]))) for before, after in pairwise(parts)]
     x, y = at(track[-1]).split(",")
     return (
-        f'<svg viewBox="0 0 {WIDE:.0f} {HIGH:.0f}" role="img" aria-label="The track, north up">'
+        f'<svg viewBox="0 0 {SKETCH_SIZE:.0f} {HIGH:.0f}" role="img" aria-label="The track, north'
+        ' up">'
         f'{"".join(drawn)}<circle cx="{x}" cy="{y}" r="4"/></svg>'
     )
 

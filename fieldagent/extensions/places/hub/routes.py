@@ -34,7 +34,7 @@ from fieldagent.system.sentence import sentence
 
 ALARM = "overdue"
 """Kind of such an alarm among the SOS, the same as for a check-in."""
-MARGIN = 1_800
+DEFAULT_MARGIN_S = 1_800
 """Default margin: seconds after the due time until the alarm."""
 MAX = 1_000
 """Largest number of active routes in a workspace."""
@@ -49,7 +49,7 @@ class RoutePlan(NamedTuple):
     """Name of the place, for people."""
     place: Circle
     due: float
-    margin: int = MARGIN
+    margin: int = DEFAULT_MARGIN_S
 
 
 def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINISTRATION) -> int:

@@ -61,7 +61,7 @@ class TrackerDoor:
             Route(
                 method,
                 f"{PATH}{kind.name}/{{secret}}",
-                partial(self.take, kind),
+                partial(self.receive_message, kind),
                 body=BODY,
                 media_types=(FORM,),
             )
@@ -69,7 +69,7 @@ class TrackerDoor:
             for method in kind.methods
         ]
 
-    async def take(self, kind: TrackerKind, request: Request, secret: str) -> Response:
+    async def receive_message(self, kind: TrackerKind, request: Request, secret: str) -> Response:
         """Store a report and answer 200. Raises Problem 404 for a wrong address or an unknown
         tracker, 400 for an unreadable report, 429 with Retry-After.
         """

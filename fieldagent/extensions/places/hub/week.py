@@ -11,7 +11,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 _WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})", re.ASCII)
-LEAST, USUAL = 900.0, 3.0
+GAP_MIN_S, GAP_FACTOR = 900.0, 3.0
 """A pause in a track is a gap if it is longer than LEAST seconds and than USUAL times the median
 pause."""
 
@@ -69,4 +69,4 @@ def longest_pause(times: Sequence[float]) -> float:
     is three times the median pause, but at least 15 minutes.
     """
     pauses = sorted(later - before for before, later in pairwise(times))
-    return max(LEAST, USUAL * pauses[len(pauses) // 2]) if pauses else LEAST
+    return max(GAP_MIN_S, GAP_FACTOR * pauses[len(pauses) // 2]) if pauses else GAP_MIN_S

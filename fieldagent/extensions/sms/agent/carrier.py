@@ -35,7 +35,7 @@ from fieldagent.agent.channels.contract import (
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import forbid_healing, keep_open
 from fieldagent.agent.channels.satellite_waits import wait_for_first
-from fieldagent.extensions.sms.agent.contract import LOST, GsmRefuses, SmsModem
+from fieldagent.extensions.sms.agent.contract import MODEM_LOST_ERRORS, GsmRefuses, SmsModem
 from fieldagent.extensions.sms.agent.modem_kinds import find_modem_kind
 from fieldagent.extensions.sms.agent.parts_kept import GivenUp, PartsKept
 from fieldagent.extensions.sms.agent.pin import PinMemory
@@ -65,7 +65,7 @@ COPIES = 3
 """Most copies of one message before it waits in the queue again."""
 URGENT_AFTER = 20.0
 """Longest time in seconds without an IP link before an SOS goes by SMS."""
-LOOKS = 3
+LOOKS_MAX = 3
 """Looks at an unreadable message before it is given up."""
 CHECK_INTERVAL_S = 600.0
 """Seconds between two looks at the modem while the IP link is there."""
@@ -126,7 +126,7 @@ async def run(seat: SmsSeat) -> NoReturn:
         nursery.start_soon(carrier.give_way)
         await keep_open(
             work,
-            LOST,
+            MODEM_LOST_ERRORS,
             carrier.note_absent,
             seat.progress,
             seat.link,
@@ -208,14 +208,14 @@ class SmsCarrier:
 
     async def work(self, modem: SmsModem) -> NoReturn:
         """Serve one opened modem forever: look for received SMS, and send waiting items while the
-        IP link is away. Raises one of `contract.LOST` if the modem must be reopened.
+        IP link is away. Raises one of `contract.MODEM_LOST_ERRORS` if the modem must be reopened.
         """
         self._next_look = -inf
         while True:
             self._seat.progress()
             now = trio.current_time()
             if modem.arrived or now >= self._next_look:
-                await self._look(modem)
+                await self._look_at_store(modem)
             elif now >= min(
                 self._compute_earliest(urgent=True), self._compute_earliest(urgent=False)
             ) and (not self._ours):
@@ -388,7 +388,7 @@ class SmsCarrier:
 
     # Receiving.
 
-    async def _look(self, modem: SmsModem) -> None:
+    async def _look_at_store(self, modem: SmsModem) -> None:
         # A modem may not report that something arrived.
         every = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
@@ -396,7 +396,7 @@ class SmsCarrier:
         for arrival in contents.whole:
             match arrival.message:
                 case Deliver() as message:
-                    await self._take(message)
+                    await self._take_in_message(message)
                 case StatusReport() as report if self._settings.is_hub(report.number):
                     note_report(self._under_way.values(), report)
             for place in arrival.places:
@@ -411,7 +411,7 @@ class SmsCarrier:
                 self._note_stranger(each.number)
                 await self._give_up(modem, GivenUp(each, ""))
                 del waiting[each.name]
-        await modem.look()
+        await modem.read_state()
         if modem.crowded and waiting:
             await self._give_up(modem, self._parts.find_oldest(list(waiting.values())))
             modem.arrived = True
@@ -427,10 +427,10 @@ class SmsCarrier:
             looks = self._garbled[each.place]
             modem.arrived = modem.arrived or looks == 1
             self._next_look = min(self._next_look, trio.current_time() + modem.look_soon)
-            if looks == LOOKS:
+            if looks == LOOKS_MAX:
                 damage = f"an SMS cannot be read: {each.fault}"
                 await self._seat.reception.receive(each.text.encode(), damage=damage)
-            if looks >= LOOKS:
+            if looks >= LOOKS_MAX:
                 await modem.delete(each.place)
 
     async def _give_up(self, modem: SmsModem, given_up: GivenUp) -> None:
@@ -443,7 +443,7 @@ class SmsCarrier:
         self._strangers += 1
         log.warning("an SMS of %s is deleted: see sms-allow", number)
 
-    async def _take(self, message: Deliver) -> None:
+    async def _take_in_message(self, message: Deliver) -> None:
         if not self._settings.can_come_from(message.number):
             self._note_stranger(message.number)
             return

@@ -25,7 +25,7 @@ class GsmRefuses(Exception):
     """The modem answers but cannot be used as it is; the text contains the remedy."""
 
 
-LOST = (PortLost, GsmSilent, GsmRefuses)
+MODEM_LOST_ERRORS = (PortLost, GsmSilent, GsmRefuses)
 """Errors after which a modem must be reopened."""
 
 
@@ -41,7 +41,7 @@ class SmsModem(Protocol):
     lost: Exception | None
     """Error for which it must be reopened, if it occurred while a message was being sent."""
     crowded: bool
-    """True if the last `look` found the store nearly full, so that soon no message can be
+    """True if the last `read_state` found the store nearly full, so that soon no message can be
     received."""
 
     async def send(self, message: Submit) -> SendResult:
@@ -57,5 +57,5 @@ class SmsModem(Protocol):
         again.
         """
 
-    async def look(self) -> None:
+    async def read_state(self) -> None:
         """Record in its link the network, the signal, and the fill level of the store."""

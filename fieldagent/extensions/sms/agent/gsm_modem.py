@@ -74,12 +74,12 @@ class GsmModem:
                     self._events[0].send_nowait(event)
                     continue
                 if isinstance(event, StoredMessage):
-                    self._keep(event)
+                    self._keep_message(event)
                 self.arrived = True
                 self.news.set()
                 self.news = trio.Event()
 
-    def _keep(self, message: StoredMessage) -> None:
+    def _keep_message(self, message: StoredMessage) -> None:
         """Keep a message that the modem did not store. If too many wait, the oldest is lost; the
         hub sends an SMS that this kit has not acknowledged again.
         """
@@ -158,7 +158,7 @@ class GsmModem:
         if not reply.ok:
             log.warning("the GSM modem did not delete message %d: error %s", place, reply.error)
 
-    async def look(self) -> None:
+    async def read_state(self) -> None:
         """Record the network, the signal, and the fill level of the store."""
         registered = sms_modem.is_registered(await self.ask(sms_modem.NETWORK))
         self.link.note_signal(sms_modem.read_bars(await self.ask(sms_modem.SIGNAL)))
@@ -181,7 +181,7 @@ class GsmModem:
         # An earlier program may have left an open prompt.
         await self.port.write(sms_modem.LEAVE_PROMPT)
         await self._wake()
-        for command in sms_modem.FIRST:
+        for command in sms_modem.FIRST_COMMANDS:
             await self.ask(command)
         serial = await self.ask(sms_modem.SERIAL_NUMBER)
         if serial.ok and serial.lines:
@@ -202,7 +202,7 @@ class GsmModem:
     async def _wake(self) -> None:
         for _ in range(WAKE_TRIES):
             try:
-                if (await self.ask(sms_modem.AT, WAKE_MAX)).ok:
+                if (await self.ask(sms_modem.AT_PREFIX, WAKE_MAX)).ok:
                     return
             except GsmSilent:
                 continue

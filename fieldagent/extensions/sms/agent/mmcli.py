@@ -145,7 +145,7 @@ class ManagedModem:
             self._told.add(place)
             log.warning("%s", text)
 
-    async def look(self) -> None:
+    async def read_state(self) -> None:
         try:
             modem = modem_manager.read_modem(
                 await self.ask(*modem_manager.make_modem_arguments(self.name))
@@ -246,6 +246,6 @@ async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -
 async def open_managed(name: str, link: ChannelLink) -> AsyncIterator[ManagedModem]:
     """Open an unlocked modem of ModemManager. Raises GsmSilent, GsmRefuses."""
     modem = ManagedModem(name, link)
-    await modem.look()
+    await modem.read_state()
     log.info("GSM modem %s answers by ModemManager", link.facts.get("smsModem", ""))
     yield modem

@@ -1,4 +1,4 @@
-"""Drivers for SMS modems, one per line of `WAYS`; the form of sms-port selects one."""
+"""Drivers for SMS modems, one per line of `MODEM_KINDS`; the form of sms-port selects one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SmsModemKind(NamedTuple):
     form: re.Pattern[str]
     """Pattern of the sms-port values for this driver."""
     open: Callable[[str, SmsSettings, ChannelLink, PinMemory], Opened]
-    """Opens the modem. Raises one of `contract.LOST`."""
+    """Opens the modem. Raises one of `contract.MODEM_LOST_ERRORS`."""
     check: Callable[[str], Finding]
     """Checks if the modem can be there while no agent is running."""
     heals: tuple[HealingStep, ...]
@@ -33,9 +33,9 @@ class SmsModemKind(NamedTuple):
 
 def _open_managed(port: str, settings: SmsSettings, link: ChannelLink, pin: PinMemory) -> Opened:
     from fieldagent.extensions.sms.agent.mmcli import open_managed
-    from fieldagent.extensions.sms.modem_manager import ANY
+    from fieldagent.extensions.sms.modem_manager import ANY_MODEM
 
-    return open_managed(port.partition(":")[2] or ANY, link)
+    return open_managed(port.partition(":")[2] or ANY_MODEM, link)
 
 
 def _open_line(port: str, settings: SmsSettings, link: ChannelLink, pin: PinMemory) -> Opened:
@@ -54,7 +54,7 @@ def _check_line(port: str) -> Finding:
     return check_serial_port(Path(port))
 
 
-WAYS = (
+MODEM_KINDS = (
     SmsModemKind(MANAGED, _open_managed, _check_command, ()),
     SmsModemKind(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
 )
@@ -63,4 +63,4 @@ WAYS = (
 
 def find_modem_kind(port: str) -> SmsModemKind:
     """Return the driver for that `sms-port`. Raises StopIteration if none fits."""
-    return next(each for each in WAYS if each.form.fullmatch(port))
+    return next(each for each in MODEM_KINDS if each.form.fullmatch(port))

@@ -11,7 +11,7 @@ from pathlib import Path
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_dataclass import dataclass
 
-WRONG = "the SIM has refused sms-pin: correct it; it is not tried again"
+WRONG_PIN_REASON = "the SIM has refused sms-pin: correct it; it is not tried again"
 UNKNOWN = (
     "the SIM's answer to sms-pin was lost twice: switch its PIN off in a telephone, or set another;"
     " it is not tried again"
@@ -33,7 +33,7 @@ class PinMemory:
         """
         tries = self._count_tries()
         if tries is None:
-            return WRONG
+            return WRONG_PIN_REASON
         return UNKNOWN if tries >= UNKNOWN_MAX else ""
 
     def note_tried(self) -> None:

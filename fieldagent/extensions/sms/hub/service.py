@@ -22,7 +22,7 @@ BODY = 16_384
 """Largest number of bytes of a service's post; a text has at most 1600 characters."""
 DEADLINE_S = 30.0
 """Seconds for a call."""
-_SHOWN = 200
+_MESSAGE_CHARACTERS_MAX = 200
 """Characters of a service's message that are shown."""
 
 
@@ -55,7 +55,7 @@ async def post(
         )
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
-    said = " ".join(_read_member(reply, says).split())[:_SHOWN]
+    said = " ".join(_read_member(reply, says).split())[:_MESSAGE_CHARACTERS_MAX]
     # A service that answers 5xx may have sent the message before.
     untaken = 400 <= reply.status < 500
     return make_failure(

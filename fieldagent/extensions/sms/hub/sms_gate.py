@@ -30,7 +30,7 @@ from fieldagent.webhook.delivery import HandoverResult
 
 NAME = "sms-gate"
 PATH = "/contact/sms-gate"
-LATE = 86_400.0
+EVENT_AGE_MAX_S = 86_400.0
 """Largest age of an event in seconds, because a telephone without a network delivers it later."""
 TIME_TO_LIVE_S = 1_800
 """Seconds within which the telephone may send a message. After that, other contacts have been
@@ -83,8 +83,8 @@ def _make_routes(inward: Inward) -> list[Route]:
         moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
         if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
             raise service.make_unsigned("X-Timestamp and X-Signature are missing or invalid")
-        if abs(inward.host.clock() - int(moment[:12])) > LATE:
-            raise service.make_unsigned(f"X-Timestamp is more than {LATE:.0f} s off")
+        if abs(inward.host.clock() - int(moment[:12])) > EVENT_AGE_MAX_S:
+            raise service.make_unsigned(f"X-Timestamp is more than {EVENT_AGE_MAX_S:.0f} s off")
 
     async def take(asked: Request, caller: None) -> Response:
         document = service.read_json_object(asked)
@@ -113,7 +113,9 @@ async def _take_event(inward: Inward, event: object, payload: object) -> None:
             str(payload.get("receivedAt", "")),
         )
         identity = service.make_identity(sender, words, at)
-        await inward.inbox.take(ContactAnswer(NAME, identity, service.number_of(sender), words))
+        await inward.inbox.receive_message(
+            ContactAnswer(NAME, identity, service.number_of(sender), words)
+        )
     elif event == "sms:delivered":
         await inward.inbox.report(service.read_needed_member(payload, "messageId"), True)
     elif event == "sms:failed":

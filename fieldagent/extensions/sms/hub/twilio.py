@@ -33,10 +33,10 @@ from fieldagent.webhook.delivery import HandoverResult
 
 NAME = "twilio"
 PATH = "/contact/twilio"
-ASKED = "message"
+MESSAGE_MEMBER = "message"
 """Query member that names the hub's message in the address of a report."""
 _MISSING = "set twilio-account, twilio-token and twilio-from in the hub's settings"
-_EMPTY = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
+_EMPTY_ANSWER = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
 """Empty TwiML answer, because the hub sends replies in calls of their own."""
 
 
@@ -59,7 +59,7 @@ def _make_sender(host: ContactHost) -> Send:
             "Body": make_short_text(notice, answers=_is_answered(host)),
         }
         if host.desk:
-            form["StatusCallback"] = f"{host.desk}{PATH}?{ASKED}={notice.message_id}"
+            form["StatusCallback"] = f"{host.desk}{PATH}?{MESSAGE_MEMBER}={notice.message_id}"
         account = own["twilio-account"]
         kind = ("Content-Type", "application/x-www-form-urlencoded")
         return await service.post(
@@ -100,7 +100,7 @@ def _make_routes(inward: Inward) -> list[Route]:
             raise service.make_unsigned(
                 "X-Twilio-Signature is not made with twilio-token for this address"
             )
-        message_id = dict(asked.query).get(ASKED)
+        message_id = dict(asked.query).get(MESSAGE_MEMBER)
         if message_id is not None:
             await _take_report(inward, message_id, form)
         else:
@@ -111,8 +111,8 @@ def _make_routes(inward: Inward) -> list[Route]:
             answer = ContactAnswer(
                 NAME, identity, service.number_of(sender), form.get("Body", "")[:2_000]
             )
-            await inward.inbox.take(answer)
-        return Response(200, _EMPTY, "text/xml")
+            await inward.inbox.receive_message(answer)
+        return Response(200, _EMPTY_ANSWER, "text/xml")
 
     return [Route("POST", PATH, take, look, body=service.BODY, media_types=(FORM,))]
 

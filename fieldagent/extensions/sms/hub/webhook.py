@@ -79,7 +79,9 @@ def _make_routes(inward: Inward) -> list[Route]:
                 service.read_needed_member(document, "from"),
                 service.read_needed_member(document, "text"),
             )
-            await inward.inbox.take(ContactAnswer(NAME, id_, service.number_of(sender), words))
+            await inward.inbox.receive_message(
+                ContactAnswer(NAME, id_, service.number_of(sender), words)
+            )
         elif document["state"] in ("delivered", "failed"):
             reason = document.get("reason")
             explanation = reason[:200] if isinstance(reason, str) else "it gives no reason"

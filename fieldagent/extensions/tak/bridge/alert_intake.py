@@ -20,12 +20,12 @@ from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.coordinates import is_nowhere
 
-WAY = "TAK"
+SOURCE = "TAK"
 """The source of a device."""
 PHONES_MAX = 200
 """Most phones of a workspace with a separate device. Others share one."""
-OTHERS = "other phones (TAK)"
-SHARED = "tak:"
+OTHER_PHONES = "other phones (TAK)"
+SHARED_TRACKER = "tak:"
 """The tracker of the others."""
 
 
@@ -37,13 +37,13 @@ def take_in(
     if trackers.find(db, workspace, ident) is None:
         ((many,),) = db.execute(
             "SELECT count(*) FROM tracker WHERE workspace = ? AND ident LIKE ?",
-            *(workspace, f"{SHARED}%"),
+            *(workspace, f"{SHARED_TRACKER}%"),
         )
         if many >= PHONES_MAX:
-            ident = SHARED
+            ident = SHARED_TRACKER
         if trackers.find(db, workspace, ident) is None:
             whose = member
-            if whose is None or ident == SHARED:
+            if whose is None or ident == SHARED_TRACKER:
                 whose = _find_voice(db, workspace, now)
             _add(db, workspace, whose, alert.sender, ident, now)
     tracker = trackers.find(db, workspace, ident)
@@ -58,13 +58,15 @@ def take_in(
     if point.is_known and not is_nowhere(point.latitude, point.longitude):
         place = {"latitude": point.latitude, "longitude": point.longitude}
     alarm = "" if alert.cancels else "sos"
-    return trackers.take_in(db, workspace, TrackerReport(ident, None, place, alarm), now, way=WAY)
+    return trackers.take_in(
+        db, workspace, TrackerReport(ident, None, place, alarm), now, way=SOURCE
+    )
 
 
 def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: float) -> None:
     """Add the phone as a tracker. Another device may have its callsign."""
     by_uid = f"{phone.callsign} {sha256(phone.uid.encode()).hexdigest()[:8]}"
-    for name in (OTHERS,) if ident == SHARED else (phone.callsign, by_uid):
+    for name in (OTHER_PHONES,) if ident == SHARED_TRACKER else (phone.callsign, by_uid):
         with suppress(Refused):
             trackers.add(db, workspace, member, name, ident, now=now)
             return
@@ -75,6 +77,6 @@ def _find_voice(db: Db, workspace: int, now: float) -> int:
     known = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
-        *(workspace, OTHERS),
+        *(workspace, OTHER_PHONES),
     )
-    return int(known[0][0]) if known else texts_to_kits.add_voice(db, workspace, OTHERS, now)
+    return int(known[0][0]) if known else texts_to_kits.add_voice(db, workspace, OTHER_PHONES, now)

@@ -138,14 +138,14 @@ class TakIntake:
         link = self._links.get(came.member)
         taken = TakOutcome(ItemResult.REFUSED)
         if author is not None and link is not None:
-            take = partial(self._take, came, author, said, link.unit.callsign)
+            take = partial(self._take_in_event, came, author, said, link.unit.callsign)
             taken = await persist(self._host.store, partial(take, now=now))
             asked = taken.became is ItemResult.ASKED
             if taken.why and (asked or self._door.admit_reply(author.uid, now)):
                 await self._explain(link, author, taken.why)
         self._host.note_events(taken.became)
 
-    def _take(
+    def _take_in_event(
         self,
         came: ReceivedEvent,
         author: TakUnit,

@@ -33,7 +33,7 @@ PRIORITY = 10
 TEXT_BYTES_MAX = 2_000
 NAME_MAX, NOTES_MAX, CALLSIGN_MAX, UID_MAX = 40, 200, 40, 100
 NOT_ALLOWED = "waits for a link: its author at the TAK server is not in tak-allow"
-SPENT = "waits for a link: tak-credits-per-day is spent"
+SPENT_REASON = "waits for a link: tak-credits-per-day is spent"
 
 
 class TakRules(NamedTuple):
@@ -82,7 +82,7 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
     )
     if asked:
         return _describe_cost(db, inbox, posting, said.sender, now)
-    taken = _take(db, inbox, posting, said.sender, said.message_id, now)
+    taken = _take_in_event(db, inbox, posting, said.sender, said.message_id, now)
     asks = emergency.make_question(words, direct=True)
     if asks and taken.became is ItemResult.TAKEN:
         return taken._replace(why=f"{asks} {taken.why}".rstrip())
@@ -102,10 +102,10 @@ def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: flo
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
     # One event can be sent to several users, and each must get it.
     version = f"{sent.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
-    return _take(db, inbox, posting, sent.author, version, now)
+    return _take_in_event(db, inbox, posting, sent.author, version, now)
 
 
-def _take(
+def _take_in_event(
     db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, event_id: str, now: float
 ) -> TakOutcome:
     member = posting.target
@@ -153,4 +153,4 @@ def _find_person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPer
 def _make_allowance(db: Db, inbox: TakInbox, person: TakPerson, now: float) -> Allowance:
     rules = inbox.rules
     left = rules.credits_per_day - records.compute_spent_today(db, now)
-    return Allowance(person.callsign in rules.allow, left, NOT_ALLOWED, SPENT)
+    return Allowance(person.callsign in rules.allow, left, NOT_ALLOWED, SPENT_REASON)

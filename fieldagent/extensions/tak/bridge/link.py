@@ -32,7 +32,7 @@ from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import describe_reason
 
-WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+RETRY_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two attempts, plus up to half as many at random. The last value repeats."""
 STABLE_AFTER_S = 60.0
 """Seconds that a connection must last before the waits start again from the first."""
@@ -86,7 +86,7 @@ def _refuse_password() -> str:
 
 def wait_before(tries: int) -> float:
     """Return the seconds before the next attempt, after `tries` failed ones."""
-    return WAITS[min(tries, len(WAITS) - 1)] * random.uniform(1, 1.5)
+    return RETRY_WAITS_S[min(tries, len(RETRY_WAITS_S) - 1)] * random.uniform(1, 1.5)
 
 
 @asynccontextmanager
@@ -145,7 +145,7 @@ class StreamSession:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
-                await self._hear(take)
+                await self._receive_events(take)
         except* ConnectionLost as lost:
             why = get_first_error(lost)
         finally:
@@ -153,7 +153,7 @@ class StreamSession:
             self._answered.set()
         raise why
 
-    async def _hear(self, take: Callable[[str, bytes], None]) -> NoReturn:
+    async def _receive_events(self, take: Callable[[str, bytes], None]) -> NoReturn:
         splitter = EventSplitter()
         while True:
             data = b""

@@ -22,7 +22,7 @@ from fieldagent.extensions.tak.map_events import SentPosition, ShowingProgram
 from fieldagent.hub.records.sos import FRESH_S
 from fieldagent.package.package import Message, Waypoint
 
-WAYS = {
+BEARER_TEXTS = {
     "ip": "over the internet",
     "satellite": "over satellite",
     "sms": "by SMS",
@@ -44,7 +44,7 @@ def make_position_events(
     unit: TakUnit, user: KitUser, place: SentPosition | None, now: float, *, shared: bool
 ) -> list[CotEvent]:
     """Return the events that show a user on the map, as in `tak_map`."""
-    shown_by = ShowingProgram("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
+    shown_by = ShowingProgram("hub", f"kit last heard {BEARER_TEXTS.get(user.way, user.way)}")
     return tak_map.make_position_events(unit, user, shown_by, place, now, shared=shared)
 
 
@@ -66,7 +66,7 @@ def make_event(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
     """Return the event for an item; None if its kind has no event."""
     when = tak_map.make_date(now)
     if isinstance(out.content, Message):
-        to = tak.ALL if out.person is None else TakUnit(out.uid, out.callsign)
+        to = tak.ALL_UNITS if out.person is None else TakUnit(out.uid, out.callsign)
         words = tak_map.shorten_text(out.content.content, "hub")
         return tak.make_chat(GeoChat(unit, to, out.message_id, words), when)
     if isinstance(out.content, Waypoint):

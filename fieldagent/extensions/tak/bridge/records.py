@@ -25,7 +25,7 @@ PREFIX = tak_map.PREFIX
 """Common prefix of the uids of every hub's units, by which hubs recognise each other's."""
 OVER_AFTER_S = 86_400.0
 """Seconds after which an event is not tried or updated any more."""
-AGAIN = (60.0, 300.0, 900.0, 3_600.0)
+REPEAT_WAITS_S = (60.0, 300.0, 900.0, 3_600.0)
 """Seconds until a message that a phone has not confirmed is sent again. The last value repeats."""
 PEOPLE_MAX = 500
 """Largest number of people at the server who are members here."""
@@ -241,7 +241,7 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
     """Record that the server has the item. `handed`: as far as the hub can know, the server passes
     it on.
     """
-    state, again = "sent", now + AGAIN[min(out.attempts, len(AGAIN) - 1)]
+    state, again = "sent", now + REPEAT_WAITS_S[min(out.attempts, len(REPEAT_WAITS_S) - 1)]
     if out.person is None:
         state = "over"
     news = db.execute(

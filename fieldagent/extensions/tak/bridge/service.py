@@ -91,7 +91,7 @@ async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
         await tenure.hold_and_work(host, post, work)
 
 
-EAR = 0
+LISTENING_KEY = 0
 """The key of the connection that only hears. No member has it."""
 
 
@@ -147,7 +147,7 @@ class _Bridge:
                 with log_once():
                     more = await self._queue_items(follower)
                     await self._give_up()
-                    work = await store.read(self._look)
+                    work = await store.read(self._look_for_work)
                     self._keep_links(work.users, nursery)
                     soonest = self._hand_out(work, nursery)
                     soonest = 0.0 if more else soonest
@@ -189,7 +189,7 @@ class _Bridge:
             self._looked_back = now
             await self._host.store.commit(lambda db: records.give_up(db, now))
 
-    def _look(self, db: Db) -> ReadResult:
+    def _look_for_work(self, db: Db) -> ReadResult:
         now = self._host.clock()
         sos = "sos" in self._rules.shares
         users = records.list_kit_users(db, self._workspace, self._rules.people)
@@ -206,14 +206,14 @@ class _Bridge:
         one connection of the hub only hears: a phone's 911 needs no kit.
         """
         units = {each.member: outward.make_unit(self._identity, each) for each in users}
-        units = units or {EAR: outward.make_listening_unit(self._identity)}
+        units = units or {LISTENING_KEY: outward.make_listening_unit(self._identity)}
         for gone in [member for member in self._links if member not in units]:
             self._links.pop(gone).scope.cancel()
         for member, unit in units.items():
             known = self._links.get(member)
             if known is None:
                 self._links[member] = link = UserLink(unit)
-                nursery.start_soon(self._stay, member, link)
+                nursery.start_soon(self._hold_connection, member, link)
             else:
                 known.unit = unit
 
@@ -311,14 +311,14 @@ class _Bridge:
 
     # Connections.
 
-    async def _stay(self, member: int, link: UserLink) -> None:
+    async def _hold_connection(self, member: int, link: UserLink) -> None:
         """Keep a user's connection until it is no longer needed."""
         tries = 0
         with link.scope:
             while True:
                 began = trio.current_time()
                 try:
-                    await self._work(member, link)
+                    await self._work_on_connection(member, link)
                 except ConnectionLost as lost:
                     self._note_lost(str(lost))
                 finally:
@@ -328,13 +328,13 @@ class _Bridge:
                 await waits.sleep(wait_before(tries))
                 tries += 1
 
-    async def _work(self, member: int, link: UserLink) -> None:
+    async def _work_on_connection(self, member: int, link: UserLink) -> None:
         """Work on one connection until it is lost."""
         async with self._site.connect(link.unit) as session:
             link.session = session
             self._note_links()
             self._note_done()
-            await session.run(partial(self._hear, member, link))
+            await session.run(partial(self._filter_event, member, link))
 
     def _note_links(self) -> None:
         up = [member for member, link in self._links.items() if link.session is not None]
@@ -353,7 +353,7 @@ class _Bridge:
 
     # Incoming.
 
-    def _hear(self, member: int, link: UserLink, kind: str, raw: bytes) -> None:
+    def _filter_event(self, member: int, link: UserLink, kind: str, raw: bytes) -> None:
         """Filter an event before any of it is stored."""
         if kind.startswith("a-"):
             event = self._door.look_at(raw, self._host.clock()) if member == self._ear else None

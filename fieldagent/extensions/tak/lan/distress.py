@@ -43,7 +43,7 @@ class LanDistress:
         self._heard: OrderedDict[str, float] = OrderedDict()
         """The time of a phone's last alert, by its uid."""
 
-    async def take(self, alert: PhoneAlert) -> str:
+    async def take_in_alert(self, alert: PhoneAlert) -> str:
         """Take in an alert or its cancel, and return the result: taken or repeated."""
         handle = self._handle(alert)
         open_incident = incident.open_of(self._journal, handle)

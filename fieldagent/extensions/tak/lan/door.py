@@ -50,7 +50,7 @@ PHONES_MAX = 200
 REPLY_INTERVAL_S = 600.0
 """Seconds between two explanations to one phone, so that two machines that answer each
 other stop."""
-_OURS = b' uid="' + PREFIX.encode()
+_OWN_UID_PREFIX = b' uid="' + PREFIX.encode()
 """Part of our own events, because multicast returns to its sender."""
 COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable", "other")
 
@@ -90,13 +90,13 @@ class LanAdmission:
         self.budget = budget
         self.counts = dict.fromkeys(COUNTS, 0)
 
-    async def take(self, raw: bytes) -> LanOutcome:
+    async def take_in_event(self, raw: bytes) -> LanOutcome:
         """Handle a received event and return the outcome."""
-        outcome = await self._take(raw)
+        outcome = await self._take_in_event(raw)
         self.counts[outcome.became] += 1
         return outcome
 
-    async def _take(self, raw: bytes) -> LanOutcome:
+    async def _take_in_event(self, raw: bytes) -> LanOutcome:
         try:
             # Nearly all events from phones are positions, so only possible chat is decoded.
             said = tak.read_chat(event) if (event := _read_wanted(raw)) is not None else None
@@ -104,15 +104,15 @@ class LanAdmission:
             return LanOutcome("unreadable")
         alert = None if event is None or tak.is_of(event, PREFIX) else tak.read_alert(event)
         if alert is not None:
-            return LanOutcome(await self._distress.take(alert))
+            return LanOutcome(await self._distress.take_in_alert(alert))
         if event is None:
-            return LanOutcome("own" if _OURS in cot.start_tag(raw) else "other")
+            return LanOutcome("own" if _OWN_UID_PREFIX in cot.start_tag(raw) else "other")
         if tak.is_of(event, PREFIX):
             return LanOutcome("own")
         is_known, to = (False, None) if said is None else self._find_addressee(said.to)
         if said is None:
             return LanOutcome("other")
-        is_for_all = said.to.uid == tak.EVERYBODY
+        is_for_all = said.to.uid == tak.ALL_CHAT_ROOMS
         asks = emergency.make_question(said.text, direct=not is_for_all)
         if not is_known:
             # What one phone writes to another is not for the kit.

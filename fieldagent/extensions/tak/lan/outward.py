@@ -116,7 +116,7 @@ def make_event(body: str, now: float) -> CotEvent | None:
     who = make_unit(identity["type"], identity["id"], identity["name"])
     if event["type"] == "Message":
         words = tak_map.shorten_text(str(event["content"]), "kit")
-        return tak.make_chat(GeoChat(who, tak.ALL, document["requestId"], words), when)
+        return tak.make_chat(GeoChat(who, tak.ALL_UNITS, document["requestId"], words), when)
     if event["type"] == "Waypoint":
         point = CotPoint(float(event["latitude"]), float(event["longitude"]))
         placed = PlacedMarker(str(event["name"]), str(event.get("notes") or ""), point, when, ())

@@ -45,7 +45,7 @@ GROUP, GROUP_PORT = "239.2.3.1", 6969
 """Multicast group of phones with ATAK and similar apps, in each network."""
 TTL = 1
 """Multicast stays in that network."""
-WAITS = (1.0, 5.0, 30.0, 60.0)
+RETRY_WAITS_S = (1.0, 5.0, 30.0, 60.0)
 """Seconds between two attempts after a network failure; the last value repeats."""
 TURN_MIN, QUIET_MAX = 1.0, 9.0
 """Shortest seconds between two looks, and additional seconds if nothing is new. Together they are
@@ -126,12 +126,12 @@ class TakLan(PartService):
         tries = 0
         while True:
             try:
-                await self._work()
+                await self._work_until_failure()
             except* OSError as errors:
                 error = get_all_errors(errors)[0]
                 assert isinstance(error, OSError)
                 self._note_lost(describe_reason(error))
-            await waits.sleep(WAITS[min(tries, len(WAITS) - 1)])
+            await waits.sleep(RETRY_WAITS_S[min(tries, len(RETRY_WAITS_S) - 1)])
             tries = 0 if self.link.state is LinkState.READY else tries + 1
 
     def _note_lost(self, why: str) -> None:
@@ -140,12 +140,12 @@ class TakLan(PartService):
             log.warning("TAK: %s", reason)
         self.link.state, self.link.reason = LinkState.NO_SERVICE, reason
 
-    async def _work(self) -> None:
+    async def _work_until_failure(self) -> None:
         """Work until the network fails. Raises OSError."""
         with _open_sender(self._address) as speaking, _open_listener(self._address) as hearing:
             direct = await _open_tcp_listener(self._address)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._hear, hearing, speaking)
+                nursery.start_soon(self._receive_events, hearing, speaking)
                 nursery.start_soon(self._serve, direct, speaking)
                 self.link.state, self.link.reason = LinkState.READY, ""
                 log.info("TAK: phones see received items at %s", self._address)
@@ -222,12 +222,12 @@ class TakLan(PartService):
 
     # Receiving.
 
-    async def _hear(
+    async def _receive_events(
         self, hearing: trio.socket.SocketType, speaking: trio.socket.SocketType
     ) -> NoReturn:
         while True:
             data, _ = await hearing.recvfrom(EVENT_BYTES_MAX)
-            await self._take(data, speaking)
+            await self._take_in_bytes(data, speaking)
 
     async def _serve(self, listener: trio.SocketListener, speaking: trio.socket.SocketType) -> None:
         unproved = UnauthenticatedLimit(CONNECTIONS, EVENT_WITHIN_S)
@@ -244,15 +244,15 @@ class TakLan(PartService):
                     visit.begin()
                     try:
                         for each in EventSplitter().receive_data(raw) or [raw]:
-                            await self._take(each, speaking)
+                            await self._take_in_bytes(each, speaking)
                     finally:
                         visit.end()
 
         with unproved.pace.measure_work():
             await trio.serve_listeners(take, [listener])
 
-    async def _take(self, raw: bytes, speaking: trio.socket.SocketType) -> None:
-        outcome = await self._door.take(raw)
+    async def _take_in_bytes(self, raw: bytes, speaking: trio.socket.SocketType) -> None:
+        outcome = await self._door.take_in_event(raw)
         now = self._journal.clock.now()
         if outcome.to is None or not outcome.why:
             return

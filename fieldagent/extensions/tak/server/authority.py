@@ -29,7 +29,7 @@ KEY = "tak-authority"
 """Name of its private key among the hub's signing keys."""
 ORGANIZATION = "fieldagent"
 BITS, EXPONENT = 2048, 65_537
-BEGINS, ENDS = datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC)
+VALID_FROM, VALID_UNTIL = datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC)
 """Validity of the authority. Its certificates begin in the past, because clocks are late without a
 network."""
 SERVER_LASTS, SERVER_BEFORE = 397 * 86_400.0, 90 * 86_400.0
@@ -111,7 +111,9 @@ def _make_own_certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
     # The authorities of two hubs must have different names, because a phone may trust both.
     name = _make_name(f"fieldagent hub {digest[:4].hex()}")
     return (
-        x509.CertificateBuilder(name, name, public, int.from_bytes(digest[:15]) | 1, BEGINS, ENDS)
+        x509.CertificateBuilder(
+            name, name, public, int.from_bytes(digest[:15]) | 1, VALID_FROM, VALID_UNTIL
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_make_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
@@ -171,7 +173,7 @@ def certify_phone(
 ) -> x509.Certificate:
     """Return a certificate for a key that the phone has created."""
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-    span = _Span(BEGINS.timestamp(), terms.expires)
+    span = _Span(VALID_FROM.timestamp(), terms.expires)
     return _sign(by, name, public, int(terms.serial, 16), span, use)
 
 

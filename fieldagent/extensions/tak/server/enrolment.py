@@ -43,10 +43,10 @@ from fieldagent.system.rate import EventRate
 
 log = logging.getLogger(__name__)
 
-BELOW = "/Marti/api/tls"
+PATH_PREFIX = "/Marti/api/tls"
 BODY = 16_384
 """Largest number of bytes of a request. One with 4096 bits has 1700."""
-TAKES = ("application/pkcs10", "application/octet-stream", "text/plain", FORM, "")
+CONTENT_TYPES = ("application/pkcs10", "application/octet-stream", "text/plain", FORM, "")
 """Content types that clients use. curl's default is the form."""
 BITS = (2_048, 4_096)
 CONFIG = (
@@ -80,9 +80,16 @@ class Enrolment:
         """Return the routes for enrolment, for callers with an invitation."""
         judge = self.judge
         return [
-            Route("GET", f"{BELOW}/config", self.answer_config, judge),
-            Route("POST", f"{BELOW}/signClient/v2", self.sign, judge, body=BODY, media_types=TAKES),
-            Route("GET", f"{BELOW}/profile/enrollment", self.answer_profile, judge),
+            Route("GET", f"{PATH_PREFIX}/config", self.answer_config, judge),
+            Route(
+                "POST",
+                f"{PATH_PREFIX}/signClient/v2",
+                self.sign,
+                judge,
+                body=BODY,
+                media_types=CONTENT_TYPES,
+            ),
+            Route("GET", f"{PATH_PREFIX}/profile/enrollment", self.answer_profile, judge),
         ]
 
     async def judge(self, head: Request) -> Invited:
@@ -132,7 +139,7 @@ class Enrolment:
         )
         if terms is new:
             log.info("a phone of %s has its certificate: %s", caller.holder.name, terms.serial)
-        return _answer(request.headers.get("accept", "*/*"), signed, self._by.certificate)
+        return _make_answer(request.headers.get("accept", "*/*"), signed, self._by.certificate)
 
 
 def read_public_key(body: bytes) -> rsa.RSAPublicKey:
@@ -150,7 +157,7 @@ def read_public_key(body: bytes) -> rsa.RSAPublicKey:
     raise Problem(400, f"the request's key must be RSA with {BITS[0]} to {BITS[1]} bits")
 
 
-def _answer(accept: str, signed: x509.Certificate, own: x509.Certificate) -> Response:
+def _make_answer(accept: str, signed: x509.Certificate, own: x509.Certificate) -> Response:
     """Return the response in the client's format: XML for ATAK, text for iTAK, JSON for others."""
     texts = [base64.b64encode(each.public_bytes(Encoding.DER)).decode() for each in (signed, own)]
     if "xml" in accept.lower():

@@ -44,7 +44,7 @@ HEARD_MAX = 1_000
 """Largest number of absent phones whose heard messages are remembered."""
 NAME_MAX = 100
 """Characters of a uid, and of a callsign."""
-_KEPT = ("a-", tak.POINTS, "u-", tak.ALERT)
+_KEPT_TYPES = ("a-", tak.POINTS, "u-", tak.ALERT)
 
 
 @dataclass(slots=True, eq=False)
@@ -158,7 +158,7 @@ class Exchange:
                 *(ascii(guest.uid), ascii(guest.callsign), ascii(before), guest.member),
             )
 
-    def leave(self, guest: TakGuest) -> None:
+    def remove_phone(self, guest: TakGuest) -> None:
         """Remove a phone that has left. Its position stays on the map until it is stale."""
         if guest not in self._guests:
             return
@@ -250,7 +250,7 @@ class Exchange:
             told = to
         else:
             to = others
-            self._keep(event, raw, unit, now)
+            self._keep_event(event, raw, unit, now)
         if guest.key and event.type.startswith(tak.ALERTS):
             # The hub raises an SOS for a phone's alert, whomever it names: users' sessions bring it
             # there.
@@ -273,7 +273,7 @@ class Exchange:
 
     # Kept objects and messages.
 
-    def _keep(self, event: CotEvent, raw: bytes, unit: str, now: float) -> None:
+    def _keep_event(self, event: CotEvent, raw: bytes, unit: str, now: float) -> None:
         until = now + min((event.stale - event.time).total_seconds(), LASTS_MAX)
         if event.type == tak.CHAT:
             self._number += 1
@@ -282,7 +282,7 @@ class Exchange:
             self._forget(tak.read_removed(event))
         elif event.type == tak.CANCEL:
             self._forget(event.uid)
-        elif event.type.startswith(_KEPT):
+        elif event.type.startswith(_KEPT_TYPES):
             self._forget(event.uid)
             self._kept[event.uid] = _Kept(raw, unit, event.type, until)
             self._kept_bytes += len(raw)

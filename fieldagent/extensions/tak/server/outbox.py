@@ -34,7 +34,7 @@ class PhoneOutbox:
         self._news.set()
         return True
 
-    async def take(self) -> bytes:
+    async def take_events(self) -> bytes:
         """Return all waiting events, once there is one."""
         while not self._waiting:
             self._news = trio.Event()

@@ -75,7 +75,7 @@ async def serve(
     except* TooSlow:
         why = f"it accepted nothing within {SEND_TIMEOUT_S:g} s"
     finally:
-        host.exchange.leave(phone.guest)
+        host.exchange.remove_phone(phone.guest)
     return why
 
 
@@ -108,7 +108,7 @@ class _Phone:
     async def send(self) -> None:
         """Send waiting events until cancelled. Raises TooSlow."""
         while True:
-            data = await self._outbox.take()
+            data = await self._outbox.take_events()
             said = self._host.exchange.said
             with trio.move_on_after(SEND_TIMEOUT_S) as patience:
                 await self._stream.send_all(data)
@@ -128,14 +128,14 @@ class _Phone:
             self.guest.heard = max(self.guest.heard, self._sent)
             too_long = splitter.too_long
             for raw in splitter.receive_data(bytes(data)):
-                await self._take(raw)
+                await self._take_in_event(raw)
             if splitter.too_long > too_long:
                 why = f"it is longer than {EVENT_BYTES_MAX} bytes"
                 self._host.exchange.drop(self.guest, why, self._host.clock())
             # Give other tasks a turn, because dropping a flood of events never waits.
             await trio.lowlevel.checkpoint()
 
-    async def _take(self, raw: bytes) -> None:
+    async def _take_in_event(self, raw: bytes) -> None:
         now = self._host.clock()
         if find_type(raw) == tak.PING:
             self._outbox.put(exchange.encode_pong(now), tak.PONG)
@@ -188,7 +188,9 @@ class _Phone:
         self._note(f"it {SPEAKS_PROTOBUF}")
         now = datetime.fromtimestamp(self._host.clock(), UTC)
         hub = TakUnit(f"{map_events.PREFIX}hub", "hub")
-        said = GeoChat(hub, tak.ALL, str(uuid.uuid4()), f"[hub] This client {SPEAKS_PROTOBUF}")
+        said = GeoChat(
+            hub, tak.ALL_UNITS, str(uuid.uuid4()), f"[hub] This client {SPEAKS_PROTOBUF}"
+        )
         self._outbox.put(encode(tak.make_chat(said, now)))
 
     def _note(self, why: str) -> None:

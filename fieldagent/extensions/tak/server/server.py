@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 PHONES_MAX = 300
 """Largest number of simultaneous connections, including TLS handshakes."""
-UNANSWERED = 3
+UNANSWERED_PROBES_MAX = 3
 """Unanswered keep-alive probes of the kernel after which a phone counts as gone."""
 STRANGERS_MAX = 50
 """Largest number of connections in a TLS handshake. One more ends the oldest of the source with the
@@ -62,7 +62,7 @@ most, so unknown callers cannot keep others out."""
 HANDSHAKE_MAX = 20.0
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks of the certificates without an announced write."""
-REST = 1.0
+CHECK_INTERVAL_MIN_S = 1.0
 """Shortest time in seconds between two checks."""
 RETRY_AFTER_S = 10.0
 """Seconds until a port in use is tried again."""
@@ -211,7 +211,7 @@ class _Phones:
                 for serial in [each for each in here if each not in valid]:
                     if (scope := self._scopes.get(serial)) is not None:
                         scope.cancel()
-            await trio.sleep(REST)
+            await trio.sleep(CHECK_INTERVAL_MIN_S)
             with waits.move_on_after(CHECK_INTERVAL_S):
                 await written.wait()
 
@@ -222,7 +222,7 @@ class _Phones:
             return
         with suppress(OSError):
             # A phone can be silent for long, or disappear without notice.
-            keep_alive(plain.setsockopt, unanswered=UNANSWERED)
+            keep_alive(plain.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
         self._inside += 1
         try:
             await self._serve(plain)
@@ -331,7 +331,7 @@ class _UserSession:
         try:
             await trio.sleep_forever()
         finally:
-            self._exchange.leave(self._guest)
+            self._exchange.remove_phone(self._guest)
 
     async def send_events(self, events: Iterable[CotEvent]) -> None:
         await trio.lowlevel.checkpoint()

@@ -12,9 +12,9 @@ import trio
 
 from fieldagent.extensions.lab.simulate import build, build_imt
 from fieldagent.extensions.lab.simulate_gsm import GsmPort
-from fieldagent.extensions.lab.simulate_gsm import obey as obey_gsm
-from fieldagent.extensions.lab.simulator.commands import BadCommand, obey
-from fieldagent.extensions.lab.simulator.imt_commands import obey as obey_imt
+from fieldagent.extensions.lab.simulate_gsm import run_command as obey_gsm
+from fieldagent.extensions.lab.simulator.commands import BadCommand, run_line
+from fieldagent.extensions.lab.simulator.imt_commands import run_line as obey_imt
 from fieldagent.extensions.lab.simulator.pty_port import NoLine, open_pty
 from tests.processes import MODULE, PATIENCE, Running, free_port
 
@@ -25,9 +25,9 @@ IMEI = "300234010000001"
 def test_a_message_that_no_fragments_hold_is_refused(tmp_path: Path, line: str) -> None:
     bench = build(tmp_path / "modem", IMEI, 0.0)
     with pytest.raises(BadCommand, match=r"nothing was sent: .* need more than 255 fragments"):
-        obey(bench, line + "x" * 100_000)
+        run_line(bench, line + "x" * 100_000)
     assert len(bench.queue) == 0
-    obey(bench, "mt hello")
+    run_line(bench, "mt hello")
     assert len(bench.queue) == 1
 
 
@@ -38,7 +38,7 @@ def test_a_number_of_any_length_is_refused_in_words(tmp_path: Path, digits: int)
     gsm = GsmPort(tmp_path / "c")
     for line in (f"status {number}", f"signal {number}", f"latency {number}", f"baud {number}"):
         with pytest.raises(BadCommand, match="is a number from"):
-            obey(satellite, line)
+            run_line(satellite, line)
     with pytest.raises(BadCommand, match="is a number from"):
         obey_imt(imt, f"latency {number}")
     for line in (f"later {number}", f"refuse {number}"):
