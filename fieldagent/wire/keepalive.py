@@ -163,7 +163,12 @@ class Keepalive:
         if self.cut is None:
             return ""
         when = "after" if self.cut.exact else "within"
-        text = f"something between cuts idle links {when} {self.cut.idle:.0f} s"
+        idle = f"{self.cut.idle:.0f}"
         if self.interval < self.cut.idle:
-            return f"{text}: tested every {self.interval:.0f} s"
-        return f"{text}: remove cellular-ping, or set it to {self._find_lower_step(self.cut):.0f}"
+            every = f"{self.interval:.0f}"
+            return f"something between cuts idle links {when} {idle} s: tested every {every} s"
+        lower = f"{self._find_lower_step(self.cut):.0f}"
+        return (
+            f"something between cuts idle links {when} {idle} s: remove cellular-ping, or set it to"
+            f" {lower}"
+        )

@@ -86,6 +86,14 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
             " nicht gesendet: 4, 5; unbekannt: die letzten 2 angenommenen. Diese noch einmal"
             " senden. Das beschädigte liegt jetzt in journal.sqlite3.bad"
         ),
+        "a packet was heard on the air with unreadable content: something else may be on this"
+        " frequency (last 12:00:03 UTC)": (
+            "ein Paket wurde per Funk gehört, nicht lesbar: vielleicht ist etwas anderes auf dieser"
+            " Frequenz (zuletzt 12:00:03 UTC)"
+        ),
+        "something between cuts idle links after 60 s: tested every 45 s": (
+            "etwas auf dem Weg trennt ruhende Verbindungen nach 60 s: alle 45 s geprüft"
+        ),
         "map-file /map.pmtiles is cut short (5 of 90 bytes): copy it there again": (
             "map-file /map.pmtiles ist abgeschnitten (5 von 90 Bytes): die Datei noch einmal"
             " dorthin kopieren"

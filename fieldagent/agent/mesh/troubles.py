@@ -52,7 +52,7 @@ class Trouble(Enum):
     )
     UNREADABLE = (
         "unreadablePackets",
-        "that cannot be read: something else may be on this frequency",
+        "with unreadable content: something else may be on this frequency",
     )
     TWINS = (
         "twinPackets",
