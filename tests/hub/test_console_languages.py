@@ -173,5 +173,5 @@ def test_why_nobody_was_told_is_said_at_the_desk_in_ones_own_language(tmp_path: 
         card.locator("summary").click()
         entry = card.locator("details li").filter(has_text="der Mail-Server")
         entry.get_by_text("Verbindung abgelehnt").wait_for()
-        assert "noch einmal versucht" in entry.inner_text()
+        assert "neuer Versuch in " in entry.inner_text()
         assert "Duty (per E-Mail)" in entry.inner_text()
