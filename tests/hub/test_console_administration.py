@@ -291,7 +291,7 @@ class Office:
         assert "This is a test" in relay.mail().get_content()
         relay.answers = ["550 no such mailbox"]
         self.press("Test all steps")
-        self.done("1 test sent, 1 not taken.")
+        self.done("1 test sent, 1 not accepted.")
         self.shown.get_by_text(
             "Step 1, Bergwacht: the mail relay 127.0.0.1 answered 550"
         ).wait_for()
