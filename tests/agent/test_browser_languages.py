@@ -401,7 +401,9 @@ def test_utm_and_mgrs_are_typed_where_degrees_are(chromium: Any, kit: Agent) -> 
         latitude.fill("32T MI 65356 47001")
         latitude.press("Tab")
         fault = shown.locator("#field-latitude-fault")
-        fault.get_by_text("kein Ort in UTM oder MGRS: schreiben Sie ihn wie 32T 465000").wait_for()
+        fault.get_by_text(
+            "Das ist keine Position in UTM oder MGRS. Schreiben Sie sie wie 32T 465000"
+        ).wait_for()
         hold(shown)
         shown.locator("#sos-latitude").fill("32T MT 65356 47001")
         shown.locator("#sos-latitude").press("Tab")

@@ -50,7 +50,9 @@ class PushRoutes:
         409.
         """
         self._check_subject()
-        web_push = _load_library()
+        _require_library()
+        from fieldagent.hub.escalation import web_push
+
         key = await self._store.commit(web_push.read_hub_key)
         return make_json_response({"key": web_push.get_public_text(key)})
 
@@ -65,8 +67,11 @@ class PushRoutes:
             raise Problem(
                 422, sentence("language is one of {languages}", languages=", ".join(LANGUAGES))
             )
-        subscription = _load_library().Subscription(**members)
-        if fault := subscription.fault():
+        _require_library()
+        from fieldagent.hub.escalation.web_push import Subscription
+
+        subscription = Subscription(**members)
+        if fault := subscription.find_fault():
             raise Problem(422, sentence("this is not a push subscription: {fault}", fault=fault))
 
         def keep(db: Db) -> int:
@@ -75,7 +80,7 @@ class PushRoutes:
                 caller.workspace,
                 caller.member,
                 f"{caller.name}'s browser",
-                subscription.as_json(),
+                subscription.encode(),
                 now=self._clock(),
                 language=language,
             )
@@ -98,13 +103,12 @@ class PushRoutes:
         return Response(204)
 
 
-def _load_library() -> Any:
-    """Return the push module. Raises Problem if the extra is not installed."""
+def _require_library() -> None:
+    """Raise Problem if the extra is not installed."""
     try:
-        from fieldagent.hub.escalation import web_push
+        from fieldagent.hub.escalation import web_push  # noqa: F401
     except ImportError:
         raise Problem(404, NO_PUSH) from None
-    return web_push
 
 
 def _read_members(
