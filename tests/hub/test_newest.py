@@ -171,7 +171,7 @@ async def test_a_kit_that_gets_it_over_satellite_gets_it_once_over_ip(store: Sto
 
 async def test_a_position_with_a_request_for_receipts_has_rows(store: Store) -> None:
     async with field(store) as alps:
-        await alps.sends(ADA, fix(1, 46.1, asks=True))
+        await alps.sends(ADA, fix(1, 46.1, wants_receipt=True))
         await alps.sends(ADA, fix(2, 46.2, at=1))
         assert await positions(alps, BEN) == [(ADA, 46.1), (ADA, 46.2)]
         assert await alps.rows("SELECT device, state FROM delivery") == [(BEN, "stored")]

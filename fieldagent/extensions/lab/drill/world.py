@@ -94,7 +94,7 @@ class World:
         self.sky = SimulatedOperator()
         self.lines = SimulatedLines()
         self.away = OutageCondition("the hub was away", plan.hub, self._make_chance())
-        self.desk = DrillDesk(plan.dispatchers, self.read_time, self._make_chance())
+        self.desk = DrillDesk(plan.dispatchers, self.time, self._make_chance())
         self.kits = [self._make_kit(number, each) for number, each in enumerate(plan.kits, 1)]
         self.air = self._make_air()
         self.hub: shipped_hub.Hub | None = None
@@ -141,7 +141,7 @@ class World:
 
     # Replacements for clocks and random numbers of the agent and the hub.
 
-    def read_time(self) -> float:
+    def time(self) -> float:
         """Return the simulated Unix time; replaces `time.time`."""
         return START + trio.current_time()
 
@@ -194,7 +194,7 @@ class World:
                 hub.store,
                 device,
                 hub.mobile_originated,
-                clock=self.read_time,
+                clock=self.time,
                 version=version,
                 feeds=hub.feeds,
             )
@@ -222,9 +222,7 @@ class World:
                 for name in HUB_PARTS:
                     part = partial(shipped_hub.PARTS[name], hub)
                     nursery.start_soon(hub.supervisor.keep_running, name, part)
-                calls = partial(
-                    operator_calls.run, store, {"directip": self.sky}, clock=self.read_time
-                )
+                calls = partial(operator_calls.run, store, {"directip": self.sky}, clock=self.time)
                 nursery.start_soon(hub.supervisor.keep_running, "operator calls", calls)
                 for kit in self.kits:
                     nursery.start_soon(
