@@ -98,7 +98,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
             taken = []
             for place, entries in MIXED:
                 single = KitMessage(known[place], Bearer.IP, START)
-                subject._take(counted, Envelope(tuple(entries)), single)
+                subject._take_in_message(counted, Envelope(tuple(entries)), single)
                 taken.append(single)
         counts = [(each.items, each.duplicates) for each in taken]
         catch_up(db, [(each.id, START) for each in known])

@@ -266,3 +266,27 @@ async def test_a_repeat_is_no_new_position(store: Store) -> None:
         await alps.sends(ADA, replace(entry, sequence=2))
         assert await positions(alps, BEN) == [(ADA, 46.1)]
         assert await texts(alps, BEN) == []
+
+
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    return trio.testing.MockClock()
+
+
+async def test_a_link_does_not_spin_after_a_position_soon_after_the_log(
+    store: Store, clock: trio.testing.MockClock
+) -> None:
+    """The mailbox rests from reading the log, is woken for positions alone, and hears the log
+    again after the rest.
+    """
+    async with field(store) as alps:
+        await alps.sends(ADA, Entry(1, Message("hut reached"), TIME))
+        mailbox = alps.mailbox(BEN, log_rest=60.0)
+        news = mailbox.news()
+        assert await mailbox.load(1000) is not None
+        news.set()
+        mailbox.news()
+        assert 0 < mailbox.look_again() <= 60
+        clock.jump(60)
+        mailbox.news()
+        assert mailbox.look_again() > 60

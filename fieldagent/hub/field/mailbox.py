@@ -120,7 +120,8 @@ class IpMailbox:
 
     def news(self) -> trio.Event:
         self._skips_mail = not self._can_have_mail()
-        if self._news.is_set() or not self._skips_mail:
+        may_hear_log = not self._hears_log and not self._is_resting()
+        if self._news.is_set() or may_hear_log or not self._skips_mail:
             self._news = trio.Event()
             self._listen(self._news)
             self._positions.wake(self._news)
@@ -135,10 +136,11 @@ class IpMailbox:
         self._store.wake(event, topics)
 
     def look_again(self) -> float:
-        for_others = RECHECK_AFTER_S if self._brings_to else inf
-        if self._hears_log:
-            return for_others
-        return min(for_others, self._rests_until - trio.current_time())
+        return self._compute_recheck_time() - trio.current_time()
+
+    def _compute_recheck_time(self) -> float:
+        for_others = trio.current_time() + RECHECK_AFTER_S if self._brings_to else inf
+        return for_others if self._hears_log else min(for_others, self._rests_until)
 
     def _is_resting(self) -> bool:
         return trio.current_time() < self._rests_until
@@ -164,7 +166,7 @@ class IpMailbox:
 
     def _note_empty(self, news: trio.Event) -> None:
         self._empty = news
-        self._empty_until = trio.current_time() + self.look_again()
+        self._empty_until = self._compute_recheck_time()
 
     def _can_have_mail(self) -> bool:
         return (
