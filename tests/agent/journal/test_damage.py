@@ -229,7 +229,7 @@ def test_a_loss_is_told_and_no_number_comes_back(
 def test_a_journal_that_no_extension_saves_continues_with_the_next_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fieldagent.agent.journal.repair.places_of", lambda kind: {})
+    monkeypatch.setattr("fieldagent.agent.journal.repair.list_places", lambda kind: {})
     path = tmp_path / JOURNAL
     accepted(tmp_path, "first", "second")
     with closing(open_journal(path).connection) as journal:
