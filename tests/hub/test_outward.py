@@ -122,7 +122,9 @@ async def test_what_waits_behind_a_slow_service_is_claimed_by_nobody(store: Stor
             return HandoverResult(HandoverOutcome.HANDED)
 
         own = {"smtp-host": "relay", "smtp-from": "hub@example.org"}
-        reach = Mock(kinds=get_contact_kinds(), own=own, tell=tell, is_answered=lambda kind: False)
+        reach = Mock(
+            kinds=get_contact_kinds(), own=own, send_notice=tell, is_answered=lambda kind: False
+        )
         run = partial(escalation.run, store, reach, clock=field.clock, note_fault=log_fault)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)

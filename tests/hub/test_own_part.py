@@ -11,7 +11,7 @@ from tests.processes import administer, hub
 PART = """
 from fieldagent.http.message import Response
 from fieldagent.http.routes import Route
-from fieldagent.hub.part import Check, HubPart
+from fieldagent.hub.part import HubCheck, HubPart
 from fieldagent.system.extension import Extension
 
 
@@ -25,7 +25,7 @@ def look(db, now):
 
 PART = HubPart(
     routes=lambda host: [Route("GET", "/own", answer)],
-    checks=(Check(lambda db: 0.0, look),),
+    checks=(HubCheck(lambda db: 0.0, look),),
     console="own_console",
 )
 EXTENSION = Extension("own", hub_parts={"own": "own_part:PART"})

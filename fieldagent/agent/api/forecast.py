@@ -1,10 +1,12 @@
-"""`GET /api/forecast`: expected deliveries of each channel, and the quality of earlier
-forecasts.
+"""What a channel may deliver. `GET /api/forecast`: expected deliveries, and the quality of earlier
+forecasts. `GET /api/signals`: signal since the agent started, for a plot.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import trio
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import listing
@@ -29,6 +31,21 @@ async def answer_forecasts(parts: Parts, request: Request) -> Response:
             "kept": compare_forecasts(deliveries, now)._asdict(),
         }
     return make_json_response({"channels": channels})
+
+
+async def answer_signals(parts: Parts, request: Request) -> Response:
+    """Answer with each channel's signal over time, in Unix time. Each value is valid until the
+    next, the last one until now.
+    """
+    clock = parts.journal.clock
+    # Difference of Unix time to trio's clock.
+    ahead = clock.date(clock.now()) - trio.current_time()
+    return make_json_response(
+        {
+            channel: [{"at": at + ahead, "signal": bars} for at, bars in outbox.link.signals]
+            for channel, outbox in parts.outboxes.items()
+        }
+    )
 
 
 def find_forecast(parts: Parts, channel: Channel) -> dict[str, Any] | None:

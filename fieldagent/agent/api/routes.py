@@ -22,7 +22,6 @@ from fieldagent.agent.api import (
     people,
     places,
     queue_listing,
-    signals,
 )
 from fieldagent.agent.api.sos import IncidentApi
 from fieldagent.agent.assembly import Parts
@@ -127,7 +126,9 @@ class LocalApi:
                 _convert_errors(partial(forecast.answer_forecasts, self._parts)),
             ),
             Route(
-                "GET", "/api/signals", _convert_errors(partial(signals.answer_signals, self._parts))
+                "GET",
+                "/api/signals",
+                _convert_errors(partial(forecast.answer_signals, self._parts)),
             ),
             Route("GET", "/api/neighbours", _convert_errors(self.answer_neighbours)),
             Route("GET", "/api/commands", _convert_errors(partial(_answer_commands, self._parts))),
