@@ -193,13 +193,13 @@ def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database:
     for about, mail in (("alarms", "base@example.org"), ("sos", "rescue@example.org")):
         administer(database, "contact", "add", about, mail, "--about", about)
     with mail_relay() as relay, hub(tmp_path, {"database": database, **relay.settings}) as running:
-        until(lambda: administer(database, "sos", "list"))
-        (alarm,) = administer(database, "sos", "list")
+        until(lambda: administer(database, "alarm", "list"))
+        (alarm,) = administer(database, "alarm", "list")
         assert alarm["kind"] == "overdue"
         notice = relay.mail()
         assert (notice["To"], notice["Subject"]) == ("base@example.org", "Overdue 1 of kit-ada")
         assert "Nothing heard from kit-ada ever" in notice.get_content()
-        until(lambda: "handed over" in str(administer(database, "sos", "show", "1")["timeline"]))
+        until(lambda: "handed over" in str(administer(database, "alarm", "show", "1")["timeline"]))
         assert [each["To"] for each in relay.taken] == ["base@example.org"]
         assert alarm["item"]["event"]["content"].startswith("Nothing heard from kit-ada ever")
         running.expect("Nothing heard from kit-ada ever")
