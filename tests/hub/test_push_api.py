@@ -186,7 +186,7 @@ async def test_a_lone_push_takes_few_statements(
             statements.clear()
             assert (await hub.push(body, headers=repeatable)).status == 200
             most = (6 if store.shared else 8) + (1 if store.shared else 2) * len(repeatable)
-            # A thread of the store may prove at any time that it lives.
+            # Beside them the store may prove that the database accepts writes.
             given = [each for each in statements if "INTO worker" not in each]
             assert len(given) <= most, given
         rates = await hub.rows("SELECT count(*) FROM credential WHERE tat > 0")
