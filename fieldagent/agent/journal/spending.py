@@ -25,12 +25,12 @@ class BudgetDay(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """What a budget booked for a Package on a channel."""
+    """Cost that a budget has booked for a Package on a channel."""
 
     sequence: int
     channel: Channel
     credits: int
-    """Or SMS."""
+    """Number of credits, or of SMS."""
     day: BudgetDay
 
 

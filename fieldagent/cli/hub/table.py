@@ -260,28 +260,25 @@ sos show -> sos:show @table: show an SOS with its timeline
 sos acknowledge -> sos:acknowledge: acknowledge an SOS: its kit is notified and stops repeating it
   id number: number in the list
   text? NOTE: words for the kit
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 sos take-over -> sos:take_over: take over an SOS from another dispatcher; its kit is notified
   id number: number in the list
   text? NOTE: words for the kit
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 sos close -> sos:close: close an SOS, with a reason
   id number: number in the list
   text REASON: how it ended
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 sos note -> sos:note: add a note to an SOS
   id number: number in the list
   text TEXT: the note, for dispatchers only
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 sos answer -> sos:answer: send an answer to the kit of an SOS
   id number: number in the list
   text TEXT: words for the kit
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 sos hand-over -> sos:hand_over: ask another dispatcher to take it over
-  id number: number in the list
-  to: dispatcher who should take it over
-  --note NOTE = >text: information for that dispatcher
-  --by BY =: dispatcher who has it (the only dispatcher)
+  @hand-over
 alarm [Alarms]: answer and close alarms of the hub, such as an overdue kit
 alarm list -> alarm:list_incidents @table: list alarms, newest first
   --state (open|seen|closed): only in this state
@@ -291,24 +288,21 @@ alarm show -> alarm:show @table: show an alarm with its timeline
 alarm acknowledge -> alarm:acknowledge: acknowledge an alarm
   id number: number in the list
   text? NOTE: note for the timeline
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 alarm take-over -> alarm:take_over: take over an alarm from another dispatcher
   id number: number in the list
   text? NOTE: note for the timeline
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 alarm close -> alarm:close: close an alarm, with a reason
   id number: number in the list
   text REASON: how it ended
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 alarm note -> alarm:note: add a note to an alarm
   id number: number in the list
   text TEXT: the note, for dispatchers only
-  --by USER =: dispatcher who does this (the only dispatcher)
+  @dispatcher
 alarm hand-over -> alarm:hand_over: ask another dispatcher to take it over
-  id number: number in the list
-  to: dispatcher who should take it over
-  --note NOTE = >text: information for that dispatcher
-  --by BY =: dispatcher who has it (the only dispatcher)
+  @hand-over
 contact [Alarms]: manage contacts, their chain and quiet hours, and the watch
 contact add -> contact:add: add a contact
   name: name of the person or duty; kits show it
@@ -395,6 +389,13 @@ webhook secret -> webhook:set_secret: replace the secret of a webhook, and print
 webhook dead -> webhook:list_dead @table: list dead letters
 webhook replay -> webhook:replay: post dead letters again
   request_id? REQUEST_ID: numbers of dead letters (all)
+@dispatcher
+  --by USER =: dispatcher who does this (the only dispatcher)
+@hand-over
+  id number: number in the list
+  to: dispatcher who should take it over
+  --note NOTE = >text: information for that dispatcher
+  --by BY =: dispatcher who has it (the only dispatcher)
 @over-satellite
   --over-satellite: items from other kits reach this user over satellite, too
 @key-change

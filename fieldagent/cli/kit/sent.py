@@ -1,4 +1,4 @@
-"""`fieldagent sent`: sent Packages, the newest first, and who has them."""
+"""`fieldagent sent`: sent Packages, newest first, with their receivers."""
 
 from __future__ import annotations
 

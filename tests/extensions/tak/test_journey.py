@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import urllib.request
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
@@ -94,12 +93,6 @@ class Mountain:
 
     def events(self, became: str) -> float:
         return self.figure(f'bridge_events_total{{bridge="tak",became="{became}"}}')
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def ticks(phone: Phone, message_id: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,6 @@ PROGRAM = Path(__file__).with_name("node_tak.mjs")
 needs_node_tak = needs(
     (NPM / "@tak-ps/node-tak").exists(), "node-tak is missing: `tests/run full` installs it"
 )
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 @pytest.mark.full

@@ -10,13 +10,11 @@ import socket
 import ssl
 import struct
 import zipfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
@@ -133,12 +131,6 @@ def is_answered(secured: ssl.SSLSocket) -> bool:
             return False
         heard += data
     return True
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) -> None:
