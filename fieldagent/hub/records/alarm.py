@@ -4,13 +4,14 @@
    wait. An answer cancels the messages that have not left.
 2. A browser in which a dispatcher has switched on the alarm is notified at once, and again at
    each escalation.
-3. A contact can be notified several times, and of all incidents, of SOS only, or of the hub's
-   own alarms only (`about`). Contacts with the same `after` are one step of the workspace's
-   chain.
+3. A contact can be notified several times. A contact is notified of all incidents, of SOS only, or
+   of the hub's own alarms only (`about`). Contacts with the same `after` are one step of the
+   workspace's chain.
 4. In a contact's quiet hours, only SOS and overdue check-ins are sent. All else waits until the
    quiet hours end (`quiet`).
 5. If no dispatcher can be reached (no open console, no alarm in a browser, no contact without a
-   wait), that is an alarm by itself. All later contacts and webhooks are then notified at once.
+   wait), the hub does not wait for an answer. All later contacts and webhooks are then notified at
+   once.
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ _IS_NOTIFIED = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'a
 
 
 def begin(db: Db, id_: int, now: float) -> None:
-    """Line up the messages to the contacts for an SOS that was raised now, for the first time or
-    again.
-    """
+    """Queue the messages to the contacts for an SOS that has just been raised or opened again."""
     db.execute("UPDATE sos SET unreached = NULL WHERE id = ?", id_)
     end(db, id_)
     db.execute("UPDATE alarm_link SET expires = ? WHERE sos = ? AND expires > ?", now, id_, now)
@@ -106,7 +105,7 @@ def _queue_notifications(db: Db, id_: int, why: str, now: float, which: str = ""
 
 
 def queue_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
-    """Line up the next notification of a contact that has not answered. It is round `round_`, due
+    """Queue the next notification, number `round_`, of a contact that has not answered. It is due
     in `every` seconds or after the contact's quiet hours.
     """
     at = now + every
@@ -136,7 +135,7 @@ def find_quiet_end(db: Db, message: int, at: float) -> float | None:
 
 
 def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
-    """Line up the reply to a contact's answer."""
+    """Queue the reply to a contact's answer."""
     _queue_step(db, sos_id, [contact], REPLY, text, now)
 
 
@@ -186,8 +185,8 @@ _SELECT_UNREACHED = "SELECT id, workspace, kind FROM sos WHERE state = 'open' AN
 
 
 def notify_of_open(db: Db, now: float) -> list[str]:
-    """Notify everyone of each open SOS that no dispatcher can see any more. The incident log
-    records it, so there is nothing to return.
+    """Notify everyone of each open SOS that no dispatcher can see any more. Return no log lines,
+    because the incident log records the notifications.
     """
     for id_, workspace, kind in db.execute(f"{_SELECT_UNREACHED} ORDER BY id{db.skip_locked()}"):
         if compute_reachable_until(db, workspace, kind) <= now:

@@ -43,7 +43,9 @@ def note_all(db: Db, lines: Sequence[AuditLine], now: float) -> None:
 
 
 def list_latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[str, Any]]:
-    """Return the newest lines of one workspace. None: of all workspaces and of the hub itself."""
+    """Return the newest lines of one workspace, or of all workspaces and the hub itself if
+    `workspace` is None.
+    """
     which, of = ("", ()) if workspace is None else (" WHERE workspace = ?", (workspace,))
     names = ("at", "workspace", "actor", "action", "detail")
     rows = db.execute(

@@ -70,7 +70,7 @@ async def commit_claim(
 
     If the database becomes unavailable during the commit, the outcome is unknown. `give_back` then
     releases the claim once the database answers, without waiting for its expiry. Raises
-    StoreUnavailable then, and StoreFull.
+    StoreUnavailable in that case, and StoreFull.
     """
     claims: list[T] = []
 
@@ -102,8 +102,8 @@ def _bury(db: Db, dead: Sequence[int]) -> int:
 
 
 def free(db: Db, among: str, workers: Sequence[Any]) -> int:
-    """Release the claims of these workers and return their number. `among` is the SQL that follows
-    the column.
+    """Release the claims of these workers and return the number of claims. `among` is the SQL
+    condition after the column's name, such as `IN (?, ?)`.
     """
     freed = 0
     for table, topic in CLAIMED_TABLES.items():

@@ -61,7 +61,7 @@ def compute_next_number(db: Db, device: int, now: float) -> int:
 
 
 def store_command(db: Db, order: CommandToSend, now: float, grace: float) -> bool:
-    """Store a command for sending. Return False if another process has used its number meanwhile.
+    """Store a command for sending. Return False if another process has used the number meanwhile.
     `grace`: seconds that the link has before the hub pays for a satellite message.
     """
     from_then = {"ip": None, "satellite": now}.get(order.bearer, now + grace)
@@ -154,8 +154,8 @@ class ToCarry(NamedTuple):
 
 def list_to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
     """Return the commands that a carrier can relay by radio, for kits in its range that have no
-    link now. A command is included if the carrier has not had it, has another journal now, or
-    had it long ago, as for items (`earshot`).
+    link now. A command is included if the carrier has not had it, has another journal now, or had
+    it long ago. The same rule applies to items (`stations_in_range`).
     """
     rows = db.execute(
         "SELECT command.device, given, command.expires, number, body FROM command"

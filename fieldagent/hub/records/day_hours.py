@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def is_among(begins: int, ends: int, minute: float) -> bool:
     """Return True if `minute` is at or after `begins` and before `ends`, all in minutes of the day.
-    If `begins` equals `ends`, it is the whole day.
+    If `begins` equals `ends`, the hours are the whole day.
     """
     if begins < ends:
         return begins <= minute < ends

@@ -1,7 +1,7 @@
 """Receipts and incident updates that the hub owes to kits.
 
-They are rows of `receipt`, and use the bearer that reaches the kit first. Lost rows are sent again,
-less and less often.
+Each is a row of `receipt` and uses the bearer that reaches the kit first. If the message is lost,
+the hub sends it again, less and less often.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def owe_receipt(
 WORD_MAX, NAME_MAX = 120, 40
 """Characters of an update's text on its way to a kit, and of its author's name."""
 WORD_BYTES, NAME_BYTES = 160, 60
-"""The same limits in UTF-8 bytes, of which a letter takes up to four. So text and name fit one
-satellite message with the rest of the update, its proof and its tag."""
+"""The same limits in UTF-8 bytes, of which a letter takes up to four. So one satellite message has
+space for text and name, the rest of the update, its proof and its tag."""
 
 
 def owe_word(
@@ -139,7 +139,8 @@ def announce_answer(db: Db, device: int) -> None:
 
 
 ANSWER_AGAIN_AFTER_S = 120.0
-"""Seconds. A repeat that was sent earlier has crossed the answer on its way."""
+"""Seconds after an answer. An SOS that is repeated sooner was sent before its kit could have the
+answer."""
 
 
 def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:

@@ -35,7 +35,8 @@ def compute_next_expiry(db: Db) -> float:
 
 def forget(db: Db, *, before: float, now: float) -> int:
     """Delete some items older than `before` and return their number; call it again until it is 0.
-    An item stays while a delivery waits, or while its SOS is open or closed after `before`.
+    An item stays while a delivery waits, while its SOS is open, or if its SOS was closed after
+    `before`.
     """
     return len(
         db.execute(

@@ -80,7 +80,7 @@ def note_answer(
     try:
         status = kit_status.decode(answer.body)
     except RemoteProtocolError:
-        return  # A later format: people see it as an unreadable answer.
+        return  # A newer format. People see an unreadable answer.
     _put_status(db, device, status, came_by, now)
     rows = db.execute("SELECT version FROM contact WHERE device = ?", device)
     if rows and read_version_numbers(rows[0][0]) != (status.version, status.since):
@@ -117,6 +117,8 @@ def read_condition(row: Mapping[str, Any]) -> KnownCondition | None:
 
 
 def shift_to_now(hours: list[int | None], at: float, now: float) -> list[int | None]:
-    """Return the values of the last 24 hours, from those reported at `at`. Later hours are None."""
+    """Return the values of the last 24 hours. `hours` are the values reported at `at`; hours after
+    the report are None.
+    """
     since = max(0, min(int((now - at) // HOUR), HOURS))
     return [*hours[since:], *[None] * since]

@@ -18,8 +18,8 @@ from fieldagent.wire.settings_change import SettingsChange
 INSTALLED_MAX = 20
 """Characters of the installed version that are stored."""
 STATES = ("waiting", "trial", "taken", "refused", "back")
-"""States of offered settings that a kit reports. They wait for the unit of root, are on trial, are
-in force, were never applied, or were rolled back."""
+"""States of offered settings that a kit reports. The settings wait for root's systemd unit, are on
+trial, are in force, were refused, or were rolled back."""
 
 SETTINGS = (
     "(SELECT number || ' ' || state || CASE why WHEN '' THEN '' ELSE ': ' || why END"

@@ -1,6 +1,6 @@
 """Leases in the store: which link of all hub processes belongs to a device.
 
-A process owns its leases, and they hold as long as it is alive. It reports that once for all its
+A process owns its leases, and they hold as long as it is alive. It makes one report for all its
 links, so an idle link costs the store nothing. Rules:
 
 1. The newest link of a device takes the lease. The previous link is notified and ends.
@@ -63,9 +63,9 @@ class Lease:
 
 class _Watched(NamedTuple):
     until: float
-    """The Unix time until which the process reports to be alive."""
+    """Unix time until which the process is alive, by its own report."""
     since: float
-    """Time (trio's clock) since when it has reported that value."""
+    """Time of trio's clock when this process first saw that value."""
 
 
 class Leases:
@@ -112,7 +112,7 @@ class Leases:
             self._ended.pop(link, None)
 
     async def _watch_others(self, before: Mapping[str, _Watched]) -> dict[str, _Watched]:
-        """Watch the processes that report to be alive for longer than possible, and delete those
+        """Watch the processes whose reported end is further ahead than possible, and delete those
         whose report stays the same. Return the watched processes.
         """
         now = trio.current_time()
@@ -223,7 +223,8 @@ class Leases:
             try:
                 held = await self._store.read(lambda db: _is_held(db, self._name, link, device))
             except StoreUnavailable as trouble:
-                # End the link, because the agent does better with another process.
+                # End the link, because the agent can connect to another process, which may reach
+                # the store.
                 lease.stranded, held = str(trouble), False
             if held:
                 await taken.wait()
@@ -261,7 +262,7 @@ def _forget_others(db: Db, process: str) -> None:
 
 
 def _list_far_ahead(db: Db, moment: float) -> list[tuple[str, float]]:
-    """Return the processes that report to be alive after `moment`, each with the reported time."""
+    """Return the processes whose reported end is after `moment`, each with that end."""
     rows = db.execute("SELECT name, until FROM process WHERE until > ?", moment)
     return [(name, float(until)) for name, until in rows]
 

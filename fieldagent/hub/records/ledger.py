@@ -51,7 +51,8 @@ class Posting:
     priority: int
     sos: bool = False
     alarm: bool = False
-    """The hub's own alarm, as urgent as an SOS, and no SOS: of a fence, a check-in, a watch."""
+    """True for the hub's own alarm about a fence, a check-in or a watch. It is as urgent as an SOS,
+    but is not an SOS."""
     unauthenticated: bool = False
     """True for an SOS whose sender is not authenticated."""
     back: int = 0
@@ -59,14 +60,14 @@ class Posting:
     target: int | None = None
     """Member to whom a message is addressed. None: everyone in the workspace except the sender."""
     team: int | None = None
-    """Group to which it is addressed instead, with its members except the sender in `audience`. 0:
-    no member of the workspace."""
+    """Group to which the item is addressed instead. `audience` contains its members except the
+    sender. 0: no member of the workspace."""
     audience: frozenset[int] = frozenset()
     device: int | None = None
-    """The one device of `target` that gets it."""
+    """The only device of `target` that gets the item."""
     over_satellite: bool | None = None
-    """True if a satellite message may be paid for without a request of the addressee. None: no
-    agent sent it."""
+    """True if a satellite message may be paid for although the addressee has not asked for that.
+    None: no agent sent the item."""
     to: Person | None = None
     """The addressee as the sender named them."""
     addressee: str = ""
@@ -325,14 +326,18 @@ def _make_entry(posting: Posting) -> Entry:
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
-    """Store items, each with the device that sent it (or, without a `source`, is its subject)."""
+    """Store items, each with its device. The device is the sender, or the subject of an item
+    without a `source`.
+    """
     return _store_all(db, postings, now)[0]
 
 
 def _store_all(
     db: Db, postings: Sequence[tuple[Posting, int | None]], now: float
 ) -> tuple[list[Entered], set[int]]:
-    """Store items. Return also the workspaces in which some devices get rows of them at once."""
+    """Store items. Also return the workspaces in which some devices get rows of these items at
+    once.
+    """
     fetched = [each.workspace for each, _ in postings if _spread_of(each) is DeliverySpread.FETCHED]
     tracks = _get_newest(postings, now)
     positions = [posting.workspace for posting in tracks.values()]
@@ -409,8 +414,8 @@ def _deliver_to_devices(
     spread: DeliverySpread = DeliverySpread.NOW,
     with_exceptions: Collection[int] = (),
 ) -> None:
-    """Deliver items to devices: all, or those that get items of this `spread` at once, in the
-    workspaces `with_exceptions`.
+    """Deliver items to all their devices. If `spread` is not NOW, deliver only to devices in the
+    workspaces `with_exceptions` that get such items at once.
 
     The statement locks the devices, because it increases their next item numbers. It locks them in
     the order of their ids, so that several transactions cannot deadlock. It reads no growing table,
@@ -538,8 +543,8 @@ def _deliver_to_webhooks(
 
 
 def _choose_lane(posting: Posting, item: int) -> int:
-    """Return the `sender` of a post: an SOS or an alarm waits for no other, and a kit for no other
-    kit, even of the same user.
+    """Return the `sender` of a post. An SOS or an alarm does not wait for other posts. The posts of
+    a kit do not wait for those of another kit, even of the same user.
     """
     if posting.sos or posting.alarm:
         return -item
@@ -555,8 +560,8 @@ Restored items are left out, because a webhook may have got their steps already.
 
 
 def _queue_step_posts(db: Db, items: Collection[int]) -> None:
-    """Line up posts of an item's delivery steps, after the item's own post. One post covers all
-    steps that wait. For items pushed at the hub, only steps are posted.
+    """Queue posts of an item's delivery steps, after the item's own post. One post covers all steps
+    that wait. For items pushed at the hub, only steps are posted.
     """
     among, numbers = make_membership(db, items)
     is_handed = "webhook_delivery.state = 'handed'"

@@ -8,8 +8,9 @@
 
 The operator reports when a modem that keeps no copy has a message. Receipts of such a kit always
 have space, while receipts of other kits are sent only when they cost nothing. Fragments are not
-included, because their kit asks for them itself. Repeated content is packed again with all that is
-due, for the credits of its day. Each item and each incident update is repeated at most three times.
+included, because their kit asks for them itself. Repeated content is packed again together with all
+other content that is due. The credits of that day pay for it. Each item and each incident update is
+repeated at most three times.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OPERATOR_DELAY_MAX_S = 600.0
 """Seconds by which an operator may deliver an MO message later than one that was sent after it."""
 CROSSING_MAX_S = 1800.0
 """Seconds by which an MO message may be older than the modem's reception of an MT message, although
-it arrived after that."""
+the MO message arrives at the hub later."""
 GOES_AGAIN = "its kit has not confirmed it: sending again"
 
 

@@ -6,8 +6,8 @@
 2. A device has the newest positions up to `device.tracked`. A link sends the later ones, and
    moves that place once the kit has stored them. After a crash they are sent again, and the kit
    recognises them.
-3. A device gets a row of each position at once, as of any item, if another bearer may deliver it,
-   or if its member wants all positions (`workspace_log.list_direct`).
+3. A device gets a row of each position at once, as for any other item, if another bearer may
+   deliver it, or if its member wants all positions (`workspace_log.list_direct`).
 """
 
 from __future__ import annotations

@@ -19,13 +19,14 @@ SKIPPED_NUMBERS = 10_000
 """Numbers to skip: more than a device gets between two backups, and still within 3 bytes."""
 
 LOG_INTERVAL_S = 3600.0
-"""Seconds."""
+"""Shortest time in seconds between two skips for one device. Each skip is logged."""
 
 
 def leave_out(db: Db, now: float) -> int:
-    """Leave numbers out for every device, because the database was restored. No device gets a
-    number that may have been given since the copy. The hub sends each device all names again, and
-    asks it for its kept items. Return the number of devices."""
+    """Skip numbers of every device, because the database was restored. No device gets a number that
+    the hub may have used after the copy was made. The hub sends each device all names again, and
+    asks it for its kept items. Return the number of devices.
+    """
     devices = db.execute(
         "UPDATE device SET next_sequence = next_sequence + ? RETURNING id", SKIPPED_NUMBERS
     )
@@ -63,9 +64,10 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
 
 
 def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
-    """Leave numbers out for a device that has proved who it is and confirms an item that the hub
-    never sent under this number, and ask it for its kept items. Return True if that was done; it is
-    done once an hour."""
+    """Skip numbers of an authenticated device that confirms an item that the hub never sent under
+    this number. Ask the device for its kept items. Return True if that was done. It is done at most
+    once an hour.
+    """
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - SKIPPED_NUMBERS <= sequence < following + SKIPPED_NUMBERS:
         return False

@@ -90,7 +90,7 @@ class OperatorBook:
         return float(rows[0][0]) if rows else None
 
     async def note_fetched(self, until: float) -> None:
-        """Note the time up to which they were fetched."""
+        """Record the Unix time up to which the operator's stored messages were fetched."""
         await self._store.commit(
             lambda db: db.execute(
                 "INSERT INTO operator_fetched (operator, until) VALUES (?, ?)"

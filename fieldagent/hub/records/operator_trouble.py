@@ -17,7 +17,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import SOS_PRIORITY, Message
 
 ALARM = "operator"
-"""Kind of such an alarm among the SOS."""
+"""Kind of this alarm in the table of incidents."""
 
 REASON_SQL = (
     "CASE WHEN delivery.reason <> '' OR delivery.state <> 'packed' THEN delivery.reason ELSE"
@@ -49,7 +49,8 @@ def note_account_works(db: Db, operator: str, now: float) -> None:
 
 def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
     """Record that little is left of these plans of the account. Raise an alarm in each workspace
-    with a device there, once, until all plans have enough again. Return the log lines.
+    that has a device of this operator, once, until all plans have enough again. Return the log
+    lines.
     """
     trouble = f"{operator} balance"
     if not short:

@@ -114,9 +114,9 @@ def of_workspace(db: Db, workspace: int) -> str:
 
 
 def find_quiet_end(own: str, of_all: str, kind: str, at: float) -> float | None:
-    """Return the Unix time until which a contact is not notified at `at` of an incident of this
-    kind. None if it is notified. `own` and `of_all` are the hours of the contact and of its
-    workspace. A time zone that this machine does not know causes no delay.
+    """Return the Unix time until which an incident of this kind, due at `at`, waits for the
+    contact's quiet hours. None if it does not wait. `own` and `of_all` are the hours of the contact
+    and of its workspace. A time zone that this machine does not know causes no delay.
     """
     hours = own or of_all
     if kind in AT_ONCE or hours in ("", NO_QUIET_HOURS):

@@ -23,9 +23,9 @@ class Rebuild(NamedTuple):
     direction: Direction
     place: int
     listed: int
-    """Items that the kit has."""
+    """Number of items that the kit has listed."""
     missing: int
-    """Items of those that were missing here. `back`: recovered. `gone`: no longer at the kit
+    """Number of those items that were missing here. `back`: recovered. `gone`: no longer at the kit
     either."""
     back: int
     gone: int
@@ -91,8 +91,8 @@ def note_listed(db: Db, device: int, listed: int, gone: int) -> None:
 
 
 def note_copies(db: Db, device: int, back: int, gone: int) -> None:
-    """Note the numbers of missing items that came back, and that the kit no longer has. No effect
-    after the end.
+    """Record how many missing items came back, and how many the kit no longer has. Do nothing after
+    the end.
     """
     db.execute(
         "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"

@@ -13,19 +13,22 @@ from fieldagent.system.sentence import sentence
 
 DAY = 86_400.0
 PER_WORKSPACE = 500
-"""Tests, letters and replies of a workspace in a day; and apart from them, tests of webhooks."""
+"""Daily limit of a workspace's tests, letters and replies together. Its tests of webhooks have a
+separate limit of the same size."""
 TEST, LETTER, REPLY, WEBHOOK = "test", "letter", "reply", "webhook"
 PER_ADDRESS = {TEST: 10, LETTER: 50, REPLY: 50, WEBHOOK: 50}
 """Messages of a workspace to one address in a day, by kind. The address of a webhook is its host.
 """
 
 IN_ALL = 3
-"""Limit of all workspaces together to one address, as a multiple of the one of a workspace. Several
-hosts of webhooks belong to many workspaces, so a host has only the limit of a workspace."""
+"""Limit of all workspaces together to one address, as a multiple of one workspace's limit. It does
+not apply to webhooks, because many workspaces can use the same host."""
 
 
 def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) -> str:
-    """Note one message to an address and return "", or return why it may not leave today."""
+    """Record one message to an address and return an empty string, or return the reason why it may
+    not leave today.
+    """
     db.execute("DELETE FROM sending WHERE at <= ?", now - DAY)
     ((to_it, of_it),) = db.execute(
         "SELECT count(CASE WHEN address = ? AND what = ? THEN 1 END), count(*) FROM sending"
@@ -56,7 +59,9 @@ def note_or_refuse(db: Db, workspace: int, address: str, what: str, now: float) 
 
 
 def test_of_webhook(db: Db, workspace: int, url: str, now: float) -> str:
-    """Note a test of a webhook and return "", or return why it may not leave today."""
+    """Record a test of a webhook and return an empty string, or return the reason why it may not
+    leave today.
+    """
     return note_or_refuse(db, workspace, urlsplit(url).hostname or "", WEBHOOK, now)
 
 

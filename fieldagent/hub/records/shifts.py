@@ -23,7 +23,7 @@ from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ALARM = "watch"
-"""Kind of such an alarm among the SOS."""
+"""Kind of this alarm in the table of incidents."""
 ALARM_AFTER_S = 300.0
 """Seconds without a dispatcher on watch before the alarm."""
 LONGEST = 7 * 86_400.0
@@ -66,7 +66,7 @@ class Hours(NamedTuple):
 
 def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
     """Put a dispatcher on watch for so many seconds, and end the shift of the dispatcher who hands
-    over. A dispatcher who is already on watch stays for that long from now.
+    over. A dispatcher who is already on watch stays on watch for that long from now.
     """
     until = now + min(seconds, LONGEST)
     db.execute(

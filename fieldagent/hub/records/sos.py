@@ -1,10 +1,10 @@
 """Incidents: each SOS of a kit from beginning to end, and overdue alarms.
 
 State `open` changes to `seen` and then `closed`, or directly to `closed`. Everything that the kit
-sends while the incident is open joins it, because the kit gives it a number of its own. The
-incident opens again if the kit sends something that is no older than its end. It also opens if the
-kit names it as open while the hub does not know it (a restored database). Each step is an event of
-its timeline. Texts of people go to the kit as incident updates.
+sends while the incident is open joins it, because the kit sends the number of the incident with
+each item. The incident opens again if the kit sends something that is no older than its end. It
+also opens if the kit names it as open while the hub does not know it (a restored database). Each
+step is an event of its timeline. Texts of people go to the kit as incident updates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 EVENTS = "events"
 """Topic that is announced when something happens to an incident, or an item arrives."""
 FRESH_S = 120.0
-"""Seconds for which a position of the device is that of an SOS that it raises."""
+"""Largest age in seconds of a device's position that becomes the position of an SOS that it
+raises."""
 SOS = "sos"
 """Kind of an incident that a person or their kit has raised. All other kinds are alarms of the
 hub."""
@@ -60,20 +61,20 @@ class Sos(NamedTuple):
     number: int | None
     """Number that its kit gives it; None for an alarm."""
     seen_as: str
-    """Name of the contact who has it and is not a member."""
+    """Name of the contact who has taken the incident and is not a member."""
     asked: int | None
     """Member who has been asked to take it over."""
 
     @property
     def is_alarm(self) -> bool:
-        """Return True for the hub's own alarm, which is no SOS. A number of a kit marks an SOS,
-        also if the kind is damaged.
+        """Return True for the hub's own alarm. An incident with a kit's number is an SOS, even if
+        the kind is damaged.
         """
         return self.kind != SOS and self.number is None
 
     @property
     def short(self) -> str:
-        """The number that people see."""
+        """Number that people see."""
         return number_for_people(self.id, self.number)
 
 
@@ -192,7 +193,7 @@ def set_first_item(db: Db, item: int, sos: int) -> None:
 
 
 def add_item(db: Db, item: int | None, sos: int) -> None:
-    """Let an item be of that incident, which keeps a copy of the newest position."""
+    """Add an item to an incident. The incident keeps a copy of the newest position."""
     rows = db.execute(
         "UPDATE item SET incident = ? WHERE id = ? RETURNING kind, body, accepted", sos, item
     )
@@ -307,8 +308,8 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
 
 
 def note_called_off(db: Db, incident: Sos, member: int, now: float, *, proved: bool) -> None:
-    """Record that the kit has called off its incident. A person must check that, because it may be
-    under duress or by another person who has the kit.
+    """Record that the kit has called off its incident. A person must check that, because the kit's
+    user may be under duress, or someone else may have the kit.
     """
     doubt = "" if proved else "unauthenticated"
     note_event(db, incident.id, IncidentState.CALLED_OFF, now, member=member, detail=doubt)
@@ -327,7 +328,7 @@ def note_closed(db: Db, id_: int, now: float) -> None:
 
 
 def find_call_off(db: Db, id_: int) -> float | None:
-    """Return the time when the kit last called it off, authenticated; None if it has not."""
+    """Return the Unix time of the last authenticated call-off by the kit; None if there is none."""
     ((at,),) = db.execute(
         "SELECT max(at) FROM sos_event WHERE sos = ? AND event = 'called off' AND detail = ''", id_
     )
@@ -423,8 +424,8 @@ def list_events_behind(db: Db, workspace: int, place: int, limit: int) -> list[t
 
 
 def set_seen(db: Db, sos: int, who: Actor, now: float) -> None:
-    """Record that a person has it: a member, or a contact by name only. That ends a request to take
-    it over.
+    """Record that a person has taken the incident: a member, or a contact by name only. A request
+    to take it over ends.
     """
     db.execute(
         "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ?, asked = NULL"
@@ -439,8 +440,9 @@ def set_asked(db: Db, sos: int, member: int) -> None:
 
 
 def set_closed(db: Db, sos: int, now: float) -> None:
-    """Close an SOS at that Unix time; a request to take it over ends. Its position stays as it is
-    known now, wherever the device goes."""
+    """Close an SOS at that Unix time; a request to take it over ends. Its position does not change
+    any more, wherever the device goes.
+    """
     if (place := find_place(db, sos)) is not None:
         _note_position(db, sos, *place)
     db.execute("UPDATE sos SET state = 'closed', asked = NULL, closed = ? WHERE id = ?", now, sos)

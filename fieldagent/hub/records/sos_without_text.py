@@ -1,6 +1,6 @@
 """SOS that a kit names as open while no item of it has arrived. The cause is a restored database,
-or items that are still under way. Contacts and the desk are notified at once, by the incident
-alone. Webhooks need an item, so they get one of the hub's own if no item arrives soon.
+or items that are still under way. Contacts and the desk are notified of the incident at once,
+without an item. Webhooks need an item, so they get one of the hub's own if no item arrives soon.
 """
 
 from __future__ import annotations

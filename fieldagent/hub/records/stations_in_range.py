@@ -19,7 +19,7 @@ STATIONS_MAX = 64
 """Largest number of stations that the hub stores for a kit."""
 NEXT_AFTER = 900.0
 REGIVE_AFTER_S = 86_400.0
-"""Seconds. AGAIN_AFTER is the longest time for which a carrier tries (`agent.mesh.relay_down`)."""
+"""Seconds, the longest time for which a carrier tries (`agent.mesh.relay_down.RETENTION_S`)."""
 
 
 def forget(db: Db, carrier: int) -> None:

@@ -35,7 +35,9 @@ def read_stored_entry(body: bytes) -> Entry:
 
 @lru_cache(maxsize=100)
 def _read_entry(body: bytes) -> Entry | None:
-    """Return the entry, or None if it is damaged. An item is read for many kits in a row."""
+    """Return the entry, or None if it is damaged. The results are cached, because an item is read
+    for many kits in a row.
+    """
     with suppress(RemoteProtocolError, ValueError):
         (stored,) = decode(body).entries
         if isinstance(stored.content, Item):

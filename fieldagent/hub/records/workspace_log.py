@@ -51,8 +51,8 @@ _HAS_EXCEPTIONS = (
 
 
 def take_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Places:
-    """Return a place for an item of each of these workspaces, and for a position of each of
-    those.
+    """Return a place for an item in each workspace of `items`, and for a position in each workspace
+    of `positions`.
     """
     in_log, in_track = Counter(items), Counter(positions)
     ends: dict[int, tuple[int, int]] = {}
