@@ -20,25 +20,26 @@ class KitMessage:
     bearer: Bearer
     now: float
     relaying: Device | None = None
-    """Device that relayed them over its link; None if it was their own."""
+    """Device that relayed the items over its link; None if the items came over their own device's
+    link."""
     estimate: Estimate | None = None
     is_authenticated: bool = True
-    """True if the device that delivered them is authenticated by a link's token or a tag."""
+    """True if the device that delivered the items is authenticated by a link's token or a tag."""
     doubt_reason: str = ""
     """Reason why the sender is in doubt: only an SOS counts then. Empty if there is no doubt."""
     revoked: float | None = None
-    """Unix time of the revocation of the device or of the one that relayed; None if neither is
+    """Unix time of the revocation of the device or of the relaying device; None if neither is
     revoked."""
     items: int = 0
     duplicates: int = 0
     mismatches: list[str] = field(default_factory=list)
-    """Confirmations that do not match the item that has their number now."""
+    """Confirmations that do not match the item that has the number now."""
     troubles: list[str] = field(default_factory=list)
     """Reasons why a part of the message is unusable. The whole message is then kept."""
     confirmed: list[int] = field(default_factory=list)
     """Items that the device has stored, without SOS."""
     buried: list[str] = field(default_factory=list)
-    """Reasons why a part is unusable of an item completed by its last fragment. That part is kept
+    """Reasons why a part of an item that its last fragment completed is unusable. That part is kept
     already."""
 
 

@@ -16,7 +16,7 @@ ROWS_PER_READ = 2_000
 
 
 class IndexedTable(NamedTuple):
-    """Rows of `table`, each of an item, along the index with the columns `key`."""
+    """Rows of `table`, one per item, in the order of the index with the columns `key`."""
 
     table: str
     key: str
@@ -51,7 +51,7 @@ class Queues(NamedTuple):
 
 async def count_queues(store: Store, now: float) -> Queues:
     """Count the waiting and the dead deliveries in several short transactions. The three counts are
-    not of the same moment.
+    made at different moments.
     """
     made = await count_backlog(store, DELIVERIES)
     waiting = await store.read(partial(add_awaited, made=made, now=now))

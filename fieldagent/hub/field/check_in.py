@@ -2,7 +2,7 @@
 
 An administrator, the kit itself, or both can require check-ins; the earliest due time counts. Any
 item of a device is its check-in. A late check-in is first logged. If nothing arrives for another
-`WARNING_TO_ALARM_S` seconds, the alarm is raised: in the list of SOS, and to webhooks.
+`WARNING_TO_ALARM_S` seconds, the hub raises the alarm in the list of SOS and sends it to webhooks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 WARNING_TO_ALARM_S = 900.0
-"""Seconds from the warning to the alarm. It applies also after an outage of the hub, because
-waiting items arrive then."""
+"""Seconds from the warning to the alarm. They also pass after an outage of the hub, because waiting
+items arrive then."""
 DAY = 86_400.0
 MINUTE = 60.0
 
 
 NUMBERS_BEFORE = 10_000
-"""A check-in request with one of so many numbers before the last one was overtaken on its way. Any
-other lower number is from a new journal."""
+"""A check-in request whose number is lower than the last one by at most this much was overtaken on
+its way. If it is lower by more, the kit has a new journal."""
 
 
 class Rule(NamedTuple):
@@ -55,12 +55,12 @@ class Rule(NamedTuple):
         return "; ".join(words)
 
     def compute_first(self, now: float) -> float:
-        """Return the Unix time of the first check-in when the rule begins."""
+        """Return the Unix time when the first check-in of a new rule is due."""
         return min(self._list_due_times(now, 0.0))
 
     def compute_next_after(self, heard: float) -> float:
-        """Return the Unix time of the next check-in after an item, which was the check-in of its
-        day.
+        """Return the Unix time when the next check-in is due after an item, which was the check-in
+        of its day.
         """
         return min(self._list_due_times(heard, DAY))
 
@@ -73,8 +73,8 @@ class Rule(NamedTuple):
 
 
 def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
-    """Begin a check-in rule, in place of an administrator's earlier one. Return the time when the
-    first is due.
+    """Begin a check-in rule, which replaces an administrator's earlier rule. Return the Unix time
+    when the first check-in is due.
     """
     before = _make_rule(db, device)
     due = _set(db, device, rule._replace(kit_every=before.kit_every), now)

@@ -20,18 +20,18 @@ class CommandCost(NamedTuple):
     linked: bool
     """True if the device is linked, so that the command is free."""
     is_reachable: bool
-    """True if it has a satellite modem at this hub."""
+    """True if the device has a satellite modem at this hub."""
     bytes_down: int
-    """Bytes."""
+    """Bytes of the command."""
     bytes_up: int
     """Largest number of bytes of the answer; an estimate for some verbs."""
     credits: int
-    """Credits of both. 0 if the modem is billed by bytes."""
+    """Credits of the command and its answer. 0 if the modem is billed by bytes."""
     credits_left: int | None
     """Credits left today for messages of the hub; None without a budget."""
     operator: str | None
     fits: bool
-    """True if its modem accepts it in one message."""
+    """True if the device's modem accepts the command in one message."""
 
 
 def compute_cost(

@@ -28,8 +28,8 @@ _ADDRESSED = (
 
 
 def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return for each addressed device if it is linked, which makes the push free, and the cost
-    over satellite in messages of its own.
+    """Return for each addressed device whether it is linked, which makes the push free, and the
+    cost over satellite if the push is sent in messages of its own.
     """
     whom, members = _make_device_condition(posting)
     rows = db.execute(
@@ -60,8 +60,8 @@ def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
 
 
 def list_costs_and_forecast(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return these costs. If only one device is addressed, include the time when it is likely to
-    have the push on disk.
+    """Return the same costs. If only one device is addressed, include the time when that device is
+    likely to have the push on disk.
     """
     entries = list_costs(db, posting, now)
     expected = None

@@ -1,7 +1,7 @@
 """MO messages that the hub could not use, kept unchanged and within limits until they can be used.
 
 A message that was acknowledged to an operator is never only logged. A letter is deleted when it can
-be accepted, when a person removes it, or when newer ones need the space (oldest first).
+be accepted, when a person removes it, or when newer letters need the space (oldest first).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def discard(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Delete a dead letter on request, and note it in the audit. Raises Refused."""
+    """Delete a dead letter on request, and write that in the audit log. Raises Refused."""
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
     if not rows:
         raise Refused(

@@ -1,5 +1,5 @@
-"""Sends a kit a program update. A delta goes to the kit as a Package for it alone, over any
-channel. The command to apply it waits on the kit until the delta is complete.
+"""Sends a kit a program update. A delta goes to the kit over any channel, as a Package for that kit
+alone. The command to apply it waits on the kit until the delta is complete.
 """
 
 from __future__ import annotations

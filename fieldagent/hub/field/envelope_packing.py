@@ -37,7 +37,7 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.incident_proof import prove
 
 LOOK_AT = 64
-"""Items considered for filling one envelope."""
+"""Largest number of items considered for one envelope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class EnvelopeSpace:
 
     capacity: int
     ordinary: int | None = None
-    """Limit for everything that is not SOS. Such entries must fit within it, or within the rest of
-    the SOS's last credit, because credits kept for an SOS pay for nothing else."""
+    """Limit for everything that is not SOS. Such entries must fit within this limit, or within the
+    rest of the SOS's last credit, because credits kept for an SOS pay for nothing else."""
     tag: int = 0
 
     def compute_first(self, item: WaitingItem) -> int:
@@ -316,8 +316,8 @@ def fill(
     packed: bool = False,
     commands: Iterable[Entry] = (),
 ) -> Load:
-    """Add as many of each as fit, in order, but only items of the first item's sender. A receipt
-    that does not fit does not block the next ones.
+    """Add as many entries of each kind as fit, in order, but only items of the first item's sender.
+    A receipt that does not fit does not block the next ones.
     """
     load = Load(is_packed=packed)
     for each in items:
@@ -343,7 +343,8 @@ def fill(
 
 
 DELETED_NAME_MARK = b""
-"""Mark for a device that knows a deleted member's name, until it gets another name."""
+"""Mark for a device that knows a deleted member's name. It stays until the device gets another
+name."""
 
 
 def forget_name(db: Db, member: int) -> None:
@@ -393,8 +394,8 @@ def _read_identities(db: Db, members: Collection[int]) -> _People:
 def _make_introduction(
     person: tuple[str, str, str] | None, member: int, workspace: int
 ) -> tuple[bytes, Entry]:
-    """Return the entry that introduces a member to a device, without a name if the member is
-    deleted, and its digest, which shows if a device has it.
+    """Return the entry that introduces a member to a device, and the digest by which the hub
+    recognises that a device has it. The entry has no name if the member is deleted.
     """
     entry = Entry(member, Introduction(_make_identity(person, member, workspace)))
     return compute_fingerprint(entry), entry
@@ -411,7 +412,7 @@ def introduce_member(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]
 
 
 def read_identity(db: Db, member: int, workspace: int) -> Identity:
-    """Return a member as payloads name them. `account` is the workspace."""
+    """Return a member in the form that payloads use. `account` is the workspace."""
     return _make_identity(_read_identities(db, [member]).get(member), member, workspace)
 
 

@@ -28,7 +28,7 @@ from fieldagent.wire.link import BODY_BYTES, OVERHEAD_BYTES, PATH, Close, get_si
 log = logging.getLogger(__name__)
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
-"""RFC 6750 2.1."""
+"""Header with a bearer token (RFC 6750 2.1)."""
 
 REPLACED_END = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_peer=False)
 BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
@@ -41,7 +41,7 @@ DATABASE_WAIT_S = 20.0
 TLS handshake."""
 HELD_LOOK = 0.5
 VERSION_MAX = 40
-"""Characters."""
+"""Largest number of characters of an agent's version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Links:
     authenticate: Callable[[str], Awaitable[Device]]
     """Returns the device with this token. Raises Unknown, Revoked, or StoreUnavailable."""
     mailbox: Callable[[Device, str], Mailbox]
-    """Returns the mailbox of a device, by its agent's version; empty if the agent does not report
-    it."""
+    """Returns the mailbox of a device. The text is the version of its agent, empty if the agent
+    does not report it."""
     connected: Callable[[Device], AbstractAsyncContextManager[Lease]]
     """Context around a link; its lease shows when the link must end. Raises StoreUnavailable,
     StoreFull."""
@@ -81,7 +81,9 @@ class Links:
         return accept(request, serve, max_size=BODY_BYTES + OVERHEAD_BYTES)
 
     async def _find_device(self, request: Request, token: str) -> Device:
-        """Return the device of a new link. It waits a while if the database is unavailable."""
+        """Return the device of a new link. Wait up to `DATABASE_WAIT_S` if the database is
+        unavailable.
+        """
         patience = trio.current_time() + DATABASE_WAIT_S
         while True:
             try:
@@ -133,8 +135,8 @@ class Links:
             nursery.cancel_scope.cancel()
 
     async def _find_end(self, token: str) -> LinkEnd:
-        """Return the reason for the end. A kit that may not link any more would otherwise come back
-        for ever.
+        """Return the reason for the end. Without the reason, a kit that may not link any more would
+        come back forever.
         """
         try:
             await self.authenticate(token)
@@ -148,8 +150,8 @@ class Links:
 
 
 async def _end_check(socket: WebSocket) -> None:
-    """End the check. The client has seen that a WebSocket works in both directions; the kit's link
-    continues.
+    """End the check. The client has seen that a WebSocket works in both directions. The kit's own
+    link continues.
     """
     with trio.move_on_after(GOODBYE_TIMEOUT_S):
         await socket.close(Close.CHECKED, "a link would be taken")
@@ -187,7 +189,7 @@ class _MailboxPost:
             await self.mailbox.greeted(journal)
 
     async def wait_for_next(self, *, urgent: bool) -> OutgoingMessage:
-        if urgent:  # a mailbox does not distinguish; little is in flight to an agent
+        if urgent:  # Little is in flight to an agent, so a mailbox has no separate urgent messages.
             await trio.sleep_forever()
         while True:
             news = self.mailbox.news()

@@ -44,8 +44,8 @@ class IntakeResult:
 
 
 def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
-    """Return the message if it can be stored together with others; None if it contains anything
-    else.
+    """Return the message if it can be stored together with others; None if it contains anything but
+    such items.
     """
     own = envelope.origin in (0, device.id)
     if not own or envelope.not_understood or not all(map(_is_plain, envelope.entries)):
@@ -56,7 +56,7 @@ def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
 def _is_plain(entry: Entry) -> bool:
     content = entry.content
     plain = isinstance(content, Item) and not isinstance(content, IncidentUpdate | Parcel)
-    # Named recipients and authors are looked up one by one.
+    # Named recipients and authors must be looked up one by one.
     return plain and not entry.sos and entry.to is None and entry.author is None
 
 
@@ -85,8 +85,8 @@ _Key = tuple[int, int, bytes]
 def take_in_all(
     db: Db, messages: Sequence[KitItems], now: float, grace: float, time_to_live: float
 ) -> list[IntakeResult | None]:
-    """Enter the new items. Return None for messages of a device that was revoked a moment ago;
-    their items are not entered.
+    """Enter the new items. Return None for each message of a device that was revoked a moment ago,
+    and do not enter its items.
     """
     revoked = revocation.find_revoked(db, {each.device.id for each in messages})
     good = [each for each in messages if each.device.id not in revoked]
@@ -101,7 +101,7 @@ def take_in_all(
 def take_in(
     db: Db, messages: Sequence[KitItems], *, now: float, grace: float, time_to_live: float
 ) -> list[IntakeResult]:
-    """Enter the new items, in the order of each kit."""
+    """Enter the new items of each kit, in the order in which the kit sent them."""
     keys = [
         [(each.device.id, entry.sequence, compute_fingerprint(entry)) for entry in each.entries]
         for each in messages

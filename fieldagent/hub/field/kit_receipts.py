@@ -1,4 +1,4 @@
-"""Messages of a kit to the hub itself: how far an item has come there, unreadable messages, answers
+"""Messages of a kit to the hub itself: receipts for items, reports of unreadable messages, answers
 to commands, and check-in requests.
 """
 
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 
 def take_open(db: Db, word: IncidentUpdate, brought: KitMessage) -> None:
-    """Raise the open incident that a kit names if the hub does not know it. It was lost and rings
-    again.
+    """Raise the open incident that a kit names if the hub does not know it. The hub has lost it, so
+    contacts are notified again.
     """
     if brought.doubt_reason or brought.relaying is not None:
         return
@@ -40,7 +40,7 @@ def take_open(db: Db, word: IncidentUpdate, brought: KitMessage) -> None:
 
 
 def take_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: KitMessage) -> None:
-    """Record the kit's current journal, which only its own channel reports."""
+    """Record the number of the kit's current journal. Relayed messages do not count."""
     if brought.relaying is None:
         note_journal(db, brought.device.id, entry.sequence, anew=number.wants_names)
 
@@ -96,8 +96,8 @@ def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str
 
 
 def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
-    """Record that the device has stored the item of this number, or the stage that it has reached
-    there.
+    """Record that the device has stored the item of this number, or the stage that the item has
+    reached there.
     """
     if receipt.stage is not Stage.STORED:
         _take_stage(db, entry, receipt, brought)
@@ -140,8 +140,8 @@ def take_unreadable(db: Db, entry: Entry, said: Unreadable, brought: KitMessage)
 
 
 def _take_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
-    """Record the stage that an item has reached at a kit. The kit has it from the hub, or heard it
-    by radio from the station `receipt.by`.
+    """Record the stage that an item has reached at a kit. The kit got the item from the hub, or
+    heard it by radio from the station `receipt.by`.
     """
     if receipt.by:
         rows = db.execute(
@@ -156,7 +156,7 @@ def _take_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> 
             *(brought.device.id, entry.sequence),
         )
     if receipt.by and not rows:
-        # No kit has relayed this radio item to the hub, so its sender learns the stage by radio.
+        # No kit has relayed this radio item to the hub. Its sender gets the stage by radio.
         return
     for item, body in rows:
         if receipt.digest == digest_of(replace(read_stored_entry(body), sequence=entry.sequence)):

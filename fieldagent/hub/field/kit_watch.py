@@ -1,6 +1,6 @@
 """Periodic checks on kits: overdue check-ins, and the progress of updates and of a new radio key.
-They also find SOS that no dispatcher can see or that have no item, and hours without a watch.
-Extensions add checks (`HubPart.checks`).
+The checks also find SOS that no dispatcher can see, SOS without an item, and watch hours without a
+dispatcher. Extensions add checks (`HubPart.checks`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fieldagent.store.group import NOT_STORED
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MIN_S = 15.0
-"""Shortest time in seconds between two checks. Delays of some seconds do not matter."""
+"""Shortest time in seconds between two checks. A delay of some seconds does not matter."""
 CORE_CHECKS = (
     HubCheck(check_in.compute_next_late, check_in.warn_of_late),
     HubCheck(update_offers.compute_next_due, update_offers.continue_offers),
@@ -29,7 +29,7 @@ CORE_CHECKS = (
     HubCheck(shifts.compute_next_due, shifts.check_watches),
     HubCheck(radio_key.compute_next_due, radio_key.continue_changes),
 )
-"""The checks of the core."""
+"""Checks of the core."""
 
 
 def list_checks() -> list[HubCheck]:
@@ -38,7 +38,7 @@ def list_checks() -> list[HubCheck]:
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
-    """Run the due checks for ever, and log their warnings. It waits while nothing can be stored.
+    """Run the due checks until cancelled, and log their warnings. Wait while nothing can be stored.
     Raises StoreFailed. Other errors are raised after all checks have run, so that a fault in one
     check does not stop the others.
     """

@@ -54,14 +54,14 @@ RECHECK_AFTER_S = 300.0
 """Seconds between two checks for items that a kit must relay, because some become due by time
 alone."""
 LOG_READ_PAUSE_S = 1.0
-"""Seconds between two reads of the workspace's log after something arrived, so that later items go
-together."""
+"""Seconds between two reads of the workspace's log after something arrived, so that several new
+items share a message."""
 
 
 class IpMailbox:
-    """View of one link: a loaded item is not loaded again before it is settled.
+    """Mailbox as seen by one link. A loaded item is not loaded again before it is settled.
 
-    An item that the satellite operator has accepted still counts as waiting. Over IP a repeat costs
+    An item that the satellite operator has accepted still counts as waiting. A repeat over IP costs
     almost nothing, and the agent recognises it.
     """
 
@@ -91,7 +91,7 @@ class IpMailbox:
         """Version of the kit's directory; None until the kit reports it."""
         self._log_rest = log_rest
         self._rests_until = -inf
-        """Time until which it does not read the workspace's log."""
+        """Time (trio's clock) until which the link does not read the workspace's log."""
         self._hears_log = True
         self._rebuilding = Rebuilding(store, device, keeping)
         self._brings_to: list[int] = []
@@ -99,7 +99,8 @@ class IpMailbox:
         self._news = trio.Event()
         """Set at the next change, and then replaced."""
         self._empty: trio.Event | None = None
-        """Event before which nothing waits except positions; None if something may wait."""
+        """Event that is set when something may wait. Until then only positions wait. None if
+        something may wait already."""
         self._empty_until = inf
         self._skips_mail = False
         """True if the next load reads only positions, because nothing else was announced."""
@@ -178,10 +179,11 @@ class IpMailbox:
         return number
 
     async def _load_mail(self, capacity: int) -> tuple[Load, bool]:
-        """Return the next load, and True if nothing waits besides."""
+        """Return the next load, and True if nothing else waits."""
         may_catch_up = not self._is_resting()
         mail = await self._read_mail()
-        # Urgent items come first among all, but an SOS does not wait for the log.
+        # Read the log first, because urgent items go first. But an SOS that waits already is sent
+        # at once.
         while may_catch_up and mail.is_behind:
             may_catch_up = await self._catch_up()
             mail = await self._read_mail()
@@ -211,7 +213,7 @@ class IpMailbox:
         try:
             has_more = await self._store.commit_together(workspace_log.catch_up, here)
         except StoreFull:
-            has_more = False  # items from before are still sent, SOS first
+            has_more = False  # Items that have rows are still sent, SOS first.
         self._rests_until = -inf if has_more else began + self._log_rest
         return has_more
 
@@ -320,7 +322,7 @@ class IpMailbox:
 
 @dataclass(frozen=True, slots=True)
 class _StoredLoad:
-    """Load that a device has on disk, under the journal of that number."""
+    """Load that a device has on disk, and the number of the journal that has it."""
 
     device: int
     journal: int
@@ -356,7 +358,7 @@ def _mark_introduced(db: Db, stored: Sequence[_StoredLoad]) -> None:
         [
             (each.device, *mark)
             for each in names
-            # A newer link may have another journal, which does not know the names.
+            # A newer link may have reported another journal, which does not know the names.
             if journals.get(each.device) == each.journal
             for mark in each.load.introduced
         ],

@@ -142,7 +142,7 @@ class MobileOriginated:
         self._grace = grace
         self._time_to_live = time_to_live
         self._failed: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
-        """The last failed messages, by device and digest."""
+        """Last failed messages, each as device and digest."""
         self.mismatches = 0
         """Number of ignored confirmations since the hub started."""
 
@@ -150,7 +150,7 @@ class MobileOriginated:
         self, imei: str, body: bytes, estimate: Estimate | None = None, *, unusable: str = ""
     ) -> None:
         """Process a message from an operator's gateway, with any IMEI. Implements
-        `operator.TakeIn`.
+        `operator.MessageReceiver`.
         """
         while not unusable:
             try:
@@ -177,7 +177,9 @@ class MobileOriginated:
         )
 
     def _keep_strangers(self, db: Db, imei: str, body: bytes) -> bool:
-        """Keep a message from an unknown IMEI. Return False if a device has the IMEI meanwhile."""
+        """Keep a message from an unknown IMEI. Return False if a device has got the IMEI
+        meanwhile.
+        """
         try:
             find_device_of_imei(db, imei)
         except UnknownDevice:
@@ -194,8 +196,9 @@ class MobileOriginated:
         """Process a message, and keep unusable parts as a dead letter. `estimate`: position of the
         sender according to the operator.
 
-        If a bug in the hub makes it fail, the first time raises, so that the message comes again.
-        The second time the message is kept too, because it would otherwise come for ever.
+        If it fails because of a bug in the hub, the first failure is raised, so that the sender
+        repeats the message. After the second failure the message is kept as a dead letter, because
+        otherwise it would be repeated forever.
         """
         try:
             await self._take_in(device, body, bearer, estimate)
@@ -294,7 +297,7 @@ class MobileOriginated:
             return False
         proved = letter.bearer is not Bearer.SATELLITE or bool(keys)
         brought = KitMessage(device, letter.bearer, self._clock(), is_authenticated=proved)
-        # A failure by a bug in the hub must not undo other letters.
+        # If a bug in the hub makes one letter fail, the other letters must still count.
         db.execute("SAVEPOINT dead_letter")
         try:
             self._take_in_message(db, envelope, brought)
@@ -379,7 +382,7 @@ class MobileOriginated:
     def _take_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
         """Enter an item for people, once."""
         device = brought.device
-        # A doubtful entry is not new if the kit itself has sent the same.
+        # An entry in doubt is not new if the kit itself has sent the same entry.
         if (brought.doubt_reason and is_stored(db, entry, brought)) or not mark_arrived(
             db, entry, brought
         ):
@@ -414,7 +417,7 @@ class MobileOriginated:
                 _note_carrier(db, entry, brought)
 
     def _take_parcel(self, db: Db, parcel: Parcel, brought: KitMessage) -> None:
-        """Process a parcel, in which a kit's message over a neighbour's link is authenticated. It
+        """Process a parcel: an authenticated message that a kit sends over a neighbour's link. It
         counts as if sent over the kit's own link.
         """
         device = brought.device
@@ -482,8 +485,8 @@ class MobileOriginated:
             self._take_entry(db, entry, brought)
         if whole.not_understood and not brought.doubt_reason:
             reason = "; ".join(whole.not_understood)
-            # Keep it as from IP: the fragments have authenticated the sender, and the envelope
-            # itself has no tag.
+            # Keep it as if it came over IP: the fragments have authenticated the sender, and the
+            # envelope itself has no tag.
             self._bury(db, brought.device, whole.envelope, Bearer.IP, reason)
             brought.buried.append(reason)
 
@@ -495,8 +498,8 @@ def _log_trouble(device: Device, items: int, duplicates: int, bearer: Bearer) ->
 
 
 def _explain(error: RemoteProtocolError) -> tuple[str, str]:
-    """Return the trouble with the key, if that is the cause, and the reason why the message is
-    kept.
+    """Return the trouble with the key, empty if that is not the cause, and the reason why the
+    message is kept.
     """
     if not isinstance(error, Unauthenticated):
         return "", f"it cannot be read: {error}"
@@ -519,7 +522,7 @@ def _note_key(db: Db, device: Device, trouble: str) -> None:
 
 
 def _estimate_beside(item: Item, brought: KitMessage) -> Estimate | None:
-    """Return the operator's position of the sender, if the item has none and the sender used its
+    """Return the sender's position from the operator, if the item has none and the sender used its
     own modem.
     """
     has_position = isinstance(item, Location | Waypoint)
@@ -527,8 +530,8 @@ def _estimate_beside(item: Item, brought: KitMessage) -> Estimate | None:
 
 
 def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
-    """Return the posting with its named author and recipient resolved in the workspace, and the
-    recipient.
+    """Return the posting with the author and the recipient that it names as members of the
+    workspace. Return the recipient too.
     """
     author = posting.author
     if isinstance(author, str):
@@ -576,7 +579,7 @@ def _is_shown_by_ack(brought: KitMessage) -> bool:
 
 
 def _note_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
-    """Record the relaying kit as a carrier: it also gets the updates of the incident."""
+    """Record the relaying kit as a carrier, which also gets the updates of the incident."""
     if brought.relaying is None:
         return
     incident = sos.of_kit(db, brought.device.id, entry.sequence - entry.items_back)
@@ -585,8 +588,8 @@ def _note_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
 
 
 def _repeat_result(db: Db, device: int, entry: Entry, now: float) -> None:
-    """Send the incident's result again, because its kit still sends items of an incident that a
-    person has.
+    """Send the incident's result again, because its kit still repeats items although a person has
+    taken the incident.
     """
     incident = sos.of_kit(db, device, entry.sequence - entry.items_back)
     if incident is not None and incident.state != sos.SosState.OPEN:

@@ -51,7 +51,7 @@ NO_CREDITS = "no credits left today"
 
 
 def compute_most_parts(item: object) -> float:
-    """Return the largest number of messages for an item."""
+    """Return the largest number of messages for an item; infinity if there is no limit."""
     is_picture = isinstance(item, Data) and find_picture_type(item.payload) is not None
     return PICTURE_PARTS if is_picture else inf
 
@@ -86,8 +86,8 @@ _IS_DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND deliv
 
 
 def list_due(db: Db, now: float, *, lock: bool) -> list[Account]:
-    """Return the devices with something due. With `lock`, leave out devices for which another
-    process packs now.
+    """Return the devices for which something is due. With `lock`, leave out devices for which
+    another process packs now.
     """
     rows = db.execute(
         f"SELECT {ACCOUNT} FROM device"
@@ -246,7 +246,7 @@ def _encode_fragment(large: WaitingItem, fragment: Fragment, key: bytes | None) 
 
 
 def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
-    """Send the fragments again that the device is missing, except those still waiting, as far as
+    """Send the fragments that the device is missing again, except those still waiting, as far as
     today's credits last. Return False if the report is about another item that had this number.
     """
     rows = db.execute(
@@ -336,8 +336,8 @@ def _persist(
     *,
     receipts: Sequence[int] = (),
 ) -> None:
-    """Store a message. `pieces` contains item, position and count of fragments for each item in
-    it.
+    """Store a message. `pieces` contains for each item in it the item, the position of its fragment
+    and the count of its fragments.
     """
     db.execute(
         "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created, receipts)"
@@ -363,7 +363,7 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
 
 
 def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
-    """Return the credits left today, without those for messages waiting for the operator. None
+    """Return the credits left today, after those for messages that wait for the operator. None
     without a budget.
     """
     if account.budget is None:

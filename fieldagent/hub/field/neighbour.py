@@ -1,4 +1,4 @@
-"""Checks if a kit may relay for another kit."""
+"""Checks whether a kit may relay for another kit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fieldagent.hub.store.contract import Db
 
 
 def find_neighbour(db: Db, relaying: Device, number: int) -> Device | None:
-    """Return the neighbour in the workspace, in use or revoked, whose items the kit relays. None if
-    that id does not exist there.
+    """Return the neighbour whose items the kit relays, in use or revoked. None if the workspace has
+    no device with that number.
     """
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"

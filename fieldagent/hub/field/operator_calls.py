@@ -50,8 +50,9 @@ async def run(
     note_fault: Note = log_fault,
     note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
-    """Send what is due over satellite until cancelled. An operator that hangs holds up no other:
-    each has up to CALLS calls at a time."""
+    """Send due messages over satellite until cancelled. Each operator has up to CALLS calls at a
+    time, so an operator that hangs does not delay the others.
+    """
     with log_once():
         await store.commit(operator_trouble.call_again_after_start)
     under_way = _OpenCalls()
@@ -86,13 +87,13 @@ async def run(
 
 
 class _OpenCalls:
-    """The calls that are under way."""
+    """Calls that are under way."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
-        """By operator."""
+        """Number of calls under way, by operator."""
         self.ended = 0
-        """The number of calls that have ended."""
+        """Number of calls that have ended."""
         self._rest = trio.CancelScope()
 
     async def carry(self, call: OperatorCall, work: Callable[[], Awaitable[None]]) -> None:
@@ -105,7 +106,7 @@ class _OpenCalls:
 
     @contextmanager
     def rest(self, ended: int) -> Iterator[None]:
-        """Rest until a call ends; not at all if one has ended since there were so many."""
+        """Rest until a call ends. Do not rest if a call has ended since `ended` was read."""
         self._rest = trio.CancelScope()
         if self.ended != ended:
             self._rest.cancel()
@@ -121,8 +122,8 @@ class _Found(NamedTuple):
     calls: bool
     rings: bool
     soonest: float
-    """Time when something becomes due without a new message. Earlier times are covered by the other
-    members."""
+    """Unix time when something will become due without a new message. The other members show what
+    is due now."""
 
 
 def _look_for_calls(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _Found:
@@ -156,7 +157,7 @@ async def carry_out(
         if alarm := await persist(store, lambda db: settle(db, call, verdict, clock())):
             log.error("%s", alarm)
     except StoreUnavailable:
-        pass  # the store logs that itself
+        pass  # The store logs that itself.
     except StoreFull as trouble:
         log.error("%s", trouble)
     except StoreFailed:
@@ -200,7 +201,7 @@ async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> 
                 call.imei, call.body, number=call.id, priority=call.urgent, modem=modem
             )
     except Exception as error:
-        # A bug in the hub: it is unknown if the operator has the message.
+        # This is a bug in the hub. It is unknown whether the operator has the message.
         note_fault(error, f"MT message {call.id}")
         reason = f"the call failed in the hub; see its log: {describe_error(error)}"
         return Verdict(Outcome.DOUBTFUL, make_no_answer(reason))

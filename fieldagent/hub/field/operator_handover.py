@@ -27,17 +27,19 @@ from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
 
 CALL_SECONDS = 120.0
-"""Seconds for which a process can keep a message. After that, another process takes it as in doubt.
+"""Seconds for which a process can keep a message. After that, another process takes the message
+over as one in doubt.
 """
 
 BACKOFF = (10.0, 60.0, 300.0, 1800.0)
 """Seconds before a message is handed over again, by the number of tries. The last value repeats."""
 
 URGENT_RETRY_MAX_S = 60.0
-"""Seconds at most before an answer to an SOS is called in again, whatever it failed on."""
+"""Largest number of seconds before an answer to an SOS is handed over again, whatever the
+failure."""
 
 CALLS = 8
-"""Messages called in at one moment with one operator."""
+"""Largest number of messages handed to one operator at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class OperatorCall:
 
 
 Busy = Mapping[str, int]
-"""The number of calls under way, by operator."""
+"""Number of calls under way, by operator."""
 
 
 def is_due(db: Db, now: float, busy: Busy = {}) -> bool:  # noqa: B006
@@ -91,7 +93,9 @@ def compute_next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
 
 
 def _make_full_condition(busy: Busy) -> tuple[str, list[str]]:
-    """Return SQL, and its values, that leaves out operators without a free call."""
+    """Return an SQL condition that leaves out operators with CALLS calls under way, and its
+    values.
+    """
     full = sorted(operator for operator, calls in busy.items() if calls >= CALLS)
     return (f" AND device.operator NOT IN ({make_marks(full)})" if full else ""), full
 
@@ -158,7 +162,7 @@ def _of_operator(
         now,
         operator,
         now,
-        Scope.MESSAGE.value,  # a message that fails by itself does not block others
+        Scope.MESSAGE.value,  # A message whose own content makes it fail does not block others.
         now,
         limit,
     )
@@ -249,9 +253,9 @@ def forgo(db: Db, call: OperatorCall) -> None:
 
 def take_back_words(db: Db, device: int) -> None:
     """Take incident updates back from satellite, because the device has a link now. The link then
-    carries the updates that the operator has not accepted, or that the modem may not have. So
-    they need not wait for a refusing operator or a view of the sky. A message with only such
-    updates that was not accepted is deleted and never paid for.
+    carries the updates that the operator has not accepted, or that the modem may not have. So those
+    updates do not wait for an operator that refuses them or for a view of the sky. A message with
+    only such updates that was not accepted is deleted and never paid for.
     """
     mt_copies.send_words_by_link(db, device)
     whose = "device = ? AND receipts <> '[]'"
@@ -305,7 +309,7 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
 
 
 def is_needed(db: Db, call: OperatorCall, now: float) -> bool:
-    """Return True if something in the message still waits. The IP link may have been faster, and an
+    """Return True if something in the message still waits. The IP link may have been faster, or an
     undelivered command may have expired.
     """
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)

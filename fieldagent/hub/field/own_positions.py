@@ -1,4 +1,4 @@
-"""Positions of others for one linked kit, out of its workspace's feed."""
+"""Positions of other kits for one linked kit, from its workspace's feed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.wire.link import BODIES, HEAD
 
 NAMES_MOST = 10
-"""Largest number of names in one message. Each becomes a row, and a thousand kits that get a
-message at the same moment must not make more rows than one commit can hold."""
+"""Largest number of names in one message. Each name becomes a row, and messages to a thousand kits
+at the same moment must not make more rows than one commit can hold."""
 
 
 class OwnPositions:
-    """View of one link. One message with positions is in flight at a time."""
+    """Positions as seen by one link. One message with positions is in flight at a time."""
 
     def __init__(self, store: Store, device: Device, feeds: PositionFeeds) -> None:
         self.number = 0
@@ -72,7 +72,7 @@ class OwnPositions:
         return self._pack(feed, positions, upto, capacity)
 
     async def _remove_stored(self, positions: list[Position]) -> list[Position]:
-        """Leave out the positions of which this device has a row."""
+        """Return the positions without those of which this device has a row."""
         feed, device = self._feed, self._device.id
         if device not in feed.at_once or not positions:
             return positions
@@ -92,7 +92,9 @@ class OwnPositions:
     def _pack(
         self, feed: PositionFeed, positions: list[Position], upto: int, capacity: int
     ) -> tuple[bytes, ...]:
-        """Return as many as fit, the earliest first, with the names that the kit is missing."""
+        """Return as many positions as fit, the earliest first, with the names that the kit is
+        missing.
+        """
         bodies: list[bytes] = []
         size, self._marks, self._load, self._upto = 0, self._names, Load(), upto
         for each in positions:

@@ -1,5 +1,5 @@
 """Parcels for kits without a link. Each contains an item, which another kit relays by radio. The
-answers are authenticated too.
+kits' answers are authenticated too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from fieldagent.wire.envelope import Entry
 from fieldagent.wire.parcel import BODY_MAX_BYTES, DOWN, wrap
 
 LOOK_AT = 16
-"""Items of a device considered for one envelope."""
+"""Largest number of items of a device considered for one envelope."""
 MINUTES = 1440
-"""Minutes for which a carrier tries if the item does not expire."""
+"""Minutes for which a carrier tries to deliver an item that does not expire."""
 
 
 class Due(NamedTuple):

@@ -1,8 +1,8 @@
 """Newest positions of a workspace, read once for all of its kits that are linked to this process.
 
-Each kit gets the positions since its last ones in one message, at most once in `rest` seconds. The
-rest grows with the linked kits, so that a workspace has at most `MESSAGES_PER_S` such messages a
-second, and the cost of a position does not grow with its kits.
+A kit gets all positions that it does not have in one message, at most once in `rest` seconds. The
+rest grows with the number of linked kits, so a workspace has at most `MESSAGES_PER_S` such messages
+a second. So the cost of a position does not grow with the number of kits.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from fieldagent.wire.envelope import Entry, Source, encode
 SEND_INTERVAL_MIN_S = 1.0
 """Shortest time in seconds between two messages with positions to a kit."""
 MESSAGES_PER_S = 50.0
-"""Messages with positions to the kits of one workspace, per second."""
+"""Largest number of messages with positions per second to the kits of one workspace."""
 RETRY_S, PAUSE = 1.0, 0.05
-"""Seconds until the next attempt after the database was unavailable, and at least."""
+"""Seconds until the next read after the database was unavailable, and the shortest time between two
+reads."""
 
 
 @dataclass(slots=True)
@@ -41,8 +42,8 @@ class Position:
     item: int
     expires: float
     entries: list[Entry]
-    """The item and its `Source`, which tells the kits if they have it already. The item has number
-    0, so that no kit needs a number of its own for it."""
+    """The item and its `Source`, by which a kit recognises an item that it has already. The item
+    has number 0, so the hub does not use up a number of each kit."""
     body: bytes
     """Envelope, the same for every kit."""
     with_name: tuple[Name, bytes] | None = None
@@ -78,7 +79,8 @@ class PositionFeed:
     upto: int = 0
     """Last place that was read."""
     life: int = 0
-    """Number of times that people have changed, or the database went back to an earlier state."""
+    """Number of times that the workspace's people changed or the database went back to an earlier
+    state."""
     at_once: frozenset[int] = frozenset()
     """Devices that get a row of each position at once."""
     links: int = 0
@@ -87,7 +89,7 @@ class PositionFeed:
     names: dict[int, Name] = field(default_factory=dict)
     _positions: dict[newest.Track, Position] = field(default_factory=dict)
     _announced: trio.Event | None = None
-    """Set if there may be positions that were not read; None before the first read."""
+    """Set if there may be new positions to read; None before the first read."""
     _not_before: float = -inf
     """Time of the next read (trio's clock)."""
     _turn: trio.Lock = field(default_factory=trio.Lock)
@@ -97,8 +99,8 @@ class PositionFeed:
     """Mark of the next name."""
 
     async def refresh(self) -> None:
-        """Read the new positions, if there may be any and it is time, and wake the links. Raises
-        the errors of `Store.read`.
+        """Read the new positions and wake the links, if there may be new positions and the rest is
+        over. Raises the errors of `Store.read`.
         """
         if not self._is_due():
             return
@@ -113,7 +115,7 @@ class PositionFeed:
     async def _read(self) -> None:
         now, heard = trio.current_time(), self.store.get_event(newest.get_topic(self.workspace))
         workspace, upto = self.workspace, self.upto
-        self._not_before = now + RETRY_S  # if the database is unavailable
+        self._not_before = now + RETRY_S  # This counts if the database is unavailable.
         found = await self.store.read(lambda db: _read(db, workspace, upto))
         if found.directory != self._directory:
             self._directory, self.life = found.directory, self.life + 1
@@ -131,9 +133,9 @@ class PositionFeed:
                 self.names[entry.sequence] = Name(digest, entry, self._bits)
                 self._bits *= 2
         for each in found.positions:
-            if each.sender in self.names:  # else the sender has just been deleted
+            if each.sender in self.names:  # Otherwise the sender has just been deleted.
                 track = newest.Track(each.device, each.sender)
-                self._positions.pop(track, None)  # the later one comes last
+                self._positions.pop(track, None)  # The later position comes last.
                 self._positions[track] = _make_position(each)
         self.upto = found.end
         if found.positions:
@@ -142,7 +144,7 @@ class PositionFeed:
             self.waiting.clear()
 
     async def run(self) -> None:
-        """Read new positions when it is time, until cancelled."""
+        """Read new positions after each rest, until cancelled."""
         while True:
             with log_once():
                 await self.refresh()

@@ -1,4 +1,4 @@
-"""New positions of kits, in the transaction that stores them."""
+"""Actions on new positions of kits, in the transaction that stores the positions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def says_where(place: Location) -> bool:
 
 
 def note(db: Db, device: Device, place: Location, said: int, now: float) -> None:
-    """Store a kit's location, sent at `said` (Unix time). The parts of the hub act on it."""
+    """Store a kit's location, sent at `said` (Unix time). The parts of the hub act on the
+    position.
+    """
     contact.note_position(db, device.id, place, said, now)
     if says_where(place):
         act_on_positions(db, [kit_position(device, place, said, now)], now)

@@ -1,15 +1,15 @@
 """Change of the radio key for all kits of a workspace, in the three steps of a manual change
-(docs/how-to/radio-key.md). A kit first receives with both keys, then sends with the new one, then
-uses only the new one.
+(docs/how-to/radio-key.md). A kit first receives with both keys, then sends with the new key, then
+uses only the new key.
 
-1. The hub asks all kits in use for a step before it asks any kit for the next one. It does not
-   wait for kits that were left out by name. So all kits hear each other throughout.
+1. The hub asks for the next step only after all kits in use have confirmed the last one. It does
+   not wait for kits that were left out by name. So all kits hear each other throughout.
 2. Each kit is asked by its own command, which contains the key sealed for that kit alone. Its
    answer confirms the step.
-3. A kit that was away, or is new, is asked for the current step of the others.
+3. The hub asks a kit that was away, or is new, for the step that the other kits have reached.
 4. A satellite message is paid for only with consent, once per step. A kit that did not answer
    is asked again over IP.
-5. A revoked kit is disabled: it is asked for nothing and never gets the key.
+5. A revoked kit is disabled. The hub does not ask it and never sends it the key.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class RadioKeyChange(NamedTuple):
     step: int
     began: float
     stepped: float
-    """Unix time since when all kits are asked for this step."""
+    """Unix time when the hub began to ask all kits for this step."""
     ended: float | None
-    """Unix time since when all kits use only this key."""
+    """Unix time when the last kit confirmed that it uses only this key."""
     bearer: str
     """Bearer as in `CommandToSend`."""
 
@@ -58,9 +58,9 @@ class KeyKit(NamedTuple):
     device: int
     name: str
     step: int
-    """The step that the kit has confirmed."""
+    """Step that the kit has confirmed."""
     asked: int
-    """The last step for which it was asked."""
+    """Last step that the hub has asked of the kit."""
     number: int
     """Number of that command."""
     given_at: float
@@ -113,7 +113,7 @@ def list_kits(db: Db, workspace: int, now: float) -> list[KeyKit]:
 
 
 class KeyPrice(NamedTuple):
-    """Cost of asking kits over satellite, with the current links."""
+    """Cost of asking the kits that have no link now over satellite."""
 
     kits: int
     linked: int
@@ -156,8 +156,8 @@ def begin(
     by: str = audit.ADMINISTRATION,
     now: float,
 ) -> None:
-    """Change all kits of a workspace to this key. An active change ends; kits with its key then
-    receive with all three keys. Raises Refused if no kit is in use.
+    """Change all kits of a workspace to this key. An active change ends. Kits that have its key
+    then receive with three keys. Raises Refused if no kit is in use.
     """
     if not list_kits(db, workspace, now):
         raise Refused("no kit of this workspace is enabled")
@@ -225,7 +225,7 @@ def _find_under_way(db: Db, device: int) -> RadioKeyChange:
 
 
 def go_on(db: Db, workspace: int, now: float) -> None:
-    """Take the next step if all kits have taken the last one, and ask kits that are behind."""
+    """Start the next step if all kits have confirmed the last one, and ask kits that are behind."""
     change = change_of(db, workspace, lock=True)
     if change is None:
         return
@@ -290,7 +290,7 @@ def compute_next_due(db: Db) -> float:
 
 
 def continue_changes(db: Db, now: float) -> list[str]:
-    """Continue all changes. There are no warnings to return."""
+    """Continue all changes, and return an empty list, because there are no warnings."""
     for workspace in _list_all(db):
         if _compute_due_time(db, workspace) <= now:
             go_on(db, workspace, now)
@@ -308,7 +308,7 @@ def _compute_due_time(db: Db, workspace: int) -> float:
     kits = list_kits(db, workspace, 0.0)
     awaited = [each.step for each in kits if not each.left_out]
     if change.ended is None and min(awaited, default=LAST) >= change.step:
-        return 0.0  # the kit that was waited for is disabled now
+        return 0.0  # The last kit that the change waited for may be disabled now.
     behind = [each.compute_due_time(change.step) for each in kits if each.step < change.step]
     return min(behind, default=inf)
 
@@ -366,7 +366,7 @@ def count_figures(db: Db) -> dict[str, float]:
 
 
 def of_devices(db: Db, workspace: int) -> dict[int, str]:
-    """Return for each device its step of the last change, as a text; empty without a change."""
+    """Return the step of each device in the last change, as a text; empty without a change."""
     change = change_of(db, workspace)
     if change is None:
         return {}

@@ -1,14 +1,15 @@
 """Recovery of a restored database over one kit's link.
 
-1. The kit's summary (`BackupSummary`) names the last items that it sent and got. If the hub does
-not know them, its database may be an older one, or the summary is false. So numbers are skipped
-   for this kit alone, and it is asked. `fieldagent hub database restored` does so for every kit.
+1. The kit's summary (`BackupSummary`) names the last items that the kit sent and got. If the hub
+   does not know them, its database may be an older one, or the summary is false. So the hub skips
+   numbers of this kit alone and asks it for its items. `fieldagent hub database restored` does so
+   for every kit.
 2. The kit is asked for a list of its items, and then for the missing ones, page by page.
 3. A kit proves the items that it sent itself. Another kit's copy of them, or of a push, is
    marked as unauthenticated until the sending kit delivers it.
-4. An item is entered as it was: identity, times and number. It is not posted to webhooks,
-   nothing is paid for it, and a kit that had it before recognises it. An SOS that is not
-   closed, according to its kit, is open again and rings.
+4. An item is entered with its original identity, times and number. It is not posted to webhooks and
+   never goes over a paid bearer. A kit that had it before recognises it. An SOS that is not closed,
+   according to its kit, is open again and rings.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KeepingTimes:
-    """Seconds for which items are kept here, and after which an unsent item expires."""
+    """Seconds for which the hub keeps items, and seconds after which an unsent item expires."""
 
     keep: float
     time_to_live: float
@@ -96,7 +97,7 @@ class Rebuilding:
         return Ask(progress.direction, progress.place)
 
     async def take_in_answer(self, said: BackupNote, now: float) -> None:
-        """Process the kit's answer; ignore one that was not asked for."""
+        """Process the kit's answer. Ignore an answer without a question."""
         async with self._turn:
             await self._take_in_answer(said, now)
 
@@ -196,8 +197,8 @@ def is_known(db: Db, device: int, said: BackupSummary) -> bool:
 
 
 def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
-    """Return True if a message of the device became a dead letter about so many hours ago, because
-    that was acknowledged as well.
+    """Return True if a message of the device became a dead letter about so many hours ago. The hub
+    acknowledged that message as well.
     """
     around = (now - (hours + 2) * 3600, now - (hours - 1) * 3600)
     sql = "SELECT 1 FROM dead_letter WHERE device = ? AND received BETWEEN ? AND ? LIMIT 1"
@@ -274,8 +275,8 @@ def _find_device(db: Db, device: Device, origin: int) -> Device | None:
 
 
 def _compute_dropped(db: Db, device: int, listed: Inventory) -> int:
-    """Return the largest possible number of items that the kit sent after the copy and no longer
-    has.
+    """Return the largest possible number of items that the kit sent after the copy of the database
+    was made and no longer has.
     """
     first, end = listed.dropped
     rows = db.execute(
@@ -288,7 +289,7 @@ def _compute_dropped(db: Db, device: int, listed: Inventory) -> int:
 
 
 def take_back(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
-    """Enter one item. Return True if it is here now."""
+    """Enter one item. Return True if the hub has the item now."""
     if not copy.body:
         return False
     row = link.rows[copy.place]
@@ -352,7 +353,7 @@ def _take_got(
     row: InventoryRow,
     now: float,
 ) -> bool:
-    """Enter an item that the kit got from the hub: another kit's, or a push."""
+    """Enter an item that the kit got from the hub: an item of another kit, or a push."""
     if not is_member(db, link.device.workspace, row.origin):
         return False
     source = next((each for each in beside if isinstance(each, Source)), None)
@@ -384,7 +385,7 @@ def _find_sender(
     item = _find_item(db, whose, own)
     if item is not None:
         return item
-    # Its own kit has not sent it yet, which would prove it.
+    # The kit that sent the item has not delivered it yet. Only that would authenticate it.
     if not _note_arrived(db, whose.id, own, row.at, doubt=True):
         return None
     posting = make_posting(whose, own, content, row.at + link.keeping.time_to_live)

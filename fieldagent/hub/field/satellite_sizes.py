@@ -1,7 +1,8 @@
-"""Checks, before a push is entered, if it fits the satellite modems of the kits.
+"""Checks that a push fits the satellite modems of its kits, before the push is entered.
 
-A modem of SBD accepts 270 bytes in a message. The hub refuses a push with the reason if no
-addressed kit can get it. If some can, the hub enters it, and the others wait for a link.
+An SBD modem accepts 270 bytes in a message. If no addressed kit can get the push, the hub refuses
+the push with the reason. If some kits can, the hub enters the push, and it waits for a link to the
+others.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class SatelliteKits(NamedTuple):
 
     unfit: tuple[UnfitKit, ...] = ()
     fit_count: int = 0
-    """Number of kits that can get it."""
+    """Number of kits that can get the push."""
 
     def find_refusal(self) -> str:
         """Return the reason why no kit can get the push. Empty if some can, or if there are no
@@ -57,7 +58,9 @@ class SatelliteKits(NamedTuple):
 
 
 def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
-    """Return the addressed kits that cannot get the push. `now` is Unix time."""
+    """Return the addressed kits that cannot get the push, and the number of those that can. `now`
+    is Unix time.
+    """
     if not isinstance(posting.item, Data):
         return SatelliteKits()
     whom, members = _make_device_condition(posting)

@@ -46,17 +46,18 @@ log = logging.getLogger(__name__)
 OWED_MAX = 4
 """Largest number of acknowledgements in one message. Others go into the next."""
 SEEN_TAGS_MAX = 64
-"""Number of a kit's last tags, by which a replay is recognised."""
+"""Number of a kit's last tags that the hub stores to recognise a replay."""
 COPIES = 3
 CLAIM = 120.0
 ANSWER_TIMEOUT_S = 600.0
-"""Seconds within which a kit acknowledges. They double with each copy."""
+"""Seconds that the hub waits for a kit's acknowledgement. The time doubles with each copy."""
 RECHECK_AFTER_S = 600.0
 """Seconds until the hub checks again if a waiting item fits an SMS."""
 REACHABLE_AFTER_SMS_S = 86_400.0
-"""Seconds after its last SMS within which a kit gets messages without asking."""
+"""Seconds after a kit's last SMS during which the kit gets messages without asking."""
 RETRY_S = 30.0
-"""Seconds after a failed message. They double, up to an hour."""
+"""Seconds until the next try after a failed message. They double with each failure, up to an
+hour."""
 RECEIPTS = 8
 SMS_PER_MESSAGE_MAX = 2
 """Largest number of SMS for a message with several items."""
@@ -93,8 +94,8 @@ def find_device(db: Db, frame: SmsFrame) -> Device:
 
 
 def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, now: float) -> None:
-    """Process the frame's facts besides its envelope, which is on disk already. Ignore a revoked
-    device, which gets no SMS.
+    """Process the facts of the frame besides its envelope. The envelope is on disk already. Ignore
+    a revoked device, which gets no SMS.
     """
     if revocation.find_revocation(db, device.id) is not None:
         return
@@ -183,7 +184,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
             )
         return None
     if load and not owed and copies >= COPIES:
-        # Its content waits with the rest until the kit is heard again.
+        # The content waits with the rest until the kit is heard again.
         db.execute(
             "UPDATE kit_sms SET load = '', tag = '', text = '', copies = 0, at = ?"
             " WHERE device = ?",
@@ -231,7 +232,7 @@ def _count_back(db: Db, due: SmsToKit) -> None:
 
 def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | None:
     """Store the next message, and return its text: owed acknowledgements, and waiting items that
-    fit. None if there are neither. `left` is the number of SMS left today.
+    fit. None if there is nothing to send. `left` is the number of SMS left today.
     """
     rows = db.execute("SELECT link_token FROM device WHERE id = ?", device.id)
     if not rows or not rows[0][0]:
@@ -261,7 +262,7 @@ def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | Non
 
 def _load(db: Db, device: Device, left: int, now: float) -> Load:
     """Return the waiting entries that fit a few SMS. If there are none, return one longer incident
-    update or one longer item, which so delay nothing else.
+    update or one longer item, because it then delays nothing else.
     """
     few = EnvelopeSpace(compute_envelope_bytes_down(SMS_PER_MESSAGE_MAX))
     most = EnvelopeSpace(

@@ -44,7 +44,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry
 
 ALARMS = frozenset({"sos", "falldown", "accident"})
-"""Traccar's alarm words (its `Position`) for a person who needs help, folded as by `_distress_in`.
+"""Alarm words of Traccar's `Position` for a person who needs help, in the form that `_distress_in`
+compares.
 """
 BEARER = "tracker"
 """Bearer shown for a tracker."""
@@ -57,9 +58,10 @@ FREE_REASON = "waits for a link: from a tracker"
 STALE, EXPIRY_S = 3_600.0, 86_400.0
 """Seconds after which a position, or a message, is not sent to kits any more."""
 ALARM_MAX, UNREAD_MAX = 40, 160
-"""Characters."""
+"""Largest numbers of characters of an alarm and of `unread`."""
 CLOCK_AHEAD_MAX_S = 300.0
-"""Seconds by which a tracker's clock may be ahead. A position further ahead counts as of now."""
+"""Seconds by which a tracker's clock may be ahead. A position further ahead counts as a position of
+now."""
 _MEMBERS = {name: field.attribute for name, field in ITEMS["location"].members.items()}
 
 
@@ -67,7 +69,7 @@ class TrackerReport(NamedTuple):
     """One report of a tracker."""
 
     ident: str
-    """The tracker's own id."""
+    """Own id of the tracker."""
     at: datetime | None = None
     """Time of the position; None for now."""
     place: Mapping[str, float] | None = None
@@ -120,7 +122,7 @@ def add(
 
 
 def find(db: Db, workspace: int, ident: str) -> Tracker | None:
-    """Return the tracker with this id of its own, and lock it; None if it is unknown."""
+    """Return the tracker whose own id is `ident`, and lock it; None if it is unknown."""
     rows = db.execute(
         "SELECT device, tracker.workspace, member, name, every, alarm, at, told FROM tracker"
         " JOIN device ON device.id = device WHERE tracker.workspace = ? AND ident = ?"
@@ -169,8 +171,8 @@ def take_from_kit(db: Db, workspace: int, entry: Entry, now: float) -> bool:
 def take_in(
     db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = BEARER
 ) -> ItemResult:
-    """Process one report. When the call returns, the report is safe to acknowledge. `way` names its
-    bearer.
+    """Process one report. When the call returns, the report is stored and can be acknowledged.
+    `way` names its bearer.
     """
     # PostgreSQL does not accept NUL: check the anonymous text before the database gets it.
     tracker = find(db, workspace, report.ident) if report.ident.isprintable() else None
@@ -232,8 +234,8 @@ def _distress_words(
 
 
 def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
-    """Raise an SOS, shown at the desk and sent to contacts and webhooks like any other, and to kits
-    with a link.
+    """Raise an SOS. It is shown at the desk, sent to contacts and webhooks like any other SOS, and
+    sent to kits with a link.
     """
     posting = Posting(
         tracker.workspace, tracker.member, Message(words), int(at), SOS_PRIORITY, sos=True
@@ -281,8 +283,8 @@ def _alarms_in(text: str) -> list[str]:
 
 
 def _distress_in(alarm: str) -> set[str]:
-    """Return the words of ALARMS that an alarm means, as in `SOS`, `fall_down` or `SOS button`.
-    Case and width of letters are ignored.
+    """Return the words of ALARMS that an alarm contains, such as `SOS`, `fall_down` or `SOS
+    button`. Case and width of letters are ignored.
     """
     folded = normalize("NFKC", alarm).casefold()
     letters = "".join(each for each in folded if each.isalpha())
@@ -290,5 +292,5 @@ def _distress_in(alarm: str) -> set[str]:
 
 
 def _readable(text: str, most: int) -> str:
-    """Return an anonymous text made printable, for one line."""
+    """Return an anonymous text as one printable line of at most `most` characters."""
     return "".join(each if each.isprintable() else "?" for each in text)[:most]

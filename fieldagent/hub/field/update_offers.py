@@ -1,9 +1,9 @@
-"""Update of many kits in waves. The next wave begins when all kits of the last one run the new
-version and work. The update stops if a kit rolls back, refuses it, or does not come back in
+"""Update of many kits in waves. The next wave begins when all kits of the last wave run the new
+version and work. The update stops if a kit rolls back, refuses the update, or does not come back in
 time.
 
-Each kit decides by itself if the program works (docs/how-to/update.md, "What happens during an
-update"), and reports it over its IP link. Only kits of the current wave get the offer.
+Each kit decides by itself whether the program works (docs/how-to/update.md, "What happens during an
+update"), and reports that over its IP link. Only kits of the current wave get the offer.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
 
 STATES = ("waiting", "trial", "taken", "refused", "back")
 """States of an offer that a kit reports, as for settings. Before that, the state is `planned` for a
-later wave, or `offered`. A kit that does not come back is `late`; one that cannot be updated is
-`left out`."""
+later wave, or `offered`. The state is `late` if a kit does not come back, and `left out` if a kit
+cannot be updated."""
 UNDER_WAY, DONE, STOPPED = "under way", "done", "stopped"
 
 
 class Candidate(NamedTuple):
-    """A kit for which an offer may be."""
+    """A kit that may get an offer."""
 
     device: int
     name: str
@@ -57,8 +57,8 @@ class _UnderWay(NamedTuple):
 
 
 def explain_unfit(kit: Candidate) -> str:
-    """Return the reason why a kit cannot be updated; empty if it can, or if that is not known
-    yet.
+    """Return the reason why a kit cannot be updated. Empty if the kit can be updated, or if that is
+    not known yet.
     """
     if kit.disabled is not None:
         return sentence("it is disabled")
@@ -211,7 +211,9 @@ def _go_on(db: Db, offer: _UnderWay, now: float) -> str:
 
 
 def _of_wave(db: Db, offer: _UnderWay, now: float) -> list[_Row]:
-    """Return the current state of the offer's kits up to this wave; empty before the first wave."""
+    """Return the current state of the offer's kits up to its current wave; empty before the first
+    wave.
+    """
     rows = db.execute(
         "SELECT kit.device, device.name, kit.state, kit.why, kit.since, contact.version,"
         " contact.installed, device.disabled FROM update_offer_kit AS kit"
@@ -227,8 +229,8 @@ def _keep_row(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
     state, why = kit.state, kit.why
     if kit.state == "offered":
         version = kit.version or ""
-        # Use the version only with a known kind of installation, because a kit may just have its
-        # first link.
+        # Use the version only if the kind of installation is known. A kit with its first link has
+        # not reported that kind yet.
         known = Candidate(
             kit.device, kit.name, version if kit.installed else "", kit.installed or "",
             kit.disabled,
@@ -238,7 +240,7 @@ def _keep_row(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
         elif why := explain_unfit(known):
             state = "left out"
     elif kit.state in ("waiting", "trial") and kit.disabled is not None:
-        # A disabled kit is not heard any more, whatever the result there.
+        # The hub does not hear a disabled kit any more, whatever the result at the kit.
         state, why = "left out", sentence("it is disabled")
     elif kit.state in ("waiting", "trial") and now - (kit.since or now) > offer.within:
         state, why = "late", f"it has not come back within {offer.within / 60:g} min"
@@ -306,7 +308,7 @@ def list_all(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
 
 
 def list_kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
-    """Return the kits of that offer, or of the last one, for people; empty if there is no such
+    """Return the kits of that offer, or of the last offer, for people; empty if there is no such
     offer.
     """
     rows = db.execute(

@@ -1,4 +1,4 @@
-"""Mail that waits for linked kits, read at once for all kits that wake at the same moment."""
+"""Mail that waits for linked kits. One read serves all kits that wake at the same moment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Mail(NamedTuple):
     commands: list[Entry]
     names: DeviceNames
     is_behind: bool
-    """True if its workspace's log has items of which the device has no rows."""
+    """True if the log of its workspace has items of which the device has no rows."""
     is_all: bool
     """True if nothing else waits."""
 
@@ -59,7 +59,9 @@ class Mail(NamedTuple):
         return any(each.entry.sos for each in self.items)
 
     def pack(self, capacity: int, under_way: Iterable[Load]) -> tuple[Load, bool]:
-        """Return the next envelope with what is not under way, and True if nothing is left."""
+        """Return the next envelope with entries that are not under way, and True if nothing is
+        left.
+        """
         loads = list(under_way)
         sent = {item for load in loads for item in load.items}
         told = {receipt for load in loads for receipt in load.receipts}
