@@ -18,10 +18,10 @@ class SpendingLimits(NamedTuple):
     refusal: str
     """Reason, for people, why channels that cost are not allowed; empty if they are."""
     remaining: int
-    """Remaining credits of today, out of `per_day`."""
+    """Credits of today that remain of `per_day`."""
     per_day: int
     limit: str
-    """Source of that limit, for people; it follows "of 9 that"."""
+    """Origin of the limit in words; the words follow "left of 9 that"."""
     bearer_bytes: int
     """Bytes of an item on Cellular that one paid message carries; 0 if Cellular costs nothing."""
 
@@ -30,13 +30,13 @@ class Affordable(NamedTuple):
     package: Package
     """The Package with its allowed channels; without any if `withheld` contains all."""
     withheld: dict[str, str]
-    """The other channels, each with the reason."""
+    """The channels that are not allowed, each with the reason."""
     price: int
-    """Credits and SMS together."""
+    """Sum of credits and SMS."""
     satellite: int = 0
-    """The credits of the price that a satellite message takes."""
+    """Part of the price for Satellite, in credits."""
     sms: int = 0
-    """The SMS of the price that the Package takes if there is no IP link."""
+    """Part of the price for Cellular, in SMS; it is due only if there is no IP link."""
 
     @property
     def goes(self) -> bool:
@@ -45,7 +45,9 @@ class Affordable(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Return the reasons for the other channels, by name; empty if all are allowed."""
+        """Return the channels that are not allowed, each with its reason; empty if all are
+        allowed.
+        """
         return "; ".join(f"{channel}: {reason}" for channel, reason in self.withheld.items())
 
 
@@ -55,7 +57,7 @@ def find_affordable(
     now: float,
     limits: SpendingLimits,
 ) -> Affordable:
-    """Return the Package with the channels that the budget can pay, the other channels with their
+    """Return the Package with the channels that the budget can pay, the other channels with the
     reasons, and the price. `now` is Unix time.
     """
     price = satellite = sms = 0
@@ -82,8 +84,8 @@ def find_affordable(
 
 
 def _compute_price(channel: Channel, cost: Cost, *, bearer_bytes: int) -> int:
-    """Return the price in credits or SMS; bytes are converted to credits of 50. Return 0 if it
-    costs nothing.
+    """Return the price in credits or SMS; bytes are converted to credits of 50. Return 0 if the
+    channel costs nothing.
     """
     if channel is Channel.SATELLITE:
         return -(-cost.bytes // CREDIT_BYTES) if cost.by_bytes else cost.credits

@@ -1,4 +1,4 @@
-"""A channel's cost of today, and its remaining budget. Days are UTC days."""
+"""Spent and remaining budget of a channel for the current UTC day."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def format_credit_range(spent: Spent) -> str:
 
 
 def compute_sos_reserve(limit: int | None, wanted: int | None) -> int:
-    """Return the credits of a day that are kept for an SOS, from both settings."""
+    """Return the credits of a day that are kept for an SOS, from the settings for the limit and the
+    reserve.
+    """
     if limit is None:
         return 0
     return min(limit, wanted) if wanted is not None else min(SOS_RESERVE, limit // 2)
@@ -120,8 +122,8 @@ class Budget:
 
         `urgent` includes the reserve. A check of the `mailbox` leaves half of the day's credits for
         the kit's own messages. An `urgent` check, for the answer to an SOS, leaves half of the
-        reserve. `urgent` with `half`, for other people's SOS, does so too. Costs that are in doubt
-        count as spent, because the budget limits the highest possible bill.
+        reserve. So does `urgent` with `half`, which is for other people's SOS. Costs that are in
+        doubt count as spent, because the budget limits the highest possible bill.
         """
         if self._limit is None:
             return None
@@ -133,7 +135,7 @@ class Budget:
         return max(0, self._limit - kept - used)
 
     def compute_affordable(self, capacity: int, *, urgent: bool = False, half: bool = False) -> int:
-        """Return the part of `capacity`, in bytes, that the budget can pay."""
+        """Return how many of `capacity` bytes the budget can pay."""
         left = self.compute_remaining(urgent=urgent, half=half)
         return (
             capacity
@@ -156,8 +158,8 @@ class Budget:
         return f"the budget of today is spent: {spent}{kept}; {self._describe_renewal()}"
 
     def _describe_renewal(self) -> str:
-        """Return the time of the next budget in words. It does not depend on the present time, so
-        that the text stays the same.
+        """Return the time of the next budget in words. The words do not depend on the present time,
+        so that the text stays the same.
         """
         clock = self._journal.clock
         if clock.source():
@@ -166,8 +168,8 @@ class Budget:
         return f"it is renewed at {moment:%H:%M} UTC by an unconfirmed clock"
 
     def book(self, spent: Spent, day: BudgetDay | None = None) -> Operation[None]:
-        """Return the operation that books a cost under today, or an earlier `day`, in the commit of
-        its cause.
+        """Return the operation that books a cost for today or for an earlier `day`. It runs in the
+        commit of the cause.
         """
         return spending.spend(self._name, day or self.get_today(), spent)
 
@@ -179,7 +181,7 @@ class Budget:
         return self.get_today().since + DAY - now
 
     def get_today(self) -> BudgetDay:
-        """Return the budget's current day, in UTC."""
+        """Return the budget's current UTC day."""
         return compute_day(
             spending.read_known_day(self._journal), self._clock(), self._journal.clock
         )

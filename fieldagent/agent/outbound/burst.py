@@ -1,4 +1,4 @@
-"""Fragments of one Package that are on their way together. Pure."""
+"""Fragments of one Package that are in flight at the same time. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fieldagent.system.lazy_dataclass import dataclass
 @dataclass(slots=True)
 class Burst:
     waiting: list[int]
-    """Positions that are sent as soon as no more urgent Package waits."""
+    """Positions of the fragments to send as soon as no more urgent Package waits."""
     in_flight: set[int] = field(default_factory=set)
     heard: bool = False
-    """True if a part of it has arrived."""
+    """True if one of the fragments has arrived."""
 
 
 class Bursts(dict[int, Burst]):
@@ -28,20 +28,20 @@ class Bursts(dict[int, Burst]):
         return [sequence for sequence, burst in self.items() if burst.waiting]
 
     def launch(self, segment: Segment, positions: list[int]) -> None:
-        """Start with the first of `positions`; the others follow."""
+        """Record that the first of `positions` is in flight; the others follow."""
         burst = self.setdefault(segment.sequence, Burst(positions))
         burst.waiting.remove(segment.position)
         burst.in_flight.add(segment.position)
 
     def land(self, segment: Segment, *, sent: bool) -> Burst | None:
-        """Record that a segment is no longer on its way. Return its burst when that was the last
-        one, otherwise None.
+        """Record that a segment is no longer in flight. Return its burst if no other segment of the
+        burst is in flight, otherwise None.
         """
         burst = self.get(segment.sequence, Burst([]))
         burst.in_flight.discard(segment.position)
         burst.heard |= sent
         if not sent:
-            # A station that should receive it does not.
+            # The receiver is missing a fragment: send no others until the burst has ended.
             burst.waiting.clear()
         if burst.in_flight:
             return None
@@ -49,8 +49,8 @@ class Bursts(dict[int, Burst]):
         return burst
 
     def land_all(self, segments: Iterable[Segment], *, sent: bool) -> dict[Segment, Burst]:
-        """Record that these segments are no longer on their way. Return those that were the last of
-        their Package, each with its burst.
+        """Record that these segments are no longer in flight. Return the last segment of each
+        finished burst, with the burst.
         """
         bursts = {segment: self.land(segment, sent=sent) for segment in segments}
         return {segment: burst for segment, burst in bursts.items() if burst is not None}

@@ -17,11 +17,11 @@ from fieldagent.package.package import Channel, Status
 from fieldagent.system import waits
 
 SETTLED_WITHIN = 120.0
-"""Longest time in seconds that a transmission may still take."""
+"""Longest time in seconds to wait for the end of a transmission in progress."""
 BY_CALL = "by a call"
 CANCELED = ChannelDelivery(Status.CANCELED, BY_CALL)
 CANCEL_BATCH = 400
-"""Packages that are canceled in one commit, which takes some milliseconds."""
+"""Number of Packages that one commit cancels; it takes some milliseconds."""
 
 
 class Cancellation:
@@ -41,9 +41,9 @@ class Cancellation:
     async def cancel(self, id_: int, channel: Channel | None = None) -> PackageState:
         """Withdraw a Package from one channel or all, and return its state.
 
-        A transmission in progress is not recalled: its end is awaited for as long as a session may
-        take. After that the status is None, and the cancellation still applies. Raises
-        UnknownPackage.
+        A transmission in progress is not recalled: the call waits for its end for as long as a
+        session may take. If the transmission then still continues, the status is None, and the
+        cancellation applies later. Raises UnknownPackage.
         """
         stands = find_standing(self._journal, id_)
         if stands.status is None:
@@ -52,25 +52,25 @@ class Cancellation:
         return get_standing(self._journal, stands.sequence)
 
     def can_have_left(self, number: int) -> bool:
-        """Return True if any item of that incident may be on its way, or has arrived."""
+        """Return True if any item of that incident may be in flight or may have arrived."""
         of_it = {*incident.list_items(self._journal, number)}
         if any(of_it & queue.get_in_flight() for queue in self._queues.values()):
             return True
         return any(history.can_have_left(self._journal, each) for each in of_it)
 
     async def call_off(self, number: int) -> list[trio.Event]:
-        """End the open incident: its items that have not left are withdrawn, and the repeats stop.
-        Return events that are set once it is known if the other items left.
+        """End the open incident: withdraw its items that have not left, and stop the repeats.
+        Return one event for each other item, which is set once its result is known.
         """
         if any(each.number == number for each in incident.list_all_open(self._journal)):
-            # Otherwise the cancellation message has already ended it, in its own commit.
+            # If it is not open, the cancellation message has already ended it in its own commit.
             await self._end(number)
-        # From here on, new items cannot join it.
+        # The incident is over, so new items cannot join it.
         return await self._take_out(incident.list_items(self._journal, number), None)
 
     async def _call_off_unsaid(self, sequence: int) -> None:
-        """End an incident whose Packages were all canceled before they left. An incident that may
-        be known elsewhere is canceled as a whole, with a message.
+        """End an incident if all its Packages were canceled before they left. An incident that
+        other kits or the hub may know is canceled as a whole, with a message.
         """
         number = incident.find_incident(self._journal, sequence)
         if number is None:
@@ -98,7 +98,7 @@ class Cancellation:
             for sequence in incident.list_items(self._journal, each.number):
                 waiting.pop(sequence, None)
         sequences = list(waiting)
-        # Start with the newest: they are at the ends of the heaps, which then need no sweep.
+        # Start with the newest: they are at the ends of the heaps, where removal needs no sweep.
         sequences.reverse()
         for begin in range(0, len(sequences), CANCEL_BATCH):
             await self._take_out(sequences[begin : begin + CANCEL_BATCH], channel)
@@ -112,8 +112,8 @@ class Cancellation:
         await wait_until_settled(await self._take_out(sequences, channel))
 
     async def _take_out(self, sequences: list[int], channel: Channel | None) -> list[trio.Event]:
-        """Take out the waiting Packages; they have ended when this returns. The returned events are
-        set when the end of those in flight is known.
+        """Take out the waiting Packages, and store their ends. Return an event for each Package in
+        flight, which is set when its end is known.
         """
         await self._is_all_back()
         canceled: list[EndedDelivery] = []
@@ -133,7 +133,7 @@ class Cancellation:
 async def wait_until_settled(
     in_flight: Iterable[trio.Event], within: float = SETTLED_WITHIN
 ) -> None:
-    """Wait until the end of these is known, at most for `within` seconds."""
+    """Wait until all these events are set, but at most `within` seconds."""
     with waits.move_on_after(within):
         for each in in_flight:
             await each.wait()

@@ -1,8 +1,9 @@
-"""Space for an item in one transmission, and the cutting of larger items.
+"""Computes the space for an item in one transmission, and cuts larger items into fragments.
 
-On the air a part of each packet is reserved for accompanying entries. These are a request to the
-hub, the mark of a repeated item, or the end of a round of fragments. A station that repeats an item
-cuts it as its sender did, so the result must not depend on the station.
+On the air a part of each packet is reserved for accompanying entries. These entries are a relay
+request, the mark of a repeated item, or the mark at the end of a round of fragments. A station that
+repeats an item must cut the same fragments as the sender, so the result does not depend on the
+station.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from fieldagent.wire.fragments import COUNT_MAX, add_checksum, cut_into_fragment
 from fieldagent.wire.tag import TAG_BYTES
 
 ACK_BYTES = 28
-"""Largest Ack in an envelope in bytes, without its bitmap and a tag: two stations of 5
-bytes each."""
+"""Size of the largest Ack in an envelope in bytes, without bitmap and tag. It contains two station
+numbers of 5 bytes each."""
 MARK_BYTES = 8
-"""Bytes of a RelayRequest and a Source, without their station numbers. Other stations' numbers are
-about as long as the sender's; if they are longer, the request is left out."""
+"""Size of a RelayRequest and a Source in bytes, without their station numbers. Other stations'
+numbers are about as long as the sender's; if they are longer, the request is left out."""
 SHORT_COUNT = 23
 """Number of fragments up to which index and count take a byte each."""
 SHORT_BYTES = 23
@@ -37,7 +38,7 @@ class Capacity:
     """Largest transmission, in bytes."""
     tagged: bool
     shared: bool = False
-    """True if it is sent on the air, where other stations repeat it."""
+    """True on the air, where other stations repeat the item."""
 
     @property
     def _free(self) -> int:
@@ -45,24 +46,25 @@ class Capacity:
 
     def compute_whole(self, origin: int) -> int:
         """Return the largest envelope, in bytes, that carries an item of `origin` unfragmented:
-        without a tag, and as if its sender were the peer itself.
+        without a tag, and with the peer as sender.
         """
-        # Our own envelope contains the origin 0; in satellite's short form it contains none.
+        # Our own envelope contains the origin 0, but the short form for satellite contains no
+        # origin.
         more = _compute_width(origin) - (self.shared or not origin)
         return self._free - self._compute_reserved(origin) - more
 
     def compute_filled(self, origin: int) -> int:
-        """Return the size in bytes up to which other entries join an item."""
+        """Return the size in bytes up to which other entries may be added to an item."""
         return self.size - self._compute_reserved(origin)
 
     def _compute_reserved(self, origin: int) -> int:
         if not self.shared:
             return 0
-        # A tenth is reserved for answers.
+        # A tenth or more is reserved for answers.
         return max(MARK_BYTES - 1 + 2 * _compute_width(origin), self.size // 10)
 
     def cut_into_fragments(self, entry: Entry, origin: int) -> list[Fragment]:
-        """Cut an entry into its fragments. Raises TooLarge."""
+        """Cut an entry into its fragments. Raises TooLarge if it needs too many."""
         whole = encode([entry])
         if not self.shared:
             try:
@@ -79,8 +81,8 @@ class Capacity:
         raise TooLarge(f"{len(whole)} bytes are too many for packets of {self.size} bytes")
 
     def _count_max(self) -> int:
-        """Return the most fragments of an item; one Ack in one packet must be able to list them
-        all.
+        """Return the maximum number of fragments of an item; one Ack in one packet must be able to
+        list all of them.
         """
         return min(COUNT_MAX, 8 * (self._free - ACK_BYTES))
 

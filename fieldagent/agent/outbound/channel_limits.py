@@ -16,8 +16,8 @@ class ChannelLimits:
     size: int
     """Largest transmission, in bytes."""
     fill: int
-    """Bytes up to which waiting entries fill a transmission. An SOS in it is not slowed down by
-    this size."""
+    """Bytes up to which waiting entries fill a transmission. This size is small enough not to slow
+    down an SOS in the transmission."""
     tariff: Tariff
     authentic: bool = False
     """True if the link itself authenticates the peer, so that messages have no tag."""
@@ -26,9 +26,10 @@ class ChannelLimits:
     packs_text: bool = False
     """True if the receiver reads packed text, and each byte costs credits or air time."""
     companions: int = 32
-    """Most further Packages that are considered for filling one transmission."""
+    """Maximum number of other Packages to consider for one transmission."""
     shared: bool = False
-    """True if all stations in range receive a transmission, and answer with their own."""
+    """True if all stations in range receive a transmission, and answer with transmissions of their
+    own."""
 
 
 LIMITS = {
@@ -38,12 +39,12 @@ LIMITS = {
         AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, packs_text=True, shared=True
     ),
 }
-"""Limits of each channel at first; a satellite modem with other limits reports them
+"""Initial limits of each channel. The driver replaces them if the modem has others
 (`Outbox.fit`)."""
 
 
 def compute_price(tariff: Tariff, size: int) -> Spent:
-    """Return the cost of a transmission of that many bytes: credits, or the billed bytes."""
+    """Return the cost of a transmission of `size` bytes: credits, or the billed bytes."""
     if not tariff.booked:
         return Spent(size)
     if tariff.unit == "byte":

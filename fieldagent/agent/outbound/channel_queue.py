@@ -1,9 +1,9 @@
-"""Queue of one channel: the waiting Packages, and those in flight. It decides and waits, but does
-no I/O.
+"""Queue of one channel: the waiting Packages, and those in flight. The code decides and waits, but
+does no I/O.
 
 A Package is here from `add` until it ends. It waits, is taken into a transmission (`take`,
-`depart`), and is then `finished`, or waits again (`put_back`). The caller that ends it here must
-record that in the journal: the endings that these methods return are decided but not stored.
+`depart`), and is then `finished`, or waits again (`put_back`). These methods decide endings and
+return them, but do not store them: the caller must record them in the journal.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ class Withdrawn(NamedTuple):
     removed: list[int]
     """Packages that were removed; the caller must record their end."""
     in_flight: list[trio.Event]
-    """Events for those in flight, each set when its transmission is over."""
+    """One event for each of them that is in flight, set when its transmission is over."""
 
 
 class ChannelQueue:
-    """Queue of one channel. Times are by trio's clock. `doubtful` is the content of a transmission
-    that an earlier run began and did not settle. It counts as in flight under the number 0, even
-    if it contains no Package. None means that there is no such transmission.
+    """Queue of one channel. Times are by trio's clock. `doubtful` contains the segments of a
+    transmission that an earlier run began and did not settle; None if there is no such
+    transmission. That transmission counts as in flight under the number 0, even if it contains no
+    Package.
     """
 
     def __init__(self, channel: Channel, doubtful: Sequence[Segment] | None = None) -> None:
@@ -60,15 +61,15 @@ class ChannelQueue:
         self.held: set[int] = set()
         """Packages that are held back."""
         self.changed = trio.Event()
-        """Set when a Package was added or settled, and then replaced."""
+        """Event that is set when a Package is added or settled; then a new event replaces it."""
         self._queue = Queue()
         self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
         """Packages in flight that must not be sent again: the event to set when they are back, and
         the reason."""
         self._failed: list[EndedDelivery] = []
-        """Endings that `wait_for_expired` has not returned yet."""
+        """Endings that the next `wait_for_expired` returns."""
         self._expiry = inf
-        """Time when `wait_for_expired` looks again."""
+        """Time of the next check in `wait_for_expired`."""
         self._sooner = trio.Event()
 
     def __contains__(self, sequence: int) -> bool:
@@ -82,12 +83,12 @@ class ChannelQueue:
         self.changed.set()
         self.changed = trio.Event()
 
-    # For the agent.
+    # Methods for the agent.
 
     @contextmanager
     def hold_replaced(self, package: Package) -> Iterator[list[int]]:
-        """Hold the sequences that a Package will replace, and yield them. They do not leave inside
-        this block. Those that were not replaced at its end wait again.
+        """Hold the Packages that a new Package will replace, and yield their sequences. They cannot
+        leave inside this block. Afterwards, those that were not replaced wait again.
         """
         held = self._queue.hold(package.collapse_key, sos=package.sos)
         try:
@@ -102,7 +103,7 @@ class ChannelQueue:
         """Queue a Package for `life` seconds (None: forever), to leave after at least `delay`
         seconds.
 
-        Return the sequences that it replaces, which are removed here.
+        Return the sequences of the Packages that it replaces; they are removed from the queue.
         """
         package, sequence = accepted.package, accepted.sequence
         now = trio.current_time()
@@ -124,7 +125,8 @@ class ChannelQueue:
             newest_first=gathers,
         )
         if self.held.intersection(replaced):
-            # It replaced a held Package but may be of a kind that is not held: release it.
+            # The new Package took the place of a held one, but may be of a kind that is not held:
+            # release it.
             self.held.difference_update(replaced)
             self.hasten(sequence)
         if expires < self._expiry:
@@ -137,7 +139,7 @@ class ChannelQueue:
         return self._queue.list_keys()
 
     def hasten(self, *sequences: int) -> None:
-        """Let these wait no longer for a cheaper channel, or for their retry."""
+        """Make these due now: they no longer wait for a cheaper channel or a retry."""
         for sequence in sequences:
             if sequence not in self.held:
                 self._queue.hasten(sequence)
@@ -161,8 +163,8 @@ class ChannelQueue:
         return withdrawn
 
     async def wait_for_expired(self) -> list[EndedDelivery]:
-        """Wait until Packages have expired, or failed for another reason, and return their endings.
-        They are removed here.
+        """Wait until Packages have expired, or failed for another reason. Remove them, and return
+        their endings.
         """
         while True:
             self._sooner = trio.Event()
@@ -178,11 +180,11 @@ class ChannelQueue:
             with trio.move_on_at(self._expiry):
                 await self._sooner.wait()
 
-    # For packing and the driver.
+    # Methods for packing and the driver.
 
     def find_foremost(self, now: float) -> int | None:
-        """Return the next Package to send, which may be one with more fragments in a running burst;
-        None if there is none.
+        """Return the next Package to send, or None. It may be a Package with more fragments in a
+        running burst.
         """
         keys = [
             sequence
@@ -195,12 +197,14 @@ class ChannelQueue:
         return min(keys, key=self._queue.find_place, default=None)
 
     def is_urgent(self, sequence: int) -> bool:
-        """Return True if it has the priority of an SOS. Raises KeyError if it does not wait."""
+        """Return True if the Package has the priority of an SOS. Raises KeyError if it is not in
+        the queue.
+        """
         return -self._queue.find_place(sequence)[0] >= SOS_PRIORITY
 
     def is_sos_of_others(self, sequence: int) -> bool:
-        """Return True for an SOS that the kit's own people did not raise. Raises KeyError if it
-        does not wait.
+        """Return True for an SOS that the kit's own people did not raise. Raises KeyError if it is
+        not in the queue.
         """
         return -self._queue.find_place(sequence)[0] == SOS_PRIORITY
 
@@ -209,8 +213,8 @@ class ChannelQueue:
         return self._queue.compute_next_change(now)
 
     def receive_message(self, now: float, *, under_way: bool) -> int | None:
-        """Take the first waiting Package; with `under_way`, also one with more fragments in a
-        running burst.
+        """Take the first waiting Package and return its sequence, or None. With `under_way` it may
+        be a Package with more fragments in a running burst.
         """
         key = self.find_foremost(now) if under_way else None
         return key if key in self.bursts else self._queue.receive_message(now)
@@ -223,8 +227,8 @@ class ChannelQueue:
     def finish(
         self, sequence: int, delivery: ChannelDelivery | None = None, *, arrived: bool = False
     ) -> None:
-        """Remove a Package that ended here. If `delivery` is given, `wait_for_expired` returns its
-        ending.
+        """Remove a Package that has ended on this channel. If `delivery` is given,
+        `wait_for_expired` returns its ending.
         """
         if delivery is not None:
             self._failed.append(EndedDelivery(sequence, self.channel, delivery))
@@ -250,14 +254,14 @@ class ChannelQueue:
         ]
 
     def put_back(self, sequence: int, due: float) -> EndedDelivery | None:
-        """Put back a Package that was not sent, or not completely: it waits until `due`. If it was
-        withdrawn or replaced meanwhile, return its ending.
+        """Put back a Package that was not sent, or not completely: it waits until `due`. If the
+        Package was withdrawn or replaced meanwhile, return its ending.
         """
         (ended,) = self.compute_ends([sequence]) or (None,)
         if ended is not None and ended.delivery is not REPLACED_DELIVERY:
             self.finish(sequence)
         elif sequence in self._queue:
-            # A newer Package that replaces it gets its place.
+            # The newer Package that replaces it gets its place.
             waits = sequence in self.held and not self._queue.is_superseded(sequence)
             self._queue.put_back(sequence, inf if waits else due)
             self.tried.add(sequence)
@@ -267,8 +271,8 @@ class ChannelQueue:
         return self._queue.get_in_flight()
 
     def mark_landed(self, sequences: Iterable[int]) -> None:
-        """Record that these are no longer in flight, unless another fragment is, or the end is
-        still being stored.
+        """Record that these Packages are no longer in flight. A Package stays in flight if another
+        of its fragments is, or while its end is being stored.
         """
         for sequence in sequences:
             if sequence in self._withdrawn and sequence not in self._queue.get_in_flight():
@@ -289,15 +293,15 @@ def _get_priority(accepted: StoredPackage) -> int:
 
 
 def gather(queue: ChannelQueue) -> None:
-    """Let Packages that wait to share a message join, because a transmission is leaving."""
+    """Make the Packages due that wait to share a message, because a transmission is leaving."""
     for sequence in queue.gathering - queue.held:
         queue._queue.hasten(sequence)
     queue.gathering.clear()
 
 
 def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Hold back that kind from now on, and these Packages of it; those in flight are held when they
-    return.
+    """Hold back Packages of that kind from now on, and these waiting ones; those in flight are held
+    when they return.
     """
     queue.held_kinds.add(kind)
     for sequence in sequences:
@@ -308,7 +312,7 @@ def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
 
 
 def release_kind(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Release that kind, and these Packages of it."""
+    """Release Packages of that kind, and these that were held back."""
     queue.held_kinds.discard(kind)
     released = queue.held.intersection(sequences)
     queue.held -= released
@@ -316,14 +320,14 @@ def release_kind(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> No
 
 
 def try_again(queue: ChannelQueue) -> None:
-    """Make the Packages that wait for a retry due at once."""
+    """Make the Packages due at once that wait for a retry."""
     tried, queue.tried = queue.tried, set()
     queue.hasten(*tried)
 
 
 def compute_due_time(queue: ChannelQueue, sequence: int) -> float:
-    """Return the time when it may leave, by trio's clock; -inf if it may leave at once, or is in
-    flight.
+    """Return the time when the Package may leave, by trio's clock; -inf if it may leave at once or
+    is in flight.
     """
     return (
         -inf

@@ -24,8 +24,8 @@ def make_request(within: int | None, configured: frozenset[Channel]) -> Package 
 
 
 def describe_state(journal: Journal) -> dict[str, Any] | None:
-    """Return the state of the check-in for people; None if there is none, or its end has reached
-    the hub.
+    """Return the state of the check-in for people; None if there is no check-in, or if the hub has
+    received its end.
     """
     asked = check_in.read_last_request(journal)
     if asked is None or (asked.within_s is None and asked.confirmed is not None):

@@ -19,9 +19,9 @@ class Cost(NamedTuple):
     """Number of messages if it is sent alone; 0 if the channel cannot carry it."""
     bytes: int
     credits: int
-    """0 if the account pays for bytes."""
+    """Price in credits; 0 if the account pays for bytes."""
     remaining: int | None
-    """Rest of today's budget in credits or bytes; None without a budget."""
+    """Remaining budget of today in credits or bytes; None without a budget."""
     by_bytes: bool = False
     """True if the account pays for bytes; then `bytes` are the billed ones."""
     refusal: str = ""

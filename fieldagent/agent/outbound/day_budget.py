@@ -1,4 +1,4 @@
-"""Daily budget of one ingress or bearer, which survives restarts."""
+"""Daily budget of one ingress or bearer, stored so that it survives restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DayBudget:
             name, journal, clock=journal.clock.now, limits=limits, tariff=lambda: Tariff(name)
         )
         self._paid_on: BudgetDay | None = None
-        """Day of the last booking: canceled bookings belong to it."""
+        """Day of the last booking: a cancellation returns its cost to this day."""
 
     def compute_remaining(self, *, urgent: bool = False) -> int | None:
         return self._budget.compute_remaining(urgent=urgent)
@@ -45,7 +45,7 @@ class DayBudget:
     @asynccontextmanager
     async def book(self, count: int) -> AsyncIterator[None]:
         """Book the cost before the Package may leave, so that a crash in between cannot exceed the
-        budget. If the block raises, the cost is returned.
+        budget. If the block raises, the booking is undone.
         """
         day = self._budget.get_today()
         if count:
@@ -58,15 +58,16 @@ class DayBudget:
             raise
 
     async def promise(self, sequence: int, plan: Affordable) -> None:
-        """Remember the credits and SMS that were booked for a Package, also over a restart."""
+        """Remember the credits and SMS that were booked for a Package, also across a restart."""
         if plan.price:
             booked = {Channel.SATELLITE: plan.satellite, Channel.CELLULAR: plan.sms}
             day = self._budget.get_today()
             await self._journal.persist(spending.note_bookings(self._name, sequence, booked, day))
 
     async def give_back(self) -> None:
-        """Give back what was booked for Packages that have ended, and of which nothing left over
-        satellite or by SMS: another way was quicker."""
+        """Return the booked credits and SMS of ended Packages that another channel delivered
+        sooner, so that nothing left over satellite or by SMS.
+        """
         for booking in spending.ended_bookings(self._journal, self._name):
             done = spending.end_booking(self._name, booking)
             if not self._has_cost(booking.sequence, booking.channel):

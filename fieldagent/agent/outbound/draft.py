@@ -1,5 +1,5 @@
-"""An envelope that is being filled; each candidate entry is encoded once, together with
-the others.
+"""An envelope to which entries are added until it is full. Each candidate entry is encoded once,
+together with the others.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from fieldagent.wire.seal import seal
 
 
 class Draft:
-    """Unfinished envelope. `origin` is the sender's number, 0 if the link identifies the sender.
-    `key` tags the envelope, or encrypts it if `sealed`. With `packed`, texts take fewer bytes.
+    """Unfinished envelope of one transmission. `origin` is the sender's number, 0 if the link
+    identifies the sender. `key` tags the envelope, or encrypts it if `sealed`. With `packed`, texts
+    take fewer bytes.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Draft:
         self.entries, self.body = [entry], body
 
     def encode_with(self, *more: Entry) -> bytes:
-        """Return the encoded envelope with these entries added."""
+        """Return the encoded envelope with these entries at its end."""
         entries = [*self.entries, *more]
         if self._sealed and self._key is not None:
             return seal(encode(entries, origin=self.origin, packed=self._packed), self._key)

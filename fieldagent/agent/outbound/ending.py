@@ -1,7 +1,8 @@
-"""Stores the ends of Packages on their channels, and notifies those who wait.
+"""Stores the ends of Packages on their channels, and wakes the callers that wait for them.
 
 A decided ending is passed to `record`. One commit contains all its consequences: the end on its own
-channel, the Packages that other channels need not send any more, and the caller's addition.
+channel, the Packages that other channels need not send any more, and the operation that the caller
+adds.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class AgentStopping(Exception):
 class Endings:
     """Recorder of endings. `queues` are those of the configured channels; `clock` is elapsed time.
 
-    `neighbours` are notified on the air when the hub has the items that we relayed for them. With
-    `heard_ends`, reception by another kit is enough to end a fan-out of `first` or `cheapest`, even
-    if the hub may never get the item.
+    Over `neighbours`, other kits are notified on the air when the hub has the items that we relayed
+    for them. With `heard_ends`, reception by another kit is enough to end a fan-out of `first` or
+    `cheapest`, even if the hub may never get the item.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Endings:
         self._stopped = False
 
     def get_fan_out(self, package: Package, *, relayed: bool) -> FanOut:
-        """Return the fan-out of a Package. A neighbour's item and one that is not urgent are never
-        paid for twice; an urgent one uses every channel.
+        """Return the fan-out of a Package: EVERY if it is urgent, CHEAPEST if it is a neighbour's
+        or has a deadline, otherwise the configured one.
         """
         if package.urgent:
             return FanOut.EVERY
@@ -69,12 +70,13 @@ class Endings:
     async def record(
         self, ended: Sequence[EndedDelivery], also: Operation[None] | None = None
     ) -> None:
-        """Store the ends of these channel deliveries, and return when they are
-        on disk. `also` runs in the same commit.
+        """Store the ends of these channel deliveries; they are on disk when this returns. `also`
+        runs in the same commit.
         """
         known = self._read_known(ended)
-        # Take them out before the commit, which may wait for space on the disk, so that they do not
-        # leave meanwhile. If the end is not stored, they return to the queue at the next start.
+        # Take the Packages out of the other queues before the commit, which may wait for space on
+        # the disk: they must not leave meanwhile. If the commit fails, they return to the queues at
+        # the next start.
         taken_out = [each for one in ended for each in self._take_out_superfluous(one, known)]
         ended = [*ended, *taken_out]
         note_ends = outbound.end(ended, self.clock())
@@ -91,12 +93,12 @@ class Endings:
             self._wake_caller(sequence)
 
     def _read_known(self, ended: Sequence[EndedDelivery]) -> dict[int, StoredPackage]:
-        """Return the Packages themselves, if further actions depend on them."""
+        """Return the Packages of those endings that have further effects."""
         packages: dict[int, StoredPackage] = {}
         for each in ended:
             if not self._is_end_relevant(each):
                 continue
-            # A damaged Package causes no further actions.
+            # The end of a damaged Package has no further effects.
             with suppress(DamagedPackage):
                 package = outbound.read_kept_package(self._journal, each.sequence)
                 if package is not None:
@@ -104,7 +106,7 @@ class Endings:
         return packages
 
     def _is_end_relevant(self, ended: EndedDelivery) -> bool:
-        """Return True if further actions depend on which Package ended."""
+        """Return True if this ending has effects that depend on the Package."""
         if ended.delivery.status not in (Status.DELIVERED, Status.ERROR):
             return False
         if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
@@ -113,7 +115,9 @@ class Endings:
         return any(ended.sequence in queue for queue in others)
 
     def _list_dearer(self, channel: Channel) -> list[ChannelQueue]:
-        """Return the queues that cost more than a channel over which the hub itself confirms."""
+        """Return the queues of more expensive channels, if the hub itself confirms items on this
+        channel.
+        """
         if channel is not Channel.CELLULAR or Channel.SATELLITE not in self._queues:
             return []
         return [self._queues[Channel.SATELLITE]]
@@ -122,7 +126,7 @@ class Endings:
         self, ended: EndedDelivery, known: Mapping[int, StoredPackage]
     ) -> list[EndedDelivery]:
         """Remove the Package from other channels that need not send it any more, and return those
-        endings. After a failure the other channels send it at once.
+        endings. After a failure with the fan-out CHEAPEST the other channels send it at once.
         """
         package = known.get(ended.sequence)
         if package is None or package.package.urgent:
@@ -147,8 +151,8 @@ class Endings:
 
     async def note_at_hub(self, sequence: int, *, proved: bool) -> None:
         """Record that the hub has the item, by its own confirmation (`proved`) or by that of the
-        relaying kit. It is withdrawn from channels to the hub that have not sent it; with the
-        fan-out `every` only from those that cost credits.
+        relaying kit. Withdraw it from channels to the hub that have not sent it. With the fan-out
+        `every`, withdraw it only from satellite, and only if `proved`.
         """
         queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
         if not (proved and self._neighbours) and not any(sequence in queue for queue in queues):
@@ -170,8 +174,9 @@ class Endings:
             await self.record(withdrawn)
 
     def _report_to_neighbour(self, package: StoredPackage, *, by_hub: bool) -> None:
-        """Report to the kit whose item it is that the hub has the item; without `by_hub`, that a
-        satellite gateway has it."""
+        """Report the arrival of an item at the hub to the kit that sent it; without `by_hub`,
+        report that a satellite gateway has it.
+        """
         if package.origin and self._neighbours is not None:
             digest = digest_of(make_entry(package))
             ack = Ack(package.origin, by_hub=by_hub, digest=digest, is_at_gateway=not by_hub)
@@ -201,7 +206,9 @@ class Endings:
 
 
 def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedDelivery]:
-    """Remove the Package from these queues. One in flight ends by itself and is not tried again."""
+    """Remove the Package from these queues. If the Package is in flight, its transmission continues
+    but is not repeated.
+    """
     return [
         EndedDelivery(out, queue.channel, ChannelDelivery(Status.CANCELED, why))
         for queue in queues

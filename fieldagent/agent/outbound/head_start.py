@@ -1,7 +1,7 @@
 """Delay of each channel in favour of cheaper ones, from their past deliveries. Pure.
 
 A channel that delivers within two seconds needs no head start of two minutes. So a more expensive
-one starts as soon as a longer wait would save almost nothing. A Package with a deadline (`by`)
+channel starts as soon as a longer wait would save almost nothing. A Package with a deadline (`by`)
 waits for a cheaper channel as long as the more expensive one can still meet the deadline.
 """
 
@@ -15,10 +15,10 @@ from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DELIVERED_SHARE_ENOUGH = 0.95
-"""Sufficient share of the cheaper deliveries after the longest wait, or of the deliveries in time
-without a wait."""
+"""Share of the deliveries that is enough. It is a share of the deliveries of the cheaper channels
+after the longest wait, or of the deliveries in time without a wait."""
 USUAL_TIME_FACTOR = 2.0
-"""Factor on a more expensive channel's usual time, because another Package may go first, or an
+"""Factor on the usual time of a more expensive channel, because another Package may go first, or an
 attempt may fail."""
 _ROUNDING = 1e-9
 CHEAPER_FIRST_REASON = "a cheaper channel goes first"
@@ -29,7 +29,7 @@ class Begin(NamedTuple):
     after: float
     """Seconds from the acceptance of a Package until it may start on a channel."""
     reason: str = ""
-    """Reason for people; empty if it starts at once."""
+    """Reason for the wait, for people; empty if there is no wait."""
 
 
 class _CheaperChannel(NamedTuple):
@@ -44,7 +44,7 @@ def compute_head_starts(
     head_start: float,
     shown: Mapping[Channel, Steps],
 ) -> dict[Channel, Begin]:
-    """Return the start of each channel that waits.
+    """Return the start of the Package on each channel where it waits.
 
     With CHEAPEST each channel has `head_start` seconds before the next more expensive one, or less
     if the past deliveries in `shown` allow it. `shown` contains, for each channel with enough data,
@@ -71,7 +71,7 @@ def _begin(
 ) -> Begin:
     usual = len(cheaper) * head_start
     if by is not None and own is not None:
-        # The effect of a longer wait is unknown, so it is waited for.
+        # For a longer wait there is no data, so the Package waits that long.
         after, why = (
             _compute_latest(cheaper, own, by),
             f"{CHEAPER_FIRST_REASON}, and there is still time",
@@ -95,8 +95,8 @@ def _compute_soonest(cheaper: Sequence[_CheaperChannel], usual: float) -> float:
 
 
 def _compute_latest(cheaper: Sequence[_CheaperChannel], own: Steps, by: float) -> float:
-    """Return the latest start with which the Package is in time nearly as often as with a start
-    now.
+    """Return the latest start that keeps nearly the same chance to meet the deadline `by` as a
+    start now.
     """
     missed = 1 - _compute_delivered(cheaper, by)
 
@@ -111,7 +111,9 @@ def _compute_latest(cheaper: Sequence[_CheaperChannel], own: Steps, by: float) -
 
 
 def _compute_delivered(cheaper: Sequence[_CheaperChannel], at: float) -> float:
-    """Return the share that at least one of these channels has delivered by then."""
+    """Return the share of Packages that at least one of these channels has delivered at that
+    time.
+    """
     missed = 1.0
     for begins, steps in cheaper:
         missed *= 1 - share_within(steps or (), at - begins)

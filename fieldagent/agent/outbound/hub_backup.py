@@ -1,8 +1,8 @@
 """Backup for a hub whose database was lost, from this kit's journal.
 
-It contains the items that left for the hub and those that came from it, as long as the journal
-keeps them (`keep-ended-days`, `keep-ended-count`). It starts when the kit got the hub's token, so
-that another hub's items are never shown.
+The backup contains the items that left for the hub and those that came from it, as long as the
+journal keeps them (`keep-ended-days`, `keep-ended-count`). It begins when the kit gets the hub's
+token, so that another hub's items are never shown.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import BODY_BYTES
 
 IDLE_CHECK_INTERVAL_S = 1.0
-"""Seconds between two checks for other waiting items."""
+"""Seconds between two checks if other items wait."""
 _HEAD = 64
 """Largest overhead in bytes of a note with one copy."""
 _LEFT_SQL = "channel IN ('Cellular', 'Satellite') AND status = 'Delivered'"
-"""Condition on a `delivery` that left for the hub."""
+"""SQL condition: the Package left for the hub on this channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubBackup:
-    """Backup for one hub. `hub` identifies it: the start of its token's digest."""
+    """Backup for one hub. `hub` is the start of the digest of the hub's token, and identifies the
+    hub.
+    """
 
     journal: Journal
     outbox: Outbox
@@ -64,7 +66,7 @@ class HubBackup:
         return BackupSummary(sent, hours, _find_last_got(self.journal))
 
     async def answer(self, asked: Ask | ItemRequest) -> Inventory | Copies:
-        """Return the data that the hub requests, once no current item waits."""
+        """Return the data that the hub requests. Wait first until no item waits to be sent."""
         while await self._has_more_urgent():
             await trio.sleep(IDLE_CHECK_INTERVAL_S)
         if isinstance(asked, Ask):
@@ -80,7 +82,7 @@ class HubBackup:
 
 
 def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
-    """Record another hub's token: earlier items must not be shown to this hub."""
+    """Record the token of a new hub; earlier items must not be shown to it."""
     db.execute(
         "INSERT OR REPLACE INTO backup_since SELECT 1, ?,"
         f" (SELECT coalesce(max(sequence), 0) FROM leg WHERE {_LEFT_SQL}),"
@@ -90,7 +92,9 @@ def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
 
 
 def _find_other_journal(journal: Journal) -> tuple[int, int]:
-    """Return the last sequence, and the last payload number, that belong to another hub."""
+    """Return the last sequence, and the last payload number, that an earlier hub may know. This hub
+    must see only later ones.
+    """
     rows = journal.read("SELECT sequence, number FROM backup_since")
     return rows[0] if rows else (2**62, 2**62)
 
@@ -187,8 +191,8 @@ def _list_got(journal: Journal, after: int) -> Inventory:
 
 
 def _read_whole(copy: bytes) -> Envelope | None:
-    """Return the envelope of a copy; None if the disk has damaged it, because the link to the hub
-    must not end for that.
+    """Return the envelope of a copy; None if the disk has damaged it, because that must not end the
+    link to the hub.
     """
     try:
         envelope = decode(bytes(copy))
@@ -201,7 +205,7 @@ _Copier = Callable[[Journal, int], Copy]
 
 
 def _choose_fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> tuple[Copy, ...]:
-    """Return the first of the requested copies, as many as fit, at least one."""
+    """Return the requested copies in order, as many as fit but at least one."""
 
     def fill() -> Iterator[Copy]:
         size = 0

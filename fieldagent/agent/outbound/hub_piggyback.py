@@ -1,4 +1,6 @@
-"""Entries for the hub that ride along: receipts for its items, and reports of missing fragments."""
+"""Entries for the hub that ride with Packages: receipts for its items, reports of missing
+fragments, the name of the open incident, and a request for names.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ RECEIPTS_BYTES = 100
 """Bytes of receipts, about ten, that ride with Packages if bytes are billed. A modem that keeps no
 copy of received messages relies on them."""
 NAME_INCIDENT_INTERVAL_S = 300.0
-"""Seconds after which an open incident is named again over a free link without other traffic. So a
-hub with a restored database raises the alarm again."""
+"""Seconds after which an open incident is named again over a free link without other traffic. This
+lets a hub with a restored database raise the alarm again."""
 
 
 class HubPiggyback:
-    """Receipts for the hub's items, and reports of missing fragments."""
+    """Implements `Piggyback` for the hub."""
 
     def __init__(self, journal: Journal, queue: ChannelQueue, *, at_once: bool = False) -> None:
         self._journal = journal
@@ -50,7 +52,7 @@ class HubPiggyback:
         return self._queue.limits.tariff
 
     def look(self) -> None:
-        """Load the receipts that are owed: they ride in the next transmission, and those for an SOS
+        """Load the receipts that are owed: they ride in the next transmission. Receipts for an SOS
         are sent at once.
         """
         for sequence, at, sos, digest in inbound.list_owed(self._journal, self._channel):
@@ -71,7 +73,8 @@ class HubPiggyback:
         self._reports[report.sequence] = report
 
     def ask_names(self) -> None:
-        # Over a link the hub receives the journal's number first, and then sends names.
+        # Over an IP link the hub receives the journal's number first, and then sends the names
+        # unasked.
         self._asks = not self._queue.limits.authentic
 
     def is_worth_sending(self) -> bool:
@@ -82,8 +85,8 @@ class HubPiggyback:
         return lacks or owes or free or self._is_incident_unnamed()
 
     def _is_incident_unnamed(self) -> bool:
-        """Return True if the open incident must be named in a transmission of its own, which is
-        done only if it is free.
+        """Return True if the open incident must be named in a transmission of its own. That is done
+        only on a free channel.
         """
         if self._tariff.compute_units(1) or incident.open_one(self._journal) is None:
             return False
@@ -110,7 +113,7 @@ class HubPiggyback:
 
     def _fill_incident(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
         """Name the open incident in each transmission that takes place anyway, if that costs
-        nothing more. An item of the incident names it already.
+        nothing more. A transmission with an item of the incident already names it.
         """
         open_incident = incident.open_one(self._journal)
         if open_incident is None or any(entry.sos for entry in draft.entries):
@@ -129,8 +132,8 @@ class HubPiggyback:
                 self._incident_named = clock.now()
 
     def _fill_receipts(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
-        """Add receipts that cost nothing or, if bytes are billed, a few bytes of them. Without
-        other entries, add them only if they are worth a transmission.
+        """Add receipts that cost nothing more or, if bytes are billed, at most RECEIPTS_BYTES of
+        them. Without other entries, add them only if they are worth a transmission.
         """
         if draft.entries and self._tariff.step > 1:
             capacity = min(capacity, self._tariff.compute_paid_size(len(draft)))
@@ -181,5 +184,6 @@ class HubPiggyback:
             self._stages |= words.stages
             self._unreadable = words.unreadable + self._unreadable
         if not sent and beside_packages:
-            # A report alone has no retry; it is requested again when due.
+            # A transmission without Packages is not retried; `missing_fragments` asks again when
+            # due.
             self._reports = words.reports | self._reports

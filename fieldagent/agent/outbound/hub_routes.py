@@ -1,9 +1,11 @@
-"""Chooses the neighbour over which the hub is reached, and announces our own route. Pure.
+"""Chooses the neighbour through which we reach the hub, and decides when to announce our own route.
+Pure.
 
-A station that relays to the hub announces it. A station that hears that is one transmission further
-away, and announces its own route. Items for the hub go to the neighbour with the lowest cost; then
-one with a good battery is preferred, then the shortest route. A route that is not renewed expires.
-Its age is sent along, so that no route can live on in a loop.
+A station that relays to the hub announces its route. A station that hears this announcement is one
+transmission further away, and announces a route of its own. Items for the hub go to the neighbour
+with the lowest cost. Among equals, a neighbour with a good battery comes first, then the shortest
+route. A route that is not renewed expires. Each announcement contains the route's age, so that
+stations in a loop cannot keep a dead route alive.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from fieldagent.wire.envelope import NO_ROUTE, RouteToHub
 ROUTE_LIFETIME_S = 2100.0
 """Seconds for which a route is valid after the hub's neighbour announced it."""
 ANNOUNCE_AFTER_S = 600.0
-"""Seconds after which our route is announced in its own packet if it could not ride along."""
+"""Seconds after which our route is announced in its own packet, if it could not ride with other
+entries."""
 REPEAT_AFTER_S = 120.0
-"""Seconds after which it rides along again."""
+"""Seconds after which our route rides with other entries again."""
 
 
 class KnownRoute(NamedTuple):
@@ -35,9 +38,9 @@ class KnownRoute(NamedTuple):
 
 
 class HubRoutes:
-    """Known routes to the hub. `is_relaying` returns our cost of relaying to the hub in credits,
-    None if we do not. `low` returns True if our battery is nearly empty. `hops` is the most
-    transmissions to reach any station. `clock` is elapsed time.
+    """Known routes to the hub. `brings` returns our cost of relaying to the hub in credits, or None
+    if we do not relay. `low` returns True if our battery is nearly empty. `hops` is the maximum
+    number of transmissions to reach any station. `clock` is elapsed time.
     """
 
     def __init__(
@@ -58,8 +61,8 @@ class HubRoutes:
         self._said_at = -inf
 
     def note(self, station: int, route: RouteToHub) -> bool:
-        """Record the route that a station announces. Return True if it is the first usable
-        route.
+        """Record the route that a station announces. Return True if we had no usable route
+        before.
         """
         before = self.find_next_hop()
         self._heard.pop(station, None)
@@ -95,7 +98,7 @@ class HubRoutes:
         return each.cost, each.is_battery_low, each.hops, -each.since
 
     def find_own_route(self) -> RouteToHub | None:
-        """Return our own route without our battery state; None if there is none."""
+        """Return our own route without our battery state; None if we have no route."""
         cost = self._brings()
         if cost is not None:
             return RouteToHub(0, 0, cost)
@@ -108,8 +111,9 @@ class HubRoutes:
         )
 
     def find_route_to_announce(self, *, beside: bool) -> RouteToHub | None:
-        """Return our route if it must be announced: in its own packet if it changed or was not
-        announced for long; `beside` other entries sooner. Otherwise return None.
+        """Return our route if it must be announced now, otherwise None. A changed route is
+        announced at once, in its own packet if necessary. An unchanged route is announced after
+        REPEAT_AFTER_S `beside` other entries, or after ANNOUNCE_AFTER_S in its own packet.
         """
         ours = self.find_own_route()
         since = self._clock() - self._said_at
@@ -126,5 +130,5 @@ class HubRoutes:
         self._said_at = -inf
 
     def record_announced(self, route: RouteToHub) -> None:
-        """Record the announced route."""
+        """Record that this route was announced just now."""
         self._said, self._said_at = None if route.hops == NO_ROUTE else route.hops, self._clock()

@@ -10,14 +10,16 @@ K = TypeVar("K", bound=Hashable)
 
 
 class IdleTimes(Generic[K]):
-    """Silence by key. `looked` is the longest time in seconds since the previous look."""
+    """Measures the silence of each key. `looked` is the longest time in seconds between two calls
+    of `measure`.
+    """
 
     def __init__(self, looked: float) -> None:
         self._looked = looked
         self._known: dict[K, tuple[float, float]] = {}
-        """Time of the last sign by the wall clock, and by the monotonic clock."""
-        # Signs from before the first look are as old as the clock shows; later signs came since the
-        # previous look.
+        """Time of each key's last sign by the wall clock, and by the monotonic clock."""
+        # In the first call of `measure`, a sign is as old as the wall clock shows. In later calls,
+        # a new sign is at most as old as the previous call.
         self._oldest = inf
 
     def measure(self, last: Mapping[K, float], now: float, unix: float) -> dict[K, float]:

@@ -1,4 +1,4 @@
-"""Cancels this kit's own incident, on request of any of its people."""
+"""Cancels this kit's own incident, at the request of any of its people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ cancellation. The page reports after 20 s that the agent does not answer."""
 
 def has_own_words(journal: Journal, number: int) -> bool:
     """Return True if a person without a handheld may have sent a message in that incident of this
-    kit; then it belongs not only to people with handhelds.
+    kit. Then people with handhelds may not cancel it alone.
     """
     for known in outbound.read_packages(journal, incident.list_items(journal, number)).values():
         if not isinstance(known, StoredPackage):
@@ -48,8 +48,8 @@ async def call_off(
     within: float = ANSWERED_WITHIN,
 ) -> bool:
     """End the open incident, and notify its possible receivers over the same channels. Return True
-    if there may be any. If items in flight turn out `within` that many seconds not to have left,
-    the message is withdrawn. Raises the journal's errors.
+    if anyone may have received it. If it is known `within` that many seconds that the items in
+    flight have not left, the cancellation message is withdrawn. Raises the journal's errors.
     """
     word = IncidentUpdate(number, IncidentState.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
@@ -62,7 +62,7 @@ async def call_off(
     if standing is None:
         if not can_be_known(journal, number):
             return False
-        # It was passed to a modem meanwhile.
+        # An item was passed to a modem meanwhile.
         standing = await intake.accept(said)
     await wait_until_settled(in_flight, within)
     if can_be_known(journal, number):

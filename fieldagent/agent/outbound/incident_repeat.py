@@ -1,8 +1,8 @@
 """Repeats the kit's open incident until a person has it, or it is over.
 
 A channel's acceptance of an item proves little: the operator may lose it, or no station may listen.
-So each item is repeated over the channels that accepted it; receivers know its number and drop
-duplicates. The end depends on the channel:
+So the kit repeats each item over the channels that accepted it. Receivers recognise duplicates by
+the item's number. The end depends on the channel:
 
 | channel | ends when |
 |---|---|
@@ -32,14 +32,14 @@ from fieldagent.package.package import Channel, IncidentState
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 15.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 RepeatKey = tuple[int, Channel]
 
 
 def list_repeated(journal: Journal, until: str) -> dict[RepeatKey, float]:
-    """Return the items of the open incident that must be repeated after silence, each with its
-    channel and the elapsed time of its last event.
+    """Return the items of the open incident that must be repeated after a silence. Each has its
+    channel and the elapsed time of its last event there.
 
     `until` is `person` or `hub`.
     """
@@ -71,8 +71,8 @@ async def keep_going(
     until: str,
     clock: Callable[[], float],
 ) -> NoReturn:
-    """Repeat forever the items of `list_repeated`, once they are silent. `every` is the longest
-    silence of an item on a channel in seconds; 0 disables the repeats.
+    """Repeat the items of `list_repeated` forever. An item is repeated on a channel after `every`
+    seconds without an event there; 0 disables the repeats.
     """
     repeating: set[RepeatKey] = set()
     idle = IdleTimes[RepeatKey](CHECK_INTERVAL_S)
@@ -93,6 +93,6 @@ async def keep_going(
             for queue in queues.values():
                 queue.wake()
         else:
-            # No change is possible until the next commit.
+            # Without an open incident nothing changes until the next commit.
             await journal.wait_for_commit()
         await trio.sleep(CHECK_INTERVAL_S)

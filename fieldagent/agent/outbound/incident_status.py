@@ -1,8 +1,8 @@
-"""State of incidents for people: this kit's own as a list of steps, and those of other kits.
+"""Describes incidents for people: this kit's own as a list of steps, and those of other kits.
 
 The steps show known facts only, with the same words on every screen:
 
-    raised        it is on this kit's disk, or its text states that it is not
+    raised        the SOS is on this kit's disk, or the step's text states that it is not
     left          a channel has transmitted it; this does not show that it was received
     heard by      another kit has it
     not passed on such a kit may not pass it on, and a station in its range has not confirmed it
@@ -35,11 +35,11 @@ from fieldagent.package.package import (
 from fieldagent.package.writing import encode_item, get_kind
 
 OVER_SHOWN_S = 86_400.0
-"""Seconds for which an incident is still shown after its end."""
+"""Seconds for which an incident is shown after its end."""
 ITEMS_SHOWN = 50
-"""Most Packages of an incident that are shown, the newest."""
+"""Maximum number of Packages that are shown for an incident; the newest are shown."""
 HEARD_SHOWN = 20
-"""Most incidents of other kits that are shown."""
+"""Maximum number of incidents of other kits that are shown."""
 
 Step = dict[str, Any]
 
@@ -52,7 +52,8 @@ def describe_incidents(
     every: float,
     until: str,
 ) -> dict[str, Any]:
-    """Return this kit's incident, those of others, and the number of its own that are open: 0 or 1.
+    """Return this kit's incident, those of other kits, and the number of open incidents of this
+    kit: 0 or 1.
 
     `every` is the silence in seconds after which an item is repeated.
     """
@@ -75,8 +76,8 @@ def describe_incidents(
 
 
 def list_heard_incidents(journal: Journal, number: int | None = None) -> list[dict[str, Any]]:
-    """Return the incidents of unauthenticated handhelds, which have station 0 for this kit, and
-    then those of other kits, newest first. `number` limits the list to that number.
+    """Return the incidents of unauthenticated handhelds, which have this kit's station 0, and then
+    those of other kits, newest first. With `number`, return only the incidents with that number.
     """
     names = inbound.read_station_names(journal)
     earliest = journal.clock.now() - OVER_SHOWN_S
@@ -169,7 +170,9 @@ def _make_step(word: StoredUpdate) -> Step:
 
 
 def _end(own: Incident, date: Any) -> list[Step]:
-    """Return the step of a cancellation. A closing is already among the updates."""
+    """Return the step of a cancellation. If the incident was closed, the updates already contain
+    that.
+    """
     if own.state != IncidentState.CALLED_OFF or own.ended is None:
         return []
     return [{"state": "called off", "at": date(own.ended)}]
@@ -197,10 +200,10 @@ def _compute_next_try(
     every: float,
     until: str,
 ) -> float | None:
-    """Return the Unix time of the next try; None if no channel sends it.
+    """Return the Unix time of the next attempt; None if no channel will send the Package.
 
-    The journal decides which Packages wait. A Package that was just raised, or is from before a
-    restart, is in no queue yet.
+    The journal decides which Packages wait: a Package that was just raised, or comes from before a
+    restart, may be in no queue yet.
     """
     if own.ended is not None:
         return None

@@ -42,7 +42,7 @@ from fieldagent.system.wording import format_duration
 
 
 class Conflict(Exception):
-    """The id belongs to another Package that still waits; the text names it."""
+    """The id belongs to another Package that still waits; the text contains the id."""
 
 
 class KeyReused(Conflict):
@@ -50,15 +50,16 @@ class KeyReused(Conflict):
 
 
 Claim = int | str | tuple[int]
-"""An id, an Idempotency-Key, or (in a tuple) a collapseKey of a Package that is being stored."""
+"""Claim of a Package that is being stored: its id, its Idempotency-Key or, in a tuple, its
+collapseKey."""
 
 
 class Intake:
-    """Acceptance of Packages. `queues` are those of the configured channels.
+    """Accepts Packages. `queues` are those of the configured channels.
 
-    `time_to_live` is the default life of a Package in seconds. `head_start` is the most seconds
-    that a channel has before the next more expensive one with the fan-out `cheapest`. `resumed` is
-    set once all earlier Packages are in the queues again.
+    `time_to_live` is the default life of a Package in seconds. With the fan-out `cheapest`,
+    `head_start` is the longest time in seconds that a channel has before the next more expensive
+    one starts. `resumed` is set once all earlier Packages are in the queues again.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Intake:
         if package.collapse_key is not None:
             claims.append((package.collapse_key,))
             if self._resumed is not None and not package.sos:
-                # The Packages that it replaces must be in the queue, because it takes their place.
+                # The older Packages must be in the queues, because the new one takes their place.
                 await self._resumed.wait()
         if not claims:
             return await self._store(package, None, joins, unproved)
@@ -191,17 +192,17 @@ class Intake:
             ]
         self._endings.wake_callers(replaced)
         if late:
-            # It was in flight when the commit began, and came back.
+            # A replaced Package was in flight when the commit began, and came back.
             await self._endings.record(late)
         return PackageState(id_, sequence, status, deliveries, dated)
 
     @contextmanager
     def _wait_for_id(self, id_: int) -> Iterator[None]:
-        """Let a caller that chooses an id which was just assigned wait until that Package is on
+        """Inside this block, a caller that chooses the same id waits until this Package is on
         disk.
         """
         if id_ in self._accepting:
-            # The caller has chosen this id itself.
+            # The caller chose this id, and `accept` has already claimed it.
             yield
             return
         done = self._accepting[id_] = trio.Event()
@@ -212,8 +213,8 @@ class Intake:
             done.set()
 
     def _replace_names(self, package: Package) -> Package:
-        """Replace names in it by numbers, because a name may belong to another addressee when it is
-        encoded again.
+        """Replace names in the Package by numbers, because a name may belong to another addressee
+        when the Package is encoded again.
         """
         to = directory.resolve(self._journal, package.to)
         author = directory.resolve(self._journal, package.author)
@@ -225,8 +226,8 @@ class Intake:
     def _end_replaced(
         self, package: Package, id_: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> Iterator[list[EndedDelivery]]:
-        """Yield the endings that the Package causes; those Packages no longer leave, unless the
-        block raises.
+        """Yield the endings of the Packages that this one replaces. Those cannot leave inside the
+        block, and later only if the block raises.
         """
         if package.collapse_key is None:
             yield []
@@ -268,7 +269,7 @@ class Intake:
         fan_out = self._endings.get_fan_out(package, relayed=False)
         life = self._compute_life(package)
         if package.by is not None and life is not None:
-            # After its life it is not sent.
+            # The Package expires before it would start there.
             package = replace(package, by=min(package.by, life))
         shown = (
             self._list_past_deliveries(deliveries)
@@ -280,7 +281,7 @@ class Intake:
     def _list_past_deliveries(
         self, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[Channel, Steps]:
-        """Return the past deliveries of those channels, if there is enough data."""
+        """Return the past deliveries of those channels that have enough data."""
         clock = self._journal.clock
         now = clock.date(clock.now())
         past = {
@@ -296,7 +297,7 @@ class Intake:
 
     @cached_property
     def _configured(self) -> frozenset[Channel]:
-        """Return the configured channels; all exist before the first Package."""
+        """Return the configured channels; all have a queue before the first Package is accepted."""
         return frozenset(self._queues)
 
     def enqueue(
@@ -307,7 +308,7 @@ class Intake:
         passed: float = 0.0,
     ) -> list[EndedDelivery]:
         """Put a Package into the queue of each channel that it waits for. Return the endings of
-        Packages that it replaces. `passed` seconds have gone by since its acceptance.
+        Packages that it replaces. `passed` is the time in seconds since its acceptance.
         """
         delivery = _make_replaced_delivery(accepted.id)
         return [
@@ -347,8 +348,8 @@ class Intake:
 def _store_with_reasons(
     store: Operation[int], begins: Mapping[Channel, Begin], now: float
 ) -> Operation[int]:
-    """Also store the reasons for a delayed start. The reason "it gathers" is omitted, because the
-    queue shows it and tracks would add it for each position.
+    """Return an operation that also stores the reasons for a delayed start. The reason "it gathers"
+    is omitted: the queue shows it, and a track would store it for each position.
     """
     waits = {
         name: begin for name, begin in begins.items() if begin.reason not in ("", GATHERING_REASON)

@@ -1,6 +1,6 @@
-"""Checks if a peer's report about a number is about the Package that has it.
+"""Checks if a peer's report about a number is about our Package with that number.
 
-The number alone may belong to another item. That item may be from before the journal was lost, from
+The peer may mean another item with the same number: an item from before the journal was lost, from
 another kit with our station number, or in a hub's restored database.
 """
 
@@ -29,7 +29,7 @@ def make_entry(known: StoredPackage) -> Entry:
 
 def make_numbered_entry(number: int, package: Package, dated: float, back: int = 0) -> Entry:
     """Return the entry of a Package under a number. `dated` (Unix time) is used if the item has no
-    time of its own; `back` applies only to an SOS.
+    time of its own; `back` is used only for an SOS.
     """
     moment = get_position_time(package.item)
     time = int(dated if moment is None else moment.timestamp())
@@ -48,8 +48,8 @@ def make_numbered_entry(number: int, package: Package, dated: float, back: int =
 def is_about(
     known: StoredPackage, said: Receipt | Report | Ack, capacity: int | None = None
 ) -> bool:
-    """Return True if the report is about this item. With the `capacity` of a whole envelope,
-    fragments count only if they were cut to it.
+    """Return True if the report is about this item. If `capacity`, the size of a whole envelope, is
+    given, fragments count only if they were cut to that size.
     """
     entry = make_entry(known)
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):

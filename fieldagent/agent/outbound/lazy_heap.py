@@ -1,9 +1,9 @@
-"""A heap whose dead entries are removed a few at a time. Pure.
+"""Heap that removes its dead entries a few at a time. Pure.
 
-Rebuilding it at once would block a queue of 90 000 entries for a tenth of a second. So if there are
-too many dead entries, the heap becomes the old heap. Each operation then moves the live ones among
-some of its last entries to a new heap. The rest is still a heap, because its last entry has no
-children.
+Rebuilding a heap of 90 000 entries at once would block the queue for a tenth of a second. So if
+there are too many dead entries, a sweep begins: the heap becomes the old heap. Each operation then
+takes some entries from the end of the old heap, and moves the live ones to a new heap. The rest of
+the old heap is still a heap, because its last entry has no children.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any, Generic, TypeVar
 Entry = TypeVar("Entry", bound=tuple[Any, ...])
 
 STEP = 24
-"""Entries that one operation moves: a sweep ends before the dead entries can be half of all."""
+"""Number of entries that one operation moves. It is large enough that a sweep ends before half of
+all entries can be dead."""
 
 
 class SweptHeap(Generic[Entry]):
-    """Heap with gradual removal. `lives` returns True if an entry still counts."""
+    """Heap with gradual removal. `lives` returns True if an entry is live."""
 
     def __init__(self, lives: Callable[[Entry], bool]) -> None:
         self._lives = lives
@@ -33,7 +34,7 @@ class SweptHeap(Generic[Entry]):
         return len(self._heap) + len(self._old)
 
     def push(self, entry: Entry) -> None:
-        """Add an entry; the smallest is at the head."""
+        """Add an entry."""
         heappush(self._heap, entry)
 
     def find_first(self) -> Entry | None:
@@ -47,8 +48,8 @@ class SweptHeap(Generic[Entry]):
         return heappop(heap) if heap else None
 
     def _find_foremost(self) -> list[Entry]:
-        """Return the heap, of the two, that has the smallest live entry at its head; an empty one
-        if there is none.
+        """Return the one of the two heaps that has the smallest live entry at its head. If there is
+        no live entry, return an empty heap.
         """
         for heap in (self._heap, self._old):
             while heap and not self._lives(heap[0]):
@@ -58,8 +59,8 @@ class SweptHeap(Generic[Entry]):
         return self._old
 
     def _trim(self) -> bool:
-        """Remove the last entries while they are dead, which moves no other. Return True if a whole
-        step of a sweep was removed.
+        """Remove dead entries from the end, where removal moves no other entry. Return True if it
+        removed as many as one step of a sweep moves.
         """
         for _ in range(STEP):
             if not self._heap or self._lives(self._heap[-1]):

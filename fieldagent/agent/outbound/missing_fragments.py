@@ -1,6 +1,6 @@
-"""Asks the peer for missing fragments of an item when they no longer arrive.
+"""Asks the peer for the missing fragments of an item when no more fragments arrive.
 
-Each question costs, and a sender that withdrew its Package never answers. So the questions become
+Each request costs, and a sender that withdrew its Package never answers. So the requests become
 less frequent, and end.
 """
 
@@ -32,7 +32,7 @@ async def keep_asking(
     """Ask for missing fragments forever. `clock` is the journal's."""
     silences = IdleTimes[inbound.FragmentedItem](LOOK_EVERY)
     asked: dict[inbound.FragmentedItem, float] = {}
-    """Silence of each item when it was last asked for, in seconds."""
+    """Seconds of silence of each item at the last request."""
     while True:
         await trio.sleep(LOOK_EVERY)
         last = inbound.list_incomplete(journal)
@@ -59,8 +59,8 @@ async def keep_asking(
 def _find_channel_toward(
     outboxes: Mapping[Channel, ChannelOutbox], origin: int
 ) -> ChannelOutbox | None:
-    """Return the channel that reaches the origin soonest: radio for a station, otherwise a channel
-    to the hub, cellular first because it costs least.
+    """Return the outbox of the channel that reaches the origin soonest: radio for a station,
+    otherwise a channel to the hub. Cellular is preferred because it costs least.
     """
     if origin < 0:
         return outboxes.get(Channel.RADIO)

@@ -1,8 +1,8 @@
-"""Small budget that all relayed SOS and those of unauthenticated senders share.
+"""Small budget that is shared by each SOS that is relayed or comes from an unauthenticated sender.
 
-Any person with a radio can send such an SOS. So it never uses up the credits that the kit keeps for
-an SOS of its own people. It uses a few credits a day, and half of the day's reserve is out of its
-reach (`Budget.compute_remaining`). Over free channels it is sent like any SOS.
+Any person with a radio can send such an SOS. So this budget never uses up the credits that the kit
+keeps for an SOS of its own people. It has a few credits a day, and it cannot use half of the day's
+reserve (`Budget.compute_remaining`). Over free channels such an SOS is sent like any SOS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.system.elapsed_time import ElapsedTime
 
 OTHERS_SOS = "an SOS of others"
-"""Channel name in the journal for those credits."""
+"""Name in the journal's table of costs, in the place of a channel, for these credits."""
 CREDITS_PER_DAY = 5
 
 

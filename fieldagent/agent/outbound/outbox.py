@@ -44,9 +44,10 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 FAILURE_PAUSE_AND_MAX_S, AGAIN_MAX = 5.0, 60.0
-"""Seconds that a Package waits for each failure of a driver with it, and the longest wait."""
+"""Seconds that a Package waits after a driver failed with it, for each such failure, and the
+longest wait."""
 RECHECK_AFTER_S = 3600.0
-"""Seconds after which the budget is checked again, because the wall clock may be set."""
+"""Seconds after which the budget is checked again, because the wall clock may have been set."""
 
 
 class ChannelOutbox:
@@ -75,13 +76,13 @@ class ChannelOutbox:
         known = outbound.read_intent(journal, self.channel)
         self._intent = None if known is None else known[0]
 
-    # For the agent.
+    # Methods for the agent.
 
     def __len__(self) -> int:
         return len(self._queue)
 
     async def run(self) -> None:
-        """End expired Packages, forever."""
+        """Store the ends of expired Packages, forever."""
         while True:
             # First repeat those that could not be stored the last time.
             self._expired = self._expired or await self._queue.wait_for_expired()
@@ -102,11 +103,11 @@ class ChannelOutbox:
         self._queue.wake()
 
     def look_for_words(self) -> None:
-        """Load the entries that the peer must receive, and wake the sender."""
+        """Load the entries for the peer from the journal, and wake the driver."""
         self._piggyback.look()
         self._queue.wake()
 
-    # For the driver.
+    # Methods for the driver.
 
     def fit(self, message_limits: MessageLimits) -> None:
         size, fill, tariff = message_limits
@@ -177,7 +178,7 @@ class ChannelOutbox:
 
     async def note_copy(self, transmission: Transmission) -> None:
         """Record that the transmission is sent a second time, because it is unknown if the first
-        left; the first may cost too.
+        copy left. Book the possible cost of the first copy.
         """
         spent = self._sum_in_doubt(transmission)
         segments = self._queue.in_flight[transmission.number]
@@ -185,8 +186,9 @@ class ChannelOutbox:
         await self._journal.persist(together(note, self.budget.book(spent)))
 
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
-        """Book the credits that a session may have cost, because the far side may have its
-        message."""
+        """Book the credits that a session may have cost, because the gateway may have its
+        message.
+        """
         await self._journal.persist(self.budget.book(self._sum_in_doubt(transmission)))
 
     def get_packages(self, transmission: Transmission) -> Sequence[int]:
@@ -200,7 +202,8 @@ class ChannelOutbox:
 
     def _sum_in_doubt(self, transmission: Transmission) -> Spent:
         spent = compute_price(self._queue.limits.tariff, len(transmission.body))
-        # Bytes in doubt count as billed; for credits the page shows both numbers.
+        # Bytes in doubt are booked as spent. Credits in doubt are booked separately, and the page
+        # shows both numbers.
         return Spent(doubtful=spent.credits) if spent.credits else spent
 
     async def settle(
@@ -281,10 +284,10 @@ class ChannelOutbox:
         self._queue.mark_landed(segment.sequence for segment in self._queue.in_flight.pop(number))
 
     async def give_back(self) -> None:
-        """Let the Packages wait again that a failed driver had in flight. An intent stays, to be
-        resolved.
+        """Put the Packages back into the queue that a failed driver had in flight. An intent stays
+        until it is resolved.
 
-        From now on each is sent alone, and after longer and longer waits, so that a Package which
+        From now on each Package is sent alone, after waits that become longer. So a Package that
         makes drivers fail does not delay others.
         """
         begun = None if self._intent is None else self._intent.transmission.number
@@ -293,8 +296,8 @@ class ChannelOutbox:
         self._queue.bursts.clear()
         now = trio.current_time()
         if begun is None and not self._queue.get_in_flight():
-            # The driver failed before it took a Package. If a Package caused that, it is the next
-            # one.
+            # The driver failed before it took a Package. If a Package caused the failure, it is the
+            # next one.
             self._queue.receive_message(now, under_way=False)
         back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
         waits = {
@@ -309,7 +312,7 @@ class ChannelOutbox:
         await self._apply(settlement, note_tried(self._queue, settlement, reason, now))
         for number in lost:
             self._end_transmission(number, sent=False)
-        # These were taken for a transmission that was not completed.
+        # These Packages were taken for a transmission that was not completed.
         self._queue.mark_landed(back)
 
     async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:
@@ -321,8 +324,8 @@ class ChannelOutbox:
         try_again(self._queue)
 
     def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        # The answer ends an SOS, whose repeats cost more than a credit. This also applies to a
-        # neighbour's SOS, which only this kit can answer.
+        # The answer ends the repeats of an SOS, which cost more than a credit. This also applies to
+        # the SOS of a neighbour, which receives the answer only over this kit.
         now = self._journal.clock.date(self._endings.clock())
         urgent = urgent or (mailbox and incident.is_answer_awaited(self._journal, now))
         return self.budget.compute_remaining(urgent=urgent, mailbox=mailbox)
@@ -353,8 +356,9 @@ def _land_failed(
     retry_after: float,
     refused_due: float | None = None,
 ) -> Settlement:
-    """End the bursts of these segments, which have not left, and decide the consequences. The
-    Packages wait `retry_after` seconds; 0 means no wait. `refused_due` is as in `settle_failure`.
+    """End the bursts of these segments, which have not left, and decide the result for their
+    Packages. They wait `retry_after` seconds; 0 means no wait. `refused_due` is as in
+    `settle_failure`.
     """
     over = queue.bursts.land_all(segments, sent=False)
     due = trio.current_time() + retry_after if retry_after > 0 else -inf
@@ -379,8 +383,8 @@ def _compute_refused_due(
 
 
 def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:
-    """Return True for an SOS of the kit's own people of which no item has left here yet: it is sent
-    whatever was spent.
+    """Return True for an SOS of the kit's own people if no item of its incident has left on this
+    channel yet. Such an SOS is sent even if the budget is spent.
     """
     if queue.is_sos_of_others(sequence):
         return False

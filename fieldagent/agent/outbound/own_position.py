@@ -41,8 +41,8 @@ async def track(
     source: tuple[str, int],
     every: float,
 ) -> NoReturn:
-    """Add a position to the open incident every `every` seconds over all channels, and each minute
-    over free channels; 0 disables it. `source` is gpsd's host and port.
+    """Add a position to the open incident every `every` seconds over all channels, and every minute
+    over free channels. `every` 0 disables both. `source` is gpsd's host and port.
     """
     while True:
         if not every or incident.open_one(journal) is None:

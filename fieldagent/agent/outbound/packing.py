@@ -1,12 +1,12 @@
 """Chooses the content of one transmission, and encodes it.
 
-The first Package of the queue leads. A Package that is too large is sent in fragments, one for each
-transmission. Others ride with a small one as far as they fit. Each candidate is encoded once, and
-the bytes are kept.
+The first Package of the queue is packed first. If it is too large, it is sent in fragments, one in
+each transmission. If it is small, other Packages are added until the transmission is full. Each
+candidate is encoded once, and the bytes are kept.
 
-A radio does not report who received a packet. So each transmission on the air waits for a station's
-acknowledgement of each Package in it. An acknowledgement of a later transmission shows that an
-earlier one was missed.
+A radio does not report which stations received a packet. So each transmission on the air waits for
+a station's acknowledgement of each Package in it. An acknowledgement of a later transmission shows
+that an earlier one was missed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fieldagent.wire.envelope import Ack, AuthorMark, Entry, RelayRequest, Sourc
 from fieldagent.wire.fragments import find_missing_fragments
 
 LISTENING_AFTER_HEARD_S = 60.0
-"""Seconds after a station was heard for which a station counts as listening."""
+"""Seconds after the last packet of any station in which a station counts as listening."""
 
 
 @dataclass(slots=True)
@@ -46,9 +46,10 @@ class _Awaited:
     """Packages in it that no station has confirmed."""
     is_over: trio.Event = field(default_factory=trio.Event)
     missed: bool = False
-    """True if stations have a later transmission, or answered its round without it."""
+    """True if a station has a later transmission but not this one, or answered the round without
+    it."""
     is_transmitted: bool = False
-    """True if its round has been transmitted, so that an answer shows everything that arrived."""
+    """True if its whole round has been transmitted, so that an Ack shows all arrived fragments."""
 
 
 class AwaitedAcks:
@@ -61,7 +62,9 @@ class AwaitedAcks:
         self._heard_at = -inf
 
     def expect(self, number: int, segments: Iterable[Segment]) -> None:
-        """Expect the acknowledgements of a packet, by its number, for its content."""
+        """Expect acknowledgements for these segments, which are sent in the packet with that
+        number.
+        """
         segments = list(segments)
         self._awaited[number] = _Awaited(segments, {segment.sequence for segment in segments})
 
@@ -70,7 +73,9 @@ class AwaitedAcks:
         self._awaited.pop(number, None)
 
     async def wait_for_acknowledgement(self, number: int) -> bool:
-        """Wait until a station has all of it. Return False once it is known to have been missed."""
+        """Wait until stations have all of the packet. Return False as soon as it is known that a
+        part was missed.
+        """
         awaited = self._awaited.get(number)
         if awaited is None:
             return True
@@ -113,7 +118,7 @@ log = logging.getLogger(__name__)
 
 
 SOS_ALONE = 2
-"""Number of attempts that an SOS makes in a message of its own."""
+"""Number of attempts for which an SOS is sent in a message of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ class PackedTransmission:
     segments: list[Segment]
     piggybacked: Piggybacked
     attempts: int = 0
-    """Attempts for the first Package in it since a part of that Package left."""
+    """Number of attempts for its first Package since a part of that Package last left."""
     more: bool = False
     """True if another fragment of the same Package may follow at once."""
     urgent: bool = False
@@ -140,10 +145,10 @@ class _NextPart:
     """Station that sent it; 0 for this kit."""
     entry: Entry
     body: bytes
-    """The encoded part alone."""
+    """Encoded envelope, or encoded entry, that contains only this part."""
     attempts: int
     undated: bool = False
-    """True if it must not leave before its date is fixed."""
+    """True if the Package must not leave before its date is fixed."""
 
 
 class Packing:
@@ -179,29 +184,29 @@ class Packing:
 
     @property
     def capacity(self) -> Capacity:
-        """Return the space in one transmission."""
+        """Space in one transmission."""
         size = self._limits.size if self._packet_bytes is None else self._packet_bytes
         return Capacity(size, self._key is not None, self._limits.shared)
 
     def compute_cost(self, sequence: int) -> int:
-        """Return the cost of its next transmission alone, in the tariff's units."""
+        """Return the cost of the Package's next transmission, if it is sent alone, in the tariff's
+        units.
+        """
         try:
             return self._limits.tariff.compute_units(len(self._choose_next(sequence).body))
         except (DamagedPackage, TooLarge):
-            # `pack` reports this error.
+            # `pack` handles this error.
             return 0
 
     def count_tries(self, sequence: int) -> int:
-        """Return the number of attempts on this channel since a part of it last left."""
+        """Return the number of attempts on this channel since a part of the Package last left."""
         try:
             return outbound.read_to_send(self._journal, self._channel, sequence)[1]
         except DamagedPackage:
             return 0
 
     async def fix_dates(self) -> None:
-        """Fix the dates of Packages that may leave next: from now on they keep their
-        present date.
-        """
+        """Fix the dates of Packages that may leave next: from now on they keep that date."""
         undated = list_foremost_undated(self._journal, self._channel, 1 + self._limits.companions)
         if undated:
             await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
@@ -213,14 +218,14 @@ class Packing:
         self.forget_prepared()
 
     def forget_prepared(self) -> None:
-        """Forget the prepared Package after an attempt or a new date."""
+        """Forget the prepared Package, because of an attempt or a new date."""
         self._prepared = None
 
     def pack(
         self, now: float, capacity: int, ordinary: int, piggyback: Piggyback
     ) -> PackedTransmission | None:
-        """Return the next transmission in at most `capacity` bytes, or None; its Packages are taken
-        out of the queue.
+        """Return the next transmission in at most `capacity` bytes, or None. Take its Packages out
+        of the queue.
 
         Entries that are not an SOS stay within `ordinary` bytes, or within the rest of the SOS's
         last credit. The credits that are kept for an SOS must not pay for them.
@@ -248,7 +253,7 @@ class Packing:
             if alone and not urgent:
                 passed.append(key)
                 break
-            # Beside the kit's own SOS, an SOS of others must be paid from its own budget.
+            # An SOS of others that rides with the kit's own SOS must be paid from its own budget.
             own = urgent and not (segments and self.queue.is_sos_of_others(key))
             most = capacity if own else self._compute_fill_limit(draft, capacity, ordinary)
             if candidate.undated:
@@ -298,14 +303,16 @@ class Packing:
         return self._limits.tariff.compute_units(1) > 0 and tries < SOS_ALONE
 
     def _add_end_mark(self, draft: Draft, capacity: int, follow: int) -> None:
-        """Add the number of fragments that follow, after which we listen and receivers answer. The
-        last few fragments contain it, because the very last may be lost.
+        """Add the number of fragments that follow in this round. After them we listen, and the
+        receivers answer. The last few fragments contain it, because the very last may be lost.
         """
         if self._station and follow < WINDOW:
             draft.add(Entry(0, Source(self._station, follow)), capacity)
 
     def _is_busy(self, now: float) -> bool | None:
-        """Return True if one of our Packages is next, False if none is; None if it is an SOS."""
+        """Return True if a Package waits to be sent, None if that Package is an SOS, and False if
+        no Package waits.
+        """
         foremost = self.queue.find_foremost(now)
         if foremost is None:
             return False
@@ -314,9 +321,9 @@ class Packing:
     def _pack_repeat(
         self, repeat: RepeatedPacket, capacity: int, piggyback: Piggyback
     ) -> PackedTransmission | None:
-        """Pack a repeated item. The list of stations that are missing it is added completely or not
-        at all, because unlisted stations do not answer. If even the relay request does not fit,
-        the item's sender has already sent it.
+        """Pack a repeated item. The list of stations that are missing the item is added completely
+        or not at all, because unlisted stations do not answer. The relay request is left out if it
+        does not fit, because the item's sender has already sent it.
         """
         if repeat.joins:
             return self._pack_repeats(repeat, capacity, piggyback)
@@ -333,8 +340,8 @@ class Packing:
     def _pack_repeats(
         self, first: RepeatedPacket, capacity: int, piggyback: Piggyback
     ) -> PackedTransmission | None:
-        """Pack as many repeated items as fit, of any stations; at least one, which fitted when it
-        was first sent.
+        """Pack as many repeated items as fit, from any stations, but at least one. A single item
+        fits, because it fitted when it was first sent.
         """
         draft, body = self._make_draft(0), b""
         of: AuthorMark | None = None
@@ -357,8 +364,8 @@ class Packing:
     def _add_if_fitting(
         self, candidate: _NextPart, whose: int, draft: Draft, capacity: int
     ) -> bool:
-        """Add the candidate to the draft if it can ride along: complete, from the same sender, and
-        within the fill limit. Return True if so.
+        """Add the candidate to the draft and return True, if it is a complete item of the same
+        sender and fits within the fill limit.
         """
         lone = candidate.segment.sequence in self.queue.alone or candidate.origin != whose
         if candidate.segment.count > 1 or lone:
@@ -398,8 +405,8 @@ class Packing:
         return _NextPart(segment, known.origin, entry, body, tries, known.undated)
 
     def _choose_positions(self, segment: Segment, tries: int) -> list[int]:
-        """Return the next fragments to send; several together if a station is known to receive
-        them.
+        """Return the positions of the next fragments to send. They are several if a station is
+        known to receive them.
         """
         if segment.sequence in self.queue.bursts:
             return self.queue.bursts[segment.sequence].waiting
@@ -412,11 +419,11 @@ class Packing:
             together = WINDOW if tries else ROUND_FRAGMENTS_MAX
         elif self.acks is not None and held:
             together = WINDOW
-        # A different first fragment for each attempt helps if the stations with earlier fragments
-        # are out of range.
+        # Start each attempt with a different fragment. That helps if the stations that had earlier
+        # fragments are now out of range.
         turn = tries if self._limits.shared else 0
-        # If no fragment is missing, its end was not stored: a station that has all confirms it
-        # again.
+        # If no fragment is missing, the end of the Package was not stored: send one, so that a
+        # station that has all confirms it again.
         return find_missing_fragments(segment.count, held.values(), turn)[:together] or [0]
 
     def encode_alone(self, entry: Entry) -> bytes:

@@ -1,5 +1,5 @@
-"""Entries that ride with Packages to the peer, from the view of packing: confirmations of its
-items, and our identity.
+"""Interface between packing and the entries that ride with Packages to the peer: confirmations of
+the peer's items, and our identity.
 
 For the hub they are receipts and reports of missing fragments (`hub_piggyback`). On the air they
 are acknowledgements, our name, and the request to relay (`radio_piggyback`). Each kind decides when
@@ -23,8 +23,8 @@ StageKey = tuple[int, int, int, str]
 
 @dataclass(slots=True)
 class Piggybacked:
-    """Entries that rode in one transmission, by the peer's number; they are restored if it
-    failed.
+    """Entries that rode in one transmission, by the peer's number. If the transmission fails, they
+    wait again.
     """
 
     reports: dict[int, Entry] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class RepeatedPacket:
 
 class Piggyback(Protocol):
     def look(self) -> None:
-        """Load the entries that the peer must receive from the journal."""
+        """Load from the journal the entries that the peer must receive."""
 
     def report(self, origin: int, report: Entry) -> None:
         """Report to the peer which fragments of an item have arrived, so that it sends the rest."""
@@ -64,14 +64,15 @@ class Piggyback(Protocol):
         """Ask for names, because an item came from a person without a known name."""
 
     def is_worth_sending(self) -> bool:
-        """Return True if there are entries that need not wait for a Package."""
+        """Return True if some entries are worth a transmission without a Package."""
 
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
         """Add to `draft` the entries that fit into `capacity` bytes."""
 
     def find_next_repeat(self, *, busy: bool | None) -> RepeatedPacket | None:
-        """Return an item to repeat before anything else, or None. While a Package waits (`busy`)
-        only an SOS is returned, and nothing if that Package is an SOS itself (None).
+        """Return an item to repeat before anything else, or None. While a Package waits (`busy` is
+        True), only an SOS is returned. If that Package is an SOS itself (`busy` is None), return
+        None.
         """
 
     def find_joining(self) -> RepeatedPacket | None:
@@ -81,7 +82,9 @@ class Piggyback(Protocol):
         """Record that the item from `find_joining` fits and is sent."""
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
-        """Record, in the same commit, that the transmission left with these entries."""
+        """Record that the transmission left with these entries. It runs in the commit that records
+        the transmission.
+        """
 
     def mark_settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
         """Record that the transmission is over, and if it was sent."""

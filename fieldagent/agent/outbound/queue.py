@@ -2,11 +2,12 @@
 
 Pure: it reads no clock (`now` and other times are seconds of any one clock) and does no I/O. Every
 operation costs O(log n). Entries are plain tuples, which take the least memory: a gateway may have
-100 000 waiting. A heap entry that the index no longer contains is dead and skipped. No heap has
-more than twice the live entries plus 64.
+100 000 waiting. A heap entry that the index no longer contains is dead, and is skipped. The length
+of a heap is at most twice its live entries plus 64.
 
-`CollapseIndex` finds the newest Package of each collapseKey. An SOS replaces an SOS and an ordinary
-Package. Only another SOS replaces an SOS. `Timers` has the times of keys, soonest first.
+`CollapseIndex` finds the newest Package of each collapseKey. An SOS replaces an older SOS or an
+ordinary Package with its key, but an ordinary Package never replaces an SOS. `Timers` returns keys
+whose time has come, soonest first.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ Timer = tuple[float, int]
 
 
 class Timers:
-    """Timers of keys. `entries` are the keys' tuples; the member at `place` is the valid
-    time."""
+    """Timers of keys. `entries` contains the tuple of each key; its member at `place` is the valid
+    time.
+    """
 
     def __init__(self, entries: Mapping[int, Sequence[Any]], place: int) -> None:
         self._entries = entries
@@ -41,11 +43,11 @@ class Timers:
         return len(self._heap)
 
     def add(self, timer: Timer) -> None:
-        """Add a timer; it is valid as long as its entry has the same time."""
+        """Add a timer. It is valid as long as the entry of its key contains the same time."""
         self._heap.push(timer)
 
     def take_due(self, now: float) -> Iterator[int]:
-        """Yield the keys whose time has come, and remove their timers."""
+        """Remove the timers whose time has come, and yield their keys."""
         while (timer := self._heap.find_first()) is not None and timer[0] <= now:
             self._heap.pop()
             yield timer[1]
@@ -104,7 +106,7 @@ DEAD_ENTRIES_SLACK = 64
 Place = tuple[int, int, int]
 """Negated priority, order (the smaller goes first among equals), key."""
 Entry = tuple[int, int, int, Kind | None, float, float]
-"""A place; then collapseKey, expiry time, and due time."""
+"""Three members of the place, then the Kind, the expiry time and the due time."""
 _KEY: Final = 2
 _COLLAPSE: Final = 3
 _EXPIRES: Final = 4
@@ -120,7 +122,9 @@ class Sizes:
 
 
 class Queue:
-    """Keys are integers that grow with each Package. A key is waiting, held, taken, or unknown."""
+    """Queue of Packages. A key is an integer that grows with each Package. It is waiting, held,
+    taken, or unknown.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
@@ -154,8 +158,8 @@ class Queue:
         return self._entries[key][:_COLLAPSE]
 
     def hold(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
-        """Return and hold the Packages that a Package about to be added replaces. They are not
-        taken meanwhile: `add` of that Package removes them, `release` lets them wait again.
+        """Hold the Packages that a new Package will replace, and return them. A held Package is not
+        taken: `add` of the new Package removes it, or `release` lets it wait again.
         """
         held = self._collapse.list_replaceable(
             None if collapse_key is None else (collapse_key, sos), self.get_in_flight()
@@ -181,7 +185,7 @@ class Queue:
         taken: bool = False,
         newest_first: bool = False,
     ) -> list[int]:
-        """Add a Package, and return those that it replaces, which are removed here.
+        """Add a Package. Remove those that it replaces, and return them.
 
         With `taken` it is in flight at once, because its transmission began before the
         program started.
@@ -196,7 +200,7 @@ class Queue:
             self._taken.add(key)
         negated = self._negated.setdefault(-priority, -priority)
         if collapse_key is None and expires == inf and due == -inf and not newest_first:
-            # One more live entry cannot break the bound.
+            # One more live entry cannot make the heap too long.
             plain: Entry = (negated, key, key, None, inf, -inf)
             self._entries[key] = plain
             self._ready.push(plain)
@@ -230,8 +234,8 @@ class Queue:
         return None if entry is None else entry[_KEY]
 
     def receive_message(self, now: float) -> int | None:
-        """Take the most urgent Package that is due; the caller keeps it until put_back or
-        remove.
+        """Take the most urgent Package that is due; the caller has it until `put_back` or
+        `remove`.
         """
         if self._delayed:
             self._promote(now)
@@ -253,11 +257,11 @@ class Queue:
         return key in self._overtaken or self._collapse.find_newer(collapse, key) is not None
 
     def put_off(self, key: int) -> None:
-        """Let it wait for `hasten` only; a Package in flight is left alone."""
+        """Let a Package wait until `hasten`. A Package in flight is not changed."""
         self._move(key, inf)
 
     def hasten(self, key: int) -> None:
-        """Make it due now; a Package in flight is left alone."""
+        """Make a Package due now. A Package in flight is not changed."""
         self._move(key, -inf)
 
     def _move(self, key: int, due: float) -> None:
@@ -265,7 +269,8 @@ class Queue:
         if entry is None or entry[_DUE_INDEX] == due:
             return
         if key in self._held:
-            # The Package that replaces it gets that time, or it gets it itself when it is released.
+            # The Package that replaces it inherits this time. If it is released instead, it keeps
+            # this time.
             self._entries[key] = _make_due_entry(entry, due)
         elif key not in self._taken:
             self._insert(_make_due_entry(entry, due))
@@ -273,8 +278,8 @@ class Queue:
     def put_back(self, key: int, due: float = -inf) -> bool:
         """Put back a Package that was not sent: it waits in its old place, until `due`.
 
-        Return False if a newer Package with its collapseKey waits: that one gets the place, and
-        `key` is removed. The same applies if a newer one has already arrived.
+        Return False and remove `key` if a newer Package with its collapseKey waits, which then gets
+        the place, or if a newer one has already arrived.
         """
         self._taken.discard(key)
         negated, order, _, collapse, expires, _ = self._entries[key]
@@ -284,7 +289,8 @@ class Queue:
             self.remove(key)
             return False
         if newer is None:
-            # A newer one may have ended meanwhile.
+            # A newer Package of its kind may have come and ended meanwhile, so note this one as the
+            # newest again.
             self._collapse.note(collapse, key)
             self._insert(entry)
             return True
@@ -297,7 +303,7 @@ class Queue:
     def remove(self, key: int, *, arrived: bool = False) -> bool:
         """Remove a Package that ended: sent, failed or canceled. Return False if it is not here.
 
-        If it has `arrived`, older Packages in flight with its collapseKey must not follow.
+        If it has `arrived`, older Packages in flight with its collapseKey must not be sent again.
         """
         entry = self._entries.pop(key, None)
         if entry is None:
@@ -321,7 +327,7 @@ class Queue:
 
     def expire(self, now: float, limit: int | None = None) -> list[int]:
         """Remove and return expired Packages, at most `limit` timers at once. A taken Package is
-        left until it is put back.
+        skipped; it can expire once it is put back.
         """
         ended = []
         for key in islice(self._expiries.take_due(now), limit):
@@ -332,7 +338,7 @@ class Queue:
 
     def compute_next_change(self, now: float) -> float:
         """Return the time when the next waiting Package becomes due or expires; Packages that are
-        already due do not count.
+        already due are ignored.
         """
         self._promote(now)
         return min(self._delayed.find_first(), self._expiries.find_first())
@@ -368,12 +374,12 @@ def _make_inheriting(newer: Entry, older: Entry) -> Entry:
 
 
 def compute_due_time(queue: Queue, key: int) -> float:
-    """Return the time when it may be sent; -inf if it may be sent at once."""
+    """Return the time when the Package may be sent; -inf if that is at once."""
     entry = queue._entries.get(key)
     return -inf if entry is None else entry[_DUE_INDEX]
 
 
 def get_sizes(queue: Queue) -> Sizes:
-    """Return the sizes of everything that grows with the number of waiting Packages."""
+    """Return the sizes of all parts that grow with the number of waiting Packages."""
     heaps = (queue._ready, queue._delayed, queue._expiries)
     return Sizes(len(queue), tuple(len(heap) for heap in heaps))

@@ -1,5 +1,5 @@
-"""Entries for other kits that ride along on the air: acknowledgements of their items, our name, and
-requests to relay to the hub.
+"""Entries for other kits that ride with Packages on the air: acknowledgements of their items, our
+name, and requests to relay to the hub.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ from fieldagent.wire.envelope import (
 )
 
 ACKS_MAX = 256
-"""Most waiting acknowledgements; if one is dropped, the item comes again."""
+"""Maximum number of waiting acknowledgements. If one is dropped, its item arrives again and gets
+another."""
 INTRODUCE_INTERVAL_S = 3600.0
 """Seconds between two introductions."""
 PROGRAM = Entry(0, Program(__version__))
-"""Sent with our name, if it fits."""
+"""Our version, sent with our name if it fits."""
 HELLO_SPACING_S = 10.0
 """Seconds between two hellos, so that kits which are switched on together do not answer each
 other's."""
 
 
 def is_going_down(entry: Entry) -> bool:
-    """Return True if it comes from the hub, so that it need not be relayed to the hub."""
+    """Return True if the entry comes from the hub, so that it need not be relayed to the hub."""
     return isinstance(entry.content, Parcel) and entry.content.station > 0
 
 
@@ -66,8 +67,8 @@ class RadioPiggyback:
     """Builds acknowledgements of received items, summaries and read receipts, our name, our route
     to the hub, and requests to relay.
 
-    A lost acknowledgement is sent again when the item comes again. `is_relay_needed` returns True
-    if we reach the hub only over neighbours; `hub_routes` contains the routes over them.
+    A lost acknowledgement is sent again when the item comes again. `asks_for_relay` returns True if
+    we reach the hub only over neighbours; `hub_routes` contains the routes over them.
     """
 
     def __init__(
@@ -106,7 +107,9 @@ class RadioPiggyback:
         self._repeats.sort(key=lambda each: not each.sos)
 
     def stop_repeating(self, origin: int, sequence: int) -> None:
-        """Do not repeat an item that another station repeats, unless it is an SOS."""
+        """Drop the waiting repeat of an item that another station has repeated, unless it is an
+        SOS.
+        """
         self._repeats = [
             each
             for each in self._repeats
@@ -138,8 +141,8 @@ class RadioPiggyback:
         return Entry(0, RelayRequest(hop or 0))
 
     def introduce(self, *, at_once: bool = False) -> None:
-        """Send our name to a station that may not know it: with the next packet or, with `at_once`,
-        in its own packet if none was sent recently.
+        """Send our name to a station that may not know it. It rides in the next packet. With
+        `at_once` it gets its own packet, unless our name was sent recently.
         """
         self._introduced = -INTRODUCE_INTERVAL_S
         self._presents_itself |= at_once and self.clock() - self._said_hello >= HELLO_SPACING_S
@@ -154,10 +157,10 @@ class RadioPiggyback:
         alone: bool = False,
         crowd: int = 1,
     ) -> None:
-        """Acknowledge an item. With `together` a summary confirms it, and one of the `crowd`
-        stations in range sends that. `twice`: an earlier acknowledgement was lost. `alone`: send
-        it separately too, because a station that has forgotten one of several items cannot
-        verify the summary.
+        """Acknowledge an item. With `together` a summary confirms it, which one of the `crowd`
+        stations in range sends. `twice`: send it in two packets, because an earlier acknowledgement
+        was lost. `alone`: send it separately too, because a station that has forgotten one of
+        several items cannot verify the summary.
         """
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
@@ -170,7 +173,7 @@ class RadioPiggyback:
             del self._acks[next(iter(self._acks))]
 
     def compute_next_due(self) -> float:
-        """Return the seconds until the next beacon, receipt or waiting acknowledgement."""
+        """Return the seconds until the next beacon, receipt or acknowledgement must be sent."""
         now = self.clock()
         waits = (due.due_at for due in self._acks.values() if due.due_at > now)
         soonest = min(self.summaries.compute_due_time(), self.readings.compute_next_due(now))
@@ -191,8 +194,8 @@ class RadioPiggyback:
         self.summaries.note(station, item.sequence, digest_of(item), self.clock())
 
     def greet_station(self, *, crowd: int) -> None:
-        """Send our summaries and route soon to a station that has returned; the first station to do
-        so is enough.
+        """Send our summaries and route soon to a station that has returned. If another station has
+        sent the same first, our summaries are not sent.
         """
         self.summaries.greet_station(self.clock(), 2.0 + crowd)
         self.hub_routes.announce_route_to()
@@ -225,7 +228,7 @@ class RadioPiggyback:
                 del self._acks[key]
 
     def look(self) -> None:
-        """Load the receipts that stations have not received for their items."""
+        """Load the receipts for other stations' items that have not reached those stations."""
         self.readings.owe(inbound.list_station_owed(self._journal), self.clock())
 
     def report(self, origin: int, report: Entry) -> None:
@@ -314,20 +317,20 @@ class RadioPiggyback:
 def _fill_readings(
     readings: Readings, journal: Journal, draft: Draft, capacity: int, now: float
 ) -> None:
-    """Add read receipts last, because entries after a SentBy belong to another station."""
+    """Add read receipts last, because entries after an AuthorMark belong to another station."""
     for word in readings.list_to_send(now, beside=bool(draft.entries)):
         bare = [word.entry]
         if word.hops:
             bare.insert(0, Entry(0, AuthorMark(word.origin, word.hops), word.entry.time))
         named = [*bare, *_find_name_entries(word, journal)]
-        # A receipt that fits into no packet is not tried forever.
+        # Also count a receipt that fits into no packet as sent, so that it is not tried forever.
         if draft.add_all(named, capacity) or draft.add_all(bare, capacity) or not draft.entries:
             readings.mark_sent(word, now)
 
 
 def _find_name_entries(word: ReadReceipt, journal: Journal) -> list[Entry]:
-    """Return the name of another station whose receipt is passed on, because receivers may know
-    only its number.
+    """Return the entries with the names in a receipt of another station that is passed on, because
+    receivers may know only the station's number.
     """
     if not word.hops or word.is_answer:
         return []

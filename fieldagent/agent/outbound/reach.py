@@ -1,4 +1,4 @@
-"""Stages of a Package: how far it is known to have come, with the words of every screen.
+"""Stages that a Package is known to have reached, in the words that every screen shows.
 
 on this kit          it is on this kit's disk
 left by Satellite    a gateway has it; this does not show that the hub has it
@@ -31,13 +31,13 @@ class Step(NamedTuple):
     at: float
     """Unix time."""
     stage: str
-    """`kept`, `left`, `heard`, `hub`, `ended`, or a `Rung` in lower case."""
+    """`kept`, `left`, `heard`, `hub`, `ended`, or the name of a `Stage` in lower case."""
     who: str
-    """Person or kit of the step; empty if it has none, or it is unknown."""
+    """Person or kit that has the Package at this step; empty if there is none or it is unknown."""
     text: str
     """Text of the step for people, in English."""
     detail: str = ""
-    """Further name in the step beside `who`: a person, a service or a reason."""
+    """Another detail beside `who`: the name of a person or service, or a reason."""
 
 
 HUB = "the hub"
@@ -83,7 +83,7 @@ def list_reached_beyond(
 
 
 def _describe_addressee(journal: Journal, known: PackageFacts | StoredPackage) -> str:
-    """Return the addressee in words; empty if it is unknown."""
+    """Return a description of the addressee; empty if the addressee is unknown."""
     with suppress(DamagedPackage):
         accepted = outbound.read_kept_package(journal, known.sequence)
         if accepted is not None and accepted.package.to is not None:
@@ -105,7 +105,7 @@ def _find_name(who: Identity) -> str:
 
 
 def _describe_kit(who: Identity) -> str:
-    """Return the owner of the kit; a station without a known name is called by its number."""
+    """Return the name of the kit's owner; for an unnamed station, its number."""
     unnamed = who.type == "Device" and not who.name
     return f"station {who.id}" if unnamed else _find_name(who)
 

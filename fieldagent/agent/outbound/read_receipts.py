@@ -1,8 +1,8 @@
-"""Receipts between stations on the air: how far items have come with people, and when to send that.
-Pure.
+"""Receipts between stations on the air: which stage items have reached with people. This module
+decides when to send the receipts and their answers. Pure.
 
-A receipt ("word") shows how far an item of one station has come at another's kit: with its
-programs, on its person's radio, or read. The item's station *answers* that the receipt has arrived.
+A receipt shows the stage of an item at another station's kit: its programs have it, its person's
+radio has it, or a person has read it. The item's station *answers* that the receipt has arrived.
 
 | of | entry | beside another entry | in its own packet, if requested | repeated |
 |---|---|---|---|---|
@@ -12,8 +12,8 @@ programs, on its person's radio, or read. The item's station *answers* that the 
 | another | its answer | at once | within 2 s or more | the same |
 
 A station that has passed a receipt on passes its answer back, and from then on sends the answer
-instead of the receipt. An entry that came over more kits than recently is an echo and is not passed
-on, so that loops are impossible.
+instead of the receipt. If an entry came over more kits than the same entry did recently, it is an
+echo and is not passed on. So loops are impossible.
 """
 
 from __future__ import annotations
@@ -30,26 +30,28 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, digest_of
 
 ALONE_AFTER_S = 5.0
-"""Shortest wait in seconds for another packet in which a receipt can ride; at random up to three
-times as long."""
+"""Seconds that a receipt waits for another packet in which it can ride, times a random factor from
+1 to 3."""
 AGAIN_FIRST, AGAIN_MAX = 30.0, 3600.0
-"""Seconds between two repeats of a receipt: the first wait, which doubles, and its maximum."""
+"""Seconds between two repeats of a receipt: the first wait, which doubles, and the longest wait."""
 ALONE_MAX = 12
 """Number of times that a receipt gets its own packet, over some six hours. After that it only rides
 along, until its station is back."""
 ANSWER_WITHIN = 2.0
 PASS_AFTER, PASS_WITHIN = 3.0, 4.0
-"""Seconds in which the answer may be heard, and the random time after that."""
+"""Seconds before a receipt is passed on: a fixed time, in which the answer may be heard, and the
+longest random time after it."""
 RIDES_AFTER = 60.0
-"""The first wait for a receipt that was not requested, whose answer rides along too."""
+"""Seconds before a receipt that was not requested may ride with other entries. Its answer, too,
+only rides."""
 RELAYS_ENOUGH = 2
-"""Number of other stations heard passing it on, after which we do not."""
+"""Number of other stations that we must hear passing on a receipt before we do not pass it on."""
 HOPS_RETENTION_S = 7200.0
-"""Seconds for which the number of hops is remembered; longer than any pause."""
+"""Seconds for which the number of hops is remembered; longer than any wait between repeats."""
 RIDE_MAX = 3
-"""Most receipts in another packet."""
+"""Maximum number of receipts that ride in one packet with other entries."""
 PASSED_MAX = 1000
-"""Most receipts of other stations that are remembered, about 1 kB each."""
+"""Maximum number of receipts of other stations that are remembered; each takes about 1 kB."""
 
 
 class ReadReceiptKey(NamedTuple):
@@ -70,7 +72,7 @@ class ReadReceipt:
     origin: int
     entry: Entry
     alone: bool
-    """True if it is worth a packet of its own."""
+    """True if it may get a packet of its own."""
     hops: int = 0
     """Number of transmissions that brought it here; 0 for our own."""
     heard: float = -inf
@@ -83,7 +85,7 @@ class ReadReceipt:
 
     @property
     def is_answer(self) -> bool:
-        """Return True if it is an answer: the receipt is stored."""
+        """True if this is an answer, which says that the receipt is stored."""
         assert isinstance(self.entry.content, Receipt)
         return self.entry.content.stage is Stage.STORED
 
@@ -97,8 +99,8 @@ class ReadReceipt:
         self.rides_from = self.due_at = inf
 
     def record_arrival(self, hops: int, now: float) -> bool:
-        """Record that it arrived over that many transmissions. Return True if that is not further
-        than recently.
+        """Record that it arrived over that many transmissions. Return False if it came over fewer
+        recently.
         """
         if hops > self.hops and now - self.heard < HOPS_RETENTION_S:
             return False
@@ -106,7 +108,9 @@ class ReadReceipt:
         return True
 
     def note_echo(self, sender: int) -> None:
-        """Record that another station sent the same: after ENOUGH of them we stop."""
+        """Record that another station sent the same. After RELAYS_ENOUGH stations we stop sending
+        it.
+        """
         self.echoes.add(sender)
         if len(self.echoes) >= RELAYS_ENOUGH:
             self.rest()
@@ -124,8 +128,8 @@ class _RelayedReceipt:
 
 class Readings:
     """Receipts at one station, whose own number is `station`. A receipt's text is cut to
-    `text_bytes`. `hops` is the most transmissions to reach any station. `random` returns a share
-    from 0 to 1. Times are of any one clock.
+    `text_bytes`. `hops` is the maximum number of transmissions to reach any station. `random`
+    returns a number from 0 to 1. All times are of one clock, which can be any.
     """
 
     def __init__(
@@ -140,7 +144,9 @@ class Readings:
         self._passed: dict[ReadReceiptKey, _RelayedReceipt] = {}
 
     def owe(self, owed: Iterable[PendingStationStage], now: float) -> None:
-        """Send these receipts, which other stations have not received, and no others of ours."""
+        """Set the receipts of ours that other stations have not received: send these, and no others
+        of ours.
+        """
         known, self._ours = self._ours, {}
         for each in owed:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
@@ -188,8 +194,8 @@ class Readings:
     def take_in_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
     ) -> None:
-        """Take in a station's answer to another's receipt, transmitted by `sender`: that receipt is
-        no longer sent, and the answer is passed on if we owe it.
+        """Take in a station's answer to another's receipt, transmitted by `sender`: stop sending
+        that receipt, and pass the answer on if we owe it.
         """
         passed = self._passed.get(_make_answer_key(station, answer))
         if passed is None:
@@ -204,8 +210,9 @@ class Readings:
             passed.answer.schedule(now, now + self._spread(ANSWER_WITHIN, crowd))
 
     def greet_station(self, station: int, now: float) -> None:
-        """Send a station in range the receipts for its items that it may have missed. It may pass
-        other receipts on to stations out of our range.
+        """Send a station that is in range again the receipts for its items, which it may have
+        missed. Let the other receipts ride with packets, because that station may pass them on to
+        stations out of our range.
         """
         for _, word in self._ours.values():
             assert isinstance(word.entry.content, Receipt)
@@ -224,8 +231,8 @@ class Readings:
         return min((word.due_at for word in self._list_entries() if word.due_at > now), default=inf)
 
     def list_to_send(self, now: float, *, beside: bool) -> list[ReadReceipt]:
-        """Return the entries for the next packet. `beside` means that the packet contains other
-        entries anyway.
+        """Return the entries for the next packet. With `beside` the packet also contains other
+        entries.
         """
         if not (beside or self.is_due(now)):
             return []

@@ -1,4 +1,6 @@
-"""Sends Packages again that had left: the peer is missing them, or they were not confirmed."""
+"""Sends Packages again that have left, because the peer is missing them or has not confirmed
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ log = logging.getLogger(__name__)
 async def repeat(
     journal: Journal, queue: ChannelQueue, sequence: int, positions: Collection[int] | None = None
 ) -> None:
-    """Send the fragments at these positions again, or the whole Package. A Package that waits
-    anyway, or is no longer kept, is left alone. Returns when the change is on disk.
+    """Send the fragments at these positions again, or the whole Package. A Package that still
+    waits, or that is no longer kept, is not changed. The change is on disk when this returns.
     """
     if sequence in queue:
         return

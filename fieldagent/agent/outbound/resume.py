@@ -1,8 +1,8 @@
 """Puts the Packages that waited when the program ended back into the queues, the most urgent first.
 
-A long queue must not delay the start or a call: after the first batch the rest follows in small
-batches, beside other work. `resumed` is set once all are back; tasks that must know every waiting
-Package wait for it.
+A long queue must not delay the start or a call. So the rest follows in small batches after the
+first batch, while other tasks run. The event `resumed` is set once all Packages are back. Tasks
+that must know every waiting Package wait for this event.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from fieldagent.package.package import Channel
 log = logging.getLogger(__name__)
 
 RESUME_BATCH = 10
-"""Packages in one batch: one or two milliseconds here, about ten on a small gateway."""
+"""Number of Packages in one batch, which takes one or two milliseconds on a PC and about ten on a
+small gateway."""
 
 
 class Resume:
@@ -47,17 +48,17 @@ class Resume:
         self._resumed = resumed
         self._place: outbound.Place | None = outbound.FIRST_PLACE
         self._last = outbound.compute_next_sequence(journal) - 1
-        """Later Packages are queued by the code that accepts them."""
+        """Last Package to put back; later Packages are queued by `Intake`."""
         self._ended: list[EndedDelivery] = []
         self._notes: list[Operation[None]] = []
 
     def begin(self) -> None:
         """Put back the first batch, before any task runs.
 
-        A Package that another one replaces ends here, because an earlier version may have left
-        both.
+        If another Package replaces one of them, it ends here, because an earlier version may have
+        kept both.
         """
-        # The end of a transmission in progress may be known at once.
+        # First the Packages of a transmission in progress, because its result may be known at once.
         self._put_back_all(
             segment.sequence
             for queue in self._queues.values()

@@ -1,4 +1,4 @@
-"""Consequences of a transmission's end for each Package in it. It decides and changes nothing:
+"""Decides the result of a transmission's end for each Package in it. This module changes nothing:
 `ChannelOutbox` applies the result.
 
 | end | a whole Package, or its last fragment | another fragment | several Packages |
@@ -40,9 +40,9 @@ MAY_HAVE_LEFT = "may have left"
 class Settlement:
     ended: list[EndedDelivery] = field(default_factory=list)
     waits: dict[int, float] = field(default_factory=dict)
-    """Packages that wait again, each with the time until it may be sent; trio's clock."""
+    """Packages that wait again, each with the time from which it may be sent, by trio's clock."""
     failed: list[int] = field(default_factory=list)
-    """Packages for which it counts as a failed attempt."""
+    """Packages for which the transmission counts as a failed attempt."""
     sent_alone: set[int] = field(default_factory=set)
     """Packages that are sent alone from now on."""
     event: str = "not sent"
@@ -51,7 +51,8 @@ class Settlement:
 
 
 REFUSED_PAUSE_S, REFUSED_PAUSE_MAX_S = 30.0, 900.0
-"""Seconds until a refused SOS is tried again: the first wait, which doubles, and its maximum."""
+"""Seconds until a refused SOS is tried again: the first wait, which doubles, and the longest
+wait."""
 
 
 def compute_refused_pause(times: int) -> float:
@@ -65,8 +66,8 @@ def settle_success(
     journal: Journal, queue: ChannelQueue, segments: list[Segment], over: Collection[Segment]
 ) -> Settlement:
     """Decide which Packages end and which wait after a transmission that left. A Package is
-    Delivered with its last fragment; otherwise its next fragment may be sent at once. `over` are
-    the segments that were the last on their way of their Package.
+    Delivered with its last fragment; otherwise its next fragment may be sent at once. `over`
+    contains each segment that was the last one of its Package in flight.
     """
     settlement = Settlement()
     for segment in segments:
@@ -88,9 +89,9 @@ def settle_failure(
     refused_due: float | None = None,
 ) -> Settlement:
     """Decide which Packages end and which wait until `due` after a transmission that did not leave.
-    Packages that were refused together are sent alone from now on. A Package that was refused
-    alone waits until `refused_due`, or ends if that is None. `over` are the segments that were
-    the last on their way of their Package, each with its burst.
+    Packages that were refused together are sent alone from now on. A Package that was refused alone
+    waits until `refused_due`, or ends if that is None. `over` contains each segment that was the
+    last one of its Package in flight, with its burst.
     """
     if outcome is Outcome.REFUSED and len(segments) == 1:
         (sequence,) = (segment.sequence for segment in segments)
@@ -109,7 +110,7 @@ def settle_failure(
 def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
     """Return True if the receiver has the whole Package once it has this segment."""
     if segment.sequence not in queue:
-        # Another fragment has already shown that.
+        # The end was already recorded with another fragment.
         return False
     if segment.count == 1:
         return True
@@ -122,7 +123,9 @@ def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) ->
 def note_sent(
     queue: ChannelQueue, segments: list[Segment], spent: Spent, now: float
 ) -> Operation[None]:
-    """Record in the history of each Package in it that the transmission left."""
+    """Return the operation that records in the history of each Package that the transmission
+    left.
+    """
     left = outbound.record_sent(queue.channel, segments, shared=queue.limits.shared)
     cost = _describe_cost(spent, len(segments))
 
@@ -138,7 +141,7 @@ def note_sent(
 def note_tried(
     queue: ChannelQueue, settlement: Settlement, reason: str, now: float
 ) -> Operation[None]:
-    """Record the failed attempts."""
+    """Return the operation that records the failed attempts."""
     sequences, event = settlement.failed, settlement.event
     tried = outbound.record_try(queue.channel, sequences, ends_intent=settlement.is_intent_ended)
 
@@ -152,7 +155,7 @@ def note_tried(
 def note_doubt(
     channel: Channel, segments: list[Segment], reason: str, now: float
 ) -> Operation[None]:
-    """Record the reason why it is unknown if the transmission left."""
+    """Return the operation that records why it is unknown if the transmission left."""
     sequences = [segment.sequence for segment in segments]
     return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT, reason, now)
 
@@ -160,7 +163,9 @@ def note_doubt(
 def note_copy(
     channel: Channel, segments: list[Segment], spent: Spent, now: float
 ) -> Operation[None]:
-    """Record that they are sent again, and the possible cost of the earlier copy."""
+    """Return the operation that records that these segments are sent again, and the possible cost
+    of the earlier copy.
+    """
     sequences = [segment.sequence for segment in segments]
     detail = "unknown whether the earlier copy was sent"
     if spent.doubtful:
@@ -178,8 +183,8 @@ _CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")
 
 
 def parse_credits(cost: str) -> float:
-    """Return the credits of a cost text that `note_sent` wrote; if several Packages shared them,
-    one Package's part.
+    """Return the credits in a cost text that `note_sent` wrote. If several Packages shared them,
+    return the share of one Package.
     """
     match = _CREDITS.search(cost)
     return int(match[1]) / int(match[2] or 1) if match else 0.0

@@ -13,7 +13,7 @@ from fieldagent.system.sentence import sentence
 
 
 class UnknownPackage(Exception):
-    """Error for an id without a Package."""
+    """No Package has this id."""
 
 
 class PackageState(NamedTuple):
@@ -24,7 +24,7 @@ class PackageState(NamedTuple):
     status: Status | None
     deliveries: Mapping[Channel, ChannelDelivery]
     accepted: float
-    """Unix time."""
+    """Unix time when it was accepted."""
 
 
 def find_standing(journal: Journal, id_: int) -> PackageState:

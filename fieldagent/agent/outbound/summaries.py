@@ -1,11 +1,11 @@
-"""Summaries of the items that are here from each station: their content, those of
-other stations, and the time to send them. Pure.
+"""Summaries of the items that are on this kit from each station. This module builds our summaries,
+reads those of other stations, and decides when to send ours. Pure.
 
 A summary lists which of a station's newest numbers are here. It rides in another packet, or is sent
 in a beacon. A beacon is sent soon if items are missing here, otherwise less and less often (the
-Trickle timer of RFC 6206). It is left out if other stations have sent the same. A station that
-hears that another is missing an item repeats it. A summary never lists an SOS, because each SOS is
-acknowledged separately.
+Trickle timer of RFC 6206). A beacon that other stations have sent with the same content is left
+out. A station that hears that another is missing an item repeats it. A summary never lists an SOS,
+because each SOS is acknowledged separately.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ from fieldagent.wire.envelope import Ack, Entry, digest_of_slices
 
 STATIONS_MAX = 1000
 CONFIRMS = 16
-"""Number of the newest items that a summary confirms by their digest; it only lists the
-older ones."""
+"""Number of the newest items that a summary confirms with a digest; older items are only listed."""
 INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
-"""Seconds between beacons: after news, and after a long silence."""
+"""Seconds between beacons: the shortest time, after news, and the longest, after a long silence."""
 ASK_AFTER_S = 40.0
 """Seconds, plus or minus half, until we report that items are missing here. A station that is
 missing the same items and hears the report stays silent."""
 PUT_OFF_MAX = 600.0
-"""Longest time in seconds between beacons in a dense network, if their content rides in other
+"""Longest time in seconds between beacons in a dense network while their content rides in other
 packets."""
 SLOWER_MAX = 3.0
 """Largest factor on a beacon's wait in a dense network."""
 ASKS_MAX = 8
-"""Unanswered reports of one missing item, after which no station is expected to have it."""
+"""Number of unanswered reports of a missing item, after which we assume that no station has the
+item."""
 FRESH_S = 3600.0
 """Seconds after the last news of a station in which beacons list it; a station that comes later is
 notified when it arrives."""
 HERE_MAX = 2 * SEVERAL_MAX
-"""Most numbers of a station that are remembered: those that a summary lists, and as many others."""
+"""Maximum number of items that are remembered for each station: those that a summary lists, and as
+many others."""
 RIDING_SUMMARIES_MAX = 3
-"""Most summaries that ride in another packet."""
+"""Maximum number of summaries that ride in one packet with other entries."""
 
 
 @dataclass(slots=True)
 class _OfStation:
     stored_digests: dict[int, bytes] = field(default_factory=dict)
-    """Numbers with the digests of their items."""
+    """Numbers of the items that are here, with the digests of the items."""
     unlisted: set[int] = field(default_factory=set)
     """Numbers that are here but are not listed, because another kit uses our number too."""
     missing: dict[int, int] = field(default_factory=dict)
@@ -65,8 +66,8 @@ class _OfStation:
     newest: int = 0
     """Highest of the `SEVERAL_MAX` numbers that a summary lists."""
     fixed_until: float = -inf
-    """Time until which lower numbers do not move the range back. The high number may have been
-    forged, or may come from another kit under that station's number."""
+    """Time until which lower numbers do not move the range back. Afterwards they do, because a high
+    number may have been forged, or may be that of another kit with the same station number."""
 
     def open(self) -> list[int]:
         """Return the missing numbers that we still ask for."""
@@ -76,8 +77,8 @@ class _OfStation:
         return bool(self.open())
 
     def get_listed_numbers(self) -> range:
-        """Return the range of numbers that a summary lists. Missing numbers move it on only while
-        we ask for them, because another station merely claims to have them.
+        """Return the range of numbers that a summary lists. Missing numbers move the range on only
+        while we ask for them, because it is only a claim of another station that they exist.
         """
         newest = max((self.newest, *self.open()))
         return range(max(0, newest - SEVERAL_MAX) + 1, newest + 1)
@@ -145,7 +146,7 @@ class Summaries:
         self._hasten(now, INTERVAL_MIN)
 
     def note_unsaid(self, station: int, number: int) -> None:
-        """Record that this item is here but must not be listed; it is not asked for."""
+        """Record that this item is here but must not be listed. We do not ask for it."""
         known = self._of(station)
         known.missing.pop(number, None)
         if number not in known.stored_digests:
@@ -171,15 +172,15 @@ class Summaries:
             if each >= window.start
         }
         if station == self._station:
-            # Other stations cannot have items that we never sent, except from a lost journal.
+            # The items are our own. If we do not have them, they are from a lost journal.
             fresh.clear()
         if fresh - known.missing.keys():
             known.missing |= dict.fromkeys(fresh - known.missing.keys(), 0)
             known.fresh_until = now + FRESH_S
             known.forget_old()
             known.is_asked_by_other = False
-            # In a dense network new items are missing every few seconds, so a beacon that is soon
-            # due is enough.
+            # In a dense network new items are missing every few seconds. If a beacon is due soon
+            # anyway, it is enough.
             within = ASK_AFTER_S * self._slower
             if not self._in_crowd or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
@@ -189,8 +190,8 @@ class Summaries:
             each for each in known.stored_digests if each >= first and each in window
         ):
             known.is_told_by_other = True
-        # A station whose numbers end far below ours may have been left behind: it now hears of ours
-        # and may ask.
+        # A station whose numbers end far below ours may have missed many items. Our summary shows
+        # it our numbers, and it may ask for them.
         reach = range(first, first + 2 * SEVERAL_MAX)
         return sorted(
             each for each in known.stored_digests if each in reach and each not in numbers
@@ -202,7 +203,9 @@ class Summaries:
         return None if known is None else known.stored_digests.get(number)
 
     def greet_station(self, now: float, within: float) -> None:
-        """Send all summaries again for a station that has returned and heard none of them."""
+        """Send all summaries again within `within` seconds, because a station has returned that has
+        heard none of them.
+        """
         for each in self._stations.values():
             each.is_told_by_other = False
             each.fresh_until = max(each.fresh_until, now + INTERVAL_MAX)
@@ -230,7 +233,7 @@ class Summaries:
 
     def list_due_stations(self, now: float, *, beside: bool) -> list[int]:
         """Return the stations that a packet lists: those of the beacon and, `beside` other content,
-        those with news that have not been sent.
+        those with unsent news.
         """
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
@@ -245,8 +248,8 @@ class Summaries:
         return [*stations]
 
     def _can_ride(self, each: _OfStation, now: float) -> bool:
-        """Return True if the summary may ride in a packet. In a dense network it does not if
-        another station has sent the same, or if a beacon would not ask yet.
+        """Return True if the summary may ride in a packet. In a dense network it may not if another
+        station has sent the same, or if it is too soon to ask again.
         """
         if not self._in_crowd:
             return each.changed

@@ -1,7 +1,7 @@
-"""Accepts an SOS without proof of its sender, from any radio or TAK phone.
+"""Plans and pays an SOS without proof of its sender, from any radio or TAK phone.
 
-It has an incident of its own, takes every channel that costs nothing, and of the others what the
-small budget of `others_sos` pays for.
+Such an SOS has an incident of its own. It is sent over every free channel, and over the others if
+the small budget of `others_sos` can pay for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIMIT = "an SOS of unproved radios and of neighbours may cost"
 def plan_of(
     package: Package, journal: Journal, outboxes: Mapping[Channel, ChannelOutbox]
 ) -> Affordable:
-    """Return the SOS on the channels that it may take today."""
+    """Return the SOS with the channels that it may use today, and the price."""
     limits = SpendingLimits(
         "", others_sos.compute_remaining(journal), others_sos.CREDITS_PER_DAY, LIMIT, False
     )
@@ -28,7 +28,7 @@ def plan_of(
 
 
 async def pay(journal: Journal, price: int) -> None:
-    """Book what such an SOS costs before it is accepted."""
+    """Book the price of such an SOS, before it is accepted."""
     if price:
         clock = journal.clock
         await journal.persist(others_sos.spend(price, clock.now(), clock))

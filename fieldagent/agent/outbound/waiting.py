@@ -1,4 +1,4 @@
-"""Reason why a Package waits on a channel, in words, and the time of its next attempt."""
+"""Describes why a Package waits on a channel, and when its next attempt is."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class _Hindrance(NamedTuple):
     next_try: float | None
     """Time of the next attempt; trio's clock."""
     next_urgent: float | None
-    """The same for an SOS."""
+    """Time of the next attempt for an SOS; trio's clock."""
     is_away: bool
-    """True if nothing can leave."""
+    """True if the link is down, so that no Package can leave."""
     has_end_time: bool = False
     """True if the reason contains the time when it ends."""
 
 
 class WaitReasons:
-    """Reasons for several Packages; each channel's obstacle is determined only once.
+    """Finds the reasons for several Packages. Each channel's obstacle is determined only once.
 
     `now` is the journal's elapsed time; results contain Unix times.
     """
@@ -68,13 +68,13 @@ class WaitReasons:
     def describe_deliveries(
         self, sequence: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[str, dict[str, Any]]:
-        """Return the channel deliveries as `delivery.encode_deliveries` does,
-        with the reason of those that wait.
+        """Return the channel deliveries as `delivery.encode_deliveries` does; those that wait also
+        have a reason and the next attempt.
         """
         document: dict[str, dict[str, Any]] = {**encode_deliveries(deliveries)}
         for channel, delivery in deliveries.items():
             if delivery.status is None and channel not in self._hindrances:
-                # Its settings were removed while this waited.
+                # The channel was removed from the settings while this Package waited.
                 document[channel] = {**document[channel], "reason": _GONE_REASON}
             elif delivery.status is None:
                 reason, at = self._describe_wait(channel, sequence)
@@ -97,7 +97,8 @@ class WaitReasons:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
             return "the agent resumes waiting items after its start", None
-        # The intent was begun and not ended: it is unknown if it left.
+        # An intent without an end counts as in flight, although it is unknown if it left; then show
+        # the obstacle.
         rests = hindrance.is_away or hindrance.reason == _RESTING_REASON
         if sequence in queue.get_in_flight() and not rests:
             return "it is being sent", None
@@ -129,7 +130,7 @@ class WaitReasons:
                 reason += (
                     f", the last success at {self._format_clock(self._date(link.last_success))}"
                 )
-            # Without a given time, it is being tried at this moment.
+            # If the link shows no time, it is trying at this moment.
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
         if held := outbox.describe_hold():
             renewal = self._steady + outbox.budget.compute_renewal_wait()
@@ -141,7 +142,7 @@ class WaitReasons:
         return round(self._now + max(0.0, steady - self._steady), 3)
 
     def _format_clock(self, unix: float) -> str:
-        """Return the time of day, with the date if it is another day."""
+        """Return the time of day; if it is not today, with the date."""
         form = (
             "%H:%M:%S UTC"
             if format_utc_day(unix) == format_utc_day(self._now)
