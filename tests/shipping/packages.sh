@@ -4,8 +4,9 @@ set -eu
 . tests/shipping/kit.sh
 wanted=/etc/systemd/system/multi-user.target.wants/fieldagent.service
 
-# what an interrupted run left
+# An interrupted run may have left packages, and files that dpkg was just unpacking.
 clean
+rm -rf /usr/lib/fieldagent
 
 step "a list that was changed is refused"
 cp -R /srv/with /srv/changed
@@ -102,7 +103,7 @@ for unit in $units; do
 done
 [ -e $settings ] || fail "the settings are gone"
 [ -s /var/lib/fieldagent/journal.sqlite3 ] || fail "the journal is gone"
-[ ! -e /usr/lib/fieldagent ] || fail "left: $(find /usr/lib/fieldagent | head -3)"
+[ ! -e /usr/lib/fieldagent ] || fail "left: $(find /usr/lib/fieldagent -not -type d | head -3)"
 masked() {
     find /etc/systemd/system -lname /dev/null -name 'fieldagent*' | sort | xargs -n1 basename
 }
