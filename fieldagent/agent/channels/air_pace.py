@@ -1,9 +1,9 @@
 """Timing on a shared radio channel: when to transmit, how long to wait for an answer, when to
 retry. Pure functions of `now` (any one clock) and `share` (a random number from 0 to 1).
 
-All stations that heard a packet would answer at the same moment, so each station waits a random
-time, which grows with the number of stations. While one station sends a round of fragments, the
-others stay silent.
+Otherwise all stations that heard a packet would answer at the same moment. So each station waits a
+random time, which grows with the number of stations. While one station sends a round of fragments,
+the others stay silent.
 """
 
 from __future__ import annotations
@@ -15,46 +15,48 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WINDOW = 4
-"""Most packets that wait for an answer at the same time; an urgent packet may exceed this
-number."""
+"""Maximum number of packets that wait for an answer at the same time. An urgent packet may exceed
+it."""
 ROUND_FRAGMENTS_MAX = 20
-"""Most fragments of one item that are sent in a row before the answer to them is awaited."""
+"""Maximum number of fragments of one item that are sent in a row before the sender waits for an
+answer."""
 ANSWER_TIMEOUT_S = 3.0
 """Seconds to wait for an answer, in addition to the time on air of the waiting packets and of the
 answer."""
 ACK_WITHIN, ACK_EACH, ACK_MOST = 2.0, 1.0, 20.0
-"""Seconds in which one station of a dense network confirms an item that is not an SOS. The values
-are the minimum, the addition for each station beyond `CROWD_STATIONS`, and the maximum. If many
-stations transmit, the confirmation rides in a packet that one of them sends anyway."""
+"""Seconds within which one station confirms an item that is not an SOS: the minimum, the addition
+for each station beyond `CROWD_STATIONS`, and the maximum. In a dense network the wait is long,
+because the confirmation can ride in a packet that a station sends anyway."""
 PAUSE = 1.0
 """Longest random quiet time before a packet, in seconds."""
 CROWD_STATIONS = 10
-"""Stations in range from which on the full `PAUSE` is used; fewer stations need a shorter pause."""
+"""Number of stations in range from which the full `PAUSE` is used. With fewer stations the pause is
+shorter."""
 ON_CALL = 3
-"""Number of stations of a dense network that send, or repeat, an answer that each of them could
-send. One would not be enough, because some stations would not hear it."""
+"""Number of stations in a dense network that give or repeat an answer which every station could
+give. One station is not enough, because some stations would not hear it."""
 SLOWER = 0.25
 """Longest pause on a slow channel, as a share of a packet's time on air."""
 AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
-"""Seconds until a packet is retried: the first wait, which doubles, its maximum, and its maximum
-for an SOS."""
+"""Seconds until a packet is retried: the first wait, which doubles, the longest wait, and the
+longest wait for an SOS."""
 PRESENT_S = 60.0
 """A neighbour counts as present for this many seconds after its last packet."""
 UNANSWERED_ROUNDS_MAX = 16
-"""Unanswered rounds after which a station that we hear counts as unable to hear us."""
+"""Number of unanswered rounds after which a station that we hear counts as unable to hear us."""
 FRAGMENT_SPACING_S = 0.5
-"""Seconds between two fragments of a round, until the true interval has been heard."""
+"""Assumed seconds between two fragments of a round, until the true interval has been measured."""
 ANSWER_WAIT_MIN_S = 0.25
 """Shortest wait for an answer, in seconds."""
 MEAN_SHARE, STRAY_SHARE, DEVIATION_WEIGHTS = 1 / 8, 1 / 4, 4.0
-"""Weight of one answer in the mean and in the deviation, and the allowed number of deviations (RFC
-6298, 2.3)."""
+"""Weight of one answer in the mean and in the deviation, and the number of deviations that are
+added to the mean (RFC 6298, 2.3)."""
 
 
 def draw_backoff(share: float, most: float, crowd: int) -> float:
-    """Return random seconds, up to `most`, until a station sends an answer that any of `crowd`
-    stations could send. The delays are short if the crowd is small and mostly long if it is
-    large. So about one station begins and the others hear it (RFC 5401, RandomBackoff).
+    """Return a random delay, up to `most` seconds, before an answer that any of `crowd` stations
+    could send. The delays are short if the crowd is small and mostly long if it is large. So about
+    one station begins and the others hear it (RFC 5401, RandomBackoff).
     """
     steep = log(max(1, crowd)) + 1
     return most / steep * log(share * (exp(steep) - 1) + 1)
@@ -67,8 +69,7 @@ def compute_ack_wait(crowd: int) -> float:
 
 def draw_share(share: float, crowd: int) -> float:
     """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
-    or more. Up to `CROWD_STATIONS` stations all answer. If there are more, about `ON_CALL` of them
-    do.
+    or more. With up to `CROWD_STATIONS` stations all answer, with more about `ON_CALL` of them.
     """
     return share * max(1.0, (crowd - CROWD_STATIONS + ON_CALL) / ON_CALL)
 
@@ -77,9 +78,9 @@ def compute_lone_wait(share: float, crowd: int) -> float:
     """Return the seconds until this kit confirms an item that is not an SOS in a packet of its own.
     Return inf if this kit is not one of the stations that answer for all.
 
-    In a dense network the delay is in the second half of the time, because the confirmation mostly
-    rides in an earlier packet of some station. Some stations may still miss a packet that many
-    hear.
+    In a dense network the delay is in the second half of `compute_ack_wait`, because usually an
+    earlier packet of some station contains the confirmation. But some stations may miss that
+    packet, so another confirmation follows.
     """
     share, most = draw_share(share, crowd), compute_ack_wait(crowd)
     if share >= 1:
@@ -93,9 +94,9 @@ class AirTurn(NamedTuple):
     """The part of a packet that shows whose turn it is to transmit."""
 
     more_fragments: int = 0
-    """Fragments that the sender may add at once."""
+    """Number of fragments that the sender may send directly after this packet."""
     stations_in_range: int = 1
-    """Number of stations in range."""
+    """Number of stations in range of this kit."""
     is_from_known_station: bool = False
     """True if the packet is from a known station."""
 
@@ -105,16 +106,17 @@ class AirPace:
     slowest_air_time: float = 0.0
     """Time on air of the slowest recent packet, in seconds."""
     packets_without_result: int = 0
-    """Packets in a row for which the radio did not report a result."""
+    """Number of packets in a row for which the radio did not report a result."""
     _last_turn: AirTurn = field(default_factory=AirTurn)
-    """Content of the last packet."""
+    """Turn information of the last packet."""
     _heard_at: float = -inf
     _met_at: float = -inf
     """Time when a known station was last heard."""
     _missed: bool = False
-    """True if a packet was not answered since the waiting packets were last sent at once."""
+    """True if a packet was not answered since `take_hastening` was last called."""
     _missed_answers: int = 0
-    """Missed answers since the last answer, a few seconds apart, although a station was heard."""
+    """Number of missed answers since the last answer, counted every few seconds, while a known
+    station was present."""
     _missed_at: float = -inf
     _spacing: float = FRAGMENT_SPACING_S
     _answered_at: float = -inf
@@ -123,8 +125,8 @@ class AirPace:
     _stray: float = 0.0
 
     def note_heard(self, turn: AirTurn, now: float) -> None:
-        """Record that a packet was heard at `now`. It sets whose turn it is, and two fragments of
-        one round show the seconds between fragments.
+        """Record that a packet was heard at `now`. The packet shows whose turn it is. Two fragments
+        of one round also show the seconds between fragments.
         """
         since = now - self._heard_at
         if turn.more_fragments and self._last_turn.more_fragments and since < ANSWER_TIMEOUT_S:
@@ -152,8 +154,8 @@ class AirPace:
         return hastens
 
     def note_transmitted(self, seconds: float) -> None:
-        """Record how many seconds a packet took on the air. The next packet waits for its
-        own turn.
+        """Record how many seconds a packet took on the air. Until another packet is heard, no
+        station's fragments hold back our next packet.
         """
         self.slowest_air_time = max(seconds, self.slowest_air_time * 0.8)
         self._last_turn = AirTurn(stations_in_range=self._last_turn.stations_in_range)
@@ -179,8 +181,8 @@ class AirPace:
         return held + (0.1 + 0.9 * share) * longest
 
     def compute_answer_wait(self, tries: int, *, part: bool, urgent: bool = False) -> float:
-        """Return the seconds to wait for an answer. Urgent packets and fragments are answered at
-        once.
+        """Return the seconds to wait for an answer. The wait is shorter for urgent packets and
+        fragments, which are answered at once.
         """
         longest = ANSWER_TIMEOUT_S + self.slowest_air_time * (WINDOW + 2)
         if not (part or urgent):

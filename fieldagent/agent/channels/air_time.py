@@ -18,12 +18,12 @@ _MINUTE = 60.0
 URGENT_SHARE = 2.0
 """Factor by which an SOS may exceed the share."""
 UNSAVED_SHARE_MAX = 0.05
-"""Share of the hour's allowance that may be used before it is stored: at most twenty writes an
-hour. A start adds the same amount, because that much may have been lost."""
+"""Share of the hour's allowance that may be used before it is stored: so there are at most twenty
+writes an hour. At a start, this share counts as used, because that much may have been lost."""
 
 
 class Dwell(NamedTuple):
-    """Limit on the use of one frequency: at most `seconds` on air within a period."""
+    """Limit on the use of one frequency: at most `seconds` on the air within each period."""
 
     seconds: float
     period_s: float
@@ -39,8 +39,9 @@ class AirLimit(NamedTuple):
 
 
 class AirTime:
-    """Air-time that a radio uses, counted by minute, so that an hour takes sixty numbers. `clock`
-    is elapsed time. `known` contains the minutes that an earlier run stored (see `take_unsaved`).
+    """Air-time that a radio uses, counted by minute, so that an hour needs only sixty numbers.
+    `clock` is elapsed time. `known` contains the minutes that an earlier run stored (see
+    `take_unsaved`).
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class AirTime:
     ) -> None:
         self.limit = AirLimit()
         self.grown = trio.Event()
-        """Set when the counts should be stored, and then replaced."""
+        """Event that is set when the counts should be stored; then a new event replaces it."""
         self._clock = clock
         self._minutes = {**known}
         self._may_lack = bool(known)
@@ -58,7 +59,7 @@ class AirTime:
         self._beyond = EventRate(clock)
 
     def narrow(self, limit: AirLimit) -> None:
-        """Narrow the limit to the lower of both shares, and use the dwell time of `limit` if it has
+        """Narrow the limit: use the lower of both shares, and the dwell time of `limit` if it has
         one.
         """
         percent = min(self.limit.percent, limit.percent)
@@ -72,7 +73,7 @@ class AirTime:
         return self.limit.percent < 100
 
     def compute_used(self) -> float:
-        """Return the seconds used in the last hour, including the whole minute in which that hour
+        """Return the seconds used in the last hour, including all of the minute in which that hour
         began.
         """
         oldest = int((self._clock() - HOUR) // _MINUTE)
@@ -84,8 +85,8 @@ class AirTime:
         return max(0.0, self._get_allowance() - self.compute_used())
 
     def can_send(self, seconds: float, *, urgent: bool) -> bool:
-        """Return True if a packet of that many seconds may be sent. Log a warning if an SOS exceeds
-        the limit of other packets.
+        """Return True if a packet of that many seconds may be sent. Log a warning if an SOS may be
+        sent although it exceeds the limit for other packets.
         """
         times = URGENT_SHARE if urgent else 1.0
         dwell = self.limit.dwell
@@ -99,8 +100,8 @@ class AirTime:
         return spent <= self._get_allowance() * times
 
     def note(self, seconds: float) -> None:
-        """Record that the radio was on the air for so many seconds; negative to cancel an earlier
-        note.
+        """Record that the radio was on the air for that many seconds; a negative number cancels an
+        earlier record.
         """
         now = self._clock()
         minute = int(now // _MINUTE)

@@ -1,6 +1,6 @@
 """Keeps one IP link to the hub for as long as the agent runs.
 
-The link is judged only by the hub's acknowledgements, never by the state of a socket or interface.
+Only the hub's acknowledgements show that the link works, never the state of a socket or interface.
 Messages that were in flight when a link ended are sent first over the next link. Their bytes are
 identical, so the hub recognises those that it already has.
 """
@@ -40,17 +40,17 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 ATTEMPT_TIMEOUT_S = 60.0
-"""Seconds from the DNS lookup to the hub's answer."""
+"""Longest time in seconds from the DNS lookup to the hub's answer."""
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
-"""Seconds between two attempts: the first maximum, which doubles, and the last. The pause is
-random, so that a thousand agents do not return to a hub at one moment."""
+"""Longest pause in seconds between two attempts: its first value, which doubles, and its last. The
+pause is random, so that a thousand agents do not return to a hub at the same moment."""
 SHARE = (0.05, 1.0)
-"""Lowest and highest share of the longest pause; the random pause lies between them."""
+"""Range of the random pause, as shares of the longest pause."""
 ORDERLY_PAUSE_MAX_S = 4.0
-"""Longest pause in seconds after the hub ended the link in order. It stops and another hub takes
-over, or its database is away for a moment."""
+"""Longest pause in seconds after the hub closed the link with a regular code: the hub stops and
+another takes over, or its database is unavailable for a moment."""
 SOON_TRIES = 5
-"""Number of such short pauses in a row: a hub that ends every link has a fault."""
+"""Number of attempts in a row with such short pauses. A hub that closes every link has a fault."""
 URGENT_PAUSE_S = 3.0
 """Seconds after which an SOS is tried again, even if the pause is longer."""
 
@@ -131,10 +131,10 @@ async def run(
     progress: Callable[[], None] = lambda: None,
     turn: IpTurn | None = None,
 ) -> NoReturn:
-    """Link to the hub forever. `ping` is the keepalive in seconds, 0 for none, None to measure what
-    the network path allows. `journal` is the number of our journal. `progress` is called at
-    least every two minutes. `turn` shows another bearer whether there is a link. `heal` receives
-    the time since when the hub has not been reached and takes the recovery step that is due.
+    """Keep a link to the hub, forever. `ping` is the keepalive in seconds, 0 for none, None to
+    measure what the network path allows. `journal` is the number of our journal. `progress` is
+    called at least every two minutes. `turn` shows another bearer if there is a link. `heal` gets
+    the time when the hub was last reached, and takes the recovery step that is due.
     """
     turn = IpTurn() if turn is None else turn
     # Forget the transmissions of a run that failed: its outbox has already put them back.
@@ -147,12 +147,12 @@ async def run(
 
 @dataclass(slots=True)
 class LinkPace:
-    """Longest allowed pause before the next attempt."""
+    """Computes the longest pause before the next attempt."""
 
     attempts: int = 0
-    """Attempts in a row that did not lead to a steady link."""
+    """Number of attempts in a row that did not lead to a steady link."""
     requested_wait: float | None = None
-    """Seconds after which the hub itself asks to be tried again."""
+    """Seconds after which the hub asks for the next attempt; None if it does not."""
 
     def count_try(self) -> float:
         """Count an attempt, and return the longest pause in seconds before the next."""
@@ -162,7 +162,7 @@ class LinkPace:
         return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.attempts - 1, 10)))
 
     def is_back_soon(self, ended: LinkEnd) -> bool:
-        """Return True if the hub ended the link in order, so that a pause of at most
+        """Return True if the hub closed the link with a regular code, so that a pause of at most
         `ORDERLY_PAUSE_MAX_S` is right.
         """
         return ended.by_peer and ended.code in _IN_ORDER and self.attempts < SOON_TRIES
@@ -187,8 +187,8 @@ class CellularDriver:
         self.link.facts["hub"] = self.hub.address
 
     async def work(self) -> NoReturn:
-        """Connect, serve the link until it ends, pause, and start again. Failures to connect are
-        shown on the channel's link and not raised.
+        """Connect, serve the link until it ends, pause, and start again. A failure to connect is
+        shown on the channel's link, but not raised.
         """
         while True:
             self.progress()
@@ -268,8 +268,8 @@ class CellularDriver:
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
 
     def _note_wish(self, again: float | None) -> None:
-        """Record when the hub wants the next attempt. The hub has answered, so the modem works: the
-        time without a sign of life starts again.
+        """Record when the hub wants the next attempt. Because the hub has answered, the modem
+        works, so the time without a sign of life starts again.
         """
         self.pace.requested_wait = again
         if again is not None:

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 REPORT_INTERVAL_MIN_S = 3_600.0
 """Minimum seconds between two reports over one link; a note takes about 100 bytes."""
 REPORT_INTERVAL_MAX_S = 43_200.0
-"""Seconds after which a report is sent anyway, because half of the reported hours are out
-of date."""
+"""Seconds after which a report is sent even without a change, because half of the reported hours
+are out of date."""
 DISK, DEGREES, MILLIVOLTS, CLOCK, CREDITS, BARS = 5, 10, 250, 30, 10, 2
 """Smallest changes that are reported, in percent, degrees Celsius, mV, seconds, credits
 and bars."""
@@ -35,19 +35,20 @@ class ConditionNews:
     """Condition that was last reported over this link."""
     reported_at: float = -inf
     looked_at: float = -inf
-    """Times of the last report and of the last look, by trio's clock."""
+    """Times of the last report and of the last check, by trio's clock."""
 
     def begin(self) -> None:
         """Start with a new link: the condition is reported again."""
         self.last_reported, self.looked_at = None, -inf
 
     def pause(self) -> float:
-        """Return the seconds until the next look."""
+        """Return the seconds until the next check."""
         return max(0.0, self.looked_at + REPORT_INTERVAL_MIN_S - trio.current_time())
 
     def take_news(self) -> bytes | None:
-        """Look if the time has come, and return a note for the hub if there is something to report,
-        else None. An error here must not end the link, because an SOS may need it.
+        """If a check is due, return a note for the hub with the new condition. Return None if no
+        check is due or there is no news. An error here must not end the link, because an SOS may
+        need it.
         """
         now = trio.current_time()
         if now < self.looked_at + REPORT_INTERVAL_MIN_S:
@@ -71,7 +72,7 @@ class ConditionNews:
 
 
 def is_changed(previous: KitCondition, current: KitCondition) -> bool:
-    """Return True if the change is large enough to report."""
+    """Return True if the change is large enough for a report."""
     one, other = previous.status, current.status
     return (
         (previous.system, previous.cause, previous.starts)

@@ -1,8 +1,7 @@
-"""Opens a TCP connection over one interface, if needed with TLS, and describes failures in words.
+"""Opens a TCP connection, with TLS if needed, over one interface, and describes failures in words.
 
-Each connection is bound to the interface again, because a binding does not outlive its interface.
-If binding fails, the attempt fails: no data ever uses another interface. The DNS lookup is not
-bound.
+Each connection is bound again, because a binding ends with its interface. If binding fails, the
+attempt fails: no data ever uses another interface. The DNS lookup is not bound.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from fieldagent.http.secure import make_secure
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ADDRESS_TIMEOUT_S = 15.0
-"""Seconds to try one of the addresses that a name may have."""
+"""Longest time in seconds to try one address of a name."""
 IP_BIND_ADDRESS_NO_PORT = 24
 """Socket option of linux/in.h; Python has no name for it before 3.12."""
 
@@ -36,11 +35,12 @@ class Unreachable(Exception):
         self.state = state
         self.reason = reason
         self.again = again
-        """Seconds after which a hub that was reached asks to be tried again."""
+        """Seconds after which a hub that was reached asks for the next attempt; None if it does
+        not."""
 
 
 class ServerPlace(NamedTuple):
-    """Address of a server, and the way in which it proves its identity."""
+    """Address of a server, and how the server proves its identity."""
 
     host: str
     port: int
@@ -121,8 +121,8 @@ async def _connect_to(
         if server.interface is not None:
             _bind(sock, server.interface)
         if server.source is not None:
-            # The kernel chooses the port when the peer is known (ip(7)), so each peer can use all
-            # ports.
+            # Let the kernel choose the port at the connect (ip(7)), so that all ports can be used
+            # for each peer.
             sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
             await sock.bind((server.source, 0))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -41,8 +41,8 @@ class LinkState(Enum):
 
 
 SIGNALS_KEPT, SIGNAL_EVERY = 240, 60.0
-"""Number of signal changes that are kept, and the minimum seconds between two: at least
-four hours."""
+"""Number of signal changes that are kept, and the minimum seconds between two. Together they cover
+at least four hours."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class ChannelLink:
 
     _state: LinkState = LinkState.STARTING
     away_since: float | None = None
-    """Time since when the channel is ABSENT, by trio's clock; None if it is not."""
+    """Time when the channel became ABSENT, by trio's clock; None if it is not ABSENT."""
     reason: str = ""
     signal: int | None = None
     """Signal in bars, 0 to 5; None if unknown."""
@@ -60,13 +60,13 @@ class ChannelLink:
     next_look: float = -inf
     """Time when the driver next tries to reach the network, if it pauses; trio's clock."""
     next_urgent: float = -inf
-    """The same for an SOS, which waits for a shorter time."""
+    """Time of the next attempt for an SOS, which waits less; trio's clock."""
     report_time: Callable[[float], None] = lambda unix: None
     """Called by the driver with the Unix time that its peer reports."""
     changed: Callable[[], None] = lambda: None
     """Called when the state or the signal has changed."""
     facts: dict[str, str | int] = field(default_factory=dict)
-    """Further facts about the modem, such as its IMEI and firmware."""
+    """Other facts about the modem, such as its IMEI and firmware."""
     signals: deque[tuple[float, int | None]] = field(
         default_factory=lambda: deque(maxlen=SIGNALS_KEPT)
     )
@@ -75,7 +75,7 @@ class ChannelLink:
     recorder: FlightRecorder = field(default_factory=FlightRecorder)
     """Record of the traffic on the serial line."""
     air_time: AirTime = field(default_factory=AirTime)
-    """Air-time of a radio that is counted; it outlives the opening of the radio's port."""
+    """Counter of a radio's air-time. It is kept when the radio's port is opened again."""
 
     heal_now: bool = False
     """True if a person has requested the next recovery step before it is due."""
@@ -89,9 +89,7 @@ class ChannelLink:
 
     @state.setter
     def state(self, state: LinkState) -> None:
-        """Set the state, call `changed` if it is a different one, and note since when the modem is
-        absent (trio's clock).
-        """
+        """Set the state, and call `changed` if it differs. Record when the modem becomes absent."""
         if state is not self._state:
             self.changed()
         self._state = state
@@ -141,7 +139,7 @@ class Transmission:
     """True if it contains Packages; False if it contains only receipts and other replies to the
     peer."""
     more: bool = False
-    """True if another fragment of the same Package may follow at once, before this one is
+    """True if another fragment of the same Package may follow at once, before this transmission is
     settled."""
     part: bool = False
     """True if it contains a fragment."""
@@ -164,46 +162,49 @@ class MessageLimits(NamedTuple):
     size: int
     """Largest message, in bytes."""
     fill: int
-    """Bytes up to which waiting entries fill a message. An SOS in it is not slowed down by this
-    size."""
+    """Bytes up to which waiting entries fill a message. This size is small enough not to slow down
+    an SOS in the message."""
     tariff: Tariff
 
 
 class Outbox(Protocol):
-    """One channel's side of the queue. Its awaited methods return when the change is on disk."""
+    """Interface of one channel's queue for the driver. An awaited method returns when its change is
+    on disk.
+    """
 
     def fit(self, message_limits: MessageLimits) -> None:
-        """Pack for this modem from now on. Call it when the modem is known, before `load`."""
+        """Use these limits from now on. Call it when the modem is known, before `load`."""
 
     async def wait_until_ready(self, *, urgent: bool = False) -> None:
         """Wait until a Package (with `urgent`, an SOS) is due and the budget allows it."""
 
     async def fix_dates(self) -> None:
-        """Fix the dates of the next items just before `load`. They stay open until then if the
-        clock is not trusted.
+        """Fix the dates of the next items. Call it just before `load`: if the clock is not trusted,
+        the dates stay open until then.
         """
 
     def load(self, capacity: int) -> Transmission | None:
         """Return the entries that are due, packed into at most `capacity` bytes; None if nothing is
         due.
 
-        Its Packages are in flight from then until `settle`.
+        Its Packages are in flight until `settle`.
         """
 
     def get_unsettled(self) -> Intent | None:
-        """Return the intent that no `settle` has ended yet; None if there is no such intent."""
+        """Return the intent that is not settled yet; None if there is none."""
 
     async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
-        """Record that the modem is about to send this transmission, or is already sending it, under
-        this number.
+        """Record that the modem is about to send this transmission under this number, or is already
+        sending it.
         """
 
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
-        """Book the credits that a session may have cost, because the far side may have its
-        message."""
+        """Book the credits that a session may have cost, because the gateway may have its
+        message.
+        """
 
     async def note_copy(self, transmission: Transmission) -> None:
-        """Record that it is sent a second time, because it is unknown whether the first left."""
+        """Record that it is sent a second time, because it is unknown if the first copy left."""
 
     async def settle(
         self,
@@ -223,19 +224,19 @@ class Outbox(Protocol):
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
     ) -> None:
         """Stop waiting for the result of a transmission that may have left. Its Packages wait
-        again, for this bearer or another of the channel; a receiver that already has them drops
+        again, for this bearer or another one of the channel. A receiver that already has them drops
         the second copy.
         """
 
     def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        """Return the rest of today's budget in the tariff's units, None if there is no budget. With
-        `urgent` it includes the reserve. For a check of the `mailbox` it excludes the part that
-        is kept for the kit's own messages, unless the kit waits for the answer to an SOS.
+        """Return the remaining budget of today in the tariff's units, None if there is no budget.
+        With `urgent` it includes the reserve. For a check of the `mailbox` it excludes the part
+        that is kept for the kit's own messages, unless the kit waits for the answer to an SOS.
         """
 
     def describe_hold(self) -> str:
-        """Return the reason, for people, why waiting Packages are held back; empty if they
-        are not.
+        """Return the reason, for people, why waiting Packages are held back; empty if there is
+        none.
         """
 
     async def spend(self, credit: int) -> None:
@@ -248,9 +249,9 @@ class Reception(Protocol):
     async def receive(
         self, body: bytes, *, damage: str = "", unreadable: Unreadable | None = None
     ) -> object:
-        """Take in one message of any content, with its cost. Unusable parts are kept and reported,
-        never raised. Returns when the message is on disk.
+        """Take in one message of any content, and book its cost. Unusable parts are kept and
+        reported; no error is raised. Returns when the message is on disk.
 
         With `damage` (a text for people) the driver does not trust the bytes, so they are not
-        decoded. The peer is notified of `unreadable` and sends the message again.
+        decoded. The peer is notified with `unreadable`, and sends the message again.
         """

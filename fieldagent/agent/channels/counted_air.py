@@ -1,4 +1,4 @@
-"""Counts the air-time of a radio that does not count its own, from its bit rate, and enforces the
+"""Counts the air-time of a radio that does not count it itself, from its bit rate, and enforces the
 limit.
 """
 
@@ -51,8 +51,8 @@ async def open_counted(
     link: ChannelLink,
     bit_rate: int,
 ) -> AsyncIterator[RadioModem]:
-    """Open a modem and count its air-time in the link's, at `bit_rate` bits per second. Raises the
-    errors of `open_modem`.
+    """Open a modem with `bit_rate` bits per second, and count its air-time in that of `link`.
+    Raises the errors of `open_modem`.
     """
     async with open_modem() as modem:
         yield CountedModem(modem, link, bit_rate)

@@ -1,8 +1,8 @@
 """Keeps the last traffic of a serial line, so that a fault in the field can be analysed.
 
-The record is in memory, is bounded, and causes no writes. When a channel's device is lost, or on
-request, the record without payloads is appended to a ring on disk, `trace-CHANNEL.log` in the state
-directory.
+The record is bounded, and is kept in memory without writes to disk. When a channel's device is
+lost, or on request, the record without payloads is appended to a ring on disk, `trace-CHANNEL.log`
+in the state directory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECORDS_MAX = 2_000
 RING_BYTES = 262_144
 SAVE_INTERVAL_S = 600.0
 """Minimum seconds between two writes, so that a modem that is lost every few seconds does not wear
-out the card."""
+out the memory card."""
 
 
 class FlightRecorder:
@@ -37,11 +37,11 @@ class FlightRecorder:
     def __init__(self, ring: Path | None = None, kind: str = "") -> None:
         self.ring = ring
         self.kind = kind
-        """Protocol of the line, as `mask` names it."""
+        """Name of the line's protocol, for `mask`."""
         self._records: deque[TraceRecord] = deque()
         self._size = 0
         self._kept = -inf
-        """Time of the last record on disk, by the records' clock."""
+        """Time of the newest record on disk, by the records' clock."""
         self._written = -inf
         self._begun: float | None = None
 
@@ -58,7 +58,7 @@ class FlightRecorder:
         self._note(CAME, data)
 
     def record_event(self, text: str) -> None:
-        """Record an event at the port or in the dialog."""
+        """Record an event at the port or in the exchange with the device."""
         self._note(HAPPENED, text.encode("ascii", "replace"))
 
     def _read_clock(self) -> float:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 DEVICES = Path("/dev")
 PI_CHIPS = ("pinctrl-bcm2835", "pinctrl-bcm2711", "pinctrl-rp1")
-"""Labels of the chip that drives a Raspberry Pi's header: up to 3 and Zero 2 W; 4; 5."""
+"""Labels of the chips that drive a Raspberry Pi's header: models up to 3 and Zero 2 W, model 4,
+model 5."""
 GET_CHIP_INFO = 0x8044B401
 GET_LINE = 0xC250B407
 SET_VALUES = 0xC010B40F
@@ -35,9 +36,7 @@ class GpioLine:
         ioctl(self._line, SET_VALUES, _VALUES.pack(1, 1))
 
     def close(self) -> None:
-        """Release the line. The chip's driver decides whether it keeps its level or becomes an
-        input.
-        """
+        """Release the line. The chip's driver decides if it keeps its level or becomes an input."""
         os.close(self._line)
 
 

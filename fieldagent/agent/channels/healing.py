@@ -1,9 +1,9 @@
-"""Recovery steps that bring back a modem that no longer answers, one after the other. Pure.
+"""Decides on the recovery steps for a modem that no longer answers, one after the other. Pure.
 
 A modem can hang while the person who could cut its power is far away. Each step is harsher than the
-previous one. No step is taken while the modem works, so never during a session. The number of steps
-per hour is limited even if the agent restarts each minute, because each step is stored before it is
-taken.
+previous one. No step is taken while the modem works, so no step interrupts a session. The number of
+steps per hour is limited even if the agent restarts each minute, because each step is stored before
+it is taken.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
 SILENCE_S = 45.0
-"""Seconds of silence before the first step; the port is reopened several times before."""
+"""Seconds of silence before the first step; until then the port is reopened several times."""
 PAUSE_S = 60.0
-"""Seconds that the modem has after a step before the next step."""
+"""Seconds between two steps, in which the modem can recover."""
 ROUND_PAUSE, ROUND_PAUSE_MAX = 600.0, 3600.0
-"""Seconds after the last step before the first step again: the first wait, which doubles, and its
-maximum."""
+"""Seconds from the last step until the first step is taken again: the first wait, which doubles,
+and the longest wait."""
 HOUR, STEPS_AN_HOUR = 3600.0, 8
 
 
@@ -29,15 +29,15 @@ class HealingStep(NamedTuple):
     kind: str
     """One of dtr, gpio, rockblock, usb or command."""
     where: str = ""
-    """Place of the step. gpio: the line. rockblock: the lines of I_EN and I_BTD. usb: the device,
-    or empty for the device of the port."""
+    """Place of the step. gpio: the line. rockblock: the lines of I_EN and I_BTD. usb: the device;
+    empty means the device of the port."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.where}" if self.where else self.kind
 
 
 class Healing(NamedTuple):
-    """A channel's recovery settings."""
+    """Recovery settings of one channel."""
 
     channel: str
     """Name of the channel in the settings."""
@@ -53,8 +53,8 @@ class Healing(NamedTuple):
 def get_steps(
     steps: tuple[HealingStep, ...] | None, command: str | None, *usual: HealingStep
 ) -> tuple[HealingStep, ...]:
-    """Return the configured steps. If there are none, return the usual steps and, if a command is
-    set, the command.
+    """Return the configured steps. If none are configured, return the usual steps and, if a command
+    is set, the command.
     """
     if steps is not None:
         return steps
@@ -73,8 +73,8 @@ def find_healing_faults(pairs: Mapping[str, str]) -> list[str]:
 
 
 def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
-    """Read the steps as `read_steps` does, for a modem that is reached over IP. It has no port that
-    could name its line or USB device. Raises WrongProperty.
+    """Read the steps as `read_steps` does, for a modem that is reached over IP. Such a modem has no
+    port that shows its line or USB device. Raises WrongProperty.
     """
     steps = read_steps(value)
     for step in steps:
@@ -118,9 +118,7 @@ def _is_line(text: str) -> bool:
 
 @dataclass(slots=True)
 class HealingLadder:
-    """Decides which step is due. Times are of one monotonic clock, except those that are kept on
-    disk.
-    """
+    """Decides which step is due. Times are of one monotonic clock, except the times on disk."""
 
     steps: tuple[HealingStep, ...]
     step_times: list[float] = field(default_factory=list)
@@ -135,8 +133,8 @@ class HealingLadder:
     def find_due_step(
         self, away_since: float | None, now: float, elapsed: float, *, asked: bool = False
     ) -> HealingStep | None:
-        """Record since when the modem is silent (`away_since`, None if it answers). Return the step
-        that is due now or was requested with `asked`, else None.
+        """Return the step that is due now or was requested with `asked`, else None. `away_since` is
+        the time when the modem became silent; None if it answers.
         """
         if away_since != self.away_since:
             self.away_since, self.place, self.rounds = away_since, 0, 0
@@ -147,7 +145,7 @@ class HealingLadder:
         return self.steps[self.place] if len(self.step_times) < STEPS_AN_HOUR else None
 
     def record_step(self, now: float, elapsed: float) -> None:
-        """Record that the step that was due is being taken."""
+        """Record that the step that was due is being taken now."""
         self.step_times.append(elapsed)
         self.place = (self.place + 1) % len(self.steps)
         self.not_before = now + self.pause

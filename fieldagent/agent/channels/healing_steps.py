@@ -23,8 +23,8 @@ from fieldagent.system.folder import put_file
 from fieldagent.system.process_group import end_group
 
 DEADLINE_S = 120.0
-"""Seconds for the command; less than the silence after which the watchdog considers the
-agent dead."""
+"""Longest time in seconds for the command. It must be less than the silence after which the
+watchdog considers the agent dead."""
 
 
 async def run_command(setting: str, command: str) -> None:
@@ -66,7 +66,7 @@ DTR_LOW_S = 2.0
 SLEEP_LOW_S = 5.0
 """Seconds that the sleep pin is low, and that a USB port is off."""
 ROCKBLOCK_OFF, ROCKBLOCK_FOLLOWS = 2.0, 10.0
-"""Seconds that a RockBLOCK is off, and the longest delay of I_BTD after I_EN."""
+"""Seconds that a RockBLOCK is off, and the longest time in seconds until I_BTD follows I_EN."""
 USB_DEVICES = Path("/sys/bus/usb/devices")
 TTYS = Path("/sys/class/tty")
 
@@ -82,7 +82,7 @@ class Healer:
         self._healing, self._link, self._clock = healing, link, clock
         self._file = folder / f"healing-{healing.channel}.json"
         self._off = folder / f"healing-{healing.channel}-off"
-        """File that names the device that a step switches off. It exists from before the switch
+        """File that contains the device which a step switches off. It exists from just before that
         until the device is on again."""
         self._started = False
         self._ladder = HealingLadder(
@@ -90,15 +90,15 @@ class Healer:
         )
 
     async def attend(self) -> bool:
-        """Take the step that is due, if any, while the port is closed. Return True if a step was
-        due.
+        """Take the step that is due, if any. Call it while the port is closed. Return True if a
+        step was due.
         """
         return await self.attend_since(self._link.away_since)
 
     async def attend_since(self, away_since: float | None) -> bool:
         """Take the step that is due, as `attend` does, for a modem that has been silent since
         `away_since` (trio's clock; None if it is not silent). Return True if a step was due. The
-        first call switches on any device that a killed process left off.
+        first call switches on a device that a killed process left off.
         """
         if not self._started:
             self._started = True
@@ -138,7 +138,7 @@ class Healer:
             return
         where = step.where
         if step.kind == "usb":
-            # Store the device's path in /sys: while it is off, its port does not lead to it.
+            # Use the device's path in /sys, because its port does not lead to it while it is off.
             where = str(find_usb_switch(self._healing.port, where).resolve())
         try:
             put_file(self._off, f"{step.kind} {where}".encode())
@@ -147,7 +147,7 @@ class Healer:
         try:
             await trio.to_thread.run_sync(_OFF_AND_ON[step.kind], where)
         except (FileNotFoundError, PermissionError):
-            # The device was not switched off.
+            # The device was not switched off, so nothing must be undone.
             self._off.unlink(missing_ok=True)
             raise
         self._off.unlink(missing_ok=True)
@@ -187,7 +187,7 @@ def _read_stored_times(file: Path) -> list[float]:
     return []
 
 
-# Each of these blocks for some seconds, in a thread, and raises OSError.
+# Each of these functions blocks for some seconds, so it runs in a thread. It raises OSError.
 
 
 def _drop_dtr(port: str) -> None:
@@ -210,9 +210,9 @@ def _sleep(where: str) -> None:
 
 
 def _power_rockblock(where: str) -> None:
-    """Switch a RockBLOCK off and on by I_EN. Its module may be damaged if I_EN changes before
-    I_BTD has followed. In that case the line stays low while the agent runs, and an error is
-    raised. (Ground Control, RockBLOCK, power sequence)
+    """Switch a RockBLOCK off and on by I_EN. The module may be damaged if I_EN changes again before
+    I_BTD has followed. So if I_BTD does not become low, the line stays low while the agent runs,
+    and an error is raised. (Ground Control, RockBLOCK, power sequence)
     """
     enable, booted = where.split("/")
     follows = GpioInput(int(booted))
@@ -263,7 +263,7 @@ _OFF_AND_ON: dict[str, Callable[[str], None]] = {
 }
 """Steps that switch a device off."""
 _ON_AGAIN: dict[str, Callable[[str], None]] = {
-    # Repeat the whole step: the state of the line is unknown, and both steps have a fixed order.
+    # Repeat the whole step, because the state of the line is unknown and the order must be kept.
     "gpio": _sleep,
     "rockblock": _power_rockblock,
     "usb": partial(_authorize, value="1"),

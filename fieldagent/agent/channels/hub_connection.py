@@ -15,10 +15,10 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.link import BODY_BYTES, CHECK_PATH, OVERHEAD_BYTES, PATH
 
 UPGRADE_REQUIRED = 426
-"""HTTP status of the hub if the token is right but the request is not for a WebSocket (RFC 9110
-15.5.22)."""
+"""HTTP status that the hub returns if the token is right but the request is not for a WebSocket
+(RFC 9110, 15.5.22)."""
 CHECK_TIMEOUT_S = 10.0
-"""Seconds in which the hub must close a WebSocket that was opened as a test."""
+"""Seconds within which the hub must close a WebSocket that was opened as a test."""
 
 _PORTS = {"http": 80, "https": 443}
 STATUS_GONE = 410
@@ -59,7 +59,7 @@ class HubAddress:
 
 
 async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = PATH) -> WebSocket:
-    """Open a WebSocket to the hub over `stream`. Raises Unreachable."""
+    """Open a WebSocket to the hub over an open `stream`. Raises Unreachable."""
     url = "ws" + hub.address.removeprefix("http") + path
     headers = {"Authorization": f"Bearer {hub.token}", "User-Agent": f"fieldagent/{__version__}"}
     try:

@@ -2,7 +2,7 @@
 ten minutes of any transmission.
 
 The rules of amateur radio require this (47 CFR 97.119(a): at the end of each communication, and at
-least every 10 minutes during one). A station that does not transmit does not identify.
+least every 10 minutes during a communication). A station that does not transmit does not identify.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 IDENTIFY_AFTER_S = 540.0
-"""Seconds after the first packet without a callsign. The rest of the ten minutes is for waiting
-until the channel is free."""
+"""Seconds after the first packet without a callsign, when the callsign becomes due. The rest of the
+ten minutes is for waiting until the channel is free."""
 RETRY_AFTER_S = 10.0
 """Seconds until the callsign is retried after the radio did not transmit it."""
 
 
 @dataclass(slots=True)
 class IdentificationTimer:
-    """Time when the callsign is due. It outlives the opening of the radio, because the duty does
-    too.
+    """Time when the callsign is due. It is kept when the radio is opened again, because the duty
+    remains.
     """
 
     packet: bytes
@@ -60,7 +60,7 @@ class IdentifiedModem:
         self._owed = owed
         self._transmitting = trio.Lock()
         self._left = trio.Event()
-        """Set when a packet has left, and then replaced."""
+        """Event that is set when a packet has left; then a new event replaces it."""
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._transmitting:
@@ -97,8 +97,9 @@ class IdentifiedModem:
 async def open_identified(
     open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], owed: IdentificationTimer
 ) -> AsyncIterator[RadioModem]:
-    """Open a modem that identifies itself. `owed` belongs to the caller, because the duty outlives
-    this opening. Raises the errors of `open_modem`; errors from within are raised in groups.
+    """Open a modem that identifies itself. The caller keeps `owed`, because the duty remains when
+    the radio is opened again. Raises the errors of `open_modem`; errors from within are raised in
+    groups.
     """
     async with open_modem() as modem, trio.open_nursery() as nursery:
         air = IdentifiedModem(modem, owed)

@@ -1,5 +1,5 @@
 """Decides which bearer carries the items for the hub: the IP link, or another bearer of the same
-channel while the link is away.
+channel while there is no link.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ IP_MESSAGE_LIMITS = MessageLimits(BODY_BYTES, 4_096, FREE)
 
 @dataclass(slots=True)
 class IpTurn:
-    """State of the IP link. Its driver writes it; the bearer that replaces the link reads it."""
+    """State of the IP link. The link's driver writes it, and the bearer that replaces the link
+    reads it.
+    """
 
     linked: bool = False
     since: float = field(default_factory=trio.current_time)
@@ -38,5 +40,5 @@ class IpTurn:
         self._changed = trio.Event()
 
     async def wait_for_change(self) -> None:
-        """Wait until the link comes or goes."""
+        """Wait until the link opens or closes."""
         await self._changed.wait()

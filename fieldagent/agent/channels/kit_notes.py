@@ -41,31 +41,31 @@ from fieldagent.wire.settings_change import NotAChange, read_change
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 5.0
-"""Seconds between two looks at the files of root's units, while those may change."""
+"""Seconds between two checks of the files that root's units write, while those may change."""
 WATCH_FILES_S = 1_200.0
-"""Seconds in which the files may change after an offer, or after a start while a unit is at work.
-Each change restarts the agent."""
+"""Seconds for which the files are checked, after an offer or after a link opened while a unit is at
+work. Each applied offer restarts the agent."""
 MODEMS = ("satellite", "radio")
 """Modems that the report covers."""
 MODEMS_INTERVAL_S = 1_800.0
-"""Minimum seconds between two reports of modem signals. If the signal changes all the time, these
-are 5 kB a day."""
+"""Minimum seconds between two reports of modem signals. If the signal changes all the time, the
+reports take 5 kB a day."""
 
 
 STATIONS_INTERVAL_S = 10.0
-"""Seconds between two looks at the stations in range: the hub may have items for them."""
+"""Seconds between two checks of the stations in range, for which the hub may have items."""
 
 
 class DirectoryShelf(NamedTuple):
     version: Callable[[], int]
     """Version of the stored directory; 0 for none."""
     keep: Callable[[Directory], Awaitable[None]]
-    """Stores another directory on disk."""
+    """Stores a new directory on disk."""
 
 
 class BackupShelf(NamedTuple):
     summary: Callable[[], Awaitable[BackupSummary]]
-    """The last state that the hub is known to have received."""
+    """Returns the last state that the hub is known to have received."""
     answer: Callable[[Ask | ItemRequest], Awaitable[Inventory | Copies]]
     """Waits until the kit is idle, and returns the data that the hub requests."""
 
@@ -101,7 +101,7 @@ class KitNotes:
     """Reports the kit's condition; None if the kit does not report it."""
 
     def begin(self) -> None:
-        """Start with a new link: everything is reported again."""
+        """Start with a new link: all notes are sent again."""
         left = self._encode_remaining(OFFER) or self._encode_remaining(PROGRAM_OFFER)
         if left or outcomes.is_at_work(self.state_directory):
             self.watch_until = trio.current_time() + WATCH_FILES_S
@@ -146,15 +146,15 @@ class KitNotes:
         return report.encode()
 
     def _rest(self) -> float:
-        """Return the seconds until another note may be due."""
+        """Return the longest time in seconds until another note may be due."""
         if self.read_in_range is not None:
             return STATIONS_INTERVAL_S
         rest = MODEMS_INTERVAL_S if self.links else inf
         return rest if self.condition is None else min(rest, self.condition.pause())
 
     def _can_change_soon(self, report: KitReport) -> bool:
-        """Return True if the report may change soon, or if a program is waiting, which a slow link
-        still loads.
+        """Return True if the report may change soon, or if an offered program still waits, because
+        a slow link may still be loading it.
         """
         waits = report.program is not None and report.program.state == "waiting"
         return waits or trio.current_time() < self.watch_until
@@ -182,8 +182,8 @@ class KitNotes:
             return b""
 
     async def take_in(self, body: bytes) -> None:
-        """Leave an offer for root's unit, once. The agent does not trust its content: the unit
-        verifies it first. A directory is stored directly.
+        """Take in a note of the hub. An offer is left for root's unit, once. The agent does not
+        trust its content, because the unit verifies it. A directory is stored directly.
         """
         said = _decode_json(body)
         if isinstance(said, Directory):
@@ -230,8 +230,8 @@ def _list_modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
 
 
 def find_installation_kind(module: Path) -> str:
-    """Return the kind of installation of the program that contains this module. For a zipapp, a
-    parent of the module is a file.
+    """Return the kind of installation of the program that contains this module. In a zipapp, a
+    parent of the module's path is a file.
     """
     if any(each.is_file() for each in module.parents):
         return ZIPAPP
@@ -244,7 +244,7 @@ UNITS = {OFFER: "fieldagent-settings.service", PROGRAM_OFFER: "fieldagent-update
 class _Brought(NamedTuple):
     number: int
     file: str
-    """Name of the file that holds the offer."""
+    """Name of the file in which the offer is left."""
     what: str
     """Description for people."""
     address: str = ""

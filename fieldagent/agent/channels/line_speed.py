@@ -1,5 +1,6 @@
-"""Finds the baud rate of a satellite modem. It uses the configured rate, or the usual rate of this
-kind. If the modem is silent, it searches for another rate, which may have been stored with +IPR.
+"""Finds the baud rate of a satellite modem. The configured rate is used, otherwise the usual rate
+of this kind. If no rate is configured and the modem is silent, the other rates are tried, because
+another rate may have been stored with +IPR.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 1.0
-"""Seconds for an answer. The question is sent twice, because the first may meet the rest
-of a line."""
+"""Longest time in seconds for an answer. The question is sent twice, because the modem may take the
+first as the end of a broken line."""
 ATTEMPTS = 2
 SEARCH_INTERVAL_S = 600.0
-"""Seconds between two searches: a modem without power answers at no rate."""
+"""Seconds between two searches, because a modem without power answers at no rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Probe:
     """Baud rates, the usual one of this kind first."""
     question: bytes
     is_answered_by: Callable[[bytes], bool]
-    """Returns True if the received bytes contain its answer."""
+    """Returns True if the received bytes contain the modem's answer."""
 
 
 async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
@@ -50,7 +51,7 @@ async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
 
 
 class LineSpeed:
-    """Baud rate of one modem; it outlives the opening of its port."""
+    """Baud rate of one modem. It is kept when the port is opened again."""
 
     def __init__(self, baud: int | None, probe: Probe) -> None:
         """Use the configured `baud` and never search; if it is None, start with the usual rate."""
@@ -61,7 +62,9 @@ class LineSpeed:
         self._next = -inf
 
     def note_silent(self) -> None:
-        """Record that no modem answered at the port: the next `find_speed` searches."""
+        """Record that no modem answered at the port: the next `find_speed` searches for the
+        rate.
+        """
         self._silent = True
 
     async def find_speed(self, port: str) -> int:
@@ -86,7 +89,7 @@ class LineSpeed:
         self.baud = self._probe.speeds[0]
 
     def describe_unusual_speed(self) -> str:
-        """Return a notice that the modem uses an unusual baud rate; empty if it does not."""
+        """Return a notice that the modem uses an unusual baud rate; empty if the rate is usual."""
         usual = self._probe.speeds[0]
         if self._is_set or self.baud == usual:
             return ""

@@ -1,5 +1,5 @@
-"""Names the program that holds a serial port when it cannot be opened. /proc/locks names the
-process that locked it (proc(5)), and the agent locks each of its ports.
+"""Names the program that holds a serial port that cannot be opened. /proc/locks shows the process
+that locked a port (proc(5)), and the agent locks each of its ports.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def describe_holder(port: str) -> str:
 
 
 def _find_locker(port: str) -> int | None:
-    """Return the process that has locked the port; None if there is none or it is not visible."""
+    """Return the process that has locked the port; None if there is no such process or it is not
+    visible.
+    """
     try:
         file = Path(port).stat()
         locks = (PROC / "locks").read_text()
@@ -43,7 +45,7 @@ def _find_locker(port: str) -> int | None:
 
 
 def _find_unit(process: int) -> str:
-    """Return the system service of the process; empty if it has none."""
+    """Return the system service of the process; empty if there is none."""
     try:
         group = (PROC / str(process) / "cgroup").read_text()
     except OSError:

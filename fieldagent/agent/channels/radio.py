@@ -1,7 +1,8 @@
 """Sends over a radio that all stations in range hear, for as long as the agent runs.
 
-A transmission counts only when a station confirms it. A few packets may wait for confirmation at a
-time. Unanswered packets are retried, less and less often while no station is in range.
+A transmission counts as sent only when a station confirms it. A few packets may wait for
+confirmation at the same time. Unanswered packets are retried, less and less often while no station
+is in range.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ log = logging.getLogger(__name__)
 BUSY_RETRY_S = 10.0
 """Seconds until a packet that the radio dropped is retried."""
 ROUND_MAX = 300.0
-"""Longest time in seconds in which a round of fragments leaves."""
+"""Longest time in seconds to wait until all fragments of a round have left."""
 NEXT_FRAGMENT_TIMEOUT_S = 1.0
-"""Seconds to wait for a fragment that should follow; after that, its Package was withdrawn."""
+"""Seconds to wait for the next fragment of a round. If it does not come, its Package was
+withdrawn."""
 TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
-"""Longest wait in seconds for the radio's report on a packet, and the longest delay of an urgent
-packet by that wait."""
+"""Longest wait in seconds for the radio's report on a packet, and the longest part of that wait for
+which an SOS is delayed."""
 MUTE_MAX = 3
-"""Packets in a row without a report, after which the radio is reopened."""
+"""Number of packets in a row without a report, after which the radio is reopened."""
 LOOK_EVERY = 60.0
 ECHOES = 64
 """Number of our own packets that are remembered."""
@@ -63,12 +65,13 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one radio forever, also while it is absent, unplugged or without power.
+    """Serve one radio forever, also if it is absent, unplugged or without power for a time.
 
     `progress` is called at least every two minutes.
     """
 
-    # The pace outlives the radio: stations that answered recently are still there when it returns.
+    # Keep the pace when the radio is lost: stations that answered recently are still there when it
+    # returns.
     pace = AirPace()
 
     async def work() -> None:
@@ -107,13 +110,13 @@ class RadioDriver:
     progress: Callable[[], None]
     pace: AirPace
     waiting: int = 0
-    """Packets that no station has answered yet."""
+    """Number of packets that no station has answered yet."""
     round: trio.Event = field(default_factory=trio.Event)
-    """Set when all fragments of a round have left, and then replaced."""
+    """Event that is set when all fragments of a round have left; then a new event replaces it."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Scope in which the transmitting task waits; cancel it to make the task decide again."""
     last_transmitted: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES))
-    """Last transmitted packets: some radios and repeaters return them."""
+    """Our last packets, to recognise them, because some radios and repeaters return them."""
 
     async def work(self) -> None:
         """Receive and transmit until the radio is lost. Raises RadioLost."""
@@ -126,11 +129,11 @@ class RadioDriver:
         while True:
             packet = await self.air.receive()
             heard_at = trio.current_time()
-            # The channel is not quiet yet.
+            # The channel was not quiet, so the pause before our next packet starts again.
             self.pause.cancel()
             if packet.body in self.last_transmitted:
                 continue
-            # Storing takes as long as the disk, and must not be interrupted.
+            # Storing a packet must not be interrupted, however long the disk takes.
             with trio.CancelScope(shield=True):
                 turn = await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
             self.pace.note_heard(turn, heard_at)
@@ -192,7 +195,7 @@ class RadioDriver:
         self.link.reason = UNSENT_REASONS.get(result, "")
 
     async def _pass_to_radio(self, transmission: Transmission) -> TransmitResult:
-        """Pass it to the radio, and return the radio's report. Raises RadioLost."""
+        """Pass a transmission to the radio, and return the radio's report. Raises RadioLost."""
         with trio.move_on_after(TRANSMIT_MAX) as limit:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_urgent, transmission, limit)
@@ -208,8 +211,8 @@ class RadioDriver:
         raise RadioLost(f"the radio did not report the result of {MUTE_MAX} packets in a row")
 
     async def _pass_urgent(self, transmission: Transmission, limit: trio.CancelScope) -> None:
-        """After URGENT_MAX seconds, end the wait for the radio's report if an SOS waits or is being
-        sent.
+        """After URGENT_MAX seconds, end the wait for the radio's report if an SOS waits or the
+        packet is an SOS.
         """
         await trio.sleep(URGENT_MAX)
         if not transmission.urgent:

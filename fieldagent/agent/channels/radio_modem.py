@@ -1,5 +1,5 @@
-"""Interface between a radio and the Radio channel: packets go out and come in, and delivery is
-never certain.
+"""Interface between a radio and the Radio channel. It transmits and receives packets, but delivery
+is never certain.
 
 Each radio of `agent/radios/` is opened as a `RadioModem`. The layers above make delivery certain,
 between agents.
@@ -22,9 +22,10 @@ log = logging.getLogger(__name__)
 
 PACKETS_MAX = 64
 AIR_BYTES = 200
-"""Default size of a packet in bytes; each radio of a group must take it."""
+"""Default size of a packet in bytes; each radio of a group must be able to send it."""
 AIR_BYTES_MIN, AIR_BYTES_MAX = 50, 250
-"""Limits of that setting: from LoRaWAN's slowest rate (51) to the buffer of LoRa chips (255)."""
+"""Range of that setting, between the limits of LoRaWAN's slowest rate (51) and of the buffer in
+LoRa chips (255)."""
 
 
 class RadioLost(Exception):
@@ -38,7 +39,7 @@ class TransmitResult(Enum):
     DROPPED = "dropped"
     """The radio dropped it: the channel was busy, or the radio's rules forbade it."""
     UNKNOWN = "unknown"
-    """Unknown result: the packet may have been transmitted."""
+    """The result is unknown: the packet may have been transmitted."""
     SPENT = "spent"
     """The radio has used up its air-time of this hour."""
 
@@ -47,7 +48,7 @@ UNSENT_REASONS = {
     TransmitResult.DROPPED: "the channel is busy",
     TransmitResult.SPENT: "the air-time of this hour is spent; an SOS is sent anyway",
 }
-"""Results of packets that were not on the air, each with the reason for people."""
+"""Results that mean that the packet was not transmitted, each with the reason for people."""
 
 
 class ReceivedPacket(NamedTuple):
@@ -62,7 +63,7 @@ class RadioModem(Protocol):
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         """Pass one packet to the radio and wait until it is on the air or dropped.
 
-        Only one call at a time. Raises RadioLost.
+        Make only one call at a time. Raises RadioLost.
         """
 
     async def receive(self) -> ReceivedPacket:
@@ -70,8 +71,8 @@ class RadioModem(Protocol):
 
 
 class ReceiveQueue:
-    """Received packets that wait to be taken in. A packet beyond PACKETS_MAX is lost, as on the
-    air.
+    """Received packets that wait to be taken in. If PACKETS_MAX packets wait, another is lost, as
+    it could be on the air.
     """
 
     def __init__(self) -> None:
@@ -95,14 +96,16 @@ class AirReception(Protocol):
     async def receive(
         self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
     ) -> AirTurn:
-        """Take in one packet, with its signal strength. Returns when the packet is on disk."""
+        """Take in one packet, with its signal strength, and return its turn information. The packet
+        is on disk when this returns.
+        """
 
 
 class RadioOutbox(Outbox, Protocol):
     async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:
-        """Wait until a station confirms all of it. Return False if a station's confirmation of a
-        later packet shows that it missed this one.
+        """Wait until a station confirms all of it. Return False if a station's answer shows that it
+        missed a part.
         """
 
     def try_again(self) -> None:
-        """Send the unanswered Packages that wait for a retry at once."""
+        """Send at once the unanswered Packages that wait for a retry."""

@@ -27,11 +27,12 @@ Read = TypeVar("Read")
 
 GUARD_BYTES = b"\r"
 QUESTION_ROUNDS = 2
-"""Rounds of questions: a board that starts when its port is opened misses the first round."""
+"""Number of rounds of questions. A board that starts when its port is opened misses the first
+round."""
 ANSWER_TIMEOUT_S = 0.8
-"""Seconds for an answer, unless the kind sets another time."""
+"""Longest time in seconds for an answer, unless the kind sets another."""
 SAID_MAX = 8_192
-"""Largest number of received bytes that are examined."""
+"""Maximum number of received bytes that are examined."""
 SHOWN_CHARACTERS_MAX = 40
 """Characters of the received text that are shown to people."""
 
@@ -44,7 +45,7 @@ class DeviceLine(Protocol):
 
 
 class DeviceReport(NamedTuple):
-    """Description of a device from its own answers; it never contains a key."""
+    """Description of a device from the device's own answers. It never contains a key."""
 
     device_kind: str
     """Kind of device, for people."""
@@ -53,7 +54,7 @@ class DeviceReport(NamedTuple):
     trouble: tuple[str, ...] = ()
     """Problems with the settings, each with a remedy."""
     facts: Mapping[str, Any] = {}
-    """The same facts for programs."""
+    """The same settings for programs."""
     settings: Mapping[str, str] = {}
     """Settings of the agent that follow from the answers."""
 
@@ -77,11 +78,11 @@ class Recognition:
     tcp_port: int = 0
     """TCP port of the device in a network; 0 for none."""
     patience: float = ANSWER_TIMEOUT_S
-    """Seconds for its answer."""
+    """Longest time in seconds for its answer."""
 
 
 class Unrecognised(NamedTuple):
-    """Facts about a device of another kind than those in question."""
+    """Facts about a device that is of none of the kinds that were asked for."""
 
     last_bytes: bytes
     """The last bytes that it sent, without echoes of the questions."""
@@ -105,7 +106,7 @@ class Unrecognised(NamedTuple):
 
 
 class _ReceivedBytes:
-    """Bytes that the device has sent, without the echoed questions."""
+    """Collects the bytes that the device has sent, without the echoed questions."""
 
     def __init__(self) -> None:
         self._said = bytearray()
@@ -121,22 +122,23 @@ class _ReceivedBytes:
     def get_received(self) -> bytes:
         said = bytes(self._said)
         for each in self._asked:
-            # Terminals change line endings in the echo: compare without them.
+            # Compare without line endings, because terminals change them in the echo.
             said = said.replace(each.strip(b"\r\0"), b"")
         return said
 
     def judge(self) -> Unrecognised:
         said = self.get_received()
         echoes = len(said) < len(self._said)
-        # A terminal returns lines in its own form, with prompts between them.
+        # A terminal returns lines with its own line endings, and with prompts between them.
         return Unrecognised(b"" if echoes and not said.strip(b"\r\n\0") else said, echoes)
 
 
 async def recognise(
     line: DeviceLine, asked: Sequence[Recognition], known: Sequence[Recognition] = ()
 ) -> Recognition | Unrecognised:
-    """Send the question of each kind in `asked` in turn, and return the kind of the answer, which
-    may also be one of `known`. Return Unrecognised if no kind answers. Raises PortLost.
+    """Send the question of each kind in `asked` in turn, and return the kind that matches the
+    answer. That may also be one of `known`. Return Unrecognised if no kind answers. Raises
+    PortLost.
     """
     hearing = _ReceivedBytes()
     for number in range(QUESTION_ROUNDS):

@@ -33,6 +33,6 @@ class RecordedSocket:
         await self._socket.send(message)
 
     async def close(self, code: int, reason: str) -> None:
-        """Send the peer the reason, and wait until it closes too."""
+        """Send the reason to the peer, and wait until the peer closes too."""
         self._recorder.record_event(f"closed by the kit: {code} {reason}")
         await self._socket.close(code, reason)

@@ -1,4 +1,4 @@
-"""Serves a device forever: if it is absent, unplugged or without power, it is opened again."""
+"""Serves a device forever, and opens it again after it was absent, unplugged or without power."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds between attempts to open the device; the last value repeats."""
 STABLE_AFTER_S = 60.0
 """Seconds that the device must have worked before the pauses start again from the first. So a
-device that answers first and then refuses something is not opened each second."""
+device that answers at first and then fails is not opened every second."""
 
 
 async def forbid_healing() -> bool:
@@ -31,11 +31,11 @@ async def keep_open(
     link: ChannelLink,
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
 ) -> NoReturn:
-    """Call `work` forever. It opens the device and works with it until it raises one of `lost`,
-    which is passed to `tell`.
+    """Call `work` forever. `work` opens the device and serves it until it raises one of the errors
+    in `lost`. That error is passed to `tell`.
 
-    `progress` is called before each attempt, and `heal` after each. `heal` returns True if it took
-    a step, so that another attempt is worthwhile soon. It takes at most two and a half minutes.
+    `progress` is called before each attempt, and `heal` after each. If `heal` returns True, it took
+    a recovery step, so the next attempt follows soon. `heal` takes at most two and a half minutes.
     """
     tries = 0
     while True:

@@ -1,22 +1,23 @@
 """Drives an Iridium 9602/9603 on a serial line, for as long as the agent runs.
 
-The intent is on disk before each session and settled after it. Nothing is called sent unless the
-modem held our bytes when the session began, and its MOMSN moved by one: after each session both are
-asked for, which is free (+SBDSX). Where a reset may have emptied the buffer, or a reply was lost,
-the message goes again; the number inside it makes a second copy harmless.
+The intent is stored before each session and settled after it. A message counts as sent only if the
+modem still holds our bytes after the session and its MOMSN has moved by one. The driver queries
+both after each session, which is free (+SBDSX). If a reset may have emptied the buffer, or a reply
+was lost, the driver sends the message again. A second copy is harmless, because the message
+contains its number.
 
-| after the session | it told sent | it told not sent |
+| after the session | modem reported sent | modem reported not sent |
 |---|---|---|
 | our bytes still there, MOMSN moved by one | sent | sent |
 | our bytes still there, MOMSN the same | not sent | not sent |
-| our bytes gone: reset | doubtful | not sent, doubtful where the MOMSN moved |
+| our bytes gone: reset | doubtful | not sent; doubtful if the MOMSN moved |
 
-If the number did not move, and the gateway may have the message all the same (it said sent, or the
-call broke off), the session's credits are booked as doubtful.
+If the MOMSN did not move, the gateway may still have the message, because the modem reported sent
+or the call broke off. Then the session's credits are booked as doubtful.
 
 An MT message is verified, stored, and only then cleared in the modem. Noise on the line costs
 another attempt but not the message, because the modem holds the only copy. A garbled message is
-read again after 1, 5 and 30 s, and then at each look. It stays in the modem until it can be read,
+read again after 1, 5 and 30 s, and then at each check. It stays in the modem until it can be read,
 another message needs its place, or ten minutes have passed. Then the readable part is kept, and the
 hub is notified and sends the message again.
 """
@@ -67,7 +68,7 @@ from fieldagent.wire.sbd import MT_STATUS, MoStatus, SessionVerdict, find_mo_sta
 PAUSES = (1.0, 5.0, 30.0)
 """Seconds before a garbled message is read again. An SOS ends the pauses."""
 TRIES_BESIDE = 2
-"""Attempts per look at a message that was already read with pauses."""
+"""Attempts per check to read a message that was already read with pauses."""
 GARBLED_MAX_S = 600.0
 """Seconds for which an unreadable message stays in the modem, if its place is not needed."""
 GARBLED_REASON = "its checksum was wrong, or its end was missing, each time it was read"
@@ -82,7 +83,7 @@ class ReadResult(Enum):
     STAYS = auto()
     """The message is garbled and stays in the modem; it is booked later."""
     NOTHING = auto()
-    """The modem gave nothing, and nothing is booked."""
+    """The modem returned no message, and nothing is booked."""
 
 
 @dataclass(slots=True)
@@ -95,13 +96,14 @@ class MailReader:
     pause: Callable[[float], Awaitable[bool]]
     """Waits that many seconds; returns True, at once, if an SOS waits."""
     garbled_since: float | None = None
-    """Time when the message first came garbled, by trio's clock; None if it is not garbled."""
+    """Time when the message was first read garbled, by trio's clock; None if it is not garbled."""
     _size: int = 0
-    """Size in bytes, as the session reported it; 0 if unknown."""
+    """Size of the message in bytes, as the session reported it; 0 if unknown."""
 
     async def read(self, *, needed: bool = False, size: int = 0) -> ReadResult:
-        """Read the message. With `needed`, another message is about to take its place, so it does
-        not stay. `size` is its size in bytes, if a session has just reported it.
+        """Read the message. With `needed`, another message is about to take its place, so a garbled
+        message is stored as it is. `size` is the message's size in bytes, if a session has just
+        reported it.
 
         Raises ModemSilent, PortLost.
         """
@@ -136,7 +138,9 @@ class MailReader:
         return ReadResult.STORED if read.body else ReadResult.NOTHING
 
     async def _try(self) -> tuple[sbd.MobileTerminated | None, bool]:
-        """Return the best reading, and True if a waiting SOS ended the pauses."""
+        """Read the message several times. Return the best result, and True if a waiting SOS ended
+        the pauses.
+        """
         before = self.garbled_since is not None or self.mailbox.withheld
         pauses = (0.0,) * TRIES_BESIDE if before else (0.0, *PAUSES)
         best, hurry = None, False
@@ -153,14 +157,15 @@ class MailReader:
 log = logging.getLogger(__name__)
 
 HOLD_EACH = 10
-"""Number of looks at the modem, of which one also verifies its settings."""
+"""Number of checks of an idle modem, of which one also restores its settings."""
 NO_SERVICE_WAIT_S = 120.0
 """Seconds after which a session is tried although the modem reports no network."""
 WRITE_TRIES = 3
 EMPTY_MAX = 3
-"""Number of sessions in a row after which an empty buffer counts as a habit of this modem, if it
-was never seen to keep a sent message. Each was reported as sent, with the MOMSN moved and no
-other sign of a reset. Without this limit a message would be sent forever."""
+"""Number of sessions in a row with an empty buffer, after which we assume that this modem always
+clears a sent message. Each session must be reported as sent, with the MOMSN moved and no other sign
+of a reset, and the modem must never have kept a sent message. Without this limit a message would be
+sent forever."""
 
 
 async def run(
@@ -175,10 +180,11 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one modem forever, also while it is absent, unplugged, or without power or account.
+    """Serve one modem forever, also if it is absent, unplugged, or without power or account for a
+    time.
 
-    `pace` holds the results of earlier runs. `progress` is called at least every 90 seconds. If
-    `registers` is true, the modem registers by itself wherever it is carried.
+    `pace` holds the results of earlier runs. `progress` is called at least every 90 seconds. With
+    `registers`, the modem registers by itself after it was moved.
     """
     more = (sbd.REGISTRATION,) if registers else ()
 
@@ -206,7 +212,7 @@ async def run(
 
 @dataclass(slots=True)
 class Pace:
-    """Facts about the link from the sessions so far. It outlives the port and the driver."""
+    """Facts about the link from earlier sessions. They are kept when the port is opened again."""
 
     random: randomness.Random
     mailbox_check: float | None = None
@@ -215,19 +221,19 @@ class Pace:
     rest: LinkRest = field(default_factory=LinkRest)
     mailbox: GatewayMailbox = field(default_factory=GatewayMailbox)
     empty: int = 0
-    """Sessions in a row that left an empty buffer and no other sign of a reset."""
+    """Number of sessions in a row that left an empty buffer and no other sign of a reset."""
     keeping_imei: str | None = None
     """IMEI of the last modem that kept a message after sending it."""
 
     def note_kept(self, modem: str) -> None:
-        """Record that the modem kept its sent message: from now on an empty buffer means a
-        reset.
+        """Record that the modem kept its sent message. From now on an empty buffer means that the
+        modem was reset.
         """
         self.keeping_imei, self.empty = modem, 0
 
     def count_empty(self, modem: str, looks_sent: bool) -> bool:
-        """Count a session that left an empty buffer. Return True if that is a habit of this modem,
-        because nothing else has shown a reset in EMPTY_MAX sessions.
+        """Count a session that left an empty buffer. Return True if this modem always clears a sent
+        message: EMPTY_MAX sessions have shown no other sign of a reset.
         """
         self.empty = self.empty + 1 if looks_sent and modem != self.keeping_imei else 0
         return self.empty >= EMPTY_MAX
@@ -235,7 +241,7 @@ class Pace:
 
 @dataclass(slots=True)
 class SatelliteDriver:
-    """Drives the modem from one opening of the port to its loss."""
+    """Drives the modem from the opening of its port until the port is lost."""
 
     modem: Modem
     outbox: Outbox
@@ -251,7 +257,7 @@ class SatelliteDriver:
         )
 
     async def work(self) -> NoReturn:
-        """Settle the intent of an earlier opening, then hold sessions as they are due. Raises
+        """Settle the intent that is left from before, then hold sessions when they are due. Raises
         PortLost, ModemSilent and RemoteProtocolError; the caller then reopens the port.
         """
         self.outbox.fit(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDITS))
@@ -288,8 +294,8 @@ class SatelliteDriver:
         self.link.reason = held or mailbox
 
     def _describe_mail_hold(self) -> str:
-        """Return the reason why waiting messages are not fetched if that is their cost, else an
-        empty string.
+        """Return the reason why waiting messages are not fetched, if the reason is their cost;
+        otherwise an empty string.
         """
         waiting = self.pace.mailbox.queued
         if not (self.modem.has_rung or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:
@@ -300,7 +306,7 @@ class SatelliteDriver:
             " are reserved for messages from the kit"
         )
 
-    # Waiting for the next task.
+    # Methods that wait for the next task.
 
     async def _wait_until_due(self) -> None:
         """Wait until a Package or a message is due, and check an idle modem regularly."""
@@ -337,8 +343,8 @@ class SatelliteDriver:
         await self._wait_until_rested(urgent=False)
 
     async def _wait_until_rested(self, *, urgent: bool) -> None:
-        """Wait until the link may be tried again. The wait is shorter for an SOS, also for an SOS
-        that arrives during it.
+        """Wait until the link may be tried again. The wait is shorter for an SOS, also if the SOS
+        arrives during the wait.
         """
 
         async def is_over(urgent: bool) -> None:
@@ -370,7 +376,7 @@ class SatelliteDriver:
         free = not pace.mailbox.withheld
         return wanted and rested and free and self.outbox.compute_allowance(mailbox=True) != 0
 
-    # A session.
+    # Methods for a session.
 
     async def _hold_session(self) -> None:
         status = await self.modem.read_status()
@@ -385,7 +391,7 @@ class SatelliteDriver:
             await self._write_message(transmission, status.momsn)
         elif self._is_mailbox_due():
             if not await self.modem.clear(sbd.CLEAR_MO) and status.mo_flag:
-                # The old message would be sent, and billed, again.
+                # The session would send, and bill, the old message again.
                 self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
                 return
             self.pace.mailbox.begun_check = (self.modem.imei, status.momsn)
@@ -395,8 +401,8 @@ class SatelliteDriver:
         await self._converse(transmission, status.momsn)
 
     async def _write_message(self, transmission: Transmission, momsn: int) -> None:
-        """Write the message into the modem and store the intent. If either fails, the message was
-        not sent.
+        """Write the message into the modem and store the intent. If either fails, settle it as not
+        sent.
         """
         try:
             await self._store(transmission)
@@ -496,7 +502,7 @@ class SatelliteDriver:
     ) -> None:
         reached = status.verdict in (SessionVerdict.SENT, SessionVerdict.DOUBTFUL)
         if reached and verdict is not SessionVerdict.SENT and self.modem.is_holding_own_message:
-            # The gateway may have it and bill it, although the modem's number did not move.
+            # The gateway may have the message and bill it, although the MOMSN did not move.
             await self.outbox.note_doubtful_cost(transmission)
         await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.description)
         if verdict is SessionVerdict.DOUBTFUL:
@@ -526,8 +532,8 @@ class SatelliteDriver:
             await self.outbox.spend(1)
 
     async def _account_for_check(self, status: sbd.BufferStatus) -> None:
-        """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. A
-        message that it brought is in the modem and is booked when it is read.
+        """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. If the
+        check brought a message, it is in the modem and is booked when it is read.
         """
         begun, self.pace.mailbox.begun_check = self.pace.mailbox.begun_check, None
         if begun is None or begun == (self.modem.imei, status.momsn) or status.mt_flag:
@@ -535,11 +541,11 @@ class SatelliteDriver:
         self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
         await self.outbox.spend(1)
 
-    # Sessions whose end is unknown.
+    # Methods for a session whose end is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
         """Decide from the modem's numbers if the message was sent. If it was not, send the
-        identical bytes again first, unless an SOS waits: the message in doubt waits for that.
+        identical bytes again before other messages. Only an SOS that waits is sent first.
         """
         urgent = intent.transmission.urgent
         await self._wait_until_rested(urgent=urgent)
@@ -568,7 +574,7 @@ class SatelliteDriver:
             )
             return
         # Store the intent before the bytes are in the modem again. An empty session may have moved
-        # the MOMSN. If power failed now, the old number would make these bytes look sent.
+        # the MOMSN, so after a power failure the old number would make these bytes look sent.
         await self.outbox.intend(intent.transmission, modem=self.modem.imei, at_modem=status.momsn)
         await self._store(intent.transmission)
         await self._converse(intent.transmission, status.momsn)

@@ -2,8 +2,8 @@
 parameters.
 
 A failed session reflects the state of the link, not of the Package. So the link has one pause for
-all, which a success ends. A mailbox check costs a credit. If it brings nothing although messages
-wait at the gateway, the next check waits longer each time.
+all Packages, and a success ends it. A mailbox check costs a credit. If a check brings nothing
+although messages wait at the gateway, the wait before the next check becomes longer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from fieldagent.system.wording import format_count
 from fieldagent.wire.sbd import URGENT_WAIT_MAX, MoStatus, SessionResult, retry_after, retry_at_once
 
 FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
-"""Seconds after a check that brought nothing: the first wait, which doubles, and its maximum."""
+"""Seconds to wait after a check that brought nothing: the first wait, which doubles, and the
+longest wait."""
 TRAFFIC_MAX = 3600.0
 """Longest wait in seconds that the network may request, because a damaged number could
 mean a day."""
@@ -29,12 +30,13 @@ TOO_LARGE = 1
 @dataclass(slots=True)
 class LinkRest:
     failures: int = 0
-    """Sessions in a row that failed."""
+    """Number of sessions in a row that failed."""
     until: float = -inf
     urgent_until: float = -inf
-    """End of the pause for an SOS: sooner, but not before the network or the account allows it."""
+    """End of the pause for an SOS. It is earlier, but not before the network or the account allows
+    a session."""
     earliest_retry: float = -inf
-    """Time from which all may be tried again if the modem sees the sky again."""
+    """Time from which every Package may be tried again if the network has returned."""
     was_without_network: bool = False
     """True if the modem had no network at some time since the last session."""
 
@@ -49,15 +51,15 @@ class LinkRest:
         self.was_without_network = False
 
     def start_until_traffic(self, seconds: float, now: float, chance: float) -> None:
-        """Pause until the network accepts sessions again, in that many seconds. An SOS waits no
-        longer than its usual maximum.
+        """Pause for the `seconds` until the network accepts sessions again. An SOS waits no longer
+        than its usual maximum.
         """
         seconds = min(seconds, TRAFFIC_MAX) * (1 + 0.1 * chance)
         self.until = now + seconds
         self.urgent_until = self.earliest_retry = now + min(seconds, URGENT_WAIT_MAX)
 
     def end_after_success(self) -> None:
-        """Note a session that succeeded: it ends every pause."""
+        """Record a successful session, which ends every pause."""
         self.failures, self.until, self.urgent_until, self.earliest_retry = 0, -inf, -inf, -inf
 
     def end(self) -> None:
@@ -67,8 +69,8 @@ class LinkRest:
         self.until = self.urgent_until = self.earliest_retry
 
     def compute_end(self, service: bool | None, *, urgent: bool = False) -> float:
-        """Return the time when all, or an SOS, may be tried again. The return of the network ends
-        every pause except one that the network itself requested.
+        """Return the time when every Package may be tried again; with `urgent`, an SOS. The return
+        of the network ends every pause except one that the network itself requested.
         """
         self.was_without_network = self.was_without_network or service is False
         until = self.urgent_until if urgent else self.until
@@ -81,21 +83,21 @@ class GatewayMailbox:
 
     queued: int = 0
     fruitless_checks: int = 0
-    """Checks in a row that brought nothing although messages wait."""
+    """Number of checks in a row that brought nothing although messages wait."""
     until: float = -inf
     withheld: bool = False
-    """True if the modem holds a message and does not give it: another message would take
-    its place."""
+    """True if the modem holds a message but does not return it. Then no check is made, because
+    another message would take its place."""
     uncleared_message: bytes = b""
-    """Last stored and booked message, if the modem has not confirmed that it cleared it. The
-    message is then read again without a cost. A restart loses this, and books the message twice
-    at worst."""
+    """Last message that was stored and booked, if the modem has not confirmed that it cleared it.
+    If it is read again, it is not booked again. A restart loses this value; at worst the message is
+    booked twice."""
     begun_check: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a check whose end is unknown."""
 
     def note_check(self, result: SessionResult, now: float, chance: float) -> None:
-        """Record that a session reached the gateway. Start a pause if messages still wait and none
-        came.
+        """Record that a session reached the gateway. Start a pause if messages wait but none
+        arrived.
         """
         brought = result.mt_status == 1 and result.mt_length > 0
         blocked = result.mo_status == TOO_LARGE
@@ -112,8 +114,8 @@ class GatewayMailbox:
         self.fruitless_checks += 1
 
     def describe_wait(self) -> str:
-        """Return for people why messages at the gateway do not arrive; empty if they are not held
-        up.
+        """Return the reason, for people, why messages at the gateway do not arrive; empty if there
+        is none.
         """
         if self.withheld:
             return WITHHELD_REASON

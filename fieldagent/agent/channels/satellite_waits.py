@@ -1,5 +1,5 @@
-"""Waits of every satellite driver: for the first of several events, the end of a pause, or a
-person's request. Also shows that the modem is away.
+"""Waits that all satellite drivers use: for the first of several events, the end of a pause, or a
+person's request. Also shows that the modem is absent.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ log = logging.getLogger(__name__)
 PROGRESS_INTERVAL_S = 60.0
 """Seconds between two calls of `progress` while idle."""
 CHECK_INTERVAL_S = 60.0
-"""Seconds between two looks at an idle modem: for a missed ring, a reset, or the sky."""
+"""Seconds between two checks of an idle modem for a missed ring, a reset, or the return of the
+network."""
 
 
 def compute_next_look() -> float:
-    """Return the seconds until an idle modem is looked at."""
+    """Return the seconds until the next check of an idle modem."""
     return waits.beat_after(CHECK_INTERVAL_S) - trio.current_time()
 
 
 async def wait_for_first(
     seconds: float, progress: Callable[[], None], *events: Callable[[], Awaitable[None]]
 ) -> bool:
-    """Wait for the first of these events, and call `progress` regularly. Return False if none came
-    in time.
+    """Wait for the first of these events, and call `progress` regularly. Return False if none of
+    them happens within `seconds`.
     """
     with waits.move_on_after(seconds) as limit:
         async with trio.open_nursery() as nursery:
@@ -74,7 +75,7 @@ async def end_pauses_on_request(
 
 
 def note_absent(link: ChannelLink, error: BaseException) -> None:
-    """Show that the modem is away, and log it if the reason is new."""
+    """Show that the modem is absent, and log it if the reason is new."""
     if (link.state, link.reason) != (LinkState.ABSENT, str(error)):
         log.warning("the satellite modem is away: %s; looking for it again", error)
     link.state, link.reason = LinkState.ABSENT, str(error)

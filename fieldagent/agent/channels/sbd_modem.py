@@ -21,22 +21,22 @@ from fieldagent.wire import sbd
 log = logging.getLogger(__name__)
 
 REPLY_TIMEOUT_S = 10.0
-"""Seconds in which any command except a session is answered."""
+"""Longest time in seconds for the reply to any command except a session."""
 MODEM_SESSION_TIMEOUT_S = 60
 """Seconds after which the modem itself ends a session (+SBDST)."""
 HOST_SESSION_TIMEOUT_S = MODEM_SESSION_TIMEOUT_S + 30.0
 """Seconds after which the host gives up a session, later than the modem."""
 SOS_SESSION_TIME = 50
-"""The same of an SOS, so that a lost reply holds it up for less than a minute. A session takes 11
-to 62 seconds."""
+"""Seconds after which the modem ends the session of an SOS, so that a lost reply delays it by less
+than a minute. A session takes 11 to 62 seconds."""
 SOS_SESSION_MAX = SOS_SESSION_TIME + 5.0
 WRITE_MAX, SLOWEST = 2.0, 120.0
-"""Seconds in which +SBDWB is answered after the payload has left, and the lowest speed in bytes per
-second."""
+"""Longest time in seconds for the reply to +SBDWB after the payload has left, and the lowest speed
+in bytes per second."""
 FILL_EVERY = 0.1
 READ_TIMEOUT_S = WRITE_MAX + sbd.MT_BYTES / 60.0
-"""Seconds in which a message is read out of the modem to its end, even at 600 baud. A reading that
-still makes progress continues."""
+"""Longest time in seconds to read a message out of the modem, even at 600 baud. It is extended
+while bytes arrive."""
 
 
 class ModemSilent(Exception):
@@ -54,17 +54,18 @@ class Modem:
     conversation: sbd.Conversation = field(default_factory=sbd.Conversation)
     has_rung: bool = False
     news: trio.Event = field(default_factory=trio.Event)
-    """Set when the modem sent an unsolicited report, and then replaced."""
+    """Event that is set when the modem sends an unsolicited report; then a new event replaces
+    it."""
     service: bool | None = None
     imei: str = ""
     last_read: sbd.MobileTerminated | None = None
     is_holding_own_message: bool = False
-    """True if the MO buffer holds our last message. A reset empties it; no reset has shown
-    since."""
+    """True if the MO buffer holds our last message. A reset empties the buffer; there was no sign
+    of a reset since."""
     resets: int = 0
-    """Number of resets that were noticed."""
+    """Number of resets that were detected."""
     settings: tuple[sbd.LineSetting, ...] = (sbd.RINGS, sbd.SIGNAL_AND_SERVICE)
-    """Settings that only the agent makes."""
+    """Settings that the agent must set after each reset."""
     unreported_settings: set[sbd.LineSetting] = field(default_factory=set)
     """Settings that this modem does not report when queried."""
     refused_commands: set[str] = field(default_factory=set)
@@ -76,7 +77,7 @@ class Modem:
     ] = field(default_factory=lambda: trio.open_memory_channel[sbd.SbdEvent](64))
 
     async def listen(self) -> NoReturn:
-        """Pass received bytes to the conversation; this is the only reader of the port."""
+        """Pass received bytes to the conversation; only this task reads the port."""
         while True:
             self.conversation.receive_data(await self.port.read())
             while (event := self.conversation.next_event()) is not sbd.NEED_DATA:
@@ -153,8 +154,8 @@ class Modem:
 
     async def _write_result(self, command: str, size: int) -> sbd.SbdEvent:
         """Return the reply to a written message. If a byte was lost, the modem waits 60 s for it.
-        Line ends fill the gap, so that the checksum is wrong at once. A surplus line end is an
-        empty command.
+        So send line ends: they fill the gap, and the checksum is wrong at once. A surplus line end
+        is only an empty command.
         """
         with waits.move_on_after(WRITE_MAX + size / SLOWEST):
             return await self._replies[1].receive()
@@ -170,8 +171,8 @@ class Modem:
             await trio.sleep(FILL_EVERY)
 
     async def read(self) -> sbd.MobileTerminated | None:
-        """Read the message in the modem. Return it, or the part of it that arrived; None if the
-        modem did not send any.
+        """Read the message in the modem. Return the message, or the part of it that arrived; None
+        if the modem sent nothing.
         """
         self.last_read = None
         command = sbd.READ_BINARY
@@ -188,7 +189,7 @@ class Modem:
         return self.last_read
 
     async def set_up(self) -> None:
-        """Restore all settings that a reset undoes. Only the first command must succeed."""
+        """Set all settings that a reset undoes. Only the first command must succeed."""
         self.echo_shows_reset = True
         first = await self._wake_up()
         self.is_holding_own_message = not first.is_echoed
@@ -206,9 +207,8 @@ class Modem:
         await self.ask_time()
 
     async def hold_settings(self) -> None:
-        """Repeat settings that a power dip has undone. If the modem's stored settings suppress the
-        echo, nothing else shows the dip. Settings that the modem does not report are repeated
-        each time.
+        """Restore settings that a power dip has undone. If the modem's stored settings suppress the
+        echo, the dip has no other sign. Settings that the modem does not report are set each time.
         """
         for setting in self.settings:
             if setting.command in self.refused_commands:
@@ -235,16 +235,16 @@ class Modem:
         return sbd.parse_traffic(await self.ask(sbd.TRAFFIC))
 
     async def _wake_up(self) -> sbd.ModemReply:
-        """Send commands until the modem answers. A modem that has just been powered takes a while,
-        and may reply to half a line. A modem whose stored settings are V0 or Q1 gives no
+        """Send commands until the modem answers. A modem that has just been switched on needs some
+        time, and may reply to half a line. A modem whose stored settings are V0 or Q1 gives no
         readable reply before SET_UP.
         """
         for command in (sbd.SET_UP, sbd.SET_UP, sbd.AT_PREFIX):
             try:
                 reply = await self.ask(command, 3)
             except ModemSilent:
-                # The modem may wait for the rest of a broken message: these bytes end it with a
-                # wrong checksum.
+                # The modem may wait for the rest of a broken message. These bytes complete it with
+                # a wrong checksum.
                 await self._write(command, b"\r" * (sbd.MO_BYTES + 2), REPLY_TIMEOUT_S)
                 continue
             if reply.ok:
@@ -274,12 +274,12 @@ class Modem:
 
     async def hold_session(self, *, answers_ring: bool, urgent: bool) -> sbd.SessionResult:
         """Hold one session with the gateway, a shorter one if `urgent`. Raises RemoteProtocolError
-        if its reply is damaged.
+        if the modem's reply is damaged.
         """
         limit = await self.ask(
             sbd.make_session_timeout(SOS_SESSION_TIME if urgent else MODEM_SESSION_TIMEOUT_S)
         )
-        # A modem that does not know the limit needs all the time.
+        # A modem that does not know the command for the limit may take the full time.
         seconds = SOS_SESSION_MAX if urgent and limit.ok else HOST_SESSION_TIMEOUT_S
         reply = None
         if answers_ring:

@@ -1,4 +1,4 @@
-"""Serial line as a trio stream: pyserial opens and configures it, trio reads and writes it."""
+"""Serial line for trio. pyserial opens and configures it; trio reads and writes it."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class SerialPort:
 async def open_serial(
     path: str, baud: int, recorder: FlightRecorder | None = None
 ) -> AsyncIterator[SerialPort]:
-    """Open a port exclusively, with 8N1 and without flow control. Its traffic is also recorded by
-    `recorder`. Raises PortLost; PortInUse if another program has the port.
+    """Open a port exclusively, with 8N1 and without flow control. `recorder` records its traffic.
+    Raises PortLost; PortInUse if another program has the port.
 
     A thread opens and closes the port, because a driver may block in either.
     """
@@ -89,8 +89,8 @@ async def open_serial(
 
 
 def _read_nothing_only_at_the_end(descriptor: int) -> None:
-    """Set VMIN to 1. With VMIN 0, which pyserial sets, a silent line reads like a line that is
-    gone.
+    """Set VMIN to 1. With VMIN 0, which pyserial sets, reading a silent line gives the same result
+    as reading a lost line.
     """
     attributes = termios.tcgetattr(descriptor)
     attributes[6][termios.VMIN] = 1
