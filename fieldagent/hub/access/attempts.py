@@ -1,7 +1,7 @@
 """Limits on failed authentication, as rows of `attempt` shared by every hub process.
 
-Each source (see `http.address`) has one count, and so has each browser in which the owner has
-signed in before. The count of an account only delays, so that an attacker cannot lock out its
+Each source (see `http.address`) has one count. Each browser in which the owner has signed in before
+has one too. The count of an account only delays a try, so that an attacker cannot lock out its
 owner.
 """
 
@@ -17,9 +17,9 @@ BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)
 """Rate above which a try is delayed, whatever its source."""
 DELAY_MAX_S = 5.0
-"""Seconds."""
+"""Largest number of seconds by which a try is delayed."""
 ACCOUNTS = ("user ", "name ")
-"""Prefixes of a count for an account: an existing one, and one that does not exist."""
+"""Prefixes of the counts of accounts: of existing accounts, and of names without an account."""
 
 
 def make_too_many(what: str, wait: float) -> Problem:
@@ -45,10 +45,12 @@ def note_failure(db: Db, source: str, now: float) -> None:
 
 
 class ReservedTry(NamedTuple):
-    """A password try that is allowed, and counts as a failure until the password was right."""
+    """Password try that is allowed. It counts as a failure until the password turns out to be
+    right.
+    """
 
     keys: tuple[str, ...]
-    """Keys under which it is counted."""
+    """Keys under which the try is counted."""
     delay: float
     """Seconds to wait before the try."""
     debt_s: float
@@ -59,8 +61,8 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
     """Count a try before it is made, so that many simultaneous tries cannot exceed the limit.
 
     A source that fails too often is refused. Failures from other sources delay a try but never
-    refuse it. `device` names a browser that has signed in to this account before. It has a count of
-    its own and is only delayed.
+    refuse it. `device` names a browser that has signed in to this account before. A try from there
+    has a count of its own and is only delayed.
     """
     if device:
         who, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)
@@ -74,8 +76,8 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
 
 
 def _count_try(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
-    """Count one more try, and return the seconds by which it is too early. The caller waits at most
-    DELAY_MAX_S and does not owe the rest.
+    """Count one more try. Return the key of its count and the seconds by which the try is too
+    early. The caller waits at most DELAY_MAX_S of them.
     """
     tat, wait = _get_rate(db, who, rate, now)
     _store(db, who, tat)

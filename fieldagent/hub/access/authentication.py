@@ -62,7 +62,8 @@ class Authentication:
         token = sessions.read_token(head)
         keyless = "x-api-key" not in head.headers
         if keyless and (token is not None or sessions.is_same_site(head)):
-            # Send no challenge: the browser would ask for a password in a window of its own.
+            # Send no challenge, because the browser would then ask for a password in a window of
+            # its own.
             return await self._find_signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
         member = await self._find_member(proof, source, now)
@@ -76,8 +77,8 @@ class Authentication:
     async def _find_signed_in(
         self, head: Request, token: str, purpose: Purpose, now: float
     ) -> Caller:
-        """Return the caller who has signed in at the console. The cookie alone does not
-        authenticate a call that another site made the browser send.
+        """Return the caller who has signed in at the console. The cookie alone does not suffice,
+        because another site can make the browser send a call.
         """
         if head.method not in ("GET", "HEAD") and not sessions.is_same_site(head):
             raise Problem(403, "the console's cookie is for the console's own calls")
@@ -89,7 +90,7 @@ class Authentication:
         return caller
 
     async def find_password_owner(self, head: Request, username: str, password: str) -> int:
-        """Return the member with this name and password, who signs in. Raises Problem 401, 429."""
+        """Return the member with this name and password for a sign-in. Raises Problem 401, 429."""
         source = find_source(find_address(head, self._trusted))
         await self.devices.load()
         member = await self._passwords.find_owner(
@@ -104,16 +105,16 @@ class Authentication:
         return member
 
     async def count_wrong_link_token(self, head: Request) -> Problem:
-        """Count a wrong link token, separately from wrong keys. A right token always passes,
-        whatever others behind the same address have tried.
+        """Count a wrong link token, separately from wrong keys. A right token always passes, even
+        after many wrong tries from the same address.
         """
         bearer = (("WWW-Authenticate", "Bearer"),)
         refusal = Problem(401, "no device has this link token", headers=bearer)
         return await self.count_failure(head, "links", refusal)
 
     async def count_failure(self, head: Request, what: str, refusal: Problem) -> Problem:
-        """Count a failed attempt of the caller, by the kind of secret. Return the refusal, or that
-        of too many attempts.
+        """Count a failed attempt of the caller at this kind of secret. Return `refusal`, or the
+        Problem 429 after too many attempts.
         """
         source, now = f"{what} {find_source(find_address(head, self._trusted))}", self._clock()
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):

@@ -25,11 +25,12 @@ from fieldagent.system.rate import Rate
 from fieldagent.system.sentence import sentence
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
-"""RFC 6750 2.1."""
+"""Header with a bearer token (RFC 6750 2.1)."""
 _BASIC = re.compile(r"Basic +([A-Za-z0-9+/]+=*)", re.IGNORECASE)
-"""RFC 7617 2."""
+"""Header with a name and a password (RFC 7617 2)."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-"""Not allowed in names and passwords (RFC 7617 2). PostgreSQL does not accept NUL."""
+"""Characters that are not allowed in names and passwords (RFC 7617 2). PostgreSQL does not accept
+NUL."""
 _CHALLENGE = (
     ("WWW-Authenticate", 'Bearer realm="fieldagent"'),
     ("WWW-Authenticate", 'Basic realm="fieldagent", charset="UTF-8"'),
@@ -56,10 +57,10 @@ class Caller:
     type: str
     name: str
     role: str
-    """Role in that workspace; empty if they are not a member of it."""
+    """Role in that workspace; empty if the caller is not a member of it."""
     may_push: bool
     signed_in: bool = False
-    """True if they signed in at the console."""
+    """True if the caller signed in at the console."""
     token: int = 0
     """Id of the token that identifies the caller; 0 if there is none."""
 
@@ -93,8 +94,8 @@ ANSWERING = (DISPATCHER, ADMINISTRATOR)
 
 
 class Purpose(StrEnum):
-    """Purpose of a call. Each is also a scope of the key, except push, for which the key names
-    kinds.
+    """Purpose of a call. Each purpose is also a scope of a key, except push: for pushes, a key
+    lists kinds of items.
     """
 
     PUSH = "push"
@@ -142,7 +143,8 @@ def read_basic(headers: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def find_address(request: Request, trusted: Sequence[Network]) -> str:
-    """Return the caller's address: the one from a trusted proxy, or that of the connection.
+    """Return the caller's address: the address that a trusted proxy reports, or the address of the
+    connection.
 
     A Unix socket has no address. Only programs that may open its file can connect.
     """
@@ -187,7 +189,7 @@ class _KnownKey(NamedTuple):
     type: str
     name: str
     role: str | None
-    """Role in that workspace, if they are a member of it."""
+    """Role of the caller in that workspace; None if the caller is not a member of it."""
     may_push: int | None
 
 
@@ -231,7 +233,7 @@ def _find_in_force(known: _KnownKey | None, now: float) -> _KnownKey | None:
 
 
 def admit_all(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
-    """Return for each call the caller, or the Problem that forbids it whatever its body.
+    """Return for each call the caller, or the Problem that forbids the call whatever its body.
 
     The entry is None if a credential is wrong. One statement serves all calls.
     """
@@ -368,13 +370,13 @@ def charge_rate(db: Db, caller: Caller, now: float) -> Problem | None:
 def _count_call(
     per_minute: float, burst: int, tat: float, now: float
 ) -> tuple[float, Problem | None]:
-    """Return the key's `tat` after one more call, and the refusal if it is too early."""
+    """Return the key's `tat` after one more call, and the refusal if the call is too early."""
     tat, wait = Rate(per_minute, burst).admit(tat, now)
     return tat, make_too_many("this key has been used too often", wait) if wait else None
 
 
 Place = tuple[int, int]
-"""A workspace, and the id of a possible member."""
+"""Workspace, and the id of a possible member."""
 
 
 def find_refusal(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:

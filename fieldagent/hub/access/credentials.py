@@ -94,7 +94,9 @@ def list_credentials(db: Db, kind: str, workspace: int) -> list[Row]:
 
 
 def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
-    """Return that credential; None if it does not exist or belongs to another workspace."""
+    """Return the credential with this id; None if it does not exist or belongs to another
+    workspace.
+    """
     rows = _find_rows(db, kind, workspace, " AND id = ?", id_)
     return rows[0] if rows else None
 
@@ -116,8 +118,8 @@ def _find_rows(db: Db, kind: str, workspace: int, which: str, *parameters: int) 
 def revoke(
     db: Db, kind: str, workspace: int, id_: int, *, now: float, by: str = ADMINISTRATION
 ) -> None:
-    """Revoke a key or token (`kind`) permanently. Raises Refused if the workspace has no valid one
-    with this id.
+    """Revoke a credential of this kind permanently. Raises Refused if the workspace has no valid
+    credential with this id.
     """
     _check_in_force(db, kind, workspace, id_)
     db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)

@@ -157,7 +157,9 @@ def join(
 
 
 def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
-    """End a membership here and in its groups, after lining up items not yet fetched."""
+    """End a membership of a workspace and of its groups. First create the deliveries of items that
+    the member's devices have not fetched.
+    """
     owned = "SELECT id FROM device WHERE workspace = ? AND member = ?"
     for (device,) in db.execute(owned, workspace, member):
         workspace_log.catch_up_wholly(db, device, now)
@@ -197,8 +199,8 @@ def set_password(
     by: str = ADMINISTRATION,
 ) -> None:
     """Set the password of a member. With `until`, it is for one sign-in before that time, at which
-    they choose their own. If someone else sets it, the member's passkeys are deleted, because
-    the member may have lost the device with them.
+    the member chooses another password. If someone else sets it, the member's passkeys are deleted,
+    because the member may have lost the device that has them.
     """
     if by != str(member):
         db.execute("DELETE FROM passkey WHERE member = ?", member)
@@ -263,8 +265,8 @@ def is_member(db: Db, workspace: int, member: int) -> bool:
 
 
 def find_member(db: Db, workspace: int, named: str) -> int:
-    """Return the member of the workspace with this id, e-mail address or name. Case matters only
-    between names that differ in nothing else. Raises Refused if several members match.
+    """Return the member of the workspace with this id, e-mail address or name. Case counts only if
+    several names differ in nothing else. Raises Refused if several members match.
     """
     there, like = list_users(db, workspace), named.casefold()
     for matches in (
@@ -315,7 +317,7 @@ def add_device(
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
     """Add a device, and return its id and its link token, which is shown only once. If another
-    workspace has the IMEI, it is contested: the device has none until the operator decides.
+    workspace has the IMEI, it is contested: the device gets no IMEI until the operator decides.
     """
     imei = new.imei
     contested = imei is not None and is_contested(db, imei, workspace, by=by)
@@ -363,8 +365,9 @@ def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMIN
 
 
 def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str) -> bool:
-    """Return True if a device of another workspace has the IMEI. Raises Refused if a device of this
-    workspace has it, or if the operator asks, because the operator decides.
+    """Return True if a device of another workspace has the IMEI. Raises Refused if the IMEI is
+    invalid, or if a device of this workspace has it. For the hub's operator, who decides about a
+    contested IMEI, raise Refused instead of returning True.
     """
     if not IMEI.fullmatch(imei):
         raise Refused(sentence("{imei} is not an IMEI: an IMEI has 15 digits", imei=repr(imei)))
@@ -395,7 +398,7 @@ def set_air_key(
 
 
 def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Set if the device may relay items of other members of its workspace."""
+    """Allow or forbid the device to relay items of other members of its workspace."""
     db.execute("UPDATE device SET relay = ? WHERE id = ?", int(allowed), device)
     action = f"device relay {'on' if allowed else 'off'}"
     note_of_device(db, device, by, action, str(device), now)
@@ -490,8 +493,8 @@ def set_disabled(
     by: str = ADMINISTRATION,
 ) -> list[int]:
     """Disable a `member` or `device`, or enable it with None. Return the devices that changed. The
-    devices of a member are disabled with the member. They are enabled again unless they were
-    disabled before.
+    devices of a member are disabled and enabled with the member. Devices that were disabled before
+    stay disabled.
     """
     assert table in ("member", "device")
     if table == "device":
@@ -588,7 +591,9 @@ counts (`access.revocation`)."""
 
 
 def find_device_of_token(db: Db, token: str) -> Device:
-    """Return the device with that link token. Raises Unknown, or Revoked if its kit is revoked."""
+    """Return the device with that link token. Raises UnknownDevice, or Revoked if its kit is
+    revoked.
+    """
     lookup = secret.hash_for_lookup(token)
     try:
         return _read_device(db, "link_token = ?", lookup)
@@ -601,17 +606,17 @@ def find_device_of_token(db: Db, token: str) -> Device:
 
 
 def find_device_of_imei(db: Db, imei: str) -> Device:
-    """Return the device with this IMEI that is in use or revoked. Raises Unknown."""
+    """Return the device with this IMEI that is in use or revoked. Raises UnknownDevice."""
     return _read_device(db, "imei = ?", imei, heard=IS_HEARD)
 
 
 def find_device_heard(db: Db, device: int) -> Device:
-    """Return the device with this id that is in use or revoked. Raises Unknown."""
+    """Return the device with this id that is in use or revoked. Raises UnknownDevice."""
     return _read_device(db, "id = ?", device, heard=IS_HEARD)
 
 
 def find_device_by_id(db: Db, device: int) -> Device:
-    """Return the device in use with this id. Raises Unknown."""
+    """Return the device in use with this id. Raises UnknownDevice."""
     return _read_device(db, "id = ?", device)
 
 
@@ -622,12 +627,14 @@ def find_disabled_device(db: Db, imei: str) -> int | None:
 
 
 def find_device(db: Db, id_: int) -> Device:
-    """Return the device in use with this id. Raises Unknown."""
+    """Return the device in use with this id. Raises UnknownDevice."""
     return _read_device(db, "id = ?", id_)
 
 
 def read_mo_keys(db: Db, device: int) -> list[bytes]:
-    """Return the keys that may have tagged its satellite messages; empty if they have no tag."""
+    """Return the keys that may have tagged the device's satellite messages; empty if those messages
+    have no tag.
+    """
     master = read_air_key(db, device)
     return [] if master is None else [derive_key(master, "MO")]
 
@@ -638,7 +645,9 @@ def derive_proof_keys(db: Db, device: int) -> list[bytes]:
 
 
 def read_secrets(db: Db, device: int) -> list[bytes]:
-    """Return the secrets shared with this kit: its satellite key, SHA-256 of its link token."""
+    """Return the secrets shared with this kit: its satellite key if it has one, and the SHA-256 of
+    its link token.
+    """
     rows = db.execute("SELECT air_key, link_token FROM device WHERE id = ?", device)
     secrets = [bytes(key) for key, _ in rows if key is not None]
     return [*secrets, *(bytes.fromhex(token) for _, token in rows if token)]
@@ -673,8 +682,8 @@ def _change_one(db: Db, sql: str, *parameters: Any) -> bool:
 
 
 def make_named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
-    """Return each row as a dictionary. A name that ends in ? is converted to bool, because the
-    engines represent truth values differently.
+    """Return each row as a dictionary. The value of a name that ends in ? is converted to bool,
+    because the database engines represent truth values differently.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""Claims of an IMEI by two workspaces. It is contested until the hub's operator decides.
+"""Claims of an IMEI by two workspaces. The IMEI is contested until the hub's operator decides.
 
 The first owner keeps getting the modem's messages, because a claim must not cut off another
 workspace's kit. Both workspaces and the operator are notified.
@@ -17,7 +17,7 @@ CONTESTED_TEXT = (
     f" WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.imei = device.imei) THEN '{IS_CLAIMED}'"
     " ELSE '' END"
 )
-"""SQL: the text about a contested IMEI for a device's people."""
+"""SQL: the text about a contested IMEI for the people of a device's workspace."""
 
 
 class ImeiHolder(NamedTuple):
@@ -32,7 +32,9 @@ def find_holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
 
 
 def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
-    """Store the claim of this device's people, and note it in the audit of both workspaces."""
+    """Store the claim of this device's workspace, and record it in the audit logs of both
+    workspaces.
+    """
     db.execute(
         "INSERT INTO imei_claim (device, imei, at) VALUES (?, ?, ?)"
         " ON CONFLICT (device) DO UPDATE SET imei = excluded.imei, at = excluded.at",

@@ -21,8 +21,8 @@ def take_imei(db: Db, imei: str, device: int, *, now: float) -> None:
 
 
 def set_imei(db: Db, device: int, imei: str, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Set or correct the IMEI of a device. If a device of another workspace has it, it becomes
-    contested and is not set.
+    """Set or correct the IMEI of a device. If a device of another workspace has the IMEI, it
+    becomes contested and is not set.
     """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     if is_contested(db, imei, workspace, device, by=by):

@@ -1,8 +1,8 @@
 """Browsers in which someone has signed in before, recognised by a cookie that the hub has signed.
 
-The cookie gives no access. It gives its owner a password allowance of their own and the first place
-in line, so that guessing elsewhere cannot keep them out. The key is in the database, so the cookie
-is valid after a restart and at every hub process.
+The cookie gives no access. It gives its owner a count of failed tries of their own and the first
+place in line, so that an attacker who guesses elsewhere cannot keep the owner out. The key is in
+the database, so the cookie is valid after a restart and at every hub process.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from fieldagent.hub.store.persist import RETRY_AFTER_S, log_once
 
 COOKIE = "fieldagent-device"
 COOKIE_LIFETIME_S = 400 * 86_400.0
-"""Seconds, the longest time that browsers keep a cookie (RFC 6265bis 5.5)."""
+"""Seconds for which the cookie is valid, the longest time that browsers keep one (RFC 6265bis
+5.5)."""
 MARKS_MAX = 4
 """Largest number of people who share a browser."""
 KEY = "known devices"
 _MARK = re.compile(r"([0-9a-f]{16})\.([0-9]{1,18})\.([0-9]{1,12})\.([0-9a-f]{32})")
-"""Device, member, time of the signature, and the signature."""
+"""Pattern of a mark: device, member, time of the signature, and the signature."""
 
 
 class KnownDevices:
@@ -44,7 +45,7 @@ class KnownDevices:
             self._key = await self._store.commit(lambda db: read_signing_key(db, KEY))
 
     async def load_soon(self) -> None:
-        """Load the key as soon as the database answers."""
+        """Load the key as soon as the database is available."""
         while self._key is None:
             with log_once():
                 await self.load()
@@ -72,9 +73,9 @@ class KnownDevices:
         return devices
 
     def find_voucher(self, head: Request) -> str:
-        """Return the member who accounts for the calls of a browser in which no one is signed in
-        now; empty for an unknown browser. The member counts, because each can have any number of
-        browsers.
+        """Return the name of the count for the calls of a browser in which no one is signed in now;
+        empty for an unknown browser. The count belongs to a member, because one member can have any
+        number of browsers.
         """
         return next((f"member {member}" for member in self.list_devices_by_member(head)), "")
 

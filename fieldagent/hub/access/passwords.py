@@ -1,5 +1,5 @@
-"""Checks passwords. This is expensive on purpose, so few run at a time, few wait, and none runs
-twice.
+"""Checks passwords. A check is expensive on purpose. So only a few run at a time, only a few wait,
+and no check runs twice.
 
 A try is counted before scrypt runs, and the count is undone if the password was right. Equal tries
 at the same moment are one try. The process remembers a right password until it ends or the account
@@ -29,11 +29,11 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
 
 AT_ONCE = 2
-"""Checks at the same time. Each takes 16 MiB for a moment."""
+"""Largest number of simultaneous checks. Each takes 16 MiB for a moment."""
 WAITING_CHECKS_MAX = 64
-"""Checks that can wait for them: about 2 s, with 50 ms per check."""
+"""Largest number of waiting checks. The last one waits about 2 s, with 50 ms per check."""
 KNOWN_PASSWORDS_MAX = 4_096
-"""Number of right passwords remembered, 32 bytes each."""
+"""Largest number of right passwords that are remembered, 32 bytes each."""
 
 NONE: Mapping[int, str] = {}
 Reserve = Callable[..., "attempts.ReservedTry | Problem"]
@@ -65,9 +65,9 @@ class Passwords:
         signs_in: bool = False,
         devices: Mapping[int, str] = NONE,
     ) -> int | None:
-        """Return the member whose password it is; None if it is wrong. A one-time password is valid
-        only if `signs_in` is True. `devices` names the caller's browser for each member who has
-        signed in from it. Raises Problem 429.
+        """Return the member with this name and password; None if the password is wrong. A one-time
+        password is valid only if `signs_in` is True. `devices` names the caller's browser for each
+        member who has signed in from it. Raises Problem 429.
         """
         now = self._clock() if signs_in else None
         known = await self._store.read(lambda db: find_stored_password(db, username, now))
@@ -130,7 +130,7 @@ def find_stored_password(
     db: Db, username: str, signs_in: float | None = None
 ) -> tuple[int, str | None] | None:
     """Return the member with that id or e-mail address, and the hash of their password. A one-time
-    password counts only for a sign-in at the time `signs_in`.
+    password counts only for a sign-in. `signs_in` is the Unix time of the sign-in, or None.
 
     `add_user` stores addresses in lower case; older rows may contain capitals.
     """

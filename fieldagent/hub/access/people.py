@@ -33,7 +33,9 @@ NOBODY_HERE = 0
 
 
 class Recipient(NamedTuple):
-    """Recipient of an item as found by the hub. If `reason` is not empty, the item has none."""
+    """Recipient of an item as found by the hub. If `reason` is not empty, the item has no
+    recipient.
+    """
 
     member: int | None = None
     team: int | None = None
@@ -45,7 +47,7 @@ class Recipient(NamedTuple):
     address: str = ""
     """E-mail address or telephone number."""
     reason: str = ""
-    """Reason why it has no recipient, for the sender."""
+    """Reason why the item has no recipient, for the sender."""
     identity_json: str = ""
     """JSON of the recipient: `id`, `name`, `type`, as far as known."""
 
@@ -150,17 +152,18 @@ _CARRIER = (
 their own but no kit. Null for all others."""
 
 Carriers = Mapping[Place, int | None]
-"""For members of workspaces, the kit that reaches them; None unless they have a radio but no kit.
-"""
+"""Kit that reaches a member of a workspace. None unless the member has a radio but no kit."""
 
 
 def find_carriers(db: Db, pushes: Collection[Push]) -> Carriers:
-    """Return the senders and targets of these pushes that are members of their workspace."""
+    """Return the senders and targets of these pushes that are members of their workspace, with
+    their carriers.
+    """
     named = {each for push in pushes for each in (push.source, push.target) if each is not None}
     if not named:
         return {}
     within, workspaces = make_membership(db, {push.workspace for push in pushes})
-    among, members = make_membership(db, named, few=2)  # a sender and a target
+    among, members = make_membership(db, named, few=2)  # A sender and a target.
     rows = db.execute(
         f"SELECT workspace, member, {_CARRIER} FROM membership"
         f" WHERE workspace {within} AND member {among}",
@@ -291,8 +294,8 @@ def change_group(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Change the members of a group, and if its items may go over satellite. Raises Refused for a
-    user of another workspace.
+    """Change the members of a group, or allow or forbid its items to go over satellite. Raises
+    Refused for a user of another workspace.
     """
     for member in sorted(join):
         if not is_member(db, workspace, member):
@@ -349,7 +352,7 @@ def set_radios(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Set the radios of a member, in place of all earlier ones. Raises Refused if a radio belongs
+    """Set the radios of a member. They replace all earlier ones. Raises Refused if a radio belongs
     to another member.
     """
     for handle in handles:
@@ -385,7 +388,7 @@ def set_radios(
 def set_positions(
     db: Db, workspace: int, member: int, *, every: bool, now: float, by: str = ADMINISTRATION
 ) -> None:
-    """Set whether a user's kits get every position of other kits, or only the newest of each
+    """Make a user's kits get every position of other kits, or only the newest position of each
     sender.
     """
     db.execute(
@@ -400,7 +403,9 @@ def set_positions(
 
 
 def read_version(db: Db, workspace: int) -> int:
-    """Return the version of the workspace's directory, higher with each change; 0 before any."""
+    """Return the version of the workspace's directory. It is 0 at first and grows with each
+    change.
+    """
     rows = db.execute("SELECT directory FROM workspace WHERE id = ?", workspace)
     return int(rows[0][0]) if rows else 0
 

@@ -44,7 +44,7 @@ class Push:
     """The addressed user. None is the whole workspace, and is not possible for a message."""
     priority: int
     timestamp: datetime | None = None
-    """Time of a message. Positions have their own."""
+    """Time of a message. Positions contain their own time."""
     collapse_key: int | None = None
     time_to_live: int | None = None
     group: int | str | None = None
@@ -100,7 +100,8 @@ def _read_group(value: Any) -> int | str:
 
 GROUP_MAX = 80
 PHONE_MAX, EMAIL_MAX = 100, 254
-"""Bytes. Both are transmitted with the message. RFC 5321 sets the longest e-mail address."""
+"""Largest numbers of bytes of a telephone number and an e-mail address (RFC 5321). Both are
+transmitted with the message."""
 
 
 def _make_text_reader(size: int) -> Callable[[Any], str]:

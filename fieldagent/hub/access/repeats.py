@@ -22,14 +22,14 @@ Name = tuple[int, int, str]
 
 
 class Repeatable(NamedTuple):
-    """Name of a request, and a digest that identifies a repeat of it."""
+    """Name of a request, and a digest by which a repeat is recognised."""
 
     name: Name
     digest: bytes
 
 
 def digest_of(asked: str) -> bytes:
-    """Return 16 bytes that identify the same request."""
+    """Return a digest of 16 bytes of a request. Equal requests have the same digest."""
     return hashlib.blake2b(asked.encode("utf-8", "replace"), digest_size=16).digest()
 
 
@@ -75,7 +75,9 @@ def remember_all(db: Db, done: Sequence[tuple[Repeatable, str]], now: float) -> 
 
 
 def remember(db: Db, asked: Repeatable | None, answer: str, now: float) -> None:
-    """Store one request that `find_answer` has not found; nothing if it has no key."""
+    """Store one request that `find_answer` has not found. Store nothing if the request has no
+    key.
+    """
     if asked is not None:
         remember_all(db, [(asked, answer)], now)
 

@@ -4,8 +4,8 @@
    it.
 2. Its messages over its modem or a neighbour are kept as dead letters, and never count as its
    user's. Items that it relays for others are kept as dead letters as well.
-3. An SOS rings, because a thief may be in danger, or the kit may have been revoked in error. It
-   contains the time of the revocation.
+3. An SOS still notifies people, because a thief may be in danger, or the kit may have been revoked
+   in error. The notification contains the time of the revocation.
 4. When the device is restored, its dead letters are accepted.
 """
 
@@ -23,7 +23,7 @@ from fieldagent.package.writing import format_clock_time
 from fieldagent.system.sentence import sentence
 
 WHY_MAX = 200
-"""Characters."""
+"""Largest number of characters of the reason."""
 
 
 def revoke(db: Db, device: int, why: str, *, now: float, by: str = ADMINISTRATION) -> None:
@@ -65,8 +65,8 @@ def find_revoked(db: Db, devices: Collection[int]) -> set[int]:
 
 
 def doubt_of(db: Db, carrier: Device | None, device: Device) -> tuple[float | None, str]:
-    """Return when the device, or the carrier that relays its items, was revoked, and the reason for
-    the dead letter. None and an empty text if neither is revoked.
+    """Return the Unix time of the revocation of the device or of the carrier that relays its items,
+    and the reason for the dead letter. None and an empty text if neither is revoked.
     """
     for each in (carrier, device):
         if each is not None and (at := find_revocation(db, each.id)) is not None:

@@ -1,4 +1,4 @@
-"""Secrets of callers: created here, shown once, stored as a hash.
+"""Secrets of callers. They are created here, shown once, and stored as a hash.
 
 Keys and tokens are random and long, so SHA-256 is sufficient. For passwords that people choose
 there is `system.scrypt`.
@@ -25,7 +25,7 @@ def make_password() -> str:
 
 
 def hash_for_lookup(secret: str) -> str:
-    """Return the hash of a key or token that is stored."""
+    """Return the hash that is stored for a key or token."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 

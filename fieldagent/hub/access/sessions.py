@@ -12,9 +12,9 @@ from fieldagent.package.reading import ITEMS
 
 COOKIE = "fieldagent-session"
 SESSION_LIFETIME_S = 43_200.0
-"""Seconds, the length of a shift."""
+"""Seconds for which a session is valid, the length of a shift."""
 NAME = "console"
-"""Name of the session's key in the audit, as a call with an API key has one."""
+"""Name in the audit log where a call with an API key has the name of the key."""
 SCOPES = frozenset(
     [Purpose.READ.value, Purpose.ACKNOWLEDGE.value, Purpose.ADMINISTER.value, *ITEMS]
 )
@@ -90,8 +90,8 @@ def read_token(request: Request) -> str | None:
 
 
 def is_same_site(request: Request) -> bool:
-    """Return True if a page of the console made the browser send the request. Browsers report the
-    origin of a POST.
+    """Return True if a page of the console made the browser send the request. The check uses the
+    origin that browsers report for a POST.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:

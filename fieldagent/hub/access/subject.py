@@ -1,5 +1,5 @@
-"""A user, device or workspace that an operator names, and the part of the ledger that belongs to
-it.
+"""User, device or workspace that an operator names, and the part of the ledger that belongs
+to it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A user, device or workspace; `kind` has one of these words."""
+    """User, device or workspace. `kind` is "user", "device" or "workspace"."""
 
     kind: str
     id: int
@@ -29,7 +29,9 @@ class Subject:
 
     @property
     def counted(self) -> list[tuple[str, Sequence[Any]]]:
-        """Return the conditions of the same items in disjoint parts, each along an index."""
+        """Return SQL conditions that split the same items into disjoint parts. Each part has an
+        index.
+        """
         if self.kind == "user":
             sent = "sender = ? AND workspace IN (SELECT id FROM workspace)"
             return [(sent, (self.id,)), ("target = ? AND sender <> ?", (self.id, self.id))]
@@ -48,7 +50,9 @@ def list_devices(db: Db, subject: Subject) -> list[int]:
 
 
 def list_workspaces(db: Db, subject: Subject) -> list[int | None]:
-    """Return the workspaces whose audit notes its deletion; [None] if there are none left."""
+    """Return the workspaces whose audit logs record the deletion of the subject; [None] if no such
+    workspace is left.
+    """
     sql = {
         "user": "SELECT workspace FROM membership WHERE member = ?",
         "device": "SELECT workspace FROM device WHERE id = ?",

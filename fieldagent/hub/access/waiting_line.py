@@ -1,4 +1,4 @@
-"""A few places for expensive work, and a bounded waiting line ordered by claim."""
+"""A few places for expensive work, and a bounded waiting line in the order of priority."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Waiting:
 
 
 class Crowded(Exception):
-    """The line is full of better claims."""
+    """Error: the line is full of better claims."""
 
 
 class WaitingLine:
@@ -41,7 +41,7 @@ class WaitingLine:
     @asynccontextmanager
     async def hold_place(self, claim: Claim) -> AsyncIterator[None]:
         """Wait for a place and hold it within the block. Raises Crowded if the line is full of
-        better claims, also later while waiting.
+        better claims, now or later during the wait.
         """
         if self._free:
             self._free -= 1
@@ -65,7 +65,7 @@ class WaitingLine:
         except BaseException:
             if me in self._line:
                 self._line.remove(me)
-            elif not me.dropped:  # the place was assigned to a waiter that is gone
+            elif not me.dropped:  # The place was assigned to a waiter that is gone.
                 self._free += 1
                 self._call_next()
             raise

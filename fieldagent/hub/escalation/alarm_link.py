@@ -1,5 +1,5 @@
-"""Links with which a notified person acknowledges an SOS, once: rows of `alarm_link`. The six-digit
-code of a link does the same in an answer by SMS.
+"""Links with which a notified person acknowledges an SOS, once: rows of `alarm_link`. In an answer
+by SMS, the six-digit code of a link does the same.
 
 The hub signs a link over the incident, the person, and the message that notified them. The key is
 in the database, so any hub process accepts the answer. A repeat of the same message contains the
@@ -20,10 +20,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEY = "alarm links"
 LINK_LIFETIME_S = 3 * 86_400.0
-"""Seconds."""
+"""Seconds for which a link is valid."""
 CODE, LONG_CODE = 6, 12
 """Numbers of digits. An attacker has five tries per hour at short codes (`answers.WRONG_MAX`). Long
-codes need no such limit, because nobody guesses one."""
+codes need no such limit, because they cannot be guessed."""
 PATH = "/answer/{token}"
 _TOKEN = re.compile(r"([0-9]{1,18})\.([A-Za-z0-9_-]{22})", re.ASCII)
 
@@ -101,7 +101,7 @@ def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
 
 
 def make_long_code(db: Db, link: AlarmLink) -> str:
-    """Return the long code of a link, which always counts."""
+    """Return the long code of a link. It counts even after too many wrong codes."""
     said = f"long code {link.id} {link.message_id}".encode()
     digest = hmac.new(read_signing_key(db, KEY), said, hashlib.sha256).digest()
     return f"{int.from_bytes(digest) % 10**LONG_CODE:0{LONG_CODE}}"

@@ -36,7 +36,7 @@ _HEADERS = (
     ("Cache-Control", "no-store"),
     ("Vary", "Accept-Language"),
     ("X-Content-Type-Options", "nosniff"),
-    # The address is a secret of its recipient.
+    # The address of the page is a secret of its recipient.
     ("Referrer-Policy", "no-referrer"),
     ("X-Robots-Tag", "noindex"),
 )
@@ -69,7 +69,7 @@ _FORM = """<form method="post">
 
 
 class AnswerPage:
-    """The page behind an alarm's link. `clock` returns Unix time."""
+    """Page behind an alarm's link. `clock` returns Unix time."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float]) -> None:
         self._store = store
@@ -81,8 +81,8 @@ class AnswerPage:
         return [Route("GET", alarm_link.PATH, self.show_question), post()]
 
     async def show_question(self, request: Request, token: str) -> Response:
-        """Show the incident behind a link, with the question; for a forged link or an answered
-        incident, a page with that fact.
+        """Show the incident behind a link, with the question. If the link is forged or the incident
+        is answered, show that instead.
         """
         language = _choose_language(request)
 
@@ -134,7 +134,9 @@ class AnswerPage:
     def _find_end_page(
         self, db: Db, link: AlarmLink, incident: Sos, language: str
     ) -> Response | None:
-        """Return a page with the reason why the link is no longer valid; None if it is."""
+        """Return a page with the reason why the link is no longer valid; None if it is still
+        valid.
+        """
         standing = _describe_state(db, incident, language)
         if link.used is not None:
             text = "It was used at {time}. Each link works once."

@@ -1,16 +1,18 @@
-"""Answers of contacts by SMS and mail. An answer acknowledges the incident, or is sent to its kit.
-Its author gets a reply with the result.
+"""Answers of contacts by SMS and mail. An answer acknowledges the incident, or is sent to the kit.
+The author of the answer gets a reply with the result.
 
 1. Each answer is processed once, by the id that its service gives it.
-2. The author is found by the address. That proves nothing, because anyone can forge the number of
-   an SMS: `OK` with the code of the message acknowledges, once. A mail that answers an address or
-   a message that only its recipient can know needs no code.
-3. Wrong codes are counted per address. After WRONG_MAX in an hour, its codes are ignored. The
-   reply to the last one contains a long code, which still counts: only the owner of the number
-   reads it, so forged messages lock no contact out.
-4. Other texts go to the kit, if they fit and its credits suffice. Without a code they are marked
-   as unproved, and are not sent if several incidents may be meant. If several workspaces know the
-   address, texts without a code or a name are not sent, and the hub asks which one is meant.
+2. The author is found by the address. An address proves nothing, because anyone can forge the
+   number of an SMS. So `OK` acknowledges only with the code of the message, once. A mail needs no
+   code if it answers an address or a message that only its recipient can know.
+3. Wrong codes are counted per address. After WRONG_MAX wrong codes in an hour, all short codes from
+   the address are ignored. The reply to the last wrong code contains a long code, which still
+   counts. Only the owner of the number reads that reply, so forged messages cannot lock out a
+   contact.
+4. Other texts go to the kit, if they fit and the kit's credits suffice. Texts without a code are
+   marked as unproved, and are not sent if several incidents may be meant. If several workspaces
+   know the address, a text without a code or a name is not sent, and the hub asks its author which
+   incident or kit is meant.
 5. An answer to no incident may answer a kit that wrote to that address: `correspondence`.
 6. The hub does not reply to unknown senders.
 """
@@ -42,7 +44,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 WRONG_MAX, WRONG_WITHIN = 5, 3_600.0
-"""Wrong codes of one address, and the seconds for which they count."""
+"""Largest number of wrong codes of one address, and the seconds for which a wrong code counts."""
 _OK = "[o\N{CYRILLIC SMALL LETTER O}][k\N{CYRILLIC SMALL LETTER KA}]"
 """Pattern for OK on Latin and Cyrillic keyboards, whose letters look the same."""
 _TEXT = re.compile(
@@ -61,9 +63,7 @@ class AnswerText(NamedTuple):
 
 
 def read(text: str) -> AnswerText:
-    """Return the content of a text such as `OK 471123 on our way`, each part of which can be
-    missing.
-    """
+    """Return the content of a text such as `OK 471123 on our way`. Each part can be missing."""
     match = _TEXT.fullmatch(text)
     assert match is not None, "every part of it may be missing"
     words = notice.make_visible(match[3])
@@ -149,8 +149,9 @@ def _find_contacts(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
 
 
 def _make_which_question(contact: AlarmContact, writings: list[WrittenMessage]) -> str:
-    """Return the question which incident or kit is meant. Several workspaces know the address, and
-    the desk of one must not read words for another."""
+    """Return the question to the author which incident or kit is meant. Several workspaces know the
+    address, and the desk of one must not read a text for another.
+    """
     if not writings:
         return translate(
             contact.language,
@@ -326,8 +327,8 @@ def _keep_for_desk(db: Db, contact: AlarmContact, link: AlarmLink, words: str, n
 
 
 def _find_voice(db: Db, contact: AlarmContact, now: float) -> int:
-    """Return the member in whose name the kit sees this contact's texts. It is created with the
-    first text, and cannot sign in.
+    """Return the member in whose name the kit sees this contact's texts. The member is created with
+    the first text, and cannot sign in.
     """
     ((member,),) = db.execute("SELECT member FROM alarm_contact WHERE id = ?", contact.id)
     if member is None:
@@ -346,8 +347,8 @@ def _reply(
     *,
     always: bool = False,
 ) -> str:
-    """Line up a reply to the author, and return the outcome. With `always`, also if the replies of
-    the hour or day are spent, perhaps on forged messages.
+    """Queue a reply to the author, and return the outcome. With `always`, queue it even if the
+    replies of the hour or day are spent, perhaps on forged messages.
     """
     ((lately,),) = db.execute(
         "SELECT count(*) FROM alarm_message WHERE contact = ? AND why = ? AND not_before > ?",
@@ -366,8 +367,8 @@ def _reply(
 
 
 def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -> None:
-    """Record a service's report about a message. Each report counts once, and the last one counts.
-    A message once delivered stays delivered.
+    """Record a service's report about a message. A repeated report is ignored, and a later report
+    replaces an earlier one. A delivered message stays delivered.
     """
     state = "delivered" if reached else "failed"
     rows = db.execute(

@@ -25,7 +25,7 @@ _LOCAL = re.compile(r"https://(localhost|127\.|\[::1\])")
 
 def find_subject(desk: str, mail_from: str | None) -> str:
     """Return the contact of the hub's operator for push services (RFC 8292 2.1); empty if none is
-    configured. Apple's service refuses an address of this machine.
+    configured. Apple's service refuses a contact at this machine's own address.
     """
     if desk.startswith("https://") and not _LOCAL.match(desk):
         return desk

@@ -1,8 +1,9 @@
-"""The chain of a workspace: the steps in which contacts are notified of an incident until someone
+"""Chain of a workspace: the steps in which contacts are notified of an incident until someone
 answers.
 
-A step contains the contacts with the same `after`. It works if at least one of them works. Faults
-are found before an emergency, from the settings, the installed modules and the last try.
+A step contains the contacts with the same `after`. A step works if at least one of its contacts
+works. Faults are found before an emergency, from the settings, the installed modules and the last
+try.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ async def test(
     recipients: Sequence[tuple[AlarmContact, str]], reach: ContactSenders, note_end: NoteEnd
 ) -> list[Row]:
     """Send each contact a test, step by step without waits, and return the results. A failed step
-    does not stop the test. Each recipient comes with the reason of `sending.note_or_refuse`: a
-    contact with a reason gets no test.
+    does not stop the test. Each recipient comes with the result of `sending.note_or_refuse`. A
+    contact with a reason there gets no test.
     """
     results = []
     for number, (after, some) in enumerate(groupby(recipients, lambda each: each[0].after), 1):

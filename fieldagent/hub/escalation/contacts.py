@@ -37,7 +37,7 @@ class AlarmContact(NamedTuple):
     name: str
     address: str
     after: int
-    """Seconds without an answer before it is notified; 0 for at once."""
+    """Seconds without an answer before the contact is notified; 0 for at once."""
     failing_since: float | None
     reason: str
     tries: int
@@ -47,7 +47,7 @@ class AlarmContact(NamedTuple):
     about: str
     """Kinds of incidents, one of `alarm.INCIDENT_KINDS`."""
     quiet: str
-    """Its own quiet hours (`records.quiet`)."""
+    """Quiet hours of the contact itself (`records.quiet`)."""
     language: str
     """Language of its notifications, one of `page.language.LANGUAGES`."""
 
@@ -205,8 +205,8 @@ def subscribe(
     now: float,
     language: str = ENGLISH,
 ) -> int:
-    """Add a dispatcher's browser with its `subscription` (JSON), and return its id. A repeat only
-    changes its language.
+    """Add a dispatcher's browser with its `subscription` (JSON), and return its id. If the browser
+    is known, only its language changes.
     """
     known = db.execute(
         "SELECT id, workspace, member FROM alarm_contact WHERE kind = ? AND address = ?",

@@ -2,7 +2,7 @@
 
 A kind is a module with a `ContactKind`, named in `registry.CONTACTS` or by an extension. It defines
 its settings, the form and the visible part of its addresses, how to send, and how answers arrive.
-Each must pass `tests/hub/escalation/test_contract.py`. All steps are in
+Each kind must pass `tests/hub/escalation/test_contract.py`. All steps are in
 docs/how-to/add-an-operator.md.
 """
 
@@ -38,19 +38,19 @@ class Notice:
     desk: str = ""
     """Address of the incident at the console. Empty if none is configured, also for `link`."""
     link: str = ""
-    """Link that acknowledges it once."""
+    """Link that acknowledges the incident once."""
     code: str = ""
-    """Six digits that acknowledge it once in an answer; empty for a test and a reply."""
+    """Six digits that acknowledge the incident once in an answer; empty for a test and a reply."""
     place: str = ""
     """Short map address of the kit's last position; empty if unknown."""
     answers: bool = False
-    """True if it is from a kit's user, who gets the answers."""
+    """True if the notice is from a kit's user, who gets the answers."""
     whole: bool = False
-    """True if it is for a program and must not be cut."""
+    """True if the notice is for a program and must not be cut."""
     language: str = ENGLISH
     """Language of the texts."""
     alarm: str = ""
-    """Kind of the hub's own alarm (`sos.kind`), which is no SOS; empty for an SOS."""
+    """Kind of the hub's own alarm (`sos.kind`); empty for an SOS."""
 
 
 Send = Callable[[str, Notice], Awaitable[HandoverResult]]
@@ -69,7 +69,7 @@ class ContactHost(NamedTuple):
     desk: str
     """Address of the console for people; empty if none is configured."""
     open_stream: Opener
-    """Connects only to addresses that the hub may use for others."""
+    """Opens connections, only to addresses that the hub may call on behalf of its users."""
     clock: Callable[[], float]
     """Unix time."""
 
@@ -84,8 +84,8 @@ class ContactAnswer(NamedTuple):
     """Sender's address in the form of contacts' addresses. It can be forged in an SMS or a mail."""
     text: str
     answers: str = ""
-    """The `message_id` that it answers, if only the recipient can know it. Otherwise the code in
-    the text must prove it."""
+    """`message_id` of the message that it answers, if only the recipient can know that id.
+    Otherwise the code in the text must prove the author."""
 
 
 class AnswerInbox(Protocol):
@@ -106,7 +106,7 @@ class Inward(NamedTuple):
     host: ContactHost
     inbox: AnswerInbox
     note_fault: Note
-    """Logs and counts a bug in the hub. The second argument is its context."""
+    """Logs and counts a bug in the hub. The second argument is the context of the bug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ContactKind:
     by: str
     """Manner of sending, for people: `by e-mail`."""
     service: str
-    """The service that accepts the message, for people: `the mail relay`."""
+    """Name of the service that accepts the message, for people: `the mail relay`."""
     sender: Callable[[ContactHost], Send]
     shown: Callable[[str], str]
     """Returns the part of an address that the whole workspace may see, without secrets."""

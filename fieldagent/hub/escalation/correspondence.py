@@ -1,7 +1,8 @@
 """Answers by mail or SMS to a kit that wrote to an address.
 
-1. A mail names the message that it answers by its address. An SMS does not: it is for the kit
-   that wrote to that number. If several kits did, it is for the one whose user it names first.
+1. A mail shows by its address which message it answers. An SMS is for the kit that wrote to that
+   number. If several kits wrote to the number, the SMS is for the kit whose user it names at its
+   beginning.
 2. The kit sees the author as an integration named after the address. The kit can answer to that
    name, and the hub sends the answer to the address.
 3. A text that is too long, or that costs more credits than the kit has left, is not sent. Its
@@ -34,7 +35,7 @@ PRIORITY = 10
 
 
 class WrittenMessage(NamedTuple):
-    """The newest message of a kit to an address."""
+    """Newest message of a kit to an address."""
 
     item: int
     address: str
@@ -58,8 +59,8 @@ _LETTERS = (
 
 
 def of_message(db: Db, message_id: str) -> WrittenMessage | None:
-    """Return the message that a mail answers, by the id that only its recipient knows; None if
-    unknown.
+    """Return the message that a mail answers, by the id that only the mail's author can know; None
+    if it is unknown.
     """
     rows = db.execute(_LETTERS.format(which="message_id = ?"), message_id)
     return WrittenMessage(*rows[0]) if rows else None
@@ -131,8 +132,8 @@ def _is_named(words: str, written: WrittenMessage) -> bool:
 
 
 def _find_voice(db: Db, written: WrittenMessage, now: float) -> tuple[int, bool]:
-    """Return the member in whose name the kit sees answers from this address, and True if it has
-    just been created. It cannot sign in.
+    """Return the member in whose name the kit sees answers from this address, and True if the
+    member has just been created. The member cannot sign in.
     """
     known = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
@@ -161,7 +162,7 @@ def _note_read(db: Db, written: WrittenMessage, answer: ContactAnswer, now: floa
 
 
 def _queue_reply(db: Db, written: WrittenMessage, outcome: str, text: str, now: float) -> str:
-    """Line up a reply to the author, and return the outcome."""
+    """Queue a reply to the author, and return the outcome."""
     ((lately,),) = db.execute(
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
         *(written.address, now - 3_600.0),

@@ -41,9 +41,9 @@ KIND_NAME = "email"
 DEADLINE_S = 30.0
 """Seconds for each step with the server."""
 MAIL_MAX = 262_144
-"""Largest number of bytes of a mail; its text has about 200."""
+"""Largest number of bytes of a mail. A typical text has about 200 bytes."""
 AT_ONCE = 50
-"""Mails per poll."""
+"""Largest number of mails per poll."""
 PACKAGE_AT = Path(fieldagent.__file__).parents[1]
 """Folder or archive that contains the program."""
 READ_APART = (
@@ -60,7 +60,9 @@ def reply_address(address: str, message_id: str) -> str:
 
 
 def find_faults(own: Own) -> list[str]:
-    """Return the faults of the IMAP settings, missing or unsafe ones; empty if there are none."""
+    """Return the faults of the IMAP settings, such as a missing or unsafe setting; empty if there
+    are none.
+    """
     problems = []
     if own["imap-host"] is not None and own["imap-user"] is None:
         problems.append("imap-host needs imap-user: set that too, or remove imap-host")
@@ -88,14 +90,14 @@ def listen(inward: Inward) -> Callable[[], Awaitable[None]] | None:
 
 
 async def _run(inward: Inward) -> None:
-    """Poll until cancelled. A failure is logged once, until it changes."""
+    """Poll until cancelled. A failure is logged once, and again if its text changes."""
     last_trouble = ""
     while True:
         try:
             await process_unseen(inward)
             trouble = ""
         except StoreUnavailable:
-            trouble = last_trouble  # the store logs that itself; the mails stay unseen
+            trouble = last_trouble  # The store logs that itself, and the mails stay unseen.
         except Exception as error:
             if not _is_of_the_server(error):
                 raise
@@ -117,8 +119,8 @@ def _is_of_the_server(error: Exception) -> bool:
 
 
 async def process_unseen(inward: Inward) -> None:
-    """Process unseen mails. Raises the errors of the server and of the inbox; the other mails stay
-    unseen.
+    """Process unseen mails. Raises the errors of the server and of the inbox; the remaining mails
+    then stay unseen.
     """
     own = inward.host.own
     connection = await _run_in_thread(partial(_open, own))
@@ -149,8 +151,8 @@ async def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
 
 
 async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
-    """Return the answer in a mail; None if it is not an answer. A child process parses it within
-    its limits and DEADLINE. Raises MailUnreadable.
+    """Return the answer in a mail; None if it is not an answer. A child process parses the mail
+    within its own limits and DEADLINE_S. Raises MailUnreadable.
     """
     # -I and -S: ignore the environment, and use only the standard library.
     command = [sys.executable, "-I", "-S", "-c", READ_APART, mail_from]

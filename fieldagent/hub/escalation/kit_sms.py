@@ -63,7 +63,7 @@ class KitSmsInbox:
             return
         if frame.envelope:
             await self._mobile_originated.take_in(device, frame.envelope, Bearer.SMS)
-        # Acknowledge only after that. A duplicate is acknowledged again.
+        # Acknowledge only after the envelope is stored. A duplicate is acknowledged again.
         await self._store.commit(
             lambda db: sms_mail.note_frame(
                 db, device, frame, answer.kind, answer.sender, self._clock()

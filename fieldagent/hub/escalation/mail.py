@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DEADLINE_S = 30.0
 """Seconds for one mail."""
 MAIL = re.compile(r"[!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+")
-"""RFC 5321 4.1.2, without quotes."""
+"""Mail address (RFC 5321 4.1.2), without quotes."""
 NO_RELAY = "no mail relay: set smtp-host in the hub's settings"
 
 
@@ -39,7 +39,7 @@ async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
     """Send a mail to the relay. Success does not mean that anyone has read it."""
     if own["smtp-host"] is None:
         return HandoverResult(HandoverOutcome.FAILED, NO_RELAY)
-    # smtplib blocks, so it runs in a thread, which is abandoned at the deadline if it hangs.
+    # smtplib blocks, so it runs in a thread. A thread that hangs is abandoned at the deadline.
     with trio.move_on_after(DEADLINE_S):
         return await trio.to_thread.run_sync(
             partial(_send, own, address, notice), abandon_on_cancel=True
@@ -91,8 +91,8 @@ def read_password(path: Path | None) -> str:
 
 
 def _write_mail(own: Own, address: str, notice: Notice) -> EmailMessage:
-    """Return the mail (RFC 5322), marked so that machines do not answer it (RFC 3834). An answer of
-    a person is recognised by the address it goes to, or by its In-Reply-To.
+    """Return the mail (RFC 5322), marked so that machines do not answer it (RFC 3834). The hub
+    recognises a person's answer by the address to which it goes, or by its In-Reply-To.
     """
     from email.message import EmailMessage
     from email.utils import formatdate
@@ -103,7 +103,7 @@ def _write_mail(own: Own, address: str, notice: Notice) -> EmailMessage:
     mail["Date"] = formatdate()
     mail["Auto-Submitted"] = "auto-generated"
     mail["Importance"] = "high"
-    # As at webhooks, so that a mailbox can sort them.
+    # Webhooks have the same headers. A mailbox can sort mails by them.
     if notice.alarm:
         mail["fieldagent-alarm"] = notice.alarm
     elif notice.sos:

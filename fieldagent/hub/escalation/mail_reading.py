@@ -1,7 +1,7 @@
 """Parser of mails to the hub, run in a process of its own, because anyone can send a mail.
 
 The standard library's parser takes quadratic time for some headers. So this process limits its own
-CPU time and memory (`main`). It also parses only the few header fields that the hub needs, at most
+CPU time and memory (`main`). It parses only the few header fields that the hub needs, at most
 HEADER_MAX_BYTES bytes. Automatic mails (RFC 3834), quotes and signatures are ignored.
 """
 
@@ -25,9 +25,9 @@ from typing import Any
 CPU_MAX_S = 2.0
 """Seconds of CPU time for one mail."""
 MEMORY_MAX_BYTES = 2**29
-"""Bytes of address space."""
+"""Largest number of bytes of the process's address space."""
 HEADER_MAX_BYTES = 16_384
-"""Bytes of the header fields that are parsed."""
+"""Largest number of bytes of the header fields that are parsed."""
 _NEEDED_HEADERS = frozenset(
     (
         *(b"from", b"to", b"cc", b"delivered-to", b"x-original-to", b"return-path", b"subject"),
@@ -60,7 +60,7 @@ TITLE_MIN = 5
 
 
 class MailTooLarge(Exception):
-    """The header is larger than that of any real mail program."""
+    """Error for a header that is larger than that of any real mail program."""
 
 
 def main() -> None:
@@ -73,7 +73,9 @@ def main() -> None:
 
 
 def _bound() -> None:
-    """Limit the resources of this process. If it may not set limits, the timer still applies."""
+    """Limit the resources of this process. If the process may not set limits, the timer still
+    applies.
+    """
     signal.setitimer(signal.ITIMER_PROF, CPU_MAX_S)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CPU, (ceil(CPU_MAX_S), ceil(CPU_MAX_S) + 1))
@@ -154,11 +156,11 @@ def _read_text(mail: EmailMessage) -> str:
             return ""
         text = str(part.get_content())
     except (KeyError, LookupError, ValueError, AttributeError):
-        return ""  # an unknown charset
+        return ""  # The charset is unknown.
     if part.get_content_type() != "text/html":
         return text
     reader = _Html()
-    with suppress(AssertionError):  # for example `<![x[`: the text before it counts
+    with suppress(AssertionError):  # For example on `<![x[`. The text before that counts.
         reader.feed(text)
     return "".join(reader.texts)
 
@@ -192,8 +194,8 @@ class _Html(HTMLParser):
 
 
 def find_own_text(text: str, subject: str = "") -> str:
-    """Return the author's own text: before the quote and the signature, or else below the quote.
-    `subject` is the mail's subject, which names the alarm.
+    """Return the author's own text: the text above the quote and the signature or, if that is
+    empty, the text below the quote. `subject` is the mail's subject, which names the alarm.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
@@ -232,8 +234,8 @@ def _is_header(lines: Sequence[str], place: int) -> bool:
 
 
 def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
-    """Return True if the hub's text begins there. It begins with a line with the title of its mail,
-    or with a line like `SOS 2 of kit-ada` before a line with a time.
+    """Return True if the hub's text begins there: with the title of its mail, or with a line like
+    `SOS 2 of kit-ada` before a line with a time.
     """
     line = lines[place].strip()
     if len(title) >= TITLE_MIN and line.startswith(title):
@@ -243,8 +245,8 @@ def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
 
 
 def _is_introduction(lines: Sequence[str], place: int) -> bool:
-    """Return True if a quote is introduced from that line on, in one line that a mail program may
-    have broken into up to three.
+    """Return True if the line introduces a quote. A mail program may have broken such a line into
+    up to three lines.
     """
     for size in range(1, 4):
         block = lines[place : place + size]

@@ -28,9 +28,9 @@ class AnswerOptions(NamedTuple):
     desk: str = ""
     """Address of the console."""
     link: str = ""
-    """Path of the link that acknowledges it."""
+    """Path of the link that acknowledges the incident."""
     code: str = ""
-    """Code that acknowledges it in an answer."""
+    """Code that acknowledges the incident in an answer."""
 
 
 def of(
@@ -84,8 +84,8 @@ def _describe_unanswered(why: str, time: str, language: str) -> str:
 
 
 def combine(notices: Sequence[Notice]) -> Notice:
-    """Return one notice for all that waited for the end of quiet hours: one line each, then in
-    full.
+    """Return one notice for all notices that waited for the end of quiet hours: first one line for
+    each, then all texts in full.
     """
     first = notices[0]
     if len(notices) == 1:
@@ -109,8 +109,8 @@ def combine(notices: Sequence[Notice]) -> Notice:
 def make_request(
     db: Db, incident: Sos, message_id: str, text: str, ways: AnswerOptions, language: str
 ) -> Notice:
-    """Return the notice to a dispatcher who is asked to take an SOS over. `text` contains the
-    asking dispatcher and their note.
+    """Return the notice to a dispatcher who is asked to take an SOS over. `text` contains the name
+    of the dispatcher who asks, and their note.
     """
     facts = describe_for_pager(db, incident.id, ways.desk, "")
     device, words = describe_device(facts, language), make_visible(text)[:TEXT_CHARACTERS_MAX]
@@ -155,7 +155,7 @@ def test(name: str, message_id: str, language: str) -> Notice:
 
 
 def explain_end(db: Db, incident: Sos, language: str) -> str:
-    """Return the reason why no one else can answer it, as `sos_desk.explain_end` does."""
+    """Return the reason why no one else can answer the incident, as `sos_desk.explain_end` does."""
     if incident.state == SosState.CLOSED:
         return translate(language, "{what} is closed", what=make_title(incident, language))
     who = make_visible(sos_desk.find_answerer(db, incident))
@@ -165,7 +165,7 @@ def explain_end(db: Db, incident: Sos, language: str) -> str:
 
 
 def _shorten_map(position: dict[str, Any] | None) -> str:
-    """Return a map address that is short enough for an SMS with the rest."""
+    """Return a map address that is short enough for an SMS that also contains the other facts."""
     if position is None:
         return ""
     return f"https://osm.org/?mlat={position['latitude']:.5f}&mlon={position['longitude']:.5f}"

@@ -52,7 +52,7 @@ class Notification:
     attempts: int
     claimed_until: float
     escalates: bool
-    """True if its contact is notified only after a wait for an answer."""
+    """True if the contact is notified only after a wait for an answer."""
     why: str = ""
     round: int = 1
     beside: tuple[Notification, ...] = ()
@@ -119,8 +119,8 @@ class _DueRow(NamedTuple):
 
 
 def _claim_together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Notification]:
-    """Claim notifications that waited for the end of quiet hours: all of one contact at a time, by
-    one process.
+    """Claim notifications that waited for the end of quiet hours. One process claims all
+    notifications of a contact.
     """
     notifications = []
     for (contact,) in db.execute(
@@ -211,7 +211,8 @@ def _settle(
         morning = alarm.find_quiet_end(db, notification.id, now + (wait or 0.0))
         wait, held = (wait, 0) if morning is None else (morning - now, 1)
     settled = db.execute(
-        # If someone has answered meanwhile, a message handed over still counts, and the others end.
+        # If someone has answered meanwhile, a message that was handed over still counts, and
+        # waiting messages end.
         "UPDATE alarm_message SET state = CASE WHEN state = 'waiting' OR ? THEN ? ELSE state END,"
         " attempts = ?, not_before = ?, held = CASE held WHEN 0 THEN ? ELSE held END,"
         " claimed_until = 0 WHERE id = ? AND claimed_until = ? RETURNING state",
@@ -343,7 +344,7 @@ class _Notifications:
         try:
             return await self.reach.send_notice(contact.kind, contact.address, notification.notice)
         except Exception as error:
-            # A bug in the hub counts as a failure, so that the message is sent again.
+            # A bug in the hub counts as a failed try, so that the message is sent again.
             self.note_fault(error, f"a message to contact {contact.id}")
             reason = f"it failed in the hub; see its log: {describe_error(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)

@@ -1,6 +1,6 @@
 """Sends items for an address to the service that delivers mail or SMS there.
 
-The only known result is that the service accepted it. The sender gets exactly that report.
+The hub only knows that the service accepted the item, and reports exactly that to the sender.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _settle(db: Db, each: Outward, service: str, result: HandoverResult, now: fl
 
 
 def _make_notice(db: Db, each: Outward, answers: bool) -> Notice:
-    """Return the mail or SMS in plain text; its text is empty if the item has none. `answers`:
-    answers go to the kit.
+    """Return the mail or SMS in plain text. Its text is empty if the item has no text. `answers` is
+    True if answers go to the kit.
     """
     (item,) = reading.list_items(db, [each.item])
     event, sender = item.encode()["event"], make_visible(item.sender.name)

@@ -1,4 +1,4 @@
-"""The available kinds of contact. A new kind of the core is a module beside this one, and an entry
+"""Available kinds of contact. A new kind of the core is a module beside this one, and an entry
 here. An extension adds its kinds with `Extension.contact_kinds`.
 """
 

@@ -1,4 +1,4 @@
-"""Contact kind for about a hundred telephone and pager services, by the library `apprise` (extra
+"""Contact kind for about a hundred telephone and pager services, with the library `apprise` (extra
 `apprise`).
 """
 
@@ -53,7 +53,7 @@ def _send(address: str, notice: Notice) -> HandoverResult:
         taken = bool(service.notify(title=notice.subject, body=notice.text))
     if taken:
         return HandoverResult(HandoverOutcome.HANDED)
-    # Its log lines contain the service and the status, but no secret of the address.
+    # The log lines of apprise contain the service and the status, but no secret of the address.
     lines = [line.partition(" - ")[2] or line for line in output.getvalue().splitlines()]
     reason = lines[-1] if lines else "the service did not accept it"
     return HandoverResult(HandoverOutcome.FAILED, reason[:300])

@@ -1,4 +1,4 @@
-"""The text of a notice in as many characters as a few SMS have."""
+"""Text of a notice, cut to the length of a few SMS."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _is_fitting(text: str) -> bool:
 
 
 def _cut_to_fit(text: str, whole: Callable[[str], str]) -> str:
-    """Return `whole` of as much of `text` as fits."""
+    """Return `whole(text)`, with `text` cut as far as necessary to fit."""
     if _is_fitting(whole(text)):
         return whole(text)
     while text and not _is_fitting(whole(text + "...")):

@@ -21,7 +21,7 @@ other."""
 
 
 def add_voice(db: Db, workspace: int, name: str, now: float) -> int:
-    """Add a member in whose name a kit sees a person's texts. It cannot sign in."""
+    """Add a member in whose name a kit sees a person's texts. The member cannot sign in."""
     return directory.add_user(db, workspace, make_voice_name(name), type_="Integration", now=now)
 
 
@@ -31,8 +31,8 @@ def make_voice_name(name: str) -> str:
 
 
 def find_excess(db: Db, posting: Posting, kit: int, now: float, language: str = ENGLISH) -> str:
-    """Return the reason why a text cannot go to that device now, with the excess, or an empty
-    string.
+    """Return the reason why a text cannot go to that device now, including by how much it is too
+    long, or an empty string.
     """
     assert isinstance(posting.item, Message)
     size = len(posting.item.content.encode())

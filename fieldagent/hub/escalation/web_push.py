@@ -40,7 +40,7 @@ DEADLINE_S = 20.0
 TIME_TO_LIVE_S = 3_600
 """Seconds for which the push service keeps a message for a browser that is off."""
 TOKEN_LIFETIME_S = 12 * 3_600
-"""Seconds; RFC 8292 2 allows 24 hours."""
+"""Seconds for which a token is valid. RFC 8292 2 allows 24 hours."""
 RECORD_BYTES = 4_096
 """Bytes of the only record (RFC 8188 2)."""
 TEXT_CHARACTERS_MAX = 2_000
@@ -83,7 +83,7 @@ def _is_https(endpoint: str) -> bool:
     try:
         where = urlsplit(endpoint)
         return where.scheme == "https" and bool(where.hostname) and where.port != 0
-    except ValueError:  # for example https://[
+    except ValueError:  # For example https://[.
         return False
 
 

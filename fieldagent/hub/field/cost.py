@@ -28,7 +28,7 @@ _ADDRESSED = (
 
 
 def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return for each addressed device whether it is linked, which makes the push free, and the
+    """Return for each addressed device True if it is linked, which makes the push free, and the
     cost over satellite if the push is sent in messages of its own.
     """
     whom, members = _make_device_condition(posting)

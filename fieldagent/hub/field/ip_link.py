@@ -49,7 +49,7 @@ class Links:
     """Functions of the hub that the links need."""
 
     authenticate: Callable[[str], Awaitable[Device]]
-    """Returns the device with this token. Raises Unknown, Revoked, or StoreUnavailable."""
+    """Returns the device with this token. Raises UnknownDevice, Revoked, or StoreUnavailable."""
     mailbox: Callable[[Device, str], Mailbox]
     """Returns the mailbox of a device. The text is the version of its agent, empty if the agent
     does not report it."""

@@ -80,7 +80,7 @@ class SmsToKit(NamedTuple):
 
 
 def find_device(db: Db, frame: SmsFrame) -> Device:
-    """Return the device of a frame, by its name and tag. Raises Unknown."""
+    """Return the device of a frame, by its name and tag. Raises UnknownDevice."""
     low = frame.name.hex()
     rows = db.execute(
         "SELECT id, link_token FROM device WHERE link_token >= ? AND link_token < ?"
