@@ -1,4 +1,4 @@
-"""Stores the radio's air-time of the last hour, so that the hour's share continues over a
+"""Stores the radio's air-time of the last hour, so that the hour's limit also holds after a
 restart.
 """
 
@@ -17,8 +17,8 @@ def read_known(journal: Journal) -> dict[int, float]:
 
 
 async def store_regularly(journal: Journal, used: AirTime) -> NoReturn:
-    """Store the air-time whenever enough has been used. This is seldom, because each write wears
-    the card.
+    """Store the air-time whenever enough has been used. Writes are seldom, because each one wears
+    the memory card.
     """
     while True:
         while not used.is_to_be_saved():

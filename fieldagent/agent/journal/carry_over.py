@@ -1,8 +1,9 @@
-"""Copies the content of a later version's journal into one of this version. So the Packages and
-messages of a later program's trial are known as if this program had handled them.
+"""Copies the content of a later version's journal into a journal of this version. After the trial
+of a later program, this program so knows the Packages and messages as if it had handled them
+itself.
 
-A later version has the tables and columns of this one, as tables or as views, with the same
-meaning; it may have more (`schema`).
+A later version has all tables and columns of this version, as tables or as views, with the same
+meaning. It may have others too (`schema`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'"
 
 
 def carry_over(later: Path, journal: Path) -> None:
-    """Replace the content of `journal` by that of `later`, which started as a copy of it. Either
-    everything is replaced or nothing. No program may use either file. Raises sqlite3.Error.
+    """Replace the content of `journal` by that of `later`, which started as a copy of it. Replace
+    either everything or nothing. No program may use either file. Raises sqlite3.Error.
     """
     address = journal.absolute().as_uri()
     with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
@@ -40,7 +41,8 @@ def carry_over(later: Path, journal: Path) -> None:
 
 def _replace(db: sqlite3.Connection) -> None:
     triggers = db.execute(_TRIGGERS).fetchall()
-    # Drop the triggers: the later journal already contains their counts and events.
+    # Drop the triggers: the later journal already contains the counts and events that they would
+    # add.
     for name, _ in triggers:
         db.execute(f"DROP TRIGGER main.{name}")
     for (table,) in db.execute(_TABLES).fetchall():
@@ -51,8 +53,8 @@ def _replace(db: sqlite3.Connection) -> None:
                 raise sqlite3.DatabaseError(f"the later journal has no {table}")
             db.execute(f"DELETE FROM main.{table}")
             db.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM later.{table}")
-    # Copy the counters too: the next number may be more than one above the highest row, because
-    # rows are deleted.
+    # Copy the counters too. The next number is not always the highest row's plus one, because rows
+    # are deleted.
     db.execute("DELETE FROM main.sqlite_sequence")
     db.execute(
         "INSERT INTO main.sqlite_sequence SELECT name, seq FROM later.sqlite_sequence"

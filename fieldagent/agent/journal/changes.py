@@ -1,7 +1,8 @@
-"""List of changes in the journal, in order; the tables' triggers write it in the same commit.
+"""Lists the changes in the journal, in order. Triggers of the tables write the list in the commit
+of each change.
 
-A change names only its subject; the reader then reads the present state. So a late reader sees the
-truth, and no reader needs a queue.
+A change names only its subject, and the reader then reads the present state. So a late reader sees
+correct data, and no reader needs a queue.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ class Change(NamedTuple):
 
 
 def get_newest(journal: Journal) -> int:
-    """Return the number of the last change; numbers start at 1."""
+    """Return the number of the last change."""
     ((number,),) = journal.read("SELECT max(number) FROM event")
     return int(number)
 
 
 def get_oldest(journal: Journal) -> int:
-    """Return the place before the oldest change that is kept."""
+    """Return the place before the oldest change that is still kept."""
     ((number,),) = journal.read("SELECT min(number) FROM event")
     return int(number) - 1
 
@@ -43,8 +44,8 @@ def is_known(journal: Journal, place: int) -> bool:
 
 
 def list_since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
-    """Return the next changes of these topics after a place, each subject once, and the place after
-    them.
+    """Return the next changes of these topics after a place, each subject once, and the place from
+    which to continue.
     """
     last = get_newest(journal)
     rows = journal.read(

@@ -19,7 +19,7 @@ class CheckInRequest(NamedTuple):
     confirmed: float | None
     """Time when the hub confirmed it."""
     heard: float | None
-    """Time when anything of this kit last went to the hub."""
+    """Time when this kit last sent anything to the hub."""
 
 
 def note(db: sqlite3.Connection, sequence: int, within: int | None, now: float) -> None:

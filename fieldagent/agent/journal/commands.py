@@ -5,8 +5,9 @@
     owed      its answer is on disk, but not yet in a Package
     answered  its answer is in a Package on its way to the hub
 
-A command that only reads goes from `accepted` to `owed` at once; a refused command starts there. A
-damaged command does not hold up others: it is not carried out, and is answered as failed.
+A command that only reads goes directly from `accepted` to `owed`. A refused command starts as
+`owed`. A damaged command is not carried out but answered as failed, so that it does not delay
+others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, get_ver
 from fieldagent.wire.errors import RemoteProtocolError
 
 COMMANDS_MAX = 200
-"""Number of commands that are kept. A number below theirs counts as old."""
+"""Number of commands that are kept. A command with a lower number counts as old."""
 ANSWER_DAMAGED = "its answer is damaged on the kit's disk: its progress is unknown"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
@@ -37,7 +38,7 @@ class KnownCommand(NamedTuple):
     channel: str
     """Channel of its first arrival; the answer uses it too."""
     arrived_at: float
-    """Elapsed time, as are the other times."""
+    """Time of arrival. All times are elapsed time."""
     state: str
     boot: str
     """Boot in which it was begun; empty before that."""
@@ -60,8 +61,8 @@ def note(
 
 
 def is_known(db: sqlite3.Connection, number: int) -> bool:
-    """Return True if the command arrived before, or is older than all commands that are kept."""
-    # An older command may still be stored without an answer.
+    """The table may contain an even older command, which has no answer yet."""
+    # An older command that is still kept counts as known, too, because it may have no answer yet.
     ((there, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
         " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",
@@ -110,7 +111,7 @@ def mark_answered(number: int, now: float) -> Operation[None]:
 
 
 def list_under_way(journal: Journal) -> list[KnownCommand]:
-    """Return the commands without an answer on its way, oldest first."""
+    """Return the commands whose answer is not in a Package yet, oldest first."""
     return _read_known(
         journal.read(f"SELECT {_ROW} FROM command WHERE state <> 'answered' ORDER BY number")
     )
@@ -124,7 +125,7 @@ def list_newest(journal: Journal, limit: int) -> list[KnownCommand]:
 
 
 def note_held(kind: str, *, held: bool) -> Operation[None]:
-    """Record that posted items of a kind are held back from satellite, or no longer."""
+    """Record if posted items of a kind are held back from satellite."""
     sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if held else _LET_GO
 
     def store(db: sqlite3.Connection) -> None:

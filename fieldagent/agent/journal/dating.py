@@ -1,4 +1,4 @@
-"""Packages that were dated by an untrusted clock, until the first of their transmissions.
+"""Packages that an untrusted clock has dated, until their first transmission.
 
 Until then their dates follow corrections of the clock. Once a Package has left, receivers recognise
 it by its whole content, including the date.
@@ -21,7 +21,9 @@ from fieldagent.system.elapsed_time import CLOCK_SET_FROM_S
 
 
 def list_foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int]:
-    """Return the first undated Packages that wait on that channel, by priority and age."""
+    """Return the first Packages without a fixed date that wait on that channel, by priority and
+    age.
+    """
     rows = journal.read(
         "SELECT sequence FROM undated CROSS JOIN leg USING (sequence)"
         " WHERE channel = ? AND status IS NULL ORDER BY -priority, sequence LIMIT ?",
@@ -32,12 +34,12 @@ def list_foremost_undated(journal: Journal, channel: Channel, limit: int) -> lis
 
 
 def mark(db: sqlite3.Connection, sequence: int) -> None:
-    """Mark a Package whose time must be corrected once the clock is right."""
+    """Mark a Package whose date must be corrected before it leaves."""
     db.execute("INSERT INTO undated VALUES (?)", (sequence,))
 
 
 def fix(sequences: Iterable[int], offset: float) -> Operation[None]:
-    """Fix the dates for good, from the acceptance in elapsed time plus `offset`."""
+    """Fix the dates for good: elapsed time of acceptance plus `offset`."""
 
     def store(db: sqlite3.Connection) -> None:
         for sequence in sequences:
@@ -73,8 +75,8 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
 
 
 def _stamp_again(package: Package, was: float, now: float) -> Package:
-    """Return the Package with the new date. A position keeps a time that the caller gave, because
-    it may come from a GPS receiver.
+    """Return the Package with the new date. If the caller gave a position's time, keep that time,
+    because it may come from a GPS receiver.
     """
     item = package.item
     if isinstance(item, Location | Waypoint) and item.timestamp == datetime.fromtimestamp(was, UTC):

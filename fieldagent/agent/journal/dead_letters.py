@@ -1,6 +1,7 @@
-"""Messages for this kit that could not be used: kept as they arrived, within limits.
+"""Messages for this kit that could not be used. They are kept as they arrived, within limits.
 
-A message that was paid for or confirmed must not only be logged. The oldest are deleted first.
+A message that was paid for or confirmed must not only be logged. The oldest dead letters are
+deleted first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 COUNT_MAX = 1_000
 BYTES_MAX = 1 << 20
-"""Most dead letters, and most bytes of all together."""
+"""Maximum size of all dead letters together, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,11 @@ class DeadLetter:
 
 
 class Tally(NamedTuple):
-    """Numbers of dead letters since the journal was created."""
+    """Counts of dead letters since the journal was created."""
 
     came: int = 0
     dropped: int = 0
-    """Deleted to make space for newer ones."""
+    """Number that were deleted to make space for newer ones."""
     kept: int = 0
 
 
@@ -75,8 +76,8 @@ def list_newest(journal: Journal, limit: int = COUNT_MAX) -> list[DeadLetter]:
 
 
 def tally(journal: Journal) -> Tally:
-    """Return the number of dead letters that came and that were deleted for space, since the
-    journal was created, and the number that are kept.
+    """Return how many dead letters arrived, and how many were deleted for space, since the journal
+    was created. Also return how many are kept.
     """
     ((kept,),) = journal.read("SELECT count(*) FROM dead_letter")
     rows = journal.read("SELECT came, dropped FROM dead_letter_tally")

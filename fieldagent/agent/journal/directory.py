@@ -1,5 +1,5 @@
 """Possible addressees of a Package: the workspace's users, groups and kits. The hub sends this
-directory over a link. Without it, the people who were introduced are used.
+directory over a link. Without a directory, the addressees are the people who have sent their names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import format_count
 
 if TYPE_CHECKING:
-    # Import only for type checks: a kit without a link to the hub saves the memory of notes.
+    # Import only for type checks, because a kit without a link to the hub needs no notes and saves
+    # their memory.
     from fieldagent.wire.kit_note import Directory
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class Person(NamedTuple):
     kind: str
     """`user`, `group` or `device`."""
     handles: tuple[str, ...] = ()
-    """Ids of a user's radios on their own mesh."""
+    """Ids of the user's radios on people's own mesh."""
 
     @property
     def as_named(self) -> Named:
@@ -49,8 +50,8 @@ def _read_person(number: int, name: str, kind: str, handles: str) -> Person:
 
 
 def list_people(journal: Journal) -> list[Person]:
-    """Return all addressees, users first, each kind sorted by name. If a directory never came,
-    return the people who were introduced.
+    """Return all addressees, users first, each kind sorted by name. If no directory has arrived,
+    return the people who have sent their names.
     """
     rows = journal.read(f"{_PEOPLE} ORDER BY kind = 'device', kind = 'group', name")
     return [_read_person(*row) for row in rows] or _list_introduced(journal)
@@ -77,7 +78,7 @@ def _find_called(listed: list[Person], text: str) -> Person | None:
         [each for each in there if each.name.casefold() == name.casefold()],
     ):
         if kind == "":
-            # A kit often has its user's name.
+            # A kit often has the same name as its user. Then return the user.
             matches = [each for each in matches if each.kind != DEVICE] or matches
         if matches:
             return matches[0] if len(matches) == 1 else None
@@ -114,21 +115,22 @@ class NoSuchPerson(InvalidPackage):
 
 
 def require_known(journal: Journal, named: Named | None) -> None:
-    """Raise NoSuchPerson with the nearest names for a name that the hub does not know either. Only
-    a kit that has the hub's whole directory can decide that; addresses are outside it.
+    """Raise NoSuchPerson, with the nearest names, if the hub does not know this name either. Only a
+    kit with the hub's whole directory can decide that. Mail addresses and phone numbers are not
+    checked, because the directory does not contain them.
     """
     if not isinstance(named, str) or "@" in named or named.startswith("+"):
         return
     if not read_version(journal):
         return
-    # Imported here, because only a kit with the hub's directory needs them.
+    # Import them here, because only a kit with the hub's directory needs them.
     from difflib import get_close_matches
 
     from fieldagent.wire.kit_note import DIRECTORY_MAX
 
     listed = list_people(journal)
     kind, name = _split_kind_and_name(named)
-    # Programs are not in the directory, but a kit that has heard one can answer it.
+    # Programs are not in the directory, but a kit that has heard a program can answer it.
     names = {each.name for each in listed if kind in ("", each.kind)}
     names |= {each.name for each in _list_introduced(journal)}
     folded = {each.casefold(): each for each in sorted(names)}

@@ -1,8 +1,8 @@
 """Files of an open journal: on its disk, or in memory while the disk accepts no writes.
 
-An SOS must go out even then. The content of the disk's journal is copied to memory if it can be
-read. Changes in that time are not on disk: the sender of an SOS is notified of that, and other
-items are refused.
+Even then an SOS must be sent. If the disk's journal can be read, its content is copied to memory.
+Changes in that time are not on disk, so the sender of an SOS is notified of that, and other items
+are refused.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ log = logging.getLogger(__name__)
 MEMORY = "/dev/shm", "/run"
 """Folders in memory; if neither is usable, the folder for temporary files is used."""
 ROOM_BYTES = 2 << 20
-"""Bytes that must be free on the disk for items other than an SOS, because items on their way need
-them."""
+"""Bytes that must be free on the disk before items other than an SOS are accepted, because accepted
+items need space too."""
 
 
 OPEN_ATTEMPTS_AND_PAUSE_S, PAUSE = 2, 0.5
-"""Attempts to open the journal on a disk that may fail once, and the seconds between them."""
+"""Number of attempts to open the journal, because a disk may fail once, and the seconds between
+them."""
 
 
 class JournalFiles:
@@ -48,11 +49,13 @@ class JournalFiles:
         self.not_on_disk = ""
         """Reason, in a sentence, why the journal is in memory; empty while it is on disk."""
         self.may_return = True
-        """True if it contains everything of the disk's journal, so that it can replace that. False
-        after a failed commit, because the state of earlier writes on that disk is unknown."""
+        """True if the journal in memory contains everything of the disk's journal, so that it can
+        replace that. False after a failed commit, because the state of earlier writes on that disk
+        is unknown."""
         self.may_leave = may_leave_disk
         self._others: list[sqlite3.Connection] = []
-        """Writer and reader of the other place; a reader may still be in use."""
+        """Writer and reader of the journal in the other place, because its reader may still be in
+        use."""
         try:
             opened = _open_journal(home, tries=OPEN_ATTEMPTS_AND_PAUSE_S if may_leave_disk else 1)
         except Unusable as trouble:
@@ -61,7 +64,7 @@ class JournalFiles:
             opened = self._open_in_memory(trouble)
         self.writer, self.mark, self.as_left = opened
         self.reader = open_reader(self.path)
-        # Keep the cache small: the system also has the file in memory.
+        # Keep the cache small: the system caches the file too.
         self.reader.execute("PRAGMA cache_size=-512")
 
     def free(self) -> int:
@@ -86,7 +89,7 @@ class JournalFiles:
 
     def _open_in_memory(self, trouble: Unusable) -> OpenedJournal:
         """Open a copy in memory, repaired if it is damaged, or an empty journal if no content can
-        be read. Raises Unusable (`trouble`) if memory does not help.
+        be read. Raises `trouble` if no journal can be opened in memory either.
         """
         try:
             try:
@@ -107,8 +110,8 @@ class JournalFiles:
         log.error("%s. Until then only an SOS is accepted, in memory: it is not on disk", why)
 
     def move_to_memory(self, why: str) -> None:
-        """Continue in memory with the full content. If it is already there, do nothing, because two
-        callers may find the disk full at once. Raises OSError, sqlite3.Error.
+        """Continue in memory with the full content. If the journal is already there, do nothing,
+        because two callers may find the disk full at the same time. Raises OSError, sqlite3.Error.
         """
         if self.not_on_disk:
             return
@@ -124,8 +127,8 @@ class JournalFiles:
         self._report_change(why)
 
     def give_up_disk(self, why: str) -> None:
-        """Continue in memory after a failed commit, with everything committed before it. The agent
-        restarts once the disk is usable. Raises OSError, sqlite3.Error.
+        """Continue in memory after a failed commit, with everything that was committed before. The
+        agent restarts once the disk is usable. Raises OSError, sqlite3.Error.
         """
         self.move_to_memory(why)
         self.may_return = False

@@ -1,5 +1,5 @@
-"""People's radios (handhelds) in the journal: which are around, their messages and the replies to
-those, and texts on their way to them. Times are elapsed time unless stated otherwise.
+"""People's radios (handhelds) in the journal: the known radios, their messages with the replies,
+and texts on their way to them. Times are elapsed time unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operati
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DUPLICATE_WINDOW_S = 86_400.0
-"""Seconds for which a handheld's packet is recognised as a duplicate; its numbers are random at
-each start."""
+"""Seconds for which a handheld's packet is recognised as a duplicate. The time is limited because a
+handheld begins with a random number at each start."""
 AROUND_MAX = 500
-"""Most handhelds that are kept. Beyond that, those that were heard longest ago are deleted, unless
-their person has joined."""
+"""Maximum number of handhelds that are kept. If there are more, those that were heard longest ago
+are deleted, unless their person has joined."""
 
 
 class Handheld(NamedTuple):
@@ -27,9 +27,10 @@ class Handheld(NamedTuple):
     key: bytes | None = None
     """The first public key that it sent."""
     other_key: bytes | None = None
-    """A different key that came later: the radio was reset, or belongs to another person."""
+    """A different key that arrived later, because the radio was reset or belongs to another
+    person."""
     joined: float | None = None
-    """Time when its person joined with the code; None if they did not."""
+    """Time when its person joined with the code; None if the person has not joined."""
     heard: float | None = None
     rssi: int | None = None
     snr: float | None = None
@@ -45,8 +46,8 @@ class Handheld(NamedTuple):
 
 _COLUMNS = ", ".join(Handheld._fields)
 _KEY = re.compile(r"mesh (\S+) ([0-9]{1,18})", re.ASCII)
-"""Idempotency-Key of a Package made from a handheld's packet; the key of a related Package has one
-more word."""
+"""Idempotency-Key of a Package that was made from a handheld's packet. The key of a related Package
+has one more word."""
 
 
 class HandheldSent(NamedTuple):
@@ -67,7 +68,7 @@ class HandheldPost(NamedTuple):
     request_id: str
     text: str
     part: int
-    """Number of its parts that the radio has."""
+    """Number of parts of the text that the radio has."""
     attempts: int
     not_before: float
     expires: float
@@ -101,7 +102,7 @@ def read_handheld(journal: Journal, handle: str) -> Handheld:
 
 
 def list_around(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
-    """Return the known handhelds, the most recently heard first."""
+    """Return the known handhelds, in the order in which they were last heard, newest first."""
     rows = journal.read(
         f"SELECT {_COLUMNS} FROM handheld ORDER BY heard IS NULL, heard DESC LIMIT ?", limit
     )
@@ -127,7 +128,9 @@ def is_refused(journal: Journal, handle: str, number: int) -> bool:
 def note_said(
     handle: str, number: int, now: float, sequence: int | None, answer: str = ""
 ) -> Operation[None]:
-    """Record a packet as seen, with its Package, if any, and the sign that its sender got."""
+    """Record a packet as seen, with its Package, if any, and the sign that its sender has
+    received.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -145,7 +148,9 @@ def note_said(
 
 
 def list_reportable(journal: Journal) -> list[HandheldSent]:
-    """Return the packets whose Packages are still kept and have not arrived, newest first."""
+    """Return the packets whose Packages are kept and have not reached their addressee, newest
+    first.
+    """
     rows = journal.read(
         "SELECT handle, number, handheld_said.sequence, told FROM handheld_said"
         " JOIN package USING (sequence) WHERE NOT instr(told, '✅')"
@@ -172,13 +177,15 @@ def make_key(handle: str, number: int) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Return True if that is exactly such a key; a program's own key may begin like it."""
+    """Return True if `key` is exactly of that form. A program's own key may begin in the same
+    way.
+    """
     return _KEY.fullmatch(key) is not None
 
 
 def find_again(db: sqlite3.Connection) -> None:
-    """Record the packets whose Package was stored just before a power failure, and their people's
-    incidents.
+    """Record the packets whose Package was stored just before a power failure, and the incidents of
+    their people.
     """
     rows = db.execute(
         "SELECT sequence, idempotency_key, accepted, incident FROM package"
@@ -187,7 +194,7 @@ def find_again(db: sqlite3.Connection) -> None:
         " (SELECT sequence FROM handheld_said WHERE sequence IS NOT NULL)"
     ).fetchall()
     for sequence, key, accepted, in_need in rows:
-        # A program's own key may begin like that, too.
+        # A program's own key may begin in the same way.
         if match := _KEY.fullmatch(key):
             db.execute(
                 "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence)"
@@ -202,8 +209,8 @@ def find_again(db: sqlite3.Connection) -> None:
 
 
 def sum_spent(journal: Journal, day: str, handle: str, number: int) -> int:
-    """Return the credits that a person's messages may cost on that day, without the packet with
-    that number.
+    """Return the credits that a person's messages may have cost on that day, without the packet
+    with that number.
     """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
@@ -216,8 +223,8 @@ def sum_spent(journal: Journal, day: str, handle: str, number: int) -> int:
 
 
 def sum_spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
-    """Return the credits that all people's messages may cost on that day, without that packet of
-    that handheld.
+    """Return the credits that all people's messages may have cost on that day, without that packet
+    of that handheld.
     """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
@@ -230,7 +237,7 @@ def sum_spent_by_all(journal: Journal, day: str, handle: str, number: int) -> in
 
 
 def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
-    """Book the possible cost of a packet, once even if it arrives repeatedly."""
+    """Book the possible cost of a packet, only once even if the packet arrives repeatedly."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM handheld_spent WHERE day < ?", (day,))
@@ -244,7 +251,7 @@ def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
 
 
 def list_booked(journal: Journal, day: str) -> list[tuple[str, int]]:
-    """Return handle and number of each packet with a booked cost on that day."""
+    """Return the handle and number of each packet whose cost was booked on that day."""
     return journal.read("SELECT handle, number FROM handheld_spent WHERE day = ?", day)
 
 
@@ -286,7 +293,7 @@ def list_posts(journal: Journal) -> list[HandheldPost]:
 
 
 def note_packet(number: int, packet: int) -> Operation[None]:
-    """Record the packet number of a part before it is sent, because an answer names it by this
+    """Record the packet number of a part before it is sent, because an answer contains this
     number.
     """
 
@@ -309,8 +316,8 @@ def settle(number: int, **changed: object) -> Operation[None]:
 
 
 def mark_arrived(number: int) -> Operation[bool]:
-    """Record that the person's radio has the whole text. Return True if the text was still waiting;
-    False if, for example, they already answered a part, so have read it.
+    """Record that the person's radio has the whole text. Return False if the text was no longer
+    waiting, for example because the person has answered a part and so has read it.
     """
 
     def store(db: sqlite3.Connection) -> bool:
@@ -324,7 +331,7 @@ def mark_arrived(number: int) -> Operation[bool]:
 
 
 def find_answered(journal: Journal, handle: str, packet: int) -> str | None:
-    """Return the request to which our packet belongs; None if it belongs to none."""
+    """Return the id of the request to which our packet belongs; None if there is none."""
     rows = journal.read(
         "SELECT request_id FROM handheld_packet JOIN handheld_post ON post = handheld_post.number"
         " WHERE packet = ? AND handle = ?",
@@ -352,7 +359,7 @@ def join_sos(incident: int, handle: str, *, raised: bool) -> Operation[None]:
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
-            # Keep the `raised` mark that was stored earlier.
+            # Keep the value of `raised` that was stored first.
             "INSERT INTO handheld_sos VALUES (?, ?, ?, 0) ON CONFLICT DO UPDATE SET called_off = 0",
             (incident, handle, int(raised)),
         )
@@ -396,8 +403,9 @@ def count_states(journal: Journal) -> dict[str, int]:
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:
-    """Delete some ended texts to people from before `before` or before the last `keep`, and the
-    people of incidents that are over. Return the number of deleted texts.
+    """Delete some ended texts to people that are older than `before` or not among the last `keep`.
+    Also delete the people of incidents that ended before `before`. Return the number of deleted
+    texts.
     """
 
     def store(db: sqlite3.Connection) -> int:

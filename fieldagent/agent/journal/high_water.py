@@ -1,13 +1,12 @@
-"""Highest numbers of the journal, in a small file beside it. They show losses if the journal's log
-or the whole file is lost, and no number is used twice.
+"""Highest numbers of the journal, in a small file beside it. If the journal's log or the whole file
+is lost, they show how much is lost, and prevent that a number is used twice.
 
-Two places are written in turn, each with a checksum, so that a torn write leaves the other one. The
-file follows each commit without a sync of its own; once a minute is enough. After a power cut it
-may be behind the journal, but never ahead.
+The numbers are written to two places in turn, each with a checksum, so that an incomplete write
+leaves the other place intact. The file is written after each commit, but synced only once a minute.
+After a power cut it may be behind the journal, but never ahead.
 
-Behind the two places is the version of the tables of the program that last opened the journal. If
-the journal itself shows a later version, a bit of its header has changed, unless a later program
-has written this version too.
+After the two places follows the version of the tables of the program that last opened the journal.
+If the journal's header shows a later version than this file, a bit of the header has changed.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.private import make_private_file
 
 CHOSEN_IDS = 2**30
-"""First id that only callers may use: after such an id our own would exceed 32 bits."""
+"""First id that only callers may use. If our own ids continued after a caller's high id, they could
+exceed 32 bits."""
 SYNC_INTERVAL_S = 60.0
-"""Seconds between two syncs."""
+"""Minimum seconds between two syncs."""
 _FORM = struct.Struct(">4sIQQQ")
 _MAGIC = b"FAhw"
 _PLACE = 64
@@ -44,7 +44,7 @@ class HighWater(NamedTuple):
 
 
 def of(db: sqlite3.Connection) -> HighWater:
-    """Return the highest numbers in `db`; indexes make this a matter of microseconds."""
+    """Return the highest numbers in `db`; with the indexes this takes microseconds."""
     numbers = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     ((kept, forgotten),) = db.execute(
         "SELECT (SELECT max(id) FROM package WHERE id < ?), (SELECT max(id) FROM forgotten)",

@@ -1,7 +1,7 @@
 """History of a Package: the lines of `fieldagent show`, oldest first.
 
-A line that repeats the previous one is counted there. So a channel that is tried for days without
-service adds one line, not thousands.
+If an event repeats the previous line, that line's count is increased. So a channel that is tried
+for days without service adds one line, not thousands.
 """
 
 from __future__ import annotations
@@ -69,15 +69,16 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
 
 
 def can_have_left(journal: Journal, sequence: int, channel: Channel | None = None) -> bool:
-    """Return whether it has been transmitted over that channel, or any, or nobody knows that it was
-    not."""
+    """Return True if the Package was transmitted over that channel, or if it is unknown if it was.
+    None means any channel.
+    """
     if channel is None:
         return bool(journal.read(f"{_SELECT_LEFT} LIMIT 1", sequence))
     return bool(journal.read(_LEFT_OVER, sequence, channel))
 
 
 def can_have_left_in(db: sqlite3.Connection, sequence: int, channel: Channel) -> bool:
-    """Return the same within a transaction."""
+    """Return the same as `can_have_left` for one channel, within a transaction."""
     return bool(db.execute(_LEFT_OVER, (sequence, channel)).fetchall())
 
 
@@ -86,7 +87,7 @@ _LEFT_OVER = f"{_SELECT_LEFT} AND channel = ? LIMIT 1"
 
 
 def is_sent_by_sms(journal: Journal, sequence: int) -> bool:
-    """Return True if an SMS with it left, or may have left."""
+    """Return True if an SMS with the Package left, or may have left."""
     sql = "SELECT 1 FROM story WHERE sequence = ? AND event = ? LIMIT 1"
     return bool(journal.read(sql, sequence, BY_SMS))
 

@@ -1,5 +1,5 @@
-"""Payloads in the journal: those that arrived, those that a hook must still receive, and
-dead ones.
+"""Payloads in the journal: those that have arrived, those that a hook must still receive, and those
+that a hook finally failed to accept.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fieldagent.wire.envelope import Unreadable
 
 
 class NumberedItem(NamedTuple):
-    """An item by the number under which it arrived."""
+    """Identity of an item: the number under which it arrived, and its digest."""
 
     origin: int
-    """Source of the number: negative for a station, otherwise the hub."""
+    """Sender that assigned the number: negative for a station, otherwise the hub."""
     sequence: int
     digest: bytes
     wants_receipt: bool
@@ -40,7 +40,7 @@ class Received:
     item: NumberedItem | None = None
     """Number and digest for receipts; None if its sender cannot be notified."""
     copy: bytes | None = None
-    """The item as the hub sent it; None for other items."""
+    """The item as the hub sent it; None for items from elsewhere."""
 
 
 class FragmentedItem(NamedTuple):
@@ -116,8 +116,8 @@ def find_identity(db: sqlite3.Connection, origin: int) -> Identity | None:
 
 
 def read_station_names(journal: Journal) -> dict[int, str]:
-    """Return the names of the stations that have sent theirs; `find_identity` stores a station with
-    a negative number.
+    """Return the names of the stations that have sent theirs; a station is stored under its negated
+    number.
     """
     return {
         -origin: name
@@ -235,7 +235,7 @@ class PendingStage(NamedTuple):
     stage: Stage
     text: str
     at: int
-    """Unix time."""
+    """Time of the stage, in Unix time."""
     digest: bytes
 
     @property
@@ -264,15 +264,15 @@ def owe_stage(db: sqlite3.Connection, request_id: str, stage: Stage, text: str, 
 
 
 READ_LOOK = 500
-"""Number of the newest payloads that are searched for one that was read."""
+"""Number of the newest payloads that `owe_reading_again` searches."""
 
 
 def owe_reading_again(
     db: sqlite3.Connection, station: int, sequence: int, digest: bytes, at: float
 ) -> bool:
     """Record that the hub must receive again the read receipts of a station's item, because it may
-    have received them before the item. Return True if there is one. `at` is the Unix time to
-    use, because the original time is unknown.
+    have received them before the item. Return True if there is such a receipt. `at` is the Unix
+    time to use, because the original time is unknown.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
@@ -298,7 +298,9 @@ def is_hub_stage_owed(journal: Journal) -> bool:
 
 
 def list_hub_stages(db: sqlite3.Connection, limit: int = 8) -> list[PendingStage]:
-    """Return the receipts for the hub's own items, as many as fit into one parcel."""
+    """Return the receipts for the hub's own items, oldest first, at most as many as fit into one
+    parcel.
+    """
     return _list_stages(db.execute(f"{_STAGES} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
 
 
@@ -331,7 +333,7 @@ class PendingStationStage(NamedTuple):
 
 
 STATION_RECEIPT_LIFETIME_S = 7 * 86_400
-"""Seconds for which a receipt is offered to a station."""
+"""Seconds for which a receipt waits for its station."""
 
 
 def list_station_owed(journal: Journal, limit: int = 64) -> list[PendingStationStage]:
@@ -400,12 +402,12 @@ def list_incomplete(journal: Journal) -> dict[FragmentedItem, float]:
 
 
 def read_committed_fragments(journal: Journal, item: FragmentedItem) -> dict[int, bytes]:
-    """Return the committed fragments, otherwise as `read_fragments`."""
+    """Return the fragments as `read_fragments` does, but outside a transaction."""
     return dict(journal.read(_SLICES, *item))
 
 
 def list_heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
-    """Return the oldest waiting payload of each lane, those due first at the beginning."""
+    """Return the oldest waiting payload of each lane, in the order in which they are due."""
     return journal.read(
         "SELECT request_id, lane, body, received, attempts, not_before FROM (SELECT number,"
         " sender AS lane, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"
@@ -422,23 +424,23 @@ class UnacceptedPayloads(NamedTuple):
 
     hook: str
     state: str
-    """dead, or waiting for another attempt."""
+    """`dead`, or `waiting` for another attempt."""
     payloads: int
     reason: str
 
 
 class UnacceptedPayloadList:
-    """Payloads that are left over, for each hook that has failed.
+    """Lists the payloads that are left over, for each hook that has failed.
 
-    The query reads every payload, and the page asks each second. So the result is kept until the
-    next commit.
+    The query reads every payload, and the page requests the list every second. So the result is
+    kept until the next commit.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._found: list[UnacceptedPayloads] = []
         self._commits = -1
-        """Number of commits before the query."""
+        """Number of commits at the time of the query."""
 
     def list_payloads(self) -> list[UnacceptedPayloads]:
         """Return the list, queried again if there was a commit since."""
@@ -448,7 +450,7 @@ class UnacceptedPayloadList:
         return self._found
 
     def _query(self) -> list[UnacceptedPayloads]:
-        # With max(), a bare column is taken from the row with the maximum
+        # With max(), SQLite takes the other columns from the row with the maximum
         # (sqlite.org/lang_select.html, 2.5).
         rows = self._journal.read(
             "SELECT hook, state, count(*), reason, max(CASE WHEN reason <> '' THEN number END)"
@@ -479,7 +481,7 @@ def mark_handed_over(hook: str, request_id: str, at: float) -> Operation[bool]:
 def postpone(
     hook: str, request_id: str, not_before: float, reason: str, *, tries: int = 1
 ) -> Operation[None]:
-    """Add `tries` failed attempts, and postpone the payload until `not_before` (elapsed time);
+    """Count `tries` failed attempts, and postpone the payload until `not_before` (elapsed time).
     `reason` is for people.
     """
 
@@ -508,8 +510,8 @@ def hasten(hook: str) -> Operation[None]:
 
 
 def bury(hook: str, request_id: str, reason: str) -> Operation[None]:
-    """Count a failed attempt, and do not hand this payload to that hook again unless it is
-    replayed; `reason` is for people.
+    """Count a failed attempt, and mark the payload as dead for that hook, which then gets it only
+    by `replay`. `reason` is for people.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -524,7 +526,7 @@ def bury(hook: str, request_id: str, reason: str) -> Operation[None]:
 
 def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
     """Hand the payload to every configured hook again, whatever its state. The result is False if
-    it is unknown.
+    the payload is unknown.
     """
     hooks = list(hooks)
 
@@ -577,8 +579,8 @@ def _make_listed(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:
-    """Delete some payloads that no hook waits for, and old marks for the recognition of duplicates.
-    The result is the number of deleted payloads; call again until it is 0.
+    """Delete some payloads that no hook waits for, and old records of arrivals. The result is the
+    number of deleted payloads; call again until it is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:
@@ -605,7 +607,7 @@ def forget(*, before: float, keep: int) -> Operation[int]:
 
 
 SLICES_MAX = 4_096
-"""Fragments of incomplete items that are kept whatever their age: about 1 MB on disk."""
+"""Number of fragments of incomplete items that are kept whatever their age: about 1 MB on disk."""
 SEEN_MAX = 50_000
 """Number of arrivals that are remembered: years of satellite traffic, 3 MB on disk."""
 SOS_SEEN_MAX = 2_000

@@ -2,7 +2,7 @@
 
 At most one incident of this kit is open. Its name is the number of the Package that raised it.
 Texts, positions and other items posted as an SOS join the open incident. Updates about it, and the
-incidents of other kits, are kept beside it.
+incidents of other kits, are stored too.
 
 A handheld whose owner is unauthenticated opens its own incident. Any person can send an SOS by
 radio, and the end of a false SOS must not end the kit's own.
@@ -12,8 +12,8 @@ radio, and the end of a false SOS must not end the kit's own.
     closed        a person at the hub has closed it
     called off    this kit has canceled it
 
-`seen` may follow `open`, and both end states may follow either. There is no way back: an item
-posted as an SOS after an end opens the next incident.
+`seen` may follow `open`, and each of the two end states may follow `open` or `seen`. An incident
+that is over never opens again: the next item posted as an SOS opens a new one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OWN_STATION = 0
-"""Value for this kit instead of a station number."""
+"""Value that stands for this kit in place of a station number."""
 
 
 AGE_SHOWN_S = 6 * 3600
-"""Seconds by which an SOS must be behind a trusted clock before people see the time by its own
-clock."""
+"""Minimum difference in seconds between the sender's date of an SOS and its arrival by a trusted
+clock, from which people see the difference."""
 
 
 RAISED_UNPROVED = 2
@@ -51,7 +51,7 @@ class IncidentOver(Exception):
 class Incident(NamedTuple):
     number: int
     raised: float
-    """Elapsed time."""
+    """Elapsed time when it was raised."""
     state: str
     ended: float | None
     """Elapsed time; None while it is open."""
@@ -95,8 +95,8 @@ def join(
     db: sqlite3.Connection, sequence: int, now: float, only: int | None = None, unproved: str = ""
 ) -> int:
     """Let a Package join the kit's open incident, or open one, and return the incident's number.
-    With `only` it joins that incident and opens none. `unproved` is the handheld that has an
-    incident of its own. Raises IncidentOver if the incident is no longer open.
+    With `only` it joins that incident and opens none. With `unproved`, the incident is the own one
+    of that handheld. Raises IncidentOver if the incident is no longer open.
     """
     values: tuple[int | str, ...] = ()
     if only is not None:
@@ -147,9 +147,11 @@ def note_word(
     proved: bool,
     counts: bool,
 ) -> None:
-    """Keep a statement about an incident. If it is proved or `counts`, it changes the state of
-    another kit's incident; if it `counts`, that of this kit's own. A word without a proof counts
-    only if no hub could give one. `at` is Unix time, `now` elapsed time."""
+    """Store an update about an incident. It changes the state of another kit's incident if it is
+    proved or `counts`, and the state of this kit's own incident if it `counts`. The caller lets an
+    update without a proof count only if no hub could give a proof. `at` is Unix time, `now` elapsed
+    time.
+    """
     db.execute(
         "INSERT INTO incident_word (station, incident, says, by, text, at, proved)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET proved = max(proved,"
@@ -173,7 +175,7 @@ def note_word(
 
 def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
     """Store another kit's incident from its first item that arrives. A later item adds the text if
-    the first had none. The update that a person has it, or that it is over, may have come
+    the first had none. An update that a person has it, or that it is over, may have arrived
     earlier.
     """
     known = db.execute(
@@ -203,7 +205,9 @@ def open_one(journal: Journal) -> Incident | None:
 
 
 def list_all_open(journal: Journal) -> list[Incident]:
-    """Return all open incidents here: the kit's own and those of unauthenticated handhelds."""
+    """Return all open incidents of this kit: that of its own people and those of unauthenticated
+    handhelds.
+    """
     return _read_incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL ORDER BY number"))
 
 
@@ -217,8 +221,8 @@ def open_of(journal: Journal, handle: str) -> Incident | None:
 
 
 def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
-    """Return the incidents of unauthenticated handhelds, each with the handle, newest first. Open
-    ones are included even if there are more than `limit`.
+    """Return the incidents of unauthenticated handhelds, each with the handle, newest first. All
+    open ones are included, even beyond `limit`.
     """
     rows = journal.read(
         "SELECT * FROM (SELECT number, incident.raised, state, ended, handle FROM incident"
@@ -233,8 +237,8 @@ def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
 
 
 ANSWER_AWAITED_S = 86_400.0
-"""Seconds for which the answer to a neighbour's SOS is awaited: after that the hub no longer sends
-it to the relaying kit."""
+"""Seconds for which this kit awaits the answer to a neighbour's SOS. After that time the hub no
+longer sends the answer to the relaying kit."""
 
 
 def is_answer_awaited(journal: Journal, now: float) -> bool:
@@ -278,7 +282,7 @@ def is_over(journal: Journal, station: int, number: int) -> bool:
 
 
 def list_items(journal: Journal, number: int) -> list[int]:
-    """Return the numbers of its Packages that are still kept, oldest first."""
+    """Return the numbers of the incident's Packages that are still kept, oldest first."""
     rows = journal.read(
         "SELECT sequence FROM incident_item WHERE incident = ? ORDER BY sequence", number
     )
@@ -303,8 +307,8 @@ def list_updates(journal: Journal, number: int, station: int = OWN_STATION) -> l
 
 
 def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:
-    """Return the incidents of other kits, newest first. Incidents that are not over are included
-    even if there are more than `limit`.
+    """Return the incidents of other kits, newest first. All incidents that are not over are
+    included, even beyond `limit`.
     """
     rows = journal.read(
         "SELECT station, number, state, since, at, text FROM (SELECT * FROM heard_incident"
@@ -316,7 +320,7 @@ def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:
 
 def list_at_hub(journal: Journal, number: int) -> dict[int, float]:
     """Return the Packages of the incident that the hub has verifiably confirmed, each with the Unix
-    time. Over IP the link's acknowledgement counts, otherwise a receipt.
+    time. Over IP the link's acknowledgement is enough, otherwise a receipt is necessary.
     """
     rows = journal.read(
         "SELECT sequence, min(at) FROM (SELECT item.sequence, receipt.at FROM incident_item item"
@@ -341,9 +345,10 @@ def list_waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
 
 
 def list_taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
-    """Return its Packages on each channel that took them, and when they went there last (elapsed
-    time). Words of other stations, which anyone can forge on an open air, do not count. A
-    position that a later one has replaced is not among them."""
+    """Return the incident's Packages with each channel that accepted them, and the elapsed time of
+    the last event there. Reports of other stations do not count, because anyone can forge them on
+    an open channel. A position that a later one has replaced is left out.
+    """
     rows = journal.read(
         "SELECT leg.sequence, leg.channel, max(leg.ended, coalesce((SELECT max(story.at) FROM story"
         " WHERE story.sequence = leg.sequence AND story.channel = leg.channel"
@@ -384,8 +389,9 @@ def list_relayed(journal: Journal, number: int) -> list[tuple[float, str]]:
 
 
 def list_left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
-    """Return the neighbours that report that something of it left by their satellite, and when
-    (elapsed time)."""
+    """Return the reports of neighbours that items of the incident left by their satellite, each
+    with its elapsed time.
+    """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
         " WHERE incident = ? AND event = 'left nearby' GROUP BY detail ORDER BY 1",

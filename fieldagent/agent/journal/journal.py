@@ -1,7 +1,8 @@
 """The agent's journal: one SQLite file, written in group commits, with space reserved for an SOS.
 
-A change survives a power cut once `commit` has returned (`store.sqlite`). A failed commit is never
-repeated and trusted: the journal reports the failure to all callers, for good, and its owner stops.
+A change survives a power cut once `commit` has returned (`store.sqlite`). A commit is never
+repeated after a failure, because its result could not be trusted. From then on the journal reports
+the failure to all callers, and its owner stops.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Operation = Callable[[sqlite3.Connection], T]
 
 
 def together(*operations: Operation[None]) -> Operation[None]:
-    """Return an operation that runs all of these in one commit."""
+    """Return an operation that runs all these operations in one commit."""
 
     def store(db: sqlite3.Connection) -> None:
         for operation in operations:
@@ -42,20 +43,20 @@ def together(*operations: Operation[None]) -> Operation[None]:
 
 
 RESERVE_PAGES = 1040
-"""Free pages in the journal's file for a time when the disk is full. Taking them also makes the
-write-ahead log longer than the 1 000 pages at which SQLite restarts it, so that neither file
-must grow then."""
+"""Number of free pages in the journal's file, for a time when the disk is full. Taking them also
+makes the write-ahead log longer than the 1 000 pages at which SQLite restarts it. So neither file
+must grow when the disk is full."""
 RESERVE_FREE_MIN_BYTES = 32 << 20
 """Bytes that must be free on the disk before the reserve is taken."""
 FORGOTTEN_AT_ONCE = 200
-"""Rows per commit, with their dependent rows: an SOS that is posted meanwhile waits for that
-commit."""
+"""Number of rows, with their dependent rows, that one commit deletes. An SOS that is posted
+meanwhile waits for that commit."""
 FULL_PAUSE_S = 10.0
 """Seconds until a full disk is tried again."""
 
 
 def _give_reserve(db: sqlite3.Connection) -> None:
-    # Debian's SQLite overwrites deleted content, which is unnecessary here.
+    # By default, Debian's SQLite overwrites deleted content, which is unnecessary here.
     ((secure,),) = db.execute("PRAGMA secure_delete").fetchall()
     db.execute("PRAGMA secure_delete=OFF")
     try:
@@ -68,10 +69,11 @@ USABLE_AGAIN = "the disk works again; the agent restarts with the data on it"
 
 
 class Journal(GroupCommit[sqlite3.Connection]):
-    """`run` must be running for `commit` to return. `read` sees committed content.
+    """The agent's journal. `commit` returns only while `run` is running. `read` sees committed
+    content.
 
     `clock` is the time in the journal; `look` reads the machine's clocks. If the disk's journal
-    cannot be opened, it is kept in memory with `may_leave_disk`; without it,
+    cannot be opened, the journal is kept in memory with `may_leave_disk`. Without that flag,
     `store.trouble.Unusable` is raised.
     """
 
@@ -85,7 +87,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         super().__init__(self._transact)
         self._files = JournalFiles(path, may_leave_disk=may_leave_disk)
         self._move: Callable[[], None] | None = None
-        """Move to perform between two transactions."""
+        """Function that moves the journal between disk and memory, to be called before the next
+        transaction; None if no move is planned."""
         self.commits = 0
         self.full = False
         """True while a caller of `persist` waits for space on the disk."""
@@ -98,7 +101,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     @property
     def path(self) -> Path:
-        """Return the present path."""
+        """Return the journal's present path."""
         return self._files.path
 
     @property
@@ -146,8 +149,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
             )
 
     async def keep_reserve(self) -> None:
-        """Make sure that the file contains enough free pages and that the log has its final length,
-        if the disk has plenty of space.
+        """If the disk has plenty of space, make sure that the file contains enough free pages and
+        that the log has its final length.
         """
         if self.not_on_disk:
             return
@@ -178,8 +181,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
             return await self.commit(operation)
 
     async def commit_on_disk(self, operation: Operation[T]) -> T:
-        """Commit an operation that must be on disk, not only in memory. It is refused even if it
-        was ordered before the journal left the disk. Raises NotOnDisk, StoreFull, StoreFailed.
+        """Commit an operation that must be on disk, not only in memory. The operation is refused
+        even if it was requested before the journal left the disk. Raises NotOnDisk, StoreFull,
+        StoreFailed.
         """
 
         def run_unless_in_memory(db: sqlite3.Connection) -> tuple[T] | None:
@@ -193,8 +197,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
     async def return_to_disk(self, *, idle: Callable[[], bool]) -> None:
         """Return to the disk if it accepts writes again.
 
-        If the disk's content could not be read, the program must restart. That is done while it is
-        `idle`, because content that is only in memory would be lost. Raises StoreFailed.
+        If the disk's content could not be read, the program must restart, which loses the content
+        that is only in memory. So the restart waits until the program is `idle`. Raises
+        StoreFailed.
         """
         if not self.not_on_disk:
             return
@@ -206,15 +211,15 @@ class Journal(GroupCommit[sqlite3.Connection]):
         elif idle():
             writing = partial(elapsed_base.store_base, base=self.clock.get_base())
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
-            # An SOS may have arrived meanwhile, or be about to: then try later.
+            # An SOS may have arrived meanwhile, or may be waiting for its commit. Then try later.
             if takes and not self.is_busy and idle():
                 self.fail(USABLE_AGAIN)
 
     async def persist(self, operation: Operation[T]) -> T:
         """Commit an event that has happened, for which no caller could handle a full disk.
 
-        So wait for space on the disk. Raises StoreFull once `record_stop` was called; the effect is
-        that of an earlier power failure.
+        So it waits for space on the disk. Raises StoreFull once `record_stop` was called; the
+        effect is the same as if power had failed before the event.
         """
         while True:
             try:
@@ -248,7 +253,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
             transact(self._files.writer, order)
 
     def record_stop(self) -> None:
-        """Record that the program stops: a full disk is no longer waited for."""
+        """Record that the program stops, so that `persist` no longer waits for space on a full
+        disk.
+        """
         self._leaving.set()
 
     def _carry_out_move(self) -> None:
@@ -262,7 +269,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     def _give_up_disk(self, failed: StoreFailed) -> NoReturn:
         """Continue in memory after the disk refused a commit, so that an SOS can still be sent.
-        Raises NotOnDisk, or `failed` if memory does not help.
+        Raises NotOnDisk, or `failed` if that is impossible too.
         """
         if not self._files.may_leave or self.not_on_disk:
             raise failed
@@ -296,8 +303,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 self._files.writer.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
-        """Close the files. Unless the journal has failed, write its content in memory to the disk
-        if possible, and store the elapsed time.
+        """Close the files. Unless the journal has failed, also store the elapsed time and, if
+        possible, write content that is in memory to the disk.
         """
         files, copy = self._files, self.path
         if self.not_on_disk and files.may_return and self.failed is None:

@@ -1,4 +1,4 @@
-"""Lists for the API: sent Packages, newest first, and waiting Packages, oldest first."""
+"""Lists for the API: posted Packages, newest first, and waiting Packages, oldest first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Batch = Sequence[ListedPackage]
 
 def list_newest(journal: Journal, before: int, limit: int) -> Batch:
     """Return the newest Packages with a sequence lower than `before`. The query follows the table's
-    key, so that it is as fast at the end of a long journal as at its start.
+    key, so it is equally fast at the start and at the end of a long journal.
     """
     rows = journal.read(
         "SELECT sequence, status FROM package WHERE sequence < ? ORDER BY sequence DESC LIMIT ?",
@@ -38,8 +38,8 @@ def list_newest(journal: Journal, before: int, limit: int) -> Batch:
 def list_transmissions(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return the transmissions of each Package: the cost as its history describes it, and how
-    often.
+    """Return the transmissions of each Package: the text about the cost from its history, and the
+    number of times.
     """
     costs: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
     for sequence, detail, times in journal.read(
@@ -52,8 +52,8 @@ def list_transmissions(
 
 
 def list_past_deliveries(journal: Journal, channel: Channel, limit: int) -> list[PastDelivery]:
-    """Return the past deliveries of the newest Packages on that channel, newest first. An SOS,
-    which goes before all others, and Packages that had not started there are left out.
+    """Return the past deliveries of the newest Packages on that channel, newest first. Packages
+    that had not started there are left out, and so is each SOS, because it goes before all others.
     """
     rows = journal.read(
         "SELECT accepted + begins, leg.ended, leg.status FROM leg JOIN package USING (sequence)"
@@ -80,7 +80,7 @@ def list_waiting_behind(
     """Return the sequences after `after` of the Packages that wait on any of these channels, oldest
     first.
     """
-    # Use the table's key, which has the right order; the index has another order.
+    # Use the table's key, because the index has another order.
     rows = journal.read(
         f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND"
         f" {_make_waiting_condition(channels)}"

@@ -1,4 +1,4 @@
-"""Losses by damage to the journal, which are shown to people for a long time."""
+"""Losses through damage to the journal. They are shown to people for a long time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=1_000)
 def report_unreadable(what: str, name: str) -> None:
-    """Log a stored row once, however often a list is read."""
+    """Log once that a stored row cannot be read, however often the row is read."""
     log.error("%s %s in the journal cannot be read: lists leave it out", what, name)
 
 
 def read_status(text: str | None) -> Status | None:
-    """Return a stored status. One that cannot be read is Error, because a list must show the
-    row."""
+    """Return a stored status. If it cannot be read, return Error, because a list must still show
+    the row.
+    """
     try:
         return None if text is None else Status(text)
     except ValueError:
@@ -37,7 +38,7 @@ class Loss(NamedTuple):
     at: float
     text: str
     packages: int = 0
-    """Packages that ended because of it or are unknown because of it."""
+    """Number of Packages that ended, or are unknown, because of the damage."""
     payloads: int = 0
 
 

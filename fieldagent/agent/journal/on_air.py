@@ -1,4 +1,4 @@
-"""Items on the air in the journal: which stations have ours, and if the hub has them."""
+"""Journal of items on the air: which stations have our items, and if the hub has them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fieldagent.wire.envelope import FINGERPRINT_BYTES
 
 
 def read_holders(journal: Journal, sequence: int) -> set[int]:
-    """Return the stations that have confirmed it on the air; `receipt` stores them as negative
-    numbers.
+    """Return the stations that have confirmed a Package on the air. The table `receipt` contains
+    them as negative numbers.
     """
     rows = journal.read("SELECT -by FROM receipt WHERE sequence = ? AND by < 0", sequence)
     return {number for (number,) in rows}
@@ -26,7 +26,8 @@ def list_here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, 
     """
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
-        # A longer digest marks an item that was relayed to the hub (`mesh.relay`).
+        # Rows with a longer digest are items that were relayed to the hub (`mesh.relay`): skip
+        # them.
         " WHERE origin < 0 AND origin != -? AND sequence > 0 AND whole IS NULL AND NOT sos"
         " AND length(digest) = ? ORDER BY at DESC LIMIT ?",
         *(DIGEST_BYTES, own, FINGERPRINT_BYTES, limit),
@@ -35,8 +36,8 @@ def list_here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, 
 
 
 KEPT_BYTES, KEPT_ITEMS = 200_000, 1000
-"""Limits of other stations' items that are repeated after a restart: an SOS first, then
-the newest."""
+"""Maximum bytes and number of other stations' items that are repeated after a restart: an SOS
+first, then the newest."""
 
 
 def store_item(
@@ -76,7 +77,7 @@ def _read_arrival(kept: tuple[bytes, bytes, float]) -> float:
 
 
 def forget_kept(*, before: float) -> Operation[None]:
-    """Delete the stored items that arrived before that elapsed time; the fact of their arrival is
+    """Delete the stored items that arrived before that elapsed time; the record of their arrival is
     kept.
     """
 
@@ -106,7 +107,7 @@ def list_recently_delivered(journal: Journal, *, since: float) -> set[int]:
 
 
 def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
-    """Return True if the hub has it over a channel that leads there."""
+    """Return True if the Package was delivered over a channel to the hub."""
     return any(
         delivery.status is Status.DELIVERED and channel is not Channel.RADIO
         for channel, delivery in outbound.read_deliveries(journal, sequence).items()
@@ -114,13 +115,14 @@ def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
 
 
 def is_relayed(journal: Journal, sequence: int) -> bool:
-    """Return True if a neighbour reports that the hub has it."""
+    """Return True if a neighbour reports that the hub has the Package."""
     return find_relay_time(journal, sequence) is not None
 
 
 def list_left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]:
-    """Return the neighbours that report that it left by their satellite, and when (elapsed
-    time)."""
+    """Return the reports of neighbours that the Package left by their satellite, each with its
+    elapsed time.
+    """
     return journal.read(
         "SELECT min(at), detail FROM story WHERE sequence = ? AND event = 'left nearby'"
         " GROUP BY detail ORDER BY 1",
@@ -129,8 +131,8 @@ def list_left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]
 
 
 def find_relay_time(journal: Journal, sequence: int) -> float | None:
-    """Return the time when a neighbour reported that it relayed it to the hub; None if no neighbour
-    did.
+    """Return the elapsed time when a neighbour reported that it relayed the Package to the hub;
+    None if no neighbour did.
     """
     rows = journal.read(
         "SELECT at FROM story WHERE sequence = ? AND channel = ? AND event = 'relayed'",
@@ -141,8 +143,8 @@ def find_relay_time(journal: Journal, sequence: int) -> float | None:
 
 
 def stop_text(station: int, beyond: Sequence[int]) -> str:
-    """Return a text: this station has an item and may not pass it on, and these stations in its
-    range have not confirmed it.
+    """Return a text for people: `station` has an item but may not pass it on, and the stations
+    `beyond` in its range have not confirmed it.
     """
     lacking = ", ".join(f"station {number}" for number in beyond)
     have = "have" if len(beyond) > 1 else "has"

@@ -1,8 +1,8 @@
-"""Opens the journal at a start, checks it before any write, and has damage repaired (`repair`).
+"""Opens the journal at a start, checks it before any write, and calls `repair` if it is damaged.
 
-Only real damage counts as damage (`store.trouble`). A damaged journal is kept as it is. A new
-journal gets its intact content if an extension saves it. The new one is written beside the damaged
-one and takes its place either fully or not at all, even if power fails.
+Only real damage counts as damage (`store.trouble`). A damaged journal is kept as it is. An
+extension may save its intact content to a new journal. The new journal is written beside the
+damaged one, and replaces it either completely or not at all, even if power fails.
 """
 
 from __future__ import annotations
@@ -108,14 +108,15 @@ def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connecti
 
 
 def _is_about_damage(error: sqlite3.Error) -> bool:
-    # A missing table or column is damage, because our own statements are correct.
+    # An SQL error means a missing table or column, which is damage, because our own statements are
+    # correct.
     code = getattr(error, "sqlite_errorcode", None)
     return is_damage(error) or (code is not None and code & 0xFF == sqlite3.SQLITE_ERROR)
 
 
 def _check_journal(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
     """Check the journal without writing, because opening it for writing may destroy its log. Raises
-    the errors found; WrongVersion if another program has written it.
+    the errors found; WrongVersion if this program cannot use the journal's version.
     """
     mark = file.mark
     if path.is_file() and _make_path_beside(path, "-journal").exists():
@@ -145,8 +146,8 @@ def _check_journal(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
 
 
 def _take_back(path: Path) -> None:
-    """Undo the unfinished creation of a journal. Power failed before it had a write-ahead log; a
-    read-only connection may not undo it (https://sqlite.org/lockingv3.html#hot_journals).
+    """Undo the unfinished creation of a journal, if power failed before it had a write-ahead log. A
+    read-only connection may not do that (https://sqlite.org/lockingv3.html#hot_journals).
     """
     with closing(sqlite3.connect(path)) as maker:
         maker.execute("SELECT 1 FROM sqlite_schema").fetchall()
@@ -166,10 +167,9 @@ def _has_content(log: Path) -> bool:
 
 
 def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> None:
-    """Continue an intact journal whose numbers are behind those of the file beside it, and whose
-    log cannot hold the rest. An older copy was restored, or the log is lost. Continue with
-    numbers beyond those already used, and under another journal number, so that peers repeat
-    what they sent.
+    """Continue an intact journal whose numbers are behind those of the file beside it, because an
+    older copy was restored or its log is lost. Use higher numbers than those already used, and
+    another journal number, so that peers send again what is missing here.
     """
     known = high_water.of(connection)
     if known.package >= mark.package and known.payload >= mark.payload:
@@ -208,10 +208,10 @@ def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
 
 
 def _mend(path: Path, mark: HighWater, why: str) -> None:
-    """Leave an intact journal at `path`, with all content that was saved. Raises
-    sqlite3.Error, OSError.
+    """Replace the damaged journal at `path` by an intact one with all content that can be saved.
+    Raises sqlite3.Error, OSError.
     """
-    # Import it only now, so that an agent with an intact journal saves the memory.
+    # Import it only here, so that an agent with an intact journal saves the memory.
     from fieldagent.agent.journal.repair import mend
 
     new, bad = _make_path_beside(path, "-mending"), _make_name(path)
@@ -230,8 +230,8 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
 
 
 def _take_over(path: Path) -> None:
-    """Move a repaired journal, if there is one, to the place of the damaged one, which is
-    renamed.
+    """If there is a repaired journal, rename the damaged one and move the repaired one to its
+    place.
     """
     mended = _make_path_beside(path, REPAIRED_SUFFIX)
     if not mended.exists():

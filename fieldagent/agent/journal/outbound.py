@@ -33,7 +33,7 @@ from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ONLY_PEER = 0
-"""Holder on a channel that has only one peer."""
+"""Number for the receiver on a channel that has only one peer."""
 
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, dated, crc, status, ended,"
@@ -50,8 +50,8 @@ _SELECT_BY_STATUSES = (
     "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
     f" AS statuses FROM leg WHERE sequence IN {_AMONG_SQL} GROUP BY sequence) GROUP BY statuses"
 )
-"""Combinations of channel delivery states, with the Packages that have each:
-thousands may end at one moment."""
+"""SQL for all combinations of channel delivery states, each with its Packages, because thousands of
+Packages may end at one moment."""
 
 
 def _read_accepted(row: Sequence[Any]) -> StoredPackage:
@@ -64,7 +64,7 @@ def _read_accepted(row: Sequence[Any]) -> StoredPackage:
             raise DamagedPackage(sequence)
         package = read_package(json.loads(body))
     except (ValueError, TypeError):
-        # The row may be older than the checksums.
+        # A row that is older than the checksums may be damaged, too.
         raise DamagedPackage(sequence) from None
     known = read_status(status)
     whose = (origin or 0, origin_sequence or 0)
@@ -82,7 +82,7 @@ def read_kept_package(journal: Journal, sequence: int) -> StoredPackage | None:
 def read_packages(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, StoredPackage | PackageFacts]:
-    """Return the known facts about each Package, even if it is damaged, because a list without it
+    """Return each Package or, if it is damaged, the known facts about it, because a list without it
     would hide a loss.
     """
     rows = journal.read(
@@ -176,7 +176,7 @@ def read_deliveries(journal: Journal, sequence: int) -> dict[Channel, ChannelDel
 
 
 def read_end(journal: Journal, sequence: int, channel: Channel) -> float:
-    """Return the elapsed time when it ended on a channel; it must have ended there."""
+    """Return the elapsed time when a Package ended on a channel. It must have ended there."""
     sql = "SELECT ended FROM leg WHERE sequence = ? AND channel = ?"
     return float(journal.read(sql, sequence, channel)[0][0])
 
@@ -244,8 +244,8 @@ def note_receipt(
 def note_stage(
     db: sqlite3.Connection, sequence: int, by: int, stage: Stage, text: str, at: float
 ) -> bool:
-    """Store the stage of a Package at a receiver, beyond the disk of the receiver's kit. Return
-    True if it is new.
+    """Store a stage of a Package that is beyond the disk of the receiver's kit. Return True if it
+    is new.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO reached (sequence, by, rung, text, at)"
@@ -260,12 +260,12 @@ class Reached(NamedTuple):
     stage: Stage
     text: str
     at: float
-    """Unix time."""
+    """Time of the stage, in Unix time."""
 
 
 def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Reached]]:
-    """Return the stages of each Package beyond the disk of a receiver's kit, oldest first. A stage
-    that arrived both by radio and from the hub is listed once.
+    """Return the stages of each Package that are beyond the disk of a receiver's kit, oldest first.
+    A stage that was reported by radio and by the hub is listed once.
     """
     by_number: dict[int, list[Reached]] = {sequence: [] for sequence in sequences}
     for sequence, by, stage, text, at, *who in journal.read(
@@ -300,8 +300,8 @@ def list_next_waiting(
     most urgent first, then the oldest. Also return the place of the last one, or None at the
     end.
     """
-    # Use two steps along the index, because SQLite compares a pair that contains an expression row
-    # by row.
+    # Use two queries along the index: SQLite does not use the index to compare a pair that contains
+    # an expression.
     places: list[Place] = journal.read(
         f"{_PLACES} AND -priority = ? AND sequence > ? ORDER BY sequence LIMIT ?", *after, limit
     )
@@ -328,8 +328,8 @@ class NewPackage(NamedTuple):
     deliveries: Mapping[Channel, ChannelDelivery]
     priority: int
     id: int | None = None
-    """The caller's id; a neighbour's Package has none and gets a negative id, which callers seldom
-    use."""
+    """The caller's id. A neighbour's Package has none, and gets a negative id, because callers
+    seldom use those."""
     idempotency_key: str | None = None
     undated: bool = False
     status: Status | None = None
@@ -344,8 +344,8 @@ class NewPackage(NamedTuple):
 
 
 def accept(new: NewPackage) -> Operation[int]:
-    """Store a new Package; the result is its sequence number on the air. Raises IncidentOver if the
-    incident in `joins` is over.
+    """Return the operation that stores a new Package. Its result is the sequence number on the air.
+    Raises IncidentOver if the incident in `joins` is over.
     """
     ended = None if new.status is None else new.accepted
 
@@ -394,8 +394,8 @@ def _compute_next_sequence(db: sqlite3.Connection) -> int:
 
 
 def end(ended: Iterable[EndedDelivery], now: float) -> Operation[None]:
-    """Record the ends of channel deliveries, and the Package's own status if
-    they decide it. A neighbour's damaged item may then be relayed again.
+    """Record the ends of channel deliveries, and the Package's own status if they decide it. If a
+    neighbour's item was damaged, it may then be relayed again.
 
     A channel delivery ends once; a Package's final status never changes.
     """
@@ -446,7 +446,7 @@ def store_with_ends(
 def record_try(
     channel: Channel, sequences: Iterable[int], *, ends_intent: bool = True
 ) -> Operation[None]:
-    """Count a transmission that did not leave, and delete its intent."""
+    """Count an attempt that did not leave, and delete its intent."""
     rows = [(sequence, channel) for sequence in sequences]
 
     def store(db: sqlite3.Connection) -> None:
@@ -461,7 +461,8 @@ def record_sent(
     channel: Channel, segments: Iterable[Segment], *, shared: bool = False
 ) -> Operation[None]:
     """Record a transmission that left: the fragments that its only peer now has, and the end of its
-    intent. On a `shared` channel each station confirms its own fragments.
+    intent. On a `shared` channel no fragment is recorded, because each station reports its
+    fragments itself.
     """
     parts = [segment for segment in segments if segment.count > 1]
     fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
@@ -480,7 +481,7 @@ def record_sent(
 def read_held_fragments(
     journal: Journal, channel: Channel, sequence: int, count: int
 ) -> dict[int, set[int]]:
-    """Return the positions that each holder has, for that number of fragments."""
+    """Return the fragment positions that each receiver has, if the item has `count` fragments."""
     rows = journal.read(
         "SELECT holder, position FROM fragment_held WHERE sequence = ? AND channel = ?"
         " AND count = ?",
@@ -495,8 +496,8 @@ def read_held_fragments(
 
 
 def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
-    """Return True if one holder has every fragment; fragments spread over several holders do not
-    count.
+    """Return True if one receiver has every fragment; it is not enough if several receivers have
+    them together.
     """
     rows = journal.read(
         "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
@@ -515,7 +516,9 @@ def note_held(
     count: int,
     positions: Iterable[int],
 ) -> bool:
-    """Record that a holder reports exactly these fragments. Return True if any of them is new."""
+    """Record that a receiver has reported exactly these fragments. Return True if any of them is
+    new.
+    """
     rows = [(channel, holder, count, position, sequence) for position in positions]
     before = db.execute(
         "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND holder = ? AND count = ?"
@@ -532,7 +535,7 @@ def note_held(
 def enter_relayed(
     db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int, back: int
 ) -> None:
-    """Mark the Package as a neighbour's."""
+    """Mark the Package as a neighbour's, with the number that the neighbour gave it."""
     db.execute("INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, back))
 
 
@@ -556,8 +559,8 @@ def is_accepted_since(db: sqlite3.Connection, digest: bytes, *, since: float) ->
 def send_again(
     channel: Channel, sequence: int, positions: Collection[int] | None
 ) -> Operation[None]:
-    """Forget that these fragments, or all of them, were sent, because a receiver is
-    missing them.
+    """Return the operation that forgets that these fragments, or all if None, have arrived, because
+    a receiver is missing them.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -578,8 +581,8 @@ def send_again(
 
 
 def intend(channel: Channel, intent: Intent, segments: Iterable[Segment]) -> Operation[None]:
-    """Store a transmission and its content before it begins. It replaces an earlier one on that
-    channel.
+    """Return the operation that stores a transmission and its content before it begins. It replaces
+    an earlier one on that channel.
     """
     t = intent.transmission
     listed = json.dumps([[p.sequence, p.position, p.count] for p in segments])
@@ -602,7 +605,7 @@ def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segmen
     )
     if not rows:
         return None
-    # The column's name is from SBD, for which it holds the MOMSN.
+    # The column `momsn` contains the MOMSN for SBD, and other numbers for other modems.
     body, urgent, tries, listed, modem, at_modem = rows[0]
     transmission = Transmission(0, body, bool(urgent), tries)
     return Intent(transmission, modem, at_modem), [
@@ -611,8 +614,8 @@ def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segmen
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:
-    """Delete some Packages that ended on every channel before `before`, or before the last `keep`.
-    The result is their number; call again until it is 0.
+    """Delete some Packages that have ended on every channel, if they ended before `before` or are
+    not among the last `keep`. The result is their number; call again until it is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:
@@ -627,7 +630,7 @@ def forget(*, before: float, keep: int) -> Operation[int]:
         done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
         done += " (SELECT sequence FROM incident_item JOIN incident ON incident.number ="
         done += " incident_item.incident WHERE incident.ended IS NULL)"
-        # This follows the index of ended Packages, oldest first.
+        # The query follows the index of ended Packages, oldest first.
         last = (
             f"SELECT ended, sequence FROM package WHERE {done} ORDER BY ended DESC, sequence DESC"
         )

@@ -1,4 +1,4 @@
-"""Positions in the journal: where this kit was, its waypoints, and where others are."""
+"""Positions in the journal: the kit's own track and waypoints, and the positions of others."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _SELECT_OTHERS = (
 
 
 async def list_newest(journal: Journal, limit: int) -> tuple[list[PlacedPoint], list[PlacedPoint]]:
-    """Return our own and others' places, each newest first and at most `limit`. A row that cannot
-    be read is left out and logged.
+    """Return our own places and those of others, each list newest first and with at most `limit`
+    places. A row that cannot be read is logged and left out.
     """
     own = await journal.read_aside(_SELECT_OWN.format(limit=limit, looked_at=LOOKED_AT))
     others = await journal.read_aside(_SELECT_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
@@ -39,7 +39,9 @@ async def list_newest(journal: Journal, limit: int) -> tuple[list[PlacedPoint], 
 
 
 def find_last_own(journal: Journal) -> Location | None:
-    """Return the last position that this kit posted, with its own time; None if there is none."""
+    """Return the last position that this kit posted, with the time of the position; None if there
+    is none.
+    """
     sql = _SELECT_OWN.format(limit=LOOKED_AT, looked_at=LOOKED_AT)
     for each in _list_own(journal, journal.read(sql)):
         if isinstance(each.place, Location):

@@ -8,11 +8,11 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.wire.signed_delta import digest_of_payload
 
 DELTAS_MAX = 2
-"""Number of deltas that are kept; the newest is the one that the sender wants."""
+"""Number of deltas that are kept. The newest is the one that will be used."""
 
 
 def note(db: sqlite3.Connection, payload: bytes) -> None:
-    """Store a complete delta, and delete the oldest beyond KEPT."""
+    """Store a complete delta, and delete the oldest beyond DELTAS_MAX."""
     db.execute(
         "INSERT OR REPLACE INTO program_delta (digest, payload) VALUES (?, ?)",
         (digest_of_payload(payload), payload),
@@ -25,7 +25,7 @@ def note(db: sqlite3.Connection, payload: bytes) -> None:
 
 
 def find_payload(journal: Journal, digest: bytes) -> bytes | None:
-    """Return the delta's payload; None if it is not here."""
+    """Return the delta's payload; None if it is not stored here."""
     rows = journal.read("SELECT payload FROM program_delta WHERE digest = ?", digest)
     return bytes(rows[0][0]) if rows else None
 

@@ -14,7 +14,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Part of one Package in one transmission (segment): all of it, or one fragment of `count`."""
+    """Part of one Package in one transmission: the whole Package, or one fragment of `count`."""
 
     sequence: int
     position: int = 0
@@ -37,8 +37,8 @@ DAMAGED_DELIVERY = ChannelDelivery(Status.ERROR, "damaged")
 
 
 def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
-    """Allow a neighbour's item that is damaged here and was not delivered to be relayed again when
-    its kit repeats the request.
+    """Allow that a neighbour's item is relayed again when its kit repeats the request, because the
+    item is damaged here and was not delivered.
     """
     rows = db.execute(
         "SELECT digest FROM package WHERE sequence = ? AND id = -sequence AND NOT EXISTS"
@@ -46,7 +46,7 @@ def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
         (sequence, Status.DELIVERED),
     ).fetchall()
     for (identity,) in rows:
-        # If one of the two rows is damaged as well, the other identifies the item.
+        # The item is found by either of the two rows, because one of them may be damaged as well.
         db.execute(
             "DELETE FROM arrived WHERE digest = ? OR (substr(digest, 1, ?) = ? AND (origin,"
             " sequence) IN (SELECT -origin, origin_sequence FROM carried WHERE sequence = ?))",
@@ -81,7 +81,7 @@ def compute_crc(
 
 
 class PackageFacts(NamedTuple):
-    """Facts about a Package that need no parsing of its content."""
+    """Facts about a Package that are known without parsing its content."""
 
     sequence: int
     id: int
@@ -120,7 +120,7 @@ class StoredPackage(NamedTuple):
 
     @property
     def is_of_others(self) -> bool:
-        """Return True if it is not from the kit's own people."""
+        """Return True if the Package is not from the kit's own people."""
         return bool(self.origin) or self.is_unproved
 
 
@@ -138,12 +138,12 @@ class Spent:
     bytes: int = 0
     credits: int = 0
     doubtful: int = 0
-    """Additional credits that may have been spent, because it is unknown if their messages left."""
+    """Other credits that may have been spent, because it is unknown if their messages left."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageReceipt:
-    """Receipt: an addressee's agent has stored the Package at Unix time `at`."""
+    """Receipt that an addressee's agent stored the Package at Unix time `at`."""
 
     by: Identity
     at: float
@@ -166,6 +166,6 @@ class StorageReceipt:
 
 _SOS = f"instr(body, '{SOS_MARK}') > 0"
 LANE = f"CASE WHEN {_SOS} THEN request_id ELSE sender END, CASE WHEN {_SOS} THEN -1.0 ELSE ? END"
-"""SQL for a row of `inbound`: its lane, and the time from which it is due. A lane is the sender,
-with the time in the parameter. An SOS has its own lane, before all others, so that a payload
-which a hook has postponed for hours does not delay it."""
+"""SQL for two values of a row of `inbound`: its lane, and the time from which it is due. The lane
+is the sender, and the time is the parameter. An SOS has a lane of its own and is due before all
+others, so that a payload that was postponed for hours does not delay it."""

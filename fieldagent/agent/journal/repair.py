@@ -1,8 +1,8 @@
-"""Writes an intact journal beside a damaged one. An extension fills it with the content that could
-be saved.
+"""Writes an intact journal beside a damaged one. An extension fills it with the content that can be
+saved.
 
-The damaged one is only read. Power may fail at any moment: `opening` renames the new journal once
-it is complete. The next start repeats the repair, or finishes the renaming.
+The damaged journal is only read. `opening` renames the new journal once it is complete. If power
+fails, the next start repeats the repair or finishes the renaming.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class RepairResult(NamedTuple):
     """The result of a repair."""
 
     text: str
-    """A sentence with the saved and lost content. It says which Packages must be posted again."""
+    """A sentence about the saved and the lost content, with the Packages that must be posted
+    again."""
     packages_lost: int
     payloads_lost: int
 
 
 Salvage = Callable[[Path, sqlite3.Connection, HighWater, float], RepairResult]
-"""Copies content of the damaged journal at a path into an empty one, which is in a transaction and
-has no foreign keys. The arguments after it are the highest numbers of the damaged journal, which
-must not be used again, and the elapsed time. Raises sqlite3.Error, OSError.
-"""
+"""Copies content of the damaged journal at a path into an empty journal, which is in a transaction
+and does not check foreign keys. The other arguments are the highest numbers of the damaged journal,
+which must not be used again, and the elapsed time. Raises sqlite3.Error, OSError."""
 
 
 def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
@@ -68,10 +68,11 @@ def _save_nothing(
     path: Path, connection: sqlite3.Connection, mark: HighWater, now: float
 ) -> RepairResult:
     if mark.package:
-        # Continue with the next number instead of the new journal's own, which is random.
+        # Continue after the highest number, instead of with the new journal's own random number.
         connection.execute("DELETE FROM sqlite_sequence")
     raise_to(connection, mark)
-    # The first number is random, and the first id is 1. Only a caller's ids can exceed the numbers.
+    # Estimate the count: the first number is random but the first id is 1. The ids exceed the
+    # numbers only if callers chose them.
     packages = min(mark.package, mark.id or mark.package)
     text = (
         f"nothing could be saved; unknown: the last {packages} accepted; received payloads"

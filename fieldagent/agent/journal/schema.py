@@ -1,10 +1,10 @@
 """Tables of the journal. Times are elapsed time in seconds (`system.elapsed_time`) unless stated
 otherwise; places in an order are row numbers.
 
-A later version has the tables and columns of the earlier one, with the same meaning. So the earlier
-program can take over a trial's content (`carry_over`). So a step may add a table, an index, a
-trigger, or a column that is NULL or has a default. It does not remove or rename anything, unless it
-leaves a view with that name.
+A later version keeps the tables and columns of the earlier one, with the same meaning, so that the
+earlier program can take over a trial's content (`carry_over`). So a step may add a table, an index,
+a trigger, or a column that is NULL or has a default. It must not remove or rename anything, unless
+it leaves a view with the old name.
 """
 
 from __future__ import annotations
@@ -456,7 +456,7 @@ CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
 """Facts about the journal itself and its clock."""
 
 EVENTS_KEPT = 10_000
-"""Number of kept events, which a watcher that was away can still read; 300 kB on disk."""
+"""Number of events that are kept for watchers that were away; 300 kB on disk."""
 EVENTS = f"""
 CREATE TABLE event ( -- what changed, for those who watch
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -514,8 +514,8 @@ INSERT INTO event SELECT abs(random() % 1000000000000), 'begun', 0;
 not mistaken for this one's."""
 
 LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
-"""Bounds in seconds from acceptance to delivery: a session takes half a minute, a night without sky
-takes hours."""
+"""Bounds in seconds from acceptance to delivery: a session takes half a minute, but a night without
+a view of the sky takes hours."""
 _BOUND_SQL = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
 TALLY = f"""
 CREATE TABLE tally ( -- counted for ever, also of what is forgotten
@@ -558,7 +558,7 @@ END;
 """Times when the hub confirmed the request, and when something last went to the hub."""
 
 A_NUMBER = f"{2**24} + abs(random() % 1879048192)"
-"""Random number below 2^31. If the previous journal is lost, it has probably not used this
+"""Random number below 2^31. If a previous journal was lost, it has probably not used this
 number."""
 FIRST_NUMBERS = f"""
 INSERT INTO beginning VALUES (1, {A_NUMBER});
@@ -570,8 +570,8 @@ TABLES = "".join((
     *(EVENTS, TALLY, CHECK_IN, FIRST_NUMBERS),
 ))  # fmt: skip
 STEPS: Mapping[int, str] = {23: BOOKING}
-"""SQL from each version to the next; a test keeps 23. The tables above already contain the
-result of each step."""
+"""SQL from each version to the next. A test needs the step from 23. The tables above already
+contain the result of each step."""
 JOURNAL = Schema(24, TABLES, STEPS)
 
 
@@ -601,5 +601,5 @@ UNSOUND_ROWS_SQL = {
     "budget_day": "date(day) IS NULL",
     "tally": f"what = 'latency' AND {_make_none_of('result', map(str, (0, *LATENCY_BOUNDS)))}",
 }
-"""Conditions for rows that no program has written. SQLite itself does not find a flipped bit in a
-text, on which a reader would fail at every start."""
+"""SQL conditions by table for rows that no program has written. SQLite itself does not detect a
+flipped bit in a text, but a reader would fail on it at every start."""

@@ -19,7 +19,7 @@ class BudgetDay(NamedTuple):
     since: float
     """Elapsed time when it began."""
     trusted: bool
-    """True if a trusted clock showed it last."""
+    """True if it was last shown by a trusted clock."""
     carried: str = ""
     """A day by an untrusted clock whose costs also count for this day; empty if there is none."""
 
@@ -59,8 +59,8 @@ def _read_day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
 
 
 def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
-    """Add to the costs of a channel (or of neighbours) on a day, and store the day as the current
-    one.
+    """Return the operation that adds to the costs of a channel or of another budget on a day, and
+    stores the day as the current one.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -89,7 +89,7 @@ def read_spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent
 def note_bookings(
     budget: str, sequence: int, booked: Mapping[Channel, int], day: BudgetDay
 ) -> Operation[None]:
-    """Remember what a budget booked for a Package, by channel."""
+    """Return the operation that stores what a budget has booked for a Package, by channel."""
 
     def store(db: sqlite3.Connection) -> None:
         db.executemany(
@@ -106,8 +106,8 @@ def note_bookings(
 
 
 def ended_bookings(journal: Journal, budget: str) -> list[Booking]:
-    """Return the bookings of a budget for Packages that have ended on the channel, or do not use
-    it.
+    """Return the bookings of a budget whose Package has ended on the booked channel, or does not
+    use it.
     """
     rows = journal.read(
         "SELECT sequence, channel, credits, day, since, trusted, carried FROM booking"
@@ -122,7 +122,9 @@ def ended_bookings(journal: Journal, budget: str) -> list[Booking]:
 
 
 def end_booking(budget: str, booking: Booking) -> Operation[None]:
-    """Forget a booking, because it is known what the channel cost."""
+    """Return the operation that deletes a booking, because the real cost of the channel is
+    known.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(

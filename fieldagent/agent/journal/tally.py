@@ -14,10 +14,10 @@ __all__ = ["BOUNDS", "Latency", "count_ended", "count_hook_results", "read_laten
 
 @dataclass(slots=True)
 class Latency:
-    """Delivery times of Packages; those beyond the last bound are counted under 0."""
+    """Delivery times of Packages; times beyond the last bound are counted under 0."""
 
     counts: dict[int, int] = field(default_factory=dict)
-    """Counts by the lowest bound that is not exceeded."""
+    """Number of Packages by the lowest bound that their time does not exceed."""
     seconds: float = 0.0
 
 

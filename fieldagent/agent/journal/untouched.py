@@ -1,9 +1,9 @@
 """Detects that a journal is unchanged since it was closed properly. Such a journal was intact then,
-and its integrity check can wait until the agent listens. For a long journal the check takes half
-a second, and much more on a small gateway.
+so its integrity check can wait until the agent has started. For a long journal the check takes half
+a second, and much longer on a small gateway.
 
-A small file beside the journal describes its state at closing. It is deleted when it has been read,
-so that it never vouches for later changes.
+A small file beside the journal describes its state at closing. The file is deleted after it was
+read, so that it never stands for a later state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fieldagent.system.private import make_private_file
 
 def note(path: Path) -> None:
     """Store the state of a journal that has just been closed. Without this file the journal is
-    checked.
+    checked at the next start.
     """
     with suppress(OSError):
         make_private_file(_find_place(path))
@@ -39,8 +39,8 @@ def _find_place(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> str:
-    """Return inode, size and times of the file and its log: any program that changes them changes
-    this.
+    """Return the inode, size and times of the file and its log. Any write to them changes this
+    text.
     """
     files = [each.stat() for each in (path, path.with_name(f"{path.name}-wal")) if each.exists()]
     return "".join(f"{at.st_ino} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}\n" for at in files)
