@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
 def number_of(text: str) -> int | None:
-    """Return the id of a user or workspace, or None if the text is not a valid one. A truncated id
+    """Return the id of a user or workspace, or None if the text is not a valid id. A truncated id
     would name someone else.
     """
     number = int(text) if _NUMBER.fullmatch(text) else 0
@@ -38,7 +38,7 @@ class Bearer(StrEnum):
     SATELLITE = "satellite"
     SMS = "sms"
     RADIO = "radio"
-    """Over the link of another kit, which hears this one by radio."""
+    """Over the link of another kit that hears this kit by radio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """The bytes of one message to a device."""
+    """Bytes of one message to a device."""
 
     number: int
     """Id between a channel and the mailbox, used only within the hub."""
     body: Body
-    """An envelope of `wire.envelope`, or several."""
+    """One or more envelopes of `wire.envelope`."""
 
 
 class ItemResult(StrEnum):
@@ -78,24 +78,24 @@ class ItemResult(StrEnum):
 
     TAKEN = "taken"
     REPEATED = "repeated"
-    """It was accepted before."""
+    """The item was accepted before."""
     ASKED = "asked"
-    """It asked for a cost, and nothing was sent."""
+    """The item asked for a cost, and nothing was sent."""
     TICK = "tick"
-    """It confirms something that was sent."""
+    """The event confirms something that was sent."""
     OWN = "own"
-    """A bridge has sent it there."""
+    """A bridge of this hub has sent the item to the server."""
     LIMITED = "limited"
     """More arrived than the limit allows."""
     REFUSED = "refused"
-    """It is unusable: it has no recipient here, or no text."""
+    """The item is unusable: it has no recipient here, or no text."""
     UNREADABLE = "unreadable"
     RETAINED = "retained"
-    """The server retains it for new subscribers, so it is not news."""
+    """The server retains the event for new subscribers, so it is not news."""
     PASSED = "passed"
-    """It was passed on only to phones, at the hub's own server."""
+    """The hub's own server passed the event on to phones only."""
     OTHER = "other"
-    """Its kind is not needed here, such as a phone's position."""
+    """The event is of a kind that is not needed here, such as a phone's position."""
 
 
 class Mailbox(Protocol):
@@ -112,7 +112,7 @@ class Mailbox(Protocol):
         """
 
     def look_again(self) -> float:
-        """Return the seconds after which `load` may find something by time alone; infinity for
+        """Return the seconds after which `load` may find something without a change; infinity for
         never.
         """
 
@@ -129,7 +129,7 @@ class Mailbox(Protocol):
     async def returned(
         self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
-        """Take a message back that did not leave, or whose outcome is unknown. Its content waits
+        """Take back a message that did not leave, or whose outcome is unknown. Its content waits
         again.
         """
 
@@ -148,8 +148,8 @@ class Mailbox(Protocol):
 
 
 class UnknownDevice(Exception):
-    """No device has this token or IMEI."""
+    """Error: no device has this token or IMEI."""
 
 
 class Revoked(UnknownDevice):
-    """The device with this token is revoked, because a thief may have its kit."""
+    """Error: the device with this token is revoked, because a thief may have its kit."""

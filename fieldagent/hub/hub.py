@@ -1,4 +1,4 @@
-"""The hub: the nursery that runs the store, push API, links, operators and webhooks."""
+"""Hub: the nursery that runs the store, push API, links, operators and webhooks."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ CONNECTIONS = 20_000
 CONNECTIONS_OF_ONE = 256
 """Largest number of simultaneous calls from one address, or one /64 of IPv6."""
 BODIES = 67_108_864
-"""Total bytes of bodies at the same time."""
+"""Largest total of bytes of all request bodies at the same time."""
 
 HOUSEKEEPING_INTERVAL_S = 300.0
 """Seconds between two rounds of housekeeping while there are writes."""
@@ -100,7 +100,7 @@ IDLE_HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two rounds of housekeeping without writes."""
 
 SYNTHETIC_PART = "synthetic items"
-"""Name of that part for people."""
+"""Name of the part that sends synthetic items, for people."""
 
 
 class Hub:
@@ -113,7 +113,7 @@ class Hub:
         emit: Callable[[str], None] = print,
         guest: Guest | None = None,
     ) -> None:
-        """`guest` may sign in once by a link."""
+        """Create the hub. `guest` may sign in once by a link."""
         self.settings = settings
         self.store = store
         self.kinds = get_operators(settings.operators)
@@ -235,7 +235,7 @@ class Hub:
     async def take_in_from(
         self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
     ) -> None:
-        """Process a message from an operator's gateway. Implements `operator.TakeIn`."""
+        """Process a message from an operator's gateway. Implements `operator.MessageReceiver`."""
         await self.mobile_originated.take_in_from(imei, body, estimate, unusable=unusable)
         self._note_bytes("satellite", "received", len(body))
 
@@ -287,7 +287,7 @@ class Hub:
             yield lease
 
     def list_callers(self) -> dict[str, Operator]:
-        """Return the senders of MT messages, for the operators that are configured."""
+        """Return the senders of MT messages for the configured operators."""
         own = self.settings.operator_own
         by_name = {name: kind.caller(own) for name, kind in self.kinds.items()}
         return {name: caller for name, caller in by_name.items() if caller is not None}
@@ -327,14 +327,14 @@ class Hub:
         return Inward(self.reach.host, inbox, partial(self._note_inward, what))
 
     def _note_inward(self, what: str, error: BaseException, about: str) -> None:
-        """Create the notes at the first failure, so that a part without failures is not
+        """Create the reporter only at the first failure, so that a part without failures is not
         reported.
         """
         self.supervisor.make_reporter(what)(error, about)
 
     def judge(self) -> Judge:
-        """Return the admission of all calls: API, console, operators and contacts behind one
-        router, with each call noted.
+        """Return the function that admits all calls: API, console, operators and contacts behind
+        one router. It also records each call.
         """
         probes = self.health.make_routes(figures=self.settings.admin_listen is None)
         routes = [*self.routes, *probes]
@@ -362,8 +362,8 @@ async def run(
     guest: Guest | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until `asks` end it, or until cancelled; started with the port of the hub. `emit` gets
-    the lines of the access log if they are JSON. `guest` may sign in once by a link.
+    """Run until `asks` end it, or until cancelled. The started value is the port of the hub. `emit`
+    gets the lines of the access log if they are JSON. `guest` may sign in once by a link.
 
     Raises ListenFailed, OSError (an unreadable certificate), StoreFailed.
     """
@@ -401,8 +401,8 @@ async def run(
 
 
 async def _handle_signals(asks: Asks, hub: Hub, certificate: Certificate | None) -> None:
-    """Handle signals: SIGTERM and SIGINT stop the hub, the second one at once. SIGHUP reads the
-    certificate again.
+    """Handle signals. SIGTERM and SIGINT stop the hub; a second such signal stops it at once.
+    SIGHUP reads the certificate again.
     """
     async for number in asks:
         if number != signal.SIGHUP:
@@ -414,7 +414,7 @@ async def _handle_signals(asks: Asks, hub: Hub, certificate: Certificate | None)
 
 
 async def _drain(hub: Hub) -> None:
-    """Drain the hub after `stopping` is set, then set `closing`."""
+    """After `stopping` is set, give links and calls `drain-seconds` to end, then set `closing`."""
     await hub.stopping.wait()
     notify("STOPPING=1")
     log.info("stopping: waiting items are kept and continue at the next start")
@@ -501,7 +501,7 @@ def _open_mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
 
 
 async def _take_mo(hub: Hub, name: str, listener: MoListener) -> None:
-    # Serving closes the sockets, but may have to start again.
+    # Serving closes the sockets, but the part may have to start again.
     own = [each.dup() for each in listener.sockets]
     await listener.serve(own, hub.make_operator_host(hub.kinds[name].title, name))
 
@@ -585,7 +585,7 @@ async def _run_store(hub: Hub) -> None:
 
 
 async def _commit_patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
-    """Commit once. If the database is unavailable, the next turn tries again."""
+    """Commit once. If the database is unavailable, the next round tries again."""
     with log_once():
         await hub.store.commit(operation)
 
@@ -685,4 +685,4 @@ PARTS = {
     "SMS to kits": _write_to_kits,
     "the log of incidents": _log_incidents,
 }
-"""Parts that run beside the push API and the links, by their names for people."""
+"""Parts that run beside the push API and the links, each with its name for people."""

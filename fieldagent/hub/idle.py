@@ -1,5 +1,5 @@
-"""Waiting between two rounds of a part: until something falls due by time, or until a write may
-make something due earlier. A hub without either sleeps.
+"""Waiting between two rounds of a part. The wait lasts until something falls due by time, or until
+a write may make something due earlier. A hub without either sleeps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import trio
 from fieldagent.system import waits
 
 BUSY_INTERVAL_S = 5.0
-"""Seconds between two rounds while others write constantly, and so the largest delay."""
+"""Seconds between two rounds while there are constant writes. This is also the largest delay."""
 ROUND_INTERVAL_MAX_S = 60.0
 """Seconds after which a round runs in any case. A clock may be set, a machine may sleep, and a
 process may die before it announces its write."""
@@ -25,7 +25,7 @@ async def wait_until_due(
 ) -> None:
     """Wait until something is due.
 
-    `written` is the event of `store.contract.ANY_WRITE_TOPIC` from before the read that found
+    `written` is the event of `store.contract.ANY_WRITE_TOPIC`. Get it before the read that finds
     `seconds`. After `seconds` something falls due; a negative value means an unknown time. `news`
     ends the wait at once.
     """

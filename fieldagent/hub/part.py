@@ -1,4 +1,4 @@
-"""The contract of a part that an extension adds to the hub."""
+"""Contract of a part that an extension adds to the hub."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PartHost:
 
 
 class KitPosition(NamedTuple):
-    """A position of a kit or a tracker."""
+    """Position of a kit or a tracker."""
 
     device: int
     workspace: int
@@ -78,8 +78,8 @@ class HubPart:
     """Package with the catalogues of its refusals."""
     console: str = ""
     """Package with a script of the console and the catalogues of its texts. The script has the name
-    of the part, such as `places.js`, so that name is a JavaScript identifier. `chart.js` and
-    `usage.js` call its functions."""
+    of the part, such as `places.js`. So the name of the part must be a JavaScript identifier.
+    `chart.js` and `usage.js` call its functions."""
 
 
 def list_hub_parts() -> list[HubPart]:

@@ -1,4 +1,4 @@
-"""The hub's settings file, `hub.properties`, in the format of Java properties. It is read once at
+"""Settings file of the hub, `hub.properties`, in the format of Java properties. It is read once at
 the start.
 """
 
@@ -67,8 +67,8 @@ def tile_address(value: str) -> str:
 
 
 def read_tls_address(value: str) -> str:
-    """Check an https address with a name, because browsers support passkeys only there. Raises
-    WrongProperty.
+    """Check an https address that contains a name. Browsers support passkeys only at such
+    addresses. Raises WrongProperty.
     """
     parts = urlsplit(value)
     try:
@@ -403,8 +403,8 @@ ENVIRONMENT = "FIELDAGENT_HUB_"
 def load(
     path: Path | None, database: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> HubSettings:
-    """Read the file at `path` and the environment. None is the default file, which may be missing.
-    `database` overrides both.
+    """Read the file at `path` and the environment. If `path` is None, read the default file, which
+    may be missing. `database` overrides both.
 
     Raises InvalidSettings with every fault, or OSError.
     """
@@ -433,11 +433,11 @@ def parse(
     database: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> HubSettings:
-    """Return the settings in a file's text. `path` is named in faults, `database` overrides the
-    text. Raises InvalidSettings with every fault.
+    """Return the settings in a file's text. Faults contain `path`. `database` overrides the text.
+    Raises InvalidSettings with every fault.
     """
     with suppress(NoProperties, WrongProperty):
-        # The key's own reader reports what cannot be loaded.
+        # The reader of that key reports a module that cannot be loaded.
         add_extensions(dict(pairs_in(content)).get("extensions", ""))
     satellite = _list_kinds(content, "operators", get_operators)
     people = _list_kinds(content, "contacts", get_contact_kinds)
@@ -511,8 +511,8 @@ def _find_contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) ->
 def _list_kinds(
     content: str, setting: str, known: Callable[[tuple[str, ...]], Mapping[str, T]]
 ) -> Sequence[T]:
-    """Return the operators or the contacts that the file may configure. Third-party kinds that
-    cannot be loaded are reported with their key.
+    """Return the operators or the contacts that the file may configure. Report third-party kinds
+    that cannot be loaded, with their key.
     """
     try:
         return [*known(tuple(dict(pairs_in(content)).get(setting, "").split())).values()]

@@ -15,7 +15,8 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence
 
 RETRY_AFTER_S = 5
-"""Seconds. The store tries to reach its database more often than that."""
+"""Seconds after which a caller may try again. The store itself tries to reach its database more
+often."""
 REASON = sentence("the hub cannot use its database now; see its log")
 
 _AGAIN = (("Retry-After", str(RETRY_AFTER_S)),)
@@ -33,7 +34,7 @@ def make_not_now(reason: str = REASON) -> Problem:
 
 
 def make_patient(judge: Judge) -> Judge:
-    """Return the same routes, with an answer for calls while the database is unavailable."""
+    """Return the same routes, which answer calls with 503 while the database is unavailable."""
 
     async def judge_patiently(head: Request) -> Admission:
         with _convert_errors():

@@ -44,8 +44,8 @@ class AdministrationContext:
         return Route(method, pattern, handler, judge=self._judge, body=body)
 
     async def carry_out(self, caller: Caller, act: Callable[[Db, float], T]) -> T:
-        """Carry out an act in one transaction, after counting the call. `act` gets the time. If it
-        raises Refused or Problem, nothing is changed.
+        """Count the call and carry out an act in one transaction. `act` gets the Unix time. If
+        `act` raises Refused or Problem, nothing is changed.
         """
         now = self.clock()
         try:
@@ -66,7 +66,7 @@ class AdministrationContext:
 
 
 def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float) -> T:
-    """Run the act under a lock on the workspace's administrators. If two of them remove each
+    """Run the act under a lock on the workspace's administrators. If two administrators remove each
     other's role at the same time, the second call is refused.
     """
     those = db.execute(

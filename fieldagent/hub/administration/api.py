@@ -32,7 +32,7 @@ def make_routes(
     prices: Prices = lambda operator: None,
     grace: float = 0.0,
 ) -> list[Route]:
-    """Return all routes. `operators` are the names that a device may have. `prices` maps an
+    """Return all routes. `operators` are the operators that a device may have. `prices` maps an
     operator to its price per credit. `grace` is the number of seconds that a link has before
     satellite is paid for.
     """

@@ -141,7 +141,7 @@ def _find_row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
 
 
 def _read_command(words: str) -> RemoteCommand:
-    """Return the command in these words. Raises Problem."""
+    """Return the command that a text describes. Raises Problem."""
     try:
         asked = read_words(words.split())
     except NotACommand as wrong_words:

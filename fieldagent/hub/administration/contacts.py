@@ -38,7 +38,7 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def _read_pause(value: Any) -> int:
-    """Return the seconds of a pause."""
+    """Return the seconds of a time such as `5m`. Raises WrongValue."""
     seconds = read_span(value) if isinstance(value, str) and value[-1:].isalpha() else None
     if seconds is None or not WAIT_LEAST <= seconds <= WAIT_MOST:
         raise WrongValue("must be a time such as 30s, 5m or 2h, from 10s to 168h")
@@ -116,8 +116,8 @@ class ContactsApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Return the contacts of the workspace in the order of notification, each with the reason
-        why it would not be notified.
+        """Return the contacts of the workspace in the order of notification, each with the known
+        reason why it cannot be notified.
         """
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
@@ -128,7 +128,7 @@ class ContactsApi:
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a contact and return its id, with 201. Raises Problem 422 if the address has no known
-        kind, or a kind that only the hub's machine can set up. Raises Problem 409 if there are
+        kind, or a kind that can only be added at the hub's machine. Raises Problem 409 if there are
         too many contacts.
         """
         refuse_others(request, ())
@@ -222,7 +222,7 @@ class ContactsApi:
         return Response(204)
 
     async def answer_chain(self, request: Request, caller: Caller) -> Response:
-        """Return the steps of an unanswered SOS, each with its contacts and with True if it
+        """Return the steps of an unanswered SOS, each with its contacts, and with True if the step
         works.
         """
         refuse_others(request, ())
@@ -233,8 +233,8 @@ class ContactsApi:
         return make_json_response({"steps": steps})
 
     async def test_chain(self, request: Request, caller: Caller) -> Response:
-        """Send each contact a message now that is marked as a test. The response contains each
-        result, even if all failed.
+        """Send each contact at once a message that is marked as a test. The response contains each
+        result, even if all tests failed.
         """
         refuse_others(request, ())
 
@@ -250,7 +250,9 @@ class ContactsApi:
         return make_json_response({"results": results})
 
     async def _note_end(self, contact: AlarmContact, reason: str) -> None:
-        """Record the result without counting another call, because the test is part of the call."""
+        """Record the result of a test, but do not count another call, because the test is part of
+        the call.
+        """
         now = self._acts.clock()
         await self._acts.store.commit(lambda db: contacts.note_end(db, contact.id, reason, now))
 
@@ -260,7 +262,7 @@ def _make_wrong_address(detail: str) -> Problem:
 
 
 def _find_contact(db: Db, caller: Caller, text: str) -> AlarmContact:
-    """Return the contact. Raises Problem if it is not of the caller's workspace."""
+    """Return the contact. Raises Problem if the caller's workspace does not have it."""
     try:
         return contacts.find_contact(db, caller.workspace, read_id(text))
     except Refused:

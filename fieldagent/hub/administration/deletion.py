@@ -1,12 +1,12 @@
 """Permanent deletion of a user, a device or a workspace, in three stages.
 
-1. `begin` takes it out of use: its links end and its credentials become invalid.
-2. `delete_items` and `empty_device` delete large tables in batches, so that a running hub can
-   work in between. An interrupted deletion can simply be repeated.
+1. `begin` takes the subject out of use: its links end and its credentials become invalid.
+2. `delete_items` and `empty_device` delete the rows of large tables in batches, so that a running
+   hub can work in between. An interrupted deletion can simply be repeated.
 3. `end` deletes the rest. Kits that know a user by name are asked to forget it with the next
    message they get anyway.
 
-Copies that others hold remain; `plan` lists them.
+Copies at kits and other places remain; `plan` lists them.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ Step = Callable[[Db], Any]
 def list_steps(
     subject: Subject, linked: bool, clock: Callable[[], float], by: str = ADMINISTRATION
 ) -> Generator[Step | Pause, Any, None]:
-    """Yield the steps after `begin`, whose result is `linked`. Each step is a transaction of its
-    own; send its result to the generator.
+    """Yield the steps after `begin`, whose result is `linked`. Run each step in a transaction of
+    its own, and send its result to the generator.
     """
     if linked:
         yield LINKS_END
@@ -120,8 +120,8 @@ def list_steps(
 
 
 def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> bool:
-    """Take the subject out of use. Return True if a hub process has a link of it, which ends
-    soon.
+    """Take the subject out of use. Return True if a hub process has a link of the subject. That
+    link ends soon.
     """
     linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({subject.devices}) LIMIT 1"))
     if subject.kind == "user":
@@ -136,8 +136,8 @@ def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> boo
 
 
 def delete_items(db: Db, subject: Subject, after: int) -> int | None:
-    """Delete the subject's items among the next ones after that id. Return the last id looked at,
-    or None at the end.
+    """Look at the next items after the id `after`, and delete those of the subject. Return the last
+    id looked at, or None at the end.
     """
     if subject.kind == "device":
         return None
@@ -182,7 +182,7 @@ def empty_device(db: Db, device: int) -> int:
 
 
 def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
-    """Delete the rest, and the names in the audit."""
+    """Delete the rest, and the names in the audit log."""
     gone, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
@@ -225,7 +225,7 @@ _SELECT_ONLY_HERE = (
 
 
 def _leave_numbers(db: Db, actions: Sequence[str], ids: Sequence[int]) -> None:
-    """Keep only the id in audit lines that contain a name or an IMEI. One pass serves all ids."""
+    """Remove names and IMEIs from audit lines, and keep only ids. One pass serves all ids."""
     gone = {str(id_) for id_ in ids}
     for action in actions if gone else ():
         for line, detail in db.execute("SELECT id, detail FROM audit WHERE action = ?", action):

@@ -102,7 +102,7 @@ class DevicesApi:
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a device. Answer 201 with its link token and, on request, its satellite key. Both are
-        shown only once. Raises Problem 409 if the user, the name or the IMEI is not possible.
+        shown only once. Raises Problem 409 if the user, the name or the IMEI cannot be used.
         """
         refuse_others(request, ())
         body = read_body(request, self._new)
@@ -134,8 +134,8 @@ class DevicesApi:
         return make_json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Change all members in the body, or nothing. Return the device with the number of dead
-        letters accepted as a result. Raises Problem 404, 409, 422.
+        """Change all members in the body, or nothing. Return the device, with the number of dead
+        letters that could be accepted after the change. Raises Problem 404, 409, 422.
         """
         refuse_others(request, ())
         body = read_body(request, CHANGE)
@@ -156,7 +156,7 @@ class DevicesApi:
                 revocation.revoke(db, device, body.get("why", ""), now=now, by=by)
             elif "revoked" in body:
                 revocation.restore(db, device, now=now, by=by)
-                # Other devices may have relayed its items.
+                # Other devices may have relayed the items of this device.
                 holders = dead_letters.list_devices_with_letters(db, caller.workspace)
             taken = kept_letters.take_in(db, self._mobile_originated, holders)
             (shown,), _ = reading.list_devices(db, caller, device + 1, 1, now)
@@ -189,7 +189,7 @@ class DevicesApi:
         return make_json_response({"hubToken": await self._acts.carry_out(caller, act)})
 
     async def set_new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set a satellite key: the kit's own if the body contains one, else a new one."""
+        """Set a satellite key: the key in the body if it contains one, otherwise a new key."""
         refuse_others(request, ())
         text = read_body(request, GIVEN_KEY).get("given") if request.body else None
         key = secret.make_air_key() if text is None else bytes.fromhex(text)

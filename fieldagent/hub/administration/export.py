@@ -1,6 +1,6 @@
 """Export of the hub's data about a user or a workspace: rows as JSON, and data items as their
-bytes. It contains no secrets, and of other people only items that they exchanged with the
-subject.
+bytes. It contains no secrets. It contains nothing about other people except the items that they
+exchanged with the subject.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class ExportedItem(NamedTuple):
 
 
 def list_item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int | None]:
-    """Return the subject's items among the next ones after that id, and the last id looked at. None
-    at the end.
+    """Look at the next items after the id `after`. Return the subject's items among them, and the
+    last id looked at, which is None at the end.
     """
     passed = [
         number

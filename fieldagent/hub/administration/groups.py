@@ -107,7 +107,7 @@ class GroupsApi:
 
 
 def _find_group(db: Db, caller: Caller, text: str) -> int:
-    """Return the group's id. Raises Problem if it is not of the caller's workspace."""
+    """Return the group's id. Raises Problem if the caller's workspace does not have the group."""
     group = read_id(text)
     if not any(row["id"] == group for row in people.list_groups(db, caller.workspace)):
         raise make_unknown("group", text)

@@ -73,8 +73,8 @@ class KeysApi:
         return make_json_response({f"{kind}s": [_encode_credential(kind, row) for row in rows]})
 
     async def add_key(self, request: Request, caller: Caller) -> Response:
-        """Create an API key, and return it with 201, because the hub keeps only its digest. Without
-        `days` it does not expire.
+        """Create an API key, and return it with 201. It is shown only once, because the hub keeps
+        only its digest. Without `days`, the key does not expire.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_KEY)
@@ -90,8 +90,8 @@ class KeysApi:
         return make_json_response(await self._acts.carry_out(caller, act), 201)
 
     async def add_token(self, request: Request, caller: Caller) -> Response:
-        """Add a token for the caller or for a member that is not a person. People have passwords,
-        and no one may speak for another person.
+        """Add a token for the caller or for a member that is not a person. No one may create a
+        token for another person.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_TOKEN)
@@ -127,7 +127,7 @@ class KeysApi:
         return make_json_response(await self._acts.carry_out(caller, act))
 
     async def revoke(self, kind: str, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Revoke a key or token. A repeat changes nothing."""
+        """Revoke a key or token. A repeated call changes nothing."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -142,7 +142,7 @@ class KeysApi:
 
 
 def _find_credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, Any]:
-    """Return the credential. Raises Problem if it is not of the caller's workspace."""
+    """Return the credential. Raises Problem if the caller's workspace does not have it."""
     row = credentials.find(db, kind, caller.workspace, read_id(text))
     if row is None:
         raise make_unknown(kind, text)

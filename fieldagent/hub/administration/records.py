@@ -1,4 +1,4 @@
-"""API for the audit of the workspace, and for dead letters of its devices."""
+"""API for the audit log of the workspace, and for dead letters of its devices."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class RecordsApi:
         return make_page(request, {"audit": lines}, "before", following)
 
     async def answer_letters(self, request: Request, caller: Caller) -> Response:
-        """Return a page of dead letters. Those of an IMEI without a device belong to the operator,
-        at the hub's machine.
+        """Return a page of dead letters. Only the operator at the hub's machine sees letters from
+        an IMEI without a device.
         """
         refuse_others(request, ("before", "limit"))
         before, _ = read_place(request)
@@ -54,8 +54,8 @@ class RecordsApi:
         return make_page(request, {"deadLetters": rows[:limit]}, "before", following)
 
     async def discard(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Delete a dead letter permanently, and answer 204. Raises Problem 404 for one of another
-        workspace.
+        """Delete a dead letter permanently, and answer 204. Raises Problem 404 for a letter of
+        another workspace.
         """
         refuse_others(request, ())
 
@@ -70,7 +70,7 @@ class RecordsApi:
         return Response(204)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
-        """Accept the dead letters of all devices of the workspace that are usable now."""
+        """Accept those dead letters of the workspace's devices that are usable now."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> int:

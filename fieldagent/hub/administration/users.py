@@ -127,8 +127,8 @@ class UsersApi:
         return make_json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Delete a user permanently, with their devices, the items that they sent, and the items
-        for them alone.
+        """Delete a user permanently, with the user's devices, the items that the user sent, and the
+        items for this user alone.
         """
         refuse_others(request, ())
 
@@ -142,7 +142,7 @@ class UsersApi:
         return Response(204)
 
     async def set_new_password(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return a new password for one sign-in, at which the user chooses their own."""
+        """Return a new password for one sign-in, at which the user must choose another password."""
         refuse_others(request, ())
         password = secret.make_password()
         hashed = await _hash_password(password)
@@ -164,7 +164,7 @@ async def _hash_password(password: str) -> str:
 
 
 def _find_member(db: Db, caller: Caller, text: str) -> int:
-    """Return the member's id. Raises Problem if they are not of the caller's workspace."""
+    """Return the member's id. Raises Problem if the member is not in the caller's workspace."""
     member = read_id(text)
     if not directory.is_member(db, caller.workspace, member):
         raise make_unknown("user", text)

@@ -148,9 +148,9 @@ class WebhooksApi:
         return Response(204)
 
     async def renew_secret(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Sign with another secret from now on, and return it, once per Idempotency-Key. A repeat
-        must not create a second secret, because the receiver may still use the previous one.
-        Raises Problem 404, 422.
+        """Create another secret, sign with it from now on, and return it, once per Idempotency-Key.
+        A repeat must not create a second secret, because the receiver may still use the previous
+        one. Raises Problem 404, 422.
         """
         refuse_others(request, ())
         body = read_body(request, SECRET) if request.body else {}
@@ -189,7 +189,9 @@ class WebhooksApi:
         return Response(204)
 
     async def _try(self, webhook: Webhook, limit: str) -> None:
-        """Post a test message. Raises Problem if it is not accepted, or if there is a `limit`."""
+        """Post a test message. Raises Problem if it is not accepted. If `limit` is not empty, it is
+        the reason why no test may leave now: raise Problem with it.
+        """
         if limit:
             raise Problem(429, limit, headers=(("Retry-After", "3600"),))
         result = await test_call(webhook, clock=self._acts.clock, open_stream=self._open_stream)
@@ -209,7 +211,7 @@ class WebhooksApi:
         return make_page(request, {"failures": rows}, "before", following)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
-        """Post dead letters again: those of the item in the body, or all."""
+        """Post dead letters again: those of the item in the body, or all dead letters."""
         refuse_others(request, ())
         body = read_body(request, REPLAY) if request.body else {}
         request_id = body.get("request_id")
@@ -223,7 +225,7 @@ class WebhooksApi:
 
 
 def _make_fault(error: WrongProperty) -> Problem:
-    # The text of the error begins with the verb.
+    # The text of the error begins with a verb.
     text = str(error)
     member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
     detail = sentence("{member} {text}", member=member, text=text)
@@ -231,7 +233,7 @@ def _make_fault(error: WrongProperty) -> Problem:
 
 
 def _find_webhook(db: Db, caller: Caller, text: str) -> Webhook:
-    """Return the webhook. Raises Problem if it is not of the caller's workspace."""
+    """Return the webhook. Raises Problem if the caller's workspace does not have it."""
     try:
         return webhook_directory.find_webhook(db, caller.workspace, read_id(text))
     except Refused:

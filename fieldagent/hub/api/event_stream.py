@@ -38,32 +38,35 @@ V = TypeVar("V")
 ITEM = "item"
 TOPICS = (ITEM, sos.SOS, sos.ALARM)
 READ_PAUSE_S = 1.0
-"""Seconds until the next read after one that returned all there was, so that many listeners do not
-slow down a busy hub."""
+"""Seconds until the next read after a read that returned all new rows, so that many listeners do
+not slow down a busy hub."""
 STREAM_LIFETIME_S = 900.0
 """Seconds after which a stream ends, so that a returning listener authenticates again."""
 UNSETTLED_S = 30.0
-"""Seconds for which a lower id may still appear, if several hub processes write."""
+"""Seconds after which no row with a lower id appears any more, if several hub processes write."""
 AT_ONCE = 50
 """Rows per read."""
 HELD_ROWS_MAX = 5
-"""Rows whose texts a stream keeps while it waits for a slow listener."""
+"""Largest number of rows whose texts a stream keeps while it waits for a slow listener."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """Rows of a table after a place, each returned once, although they appear out of order."""
+    """Reader of the rows of a table after a place. It returns each row once, although rows can
+    appear out of order.
+    """
 
     place: int
-    """All rows up to here have been returned, so a listener may continue from here."""
+    """Place up to which all rows have been returned. A listener may continue from here."""
     unsettled: float
     has_more: bool = False
     """True if there may be rows after the last read."""
     _sent_ids: set[int] = field(default_factory=set)
 
     def take_fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
-        """Return the new rows among the next `capacity` ones (ids with times), each mapped to a
-        place. A listener that has received a row and those before it may continue from that place.
+        """Return the new rows among `rows`, the next `capacity` ids with their times. Each is
+        mapped to the place from which a listener may continue once it has received all rows up to
+        this one.
         """
         self.has_more = len(rows) >= self.capacity
         places: dict[int, int] = {}
@@ -113,8 +116,8 @@ class EventStreams:
         return server_sent.answer(partial(self.stream_events, caller, asked))
 
     async def stream_events(self, caller: Caller, asked: StreamRequest) -> AsyncIterator[bytes]:
-        """Stream the events to a caller. It ends if the database is unavailable. A listener that
-        comes back misses nothing.
+        """Stream the events to a caller. The stream ends if the database is unavailable. A listener
+        that comes back misses nothing.
         """
         rings = caller.rings and "sos" in asked.topics
         console = (
@@ -202,11 +205,11 @@ class EventStreams:
 class _Listener(NamedTuple):
     key: int
     token: int
-    """Id of their token; 0 if they authenticated otherwise."""
+    """Id of the listener's token; 0 if the listener authenticated otherwise."""
     member: int
     workspace: int
     role: str
-    """Role that decides which items they see."""
+    """Role that decides which items the listener sees."""
 
 
 def _make_listener(caller: Caller) -> _Listener:
@@ -214,8 +217,8 @@ def _make_listener(caller: Caller) -> _Listener:
 
 
 def _check_listeners(db: Db, those: Sequence[_Listener]) -> list[bool]:
-    """Return for each listener True if their rights are unchanged. A disabled member, or one with a
-    revoked key or token, gets no more events.
+    """Return for each listener True if the listener's rights are unchanged. A member who is
+    disabled, or whose key or token is revoked, gets no more events.
     """
     table, values = make_small_table(db, "asked", _Listener._fields, sorted({*those}))
     rows = db.execute(

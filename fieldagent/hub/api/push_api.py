@@ -54,7 +54,7 @@ class PushCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushRequest:
-    """A push to decide on, or the fault of its body. Only callers who may push at all see the
+    """A push to decide on, or the fault of its body. Only callers with the right to push see the
     fault.
     """
 
@@ -104,7 +104,9 @@ class HubApi:
         ]
 
     async def judge(self, head: Request) -> Caller:
-        """Return the caller from the head only, before the body of an anonymous request is read."""
+        """Return the caller, from the head alone, because the body of an anonymous request must not
+        be read.
+        """
         with self._count_request():
             return await self._authentication.authenticate(head, Purpose.PUSH)
 
@@ -153,7 +155,9 @@ class HubApi:
             raise
 
     async def _push(self, request: Request, caller: Caller) -> str:
-        """Enter a push and return its requestId, or that of the earlier push with the same key."""
+        """Enter a push and return its requestId, or the requestId of the earlier push with the same
+        Idempotency-Key.
+        """
         key = read_idempotency_key(request.headers)
         parsed = _parse(request)
         try:
@@ -205,7 +209,7 @@ class HubApi:
                 else:
                     postings[each] = posting
         taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
-        # Enter only the first push under an Idempotency-Key. The others are its repeats.
+        # Enter only the first push under an Idempotency-Key. The others are repeats of it.
         fresh: dict[Name | PushRequest, PushRequest] = {}
         for each in taken:
             if each.name not in known:
@@ -294,7 +298,9 @@ def _make_plain_posting(push: Push, now: float, time_to_live: float) -> ledger.P
 
 
 def _parse(request: Request) -> Push | Problem:
-    """Return the push, or the Problem of its body, which only callers who may push at all see."""
+    """Return the push, or the Problem of its body. Only callers with the right to push see that
+    Problem.
+    """
     try:
         return parse_push(get_required_body(request))
     except Problem as problem:
@@ -317,7 +323,9 @@ def _find_refusal(
     known: Collection[Name | None],
     now: float,
 ) -> Problem | None:
-    """Return the refusal of a push, or None. `known` are the names of earlier accepted pushes."""
+    """Return the refusal of a push, or None. `known` contains the names of pushes that were
+    accepted earlier.
+    """
     if isinstance(each.parsed, Problem):
         return each.parsed
     if each.name in known:

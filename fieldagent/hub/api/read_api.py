@@ -35,9 +35,9 @@ from fieldagent.system.sentence import sentence
 
 LISTED, LISTED_MAX = 100, 1_000
 READS_PER_PAGE_MAX = 20
-"""Largest number of reads for one page when they find too little."""
+"""Largest number of reads for one page, if each read finds only a few items."""
 READ_AT_ONCE = 50
-"""Items decoded before other tasks get a turn."""
+"""Number of items that are decoded before other tasks get a turn."""
 DELIVERY_STATES = tuple(dict.fromkeys(STATES.values()))
 
 
@@ -86,10 +86,10 @@ class ReadApi:
 
     async def answer_pushes(self, request: Request, caller: Caller) -> Response:
         """Return a page of pushes, newest first, each with the path of its state. A User sees only
-        their own. Raises Problem 400.
+        their own pushes. Raises Problem 400.
         """
         refuse_others(request, ("since", "until", "before", "limit"))
-        # As for a single push: a User sees only their own.
+        # As for a single push, a User sees only their own pushes.
         sender = None if caller.sees_all else caller.member
         wanted = _read_filter(request, pushed=True, sender=sender)
         matches, following = await self._read_page(request, caller, wanted)
@@ -146,7 +146,8 @@ class ReadApi:
         return make_json_response({"groups": rows})
 
     async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Record that a person has read an item. Its sender gets a read receipt with their name."""
+        """Record that a person has read an item. The sender of the item gets a read receipt with
+        that person's name."""
         refuse_others(request, ())
         if caller.type != "User":
             raise Problem(
@@ -218,8 +219,8 @@ class ReadApi:
     async def _read_page(
         self, request: Request, caller: Caller, wanted: ItemFilter
     ) -> tuple[list[ReadItem], int | None]:
-        """Return a page of items and the place of the next one. If matches are rare, a page can be
-        short although more follow.
+        """Return a page of items and the place of the next page. If matches are rare, a page can be
+        short although more items follow.
         """
         place, limit = _read_place(request)
         following: int | None = place
@@ -270,8 +271,8 @@ _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
 
 
 def _read_time(request: Request, name: str) -> float | None:
-    """Return a time of the query in Unix time. It may be Unix time or ISO 8601, in UTC if it has no
-    offset.
+    """Return a time of the query in Unix time. The query contains Unix time or ISO 8601, which is
+    UTC if it has no offset.
     """
     value = dict(request.query).get(name)
     if value is None:

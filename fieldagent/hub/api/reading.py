@@ -1,7 +1,7 @@
 """Reads the hub's data for callers who may see it: items, devices, deliveries; newest first.
 
-No read takes long, however much data there is. It follows an index, looks at a limited number of
-rows, and returns the place where the next read continues.
+No read takes long, however much data there is. A read follows an index, looks at a limited number
+of rows, and returns the place where the next read continues.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
-"""A place after everything."""
+"""Place after all rows."""
 LOOKED_AT = 1_000
-"""Largest number of items that one read looks at; 25 ms if they are large."""
+"""Largest number of items that one read looks at. The read takes 25 ms if the items are large."""
 BYTES_MAX = 1_000_000
 """Total bytes of the bodies on one page. The first item is always included."""
 
@@ -75,7 +75,8 @@ class _Conditions:
 def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> FoundItems:
     """Find items in one read, over at most `LOOKED_AT` items of one index."""
     first = 0
-    # Use one bound per side: with two, SQLite may choose the less selective one for the index.
+    # Use one bound per side. With two bounds, SQLite may choose the less selective one for the
+    # index.
     if wanted.until is not None:
         last = _bound(db, wanted.until, up=False)
         before = min(before, 0 if last is None else last + 1)
@@ -114,8 +115,8 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
 
 
 def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[int], int | None]:
-    """Return items from a device, and items to it except those of other kits to everyone. Also the
-    id before which there may be more.
+    """Return the items from a device and the items to it, without items of other kits to everyone.
+    Also return the id before which there may be more.
     """
     sent = db.execute(
         "SELECT id, source_device FROM item WHERE workspace = ? AND id < ? AND sender ="
@@ -165,8 +166,8 @@ def _choose_index_conditions(
 
 
 def _bound(db: Db, moment: float, *, up: bool) -> int | None:
-    """Return the first item from `moment` on, or the last one until then, of any workspace.
-    Restored items are old but have new ids, so they extend the bound.
+    """With `up`, return the first item at or after `moment`, otherwise the last item at or before
+    it, of any workspace. Restored items are old but have new ids, so they extend the bound.
     """
     beyond, order, edge = (">=", "", "min") if up else ("<=", " DESC", "max")
     rows = db.execute(
@@ -221,7 +222,9 @@ def _make_row_conditions(caller: Caller, wanted: ItemFilter) -> _Conditions:
 def list_behind(
     db: Db, workspace: int, viewer: int | None, place: int, limit: int
 ) -> list[tuple[int, float]]:
-    """Return the ids and times of the next items that the viewer may see; None sees all."""
+    """Return the ids and times of the next items that the viewer may see. A viewer of None sees all
+    items.
+    """
     which = _make_viewer_conditions(viewer)
     rows = db.execute(
         f"SELECT id, accepted FROM item WHERE workspace = ? AND id > ? AND {which}"
@@ -238,13 +241,13 @@ class ItemMarks(NamedTuple):
     """Special properties of an item."""
 
     unauthenticated: bool
-    """For an SOS: its sender is not authenticated."""
+    """True for an SOS whose sender is not authenticated."""
     revoked: float | None
-    """For an SOS: Unix time since when its kit is revoked."""
+    """For an SOS: Unix time of the revocation of its kit."""
     restored: bool
-    """True if a kit sent it back after the database had lost it."""
+    """True if a kit sent the item back after the database had lost it."""
     alarm: bool = False
-    """An alarm of the hub's own, and no SOS."""
+    """True for the hub's own alarm, which is not an SOS."""
 
 
 class ReadItem(NamedTuple):
@@ -267,8 +270,8 @@ class ReadItem(NamedTuple):
     reached: list[dict[str, Any]]
 
     def make_placed(self) -> PlacedPoint | None:
-        """Return a location as a position; None if the item is not a location, also because its
-        body is damaged.
+        """Return a location as a position. None if the item is not a location, or if its body is
+        damaged.
         """
         if not isinstance(self.item, Location):
             return None
@@ -394,7 +397,7 @@ def list_deliveries(
     )
     passed = f"SELECT {workspace_log.NUMBER} {_FROM_AWAITED}"
     end = _find_last(db, passed, (device, before))
-    if end is not None:  # between it and the existing rows there may be more
+    if end is not None:  # Between this number and the existing rows there may be more.
         rows = [row for row in rows if row[0] >= end]
     entries = [
         {

@@ -35,9 +35,9 @@ from fieldagent.system.sentence import sentence
 LISTED, LISTED_MAX = 50, 200
 EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50
 PATHS = {sos.SOS: "sos", sos.ALARM: "alarms"}
-"""Last part of the path of each, and the member with the list."""
+"""Last part of the path of each kind, and name of the member with the list in an answer."""
 TEXT_MAX = 200
-"""Characters of a search text."""
+"""Largest number of characters of a search text."""
 
 HAND_OVER_FIELDS = {
     "to": Field(
@@ -100,7 +100,9 @@ class SosApi:
         return None if found is None or found.is_alarm is self._is_sos else found
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Return those of the workspace, which all its readers may see."""
+        """Return the incidents of this kind in the workspace. All readers of the workspace may see
+        them.
+        """
         refuse_others(request, ("state", "text", "before", "limit"))
         state = read_one_of(request, "state", tuple(SosState))
         text = _read_search(request)
@@ -117,8 +119,8 @@ class SosApi:
         return make_page(request, {self._name: listed}, "before", last)
 
     async def export(self, request: Request, caller: Caller) -> Response:
-        """Return the whole history, the newest `EXPORTED_MAX`, as JSON with threads and timelines,
-        or as a table for spreadsheets.
+        """Return the newest `EXPORTED_MAX` incidents as JSON with threads and timelines, or as a
+        table for spreadsheets.
         """
         refuse_others(request, ("state", "text", "format"))
         state = read_one_of(request, "state", tuple(SosState))
@@ -143,13 +145,13 @@ class SosApi:
         return make_json_response({self._name: history}, headers=(name,))
 
     async def answer_canned_texts(self, request: Request, caller: Caller) -> Response:
-        """Return the canned texts of a dispatcher, which take one or two bytes on the air."""
+        """Return the canned texts for dispatchers. Each takes one or two bytes on the air."""
         refuse_others(request, ())
         return make_json_response({"fromDesk": canned.FROM_DESK})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return one with its timeline. Raises Problem 404 for one of another workspace, and for an
-        alarm among the SOS.
+        """Return an incident with its timeline. Raises Problem 404 for an incident of another
+        workspace or of the other kind.
         """
         refuse_others(request, ())
         number_ = _number(id)
@@ -254,7 +256,7 @@ class SosApi:
 
 
 def _make_mark_header(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the header that names an SOS or an alarm, as webhooks get it."""
+    """Return the header that marks an SOS or an alarm, the same as for webhooks."""
     kind = incident["kind"]
     return (("fieldagent-sos", "1"),) if kind == sos.SOS else (("fieldagent-alarm", kind),)
 
@@ -291,7 +293,7 @@ def _read_search(request: Request) -> str:
 
 
 def _read_text(request: Request, member: str, *, required: bool) -> str:
-    """Return the only member of the body."""
+    """Return the text in the only member of the body."""
     try:
         body = load_document(get_required_body(request) if required else request.body or b"{}")
     except NotJson as error:

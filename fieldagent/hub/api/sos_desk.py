@@ -1,6 +1,6 @@
 """Actions of a person on an SOS: acknowledge it, take it over, add a note, close it.
 
-Its kit is notified who has seen or closed it, and of their text.
+The kit gets the name of the person who has seen or closed the SOS, and the person's text.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from fieldagent.system.sentence import sentence
 GRACE_S = 10.0
 """Seconds that the IP link has for a text to the kit before a satellite message is paid for."""
 ANSWER_PRIORITY = SOS_PRIORITY - 1
-"""Priority of an answer: before all other texts of people, but after the SOS status itself."""
+"""Priority of a person's answer to the kit. It goes before all other texts, but after every SOS."""
 STEPS_MAX = 100
-"""Largest number of people's steps in a thread, the newest."""
+"""Largest number of people's steps in a thread. The newest are shown."""
 SHOWN_ITEMS = 50
 """Largest number of texts and of positions of an incident. The newest are shown."""
 SINGLE_STEPS_MAX = 3
 """Largest number of automatic steps of one kind that a thread shows singly. More become one step
 with a count."""
 BY_MACHINES = ("heard by", "notified", "not notified", "webhook", "escalated", "heard")
-"""Kinds of automatic steps, of which many kits or contacts can cause any number."""
+"""Kinds of automatic steps. Many kits or contacts can cause any number of them."""
 BESIDE_ITEMS = ("item", "answered", "answer on the kit")
-"""Kinds of steps that a thread leaves out, because it contains the items themselves."""
+"""Kinds of steps that a thread leaves out, because the thread contains the items themselves."""
 TEXT_MAX = 2_000
-"""Characters of a note or reason."""
+"""Largest number of characters of a note or reason."""
 
 
 def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
@@ -65,8 +65,8 @@ def acknowledge_as(db: Db, incident: Sos, who: Actor, text: str, now: float) -> 
 
 
 def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Take an SOS over from another person, because that person may be asleep or gone. Its kit is
-    notified of the new name. Raises Refused if it is closed.
+    """Take an SOS over from another person, who may be asleep or gone. The kit gets the new name.
+    Raises Refused if the SOS is closed.
     """
     if incident.state != SosState.SEEN or incident.seen_by == member:
         return acknowledge(db, incident, member, text, now)
@@ -82,8 +82,8 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
 
 
 def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: float) -> Sos:
-    """Ask another dispatcher to take the SOS over; until they do, it stays with the caller. Raises
-    Refused if the caller does not have it, or the other may not answer an SOS.
+    """Ask another dispatcher to take the SOS over. Until then it stays with the caller. Raises
+    Refused if the caller does not have it, or if the other dispatcher may not answer an SOS.
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
         raise Refused(_check_its_user(incident))
@@ -107,7 +107,7 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
         raise Refused(explain_end(db, incident))
     if incident.state == SosState.OPEN:
         _see(db, incident, Actor(member, _read_name(db, member)), now)
-    alarm.end(db, incident.id)  # also for the dispatcher who was asked to take it over
+    alarm.end(db, incident.id)  # This also cancels the request to take it over.
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
     due_receipts.owe_word(db, incident, IncidentState.CLOSED, _read_name(db, member), reason, now)
@@ -122,8 +122,8 @@ def write_down(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos
 
 
 def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Send a person's text to the kit of an SOS. It appears in the thread, even if the SOS is
-    closed. Raises Refused if the kit cannot get it.
+    """Send a person's text to the kit of an SOS. The text appears in the thread, even if the SOS is
+    closed. Raises Refused if the kit cannot get the text.
     """
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     if not is_kit_told(db, incident):
@@ -138,7 +138,9 @@ def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
 
 
 def is_kit_told(db: Db, incident: Sos) -> bool:
-    """Return True if the kit of an incident can get items: not if it is revoked or disabled."""
+    """Return True if the kit of an incident can get items, because it is neither revoked nor
+    disabled.
+    """
     return bool(
         db.execute("SELECT 1 FROM device WHERE id = ? AND disabled IS NULL", incident.device)
     )
@@ -158,13 +160,13 @@ def _repeat_result(db: Db, incident: Sos) -> Sos:
 
 
 def _note_act(db: Db, incident: Sos, actor: str, what: str, detail: str, now: float) -> None:
-    """Record an act in the audit."""
+    """Write an act to the audit log."""
     kind = sos.ALARM if incident.is_alarm else sos.SOS
     note(db, incident.workspace, actor, f"{kind} {what}", detail, now)
 
 
 def explain_end(db: Db, incident: Sos) -> str:
-    """Return the reason why no one else can answer it."""
+    """Return the reason why no one else can answer the incident."""
     if incident.state == SosState.CLOSED:
         if incident.is_alarm:
             return sentence("alarm {id} is closed", id=incident.short)
@@ -182,7 +184,7 @@ def _check_its_user(incident: Sos) -> str:
 
 
 def find_answerer(db: Db, incident: Sos) -> str:
-    """Return the name of the person who acknowledged it."""
+    """Return the name of the person who acknowledged the incident."""
     return incident.seen_as or _read_name(db, incident.seen_by)
 
 
@@ -211,8 +213,8 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
 
 def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
     """Return the facts for a person who is being woken: the incident, its device, its last position
-    with a map link, and where to answer. That is the desk, or `link`, the path of a link that
-    acknowledges once. `desk` is the console's address.
+    with a map link, and the address for an answer. That address is the desk, or `link`, the path of
+    a link that acknowledges once. `desk` is the console's address.
     """
     ((kind, number, device, state, revoked),) = db.execute(
         "SELECT sos.kind, sos.number, device.name, sos.state, revoked FROM sos"
@@ -294,7 +296,7 @@ _EVENT = (
 
 def _list_thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any]]:
     """Return the texts in both directions and the steps of people, oldest first, each with its item
-    and that item's deliveries. Each kind of step has its own limit, so that none displaces the
+    and that item's deliveries. Each kind of step has its own limit, so that no kind displaces the
     texts.
     """
     steps = [*_list_steps_of_people(db, incident.id), *_list_steps_of_machines(db, incident.id)]
@@ -326,7 +328,9 @@ def _list_steps_of_people(db: Db, id_: int) -> list[dict[str, Any]]:
 
 
 def _list_steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
-    """Return the steps of a kind singly if there are few, else the newest with their number."""
+    """Return the automatic steps. If there are many of one kind, return only the newest of that
+    kind, with their number.
+    """
     rows = db.execute(
         "SELECT id, many FROM (SELECT id, count(*) OVER (PARTITION BY event) AS many, row_number()"
         " OVER (PARTITION BY event ORDER BY id DESC) AS place FROM sos_event WHERE sos = ?"

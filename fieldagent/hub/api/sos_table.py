@@ -1,4 +1,5 @@
-"""The history of incidents as a CSV table (RFC 4180) for spreadsheets, one row each."""
+"""History of incidents as a CSV table (RFC 4180) for spreadsheets, with one row for each
+incident."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ COLUMNS = (
     *("called off", "closed", "closed by", "reason", "said", "latitude", "longitude"),
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters with which a spreadsheet would execute a cell, although its text may be from an
+"""First characters that make a spreadsheet execute a cell. The text of a cell may be from an
 unknown sender."""
 
 
@@ -31,7 +32,7 @@ def write(incidents: Sequence[dict[str, Any]]) -> bytes:
 
 
 def make_row(incident: dict[str, Any]) -> list[Any]:
-    """Return the row of an incident, by COLUMNS."""
+    """Return the row of an incident, in the order of COLUMNS."""
     seen, place, item = incident["seen"], incident["position"], incident["item"]
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
     end = ends[-1] if ends and incident["closed"] is not None else None

@@ -17,7 +17,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 STATES = {
     "waiting": "waiting",
-    "packed": "waiting",  # in a message that the satellite operator has not accepted yet
+    "packed": "waiting",  # In a message that the operator has not accepted yet.
     "sent": "on its way",
     "stored": "stored",
     "expired": "expired",
@@ -27,8 +27,8 @@ STATES = {
 
 
 def find_shown_state(stored: str) -> str:
-    """Return the state of a delivery for a caller. A list must also show a row with a damaged
-    state.
+    """Return the state of a delivery for a caller. A list must show every row, even if its state is
+    damaged.
     """
     return STATES.get(stored, DAMAGED_ROW)
 
@@ -39,8 +39,8 @@ def is_request_id(text: str) -> bool:
 
 
 def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[str, Any] | None:
-    """Return the state of a push; None if the caller has no such push. A User sees only their
-    own.
+    """Return the state of a push; None if the caller has no such push. A User sees only their own
+    pushes.
     """
     if not is_request_id(request_id):
         return None

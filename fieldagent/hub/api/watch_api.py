@@ -38,8 +38,8 @@ class WatchApi:
         self._judge = authentication.judge
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of the watch: READ to see it; ACKNOWLEDGE to take it, hand it over and
-        end it.
+        """Return the routes of the watch. Callers with the scope READ can see it. Callers with
+        ACKNOWLEDGE can take it, hand it over and end it.
         """
         answer = partial(Route, "POST", judge=self._judge(Purpose.ACKNOWLEDGE))
         return [

@@ -14,14 +14,14 @@ from fieldagent.system.wording import describe_reason
 
 
 class ConnectionLost(Exception):
-    """The connection is lost. The text contains the reason, and a remedy if there is one."""
+    """Error for a lost connection. The text contains the reason, and a remedy if there is one."""
 
 
 async def open_stream(
     host: str, port: int, context: ssl.SSLContext | None, ca_setting: str, name: str = ""
 ) -> trio.abc.Stream:
     """Connect to a server. `name` is the name in its certificate if that differs from the host.
-    `ca_setting` is the setting that names the file of its authority. Raises Lost.
+    `ca_setting` is the setting that names the file of its authority. Raises ConnectionLost.
     """
     try:
         plain = await trio.open_tcp_stream(host, port)

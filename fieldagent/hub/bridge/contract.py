@@ -1,9 +1,9 @@
-"""The contract of a bridge: it connects a workspace to a third party's server that a team uses.
+"""Contract of a bridge, which connects a workspace to a third party's server that a team uses.
 
-A bridge is one module or folder with a `BridgeKind`, named in `Extension.bridges`. It publishes
-items there and takes in items from there. An item from a bridge uses paid channels only if its
-sender is in the bridge's allow list and its budget allows it. No bridge sends out an item that a
-bridge took in. docs/how-to/tak.md has the route of each kind of item, and
+A bridge is one module or folder with a `BridgeKind`, named in `Extension.bridges`. A bridge
+publishes items there and takes in items from there. An item from a bridge uses paid channels only
+if its sender is in the bridge's allow list and its budget allows it. No bridge sends out an item
+that a bridge took in. docs/how-to/tak.md contains the route of each kind of item, and
 docs/how-to/add-a-bridge.md the steps to a new bridge.
 """
 
@@ -24,7 +24,7 @@ Own: TypeAlias = "Mapping[str, Any]"
 
 
 class NoteEvents(Protocol):
-    """Counter of the hub for events that arrived."""
+    """Counter in the hub for events that arrived."""
 
     def __call__(self, became: ItemResult, by: int = 1) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The bridges of all extensions."""
+"""Bridges of all extensions."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from fieldagent.system.lazy_dataclass import dataclass
 
 FIRST_ALERTS_S, LATER_ALERTS_S, OFTEN_FOR = 10.0, 60.0, 6
-"""Seconds between two alerts at first, seconds later, and the number of alerts after which the
-interval changes."""
+"""Seconds between two alerts at first, seconds between two later alerts, and the number of alerts
+at which the interval changes."""
 
 
 def compute_next_alert(times: int) -> float:
@@ -18,8 +18,8 @@ def compute_next_alert(times: int) -> float:
 
 @dataclass(slots=True)
 class Alarm:
-    """Repetition of an alert, or of its end: how often it was sent, and when it is due again (Unix
-    time).
+    """Repetition of an alert, or of its end: the number of times that it was sent, and the Unix
+    time when it is due again.
     """
 
     ends: bool = False
@@ -27,6 +27,6 @@ class Alarm:
     due_at: float = 0.0
 
     def note(self, now: float) -> None:
-        """Record that it was sent."""
+        """Record that the alert was sent."""
         self.times += 1
         self.due_at = now + compute_next_alert(self.times)

@@ -1,5 +1,5 @@
-"""Enters items from third-party servers, over paid channels if the author is allowed and the day's
-budget is sufficient. All other items wait for a link.
+"""Enters items from third-party servers. They use paid channels if the author is allowed and the
+day's budget is sufficient. All other items wait for a link.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Allowance(NamedTuple):
     remaining: int
     """Credits left today."""
     not_allowed: str
-    """Reason why it waits if the author is not allowed, for the author."""
+    """Reason for the author why the item waits, if the author is not allowed."""
     spent_reason: str
-    """Reason why it waits if the budget is spent, for the author."""
+    """Reason for the author why the item waits, if the budget is spent."""
 
 
 class KitCost(NamedTuple):
@@ -40,9 +40,9 @@ class KitCost(NamedTuple):
     kit: str
     linked: bool
     bytes: int
-    """Bytes of its satellite messages; 0 if none are possible."""
+    """Bytes of the satellite messages; 0 if none are possible."""
     sms: int
-    """Counted SMS; 0 if the kit was not last heard by SMS."""
+    """Number of SMS; 0 if the kit was not last heard by SMS."""
     credits: int
 
 
@@ -51,7 +51,7 @@ class Quote(NamedTuple):
 
     kits: tuple[KitCost, ...]
     reason: str
-    """Reason why it uses no paid channel, for its author."""
+    """Reason for the author why the item uses no paid channel."""
 
     @property
     def price(self) -> int:
@@ -60,7 +60,7 @@ class Quote(NamedTuple):
 
     @property
     def credits(self) -> int:
-        """Return the possible cost in credits; 0 if it waits for a link."""
+        """Return the possible cost in credits; 0 if the item waits for a link."""
         return 0 if self.reason else self.price
 
 
@@ -69,7 +69,7 @@ class Paid(NamedTuple):
     credits: int
     """Possible cost in credits."""
     reason: str
-    """Reason why it waits for a link, for its author; empty if it does not."""
+    """Reason for the author why the item waits for a link; empty if it does not wait."""
 
 
 def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> Paid:
@@ -85,7 +85,9 @@ def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> 
 
 
 def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
-    """Return the cost of entering an item now, and if it is allowed. Enters nothing."""
+    """Return the cost of entering an item now, with the reason if paid channels are not allowed.
+    Enter nothing.
+    """
     devices = cost.list_costs(db, posting, now)
     quote = Quote(tuple(_list_kit_costs(db, devices)), "")
     if not quote.price:

@@ -1,8 +1,8 @@
 """Runs a bridge in only one process of the hub: the holder renews its claim, or another process
 takes over.
 
-A row of `bridge` is a bridge: its holder and until when, the identity of this hub there, and the
-last item that was processed.
+Each bridge has a row in `bridge`: its holder and the end of the claim, the identity of this hub at
+the server, and the last item that was processed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 IDENTITY_PREFIX = "FA-"
-"""The beginning of each identity of a hub at a third party's server."""
+"""Prefix of each identity of a hub at a third party's server."""
 TENURE_S = 30.0
 """Seconds for which a process holds a bridge without renewal."""
 RENEW_INTERVAL_S = 10.0
@@ -41,14 +41,14 @@ class BridgePost(NamedTuple):
     workspace: str
     """Id or name of the workspace."""
     setting: str
-    """Name of that setting."""
+    """Name of the setting that names the workspace."""
 
 
 async def hold_and_work(
     host: BridgeHost, post: BridgePost, work: Callable[[str, int], Awaitable[None]]
 ) -> NoReturn:
-    """Run `work` with this hub's identity there and the workspace's id, while no other process
-    does; until cancelled.
+    """Run `work` until cancelled, but only while no other process runs it. `work` gets this hub's
+    identity at the server and the workspace's id.
     """
     holder = uuid.uuid4().hex
     take = partial(hold_bridge, name=post.name, holder=holder, alone=not host.store.shared)
@@ -81,8 +81,8 @@ class BridgeTenure(NamedTuple):
 
 
 class _HolderWatch:
-    """Detects by this process's own time a holder that no longer renews, because the holder's clock
-    may have been ahead.
+    """Detects a holder that no longer renews. It uses this process's own time, because the holder's
+    clock may have been ahead.
     """
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
 
 
 def read_tenure(db: Db, name: str) -> BridgeTenure:
-    """Return the holder of a bridge and until when."""
+    """Return the holder of a bridge and the end of its claim."""
     rows = db.execute("SELECT holder, until FROM bridge WHERE name = ?", name)
     for holder, until in rows:
         return BridgeTenure(str(holder), float(until))
@@ -139,11 +139,11 @@ def hold_bridge(
     alone: bool = False,
     silent: BridgeTenure | None = None,
 ) -> str:
-    """Claim a bridge for this process, which must renew within TENURE_S. Return this hub's
-    identity there, or an empty string if another process holds it.
+    """Claim a bridge for this process, which must renew within TENURE_S. Return this hub's identity
+    at the server, or an empty string if another process holds the bridge.
 
-    A new bridge begins with events from now on. `alone`: no other process exists. `silent`: a
-    holder that has stopped renewing.
+    A new bridge begins with events from now on. `alone` is True if no other process exists.
+    `silent` is a holder that has stopped renewing.
     """
     gone = silent or BridgeTenure()
     db.execute(

@@ -1,7 +1,7 @@
-"""The console: a web page of the hub for people who watch over kits and answer an SOS.
+"""Console: a web page of the hub for people who watch over kits and answer an SOS.
 
-A user signs in with their password and can change it there. A password made by an administrator
-must be changed. The page consists of files and gets its data from the read API.
+A user signs in with a password and can change it there. A password that an administrator has made
+must be changed at once. The page consists of files and gets its data from the read API.
 """
 
 from __future__ import annotations
@@ -197,7 +197,9 @@ class Console:
         return sessions.begin(db, member, where, self._clock())
 
     def _choose_workspace(self, db: Db, member: int, wanted: str) -> int | Problem:
-        """Return the workspace of the sign-in: the named one, or the member's only one."""
+        """Return the workspace of the sign-in: the named workspace, or the member's only
+        workspace.
+        """
         known = [str(each) for each in sessions.list_workspaces(db, member)]
         workspace = wanted or (known[0] if len(known) == 1 else "")
         if workspace in known:

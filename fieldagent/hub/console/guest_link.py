@@ -1,4 +1,4 @@
-"""A link for the demo that signs a person in at the console once, only from this machine."""
+"""Link for the demo that signs a person in at the console, once and only from this machine."""
 
 from __future__ import annotations
 

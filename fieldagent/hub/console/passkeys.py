@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 BROUGHT_BY = "pip install --target /usr/local/lib/fieldagent 'webauthn>=2.5,<3'"
 BODY = 8_192
-"""Largest number of bytes of a passkey's answer. The largest one is an RSA key with an attestation.
+"""Largest number of bytes of a passkey's answer. The largest answer is an RSA key with an
+attestation.
 """
 Enter = Callable[[Request, int, str], Awaitable[Response]]
 """Begins a session of the member in that workspace."""
@@ -115,8 +116,8 @@ class PasskeyRoutes:
 
 
 def _check_signed_in_here(caller: Caller) -> None:
-    """Raise Problem unless the caller signed in at the console. A key of many callers must not
-    create a sign-in for a person.
+    """Raise Problem unless the caller signed in at the console. An API key, which many callers may
+    share, must not create a sign-in for a person.
     """
     if caller.key_name != sessions.NAME:
         raise Problem(403, "passkeys are only for users who have signed in at the console")

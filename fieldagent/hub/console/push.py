@@ -88,8 +88,8 @@ class PushRoutes:
         return make_json_response({"id": await self._store.commit(keep)}, 201)
 
     def _check_subject(self) -> None:
-        """Raise Problem 409 if the subject is missing, because a push service would refuse every
-        message of this hub.
+        """Raise Problem 409 if the subject is missing, because a push service would then refuse
+        every message of this hub.
         """
         if not self._subject:
             raise Problem(409, NO_SUBJECT)
@@ -114,7 +114,7 @@ def _require_library() -> None:
 def _read_members(
     request: Request, names: tuple[str, ...], more: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return these members of the body; those in `more` are optional."""
+    """Return these members of the body. The members in `more` are optional."""
     try:
         body = load_document(get_required_body(request))
     except NotJson as error:

@@ -1,7 +1,7 @@
-"""The description of the hub's API in OpenAPI.
+"""Description of the hub's API in OpenAPI.
 
 The modules are tables of the calls of one subject each. They are imported only if a program asks
-for `/openapi.json`, and in a build, which prepares a file. Extensions add theirs
+for `/openapi.json`, and in a build, which prepares a file. Extensions add their own tables
 (`Extension.hub_api`).
 """
 

@@ -84,7 +84,7 @@ _CALLER = {401: UNAUTHORIZED, 429: TOO_OFTEN}
 _READING = {400: WRONG_QUERY, 503: NOT_NOW}
 _BODY = {411: NO_LENGTH, 413: LARGER_THAN_1_MIB, 415: NOT_JSON}
 SENDER = Access(answers={400: MALFORMED}, body=_BODY)
-"""Another service, which proves itself in its own way."""
+"""Another service, which authenticates in its own way."""
 READER = Access(
     security=_CREDENTIALS,
     answers={**_CALLER, 403: MAY_NOT_READ},
@@ -123,7 +123,7 @@ BEFORE_PARAMETER = NamedPart(
 
 
 def limit(default: int, most: int) -> dict[str, Any]:
-    """Return the parameter of a list: its default, and its maximum."""
+    """Return the parameter that limits the length of a list, with its default and its maximum."""
     return query(
         "limit",
         integer(minimum=1, maximum=most, default=default),

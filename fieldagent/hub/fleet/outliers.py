@@ -1,11 +1,12 @@
 """Comparison of the kits of a fleet: differences from the others, and bad values.
 
 1. A fixed limit applies in any fleet, even to a single kit.
-2. A number is compared if at least three kits report it. It differs if it is on the bad side of
-   the median, by at least its floor and by more than five times the spread. The spread is
-   1.4826 times the median distance from the median, which equals the standard deviation of a
-   normal distribution.
-3. A version or a system differs if more than half of the kits have another one.
+2. A number is compared if at least three kits report it. A number differs if it is on the bad side
+   of the median, by at least its floor and by more than five times the spread. The spread is 1.4826
+   times the median distance from the median. For a normal distribution, that is the standard
+   deviation.
+3. A version or a system differs if more than half of the kits have the same other version or
+   system.
 
 Figures older than a day are neither judged nor compared, except disk, version and system, which
 change slowly.
@@ -22,7 +23,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FLEET_LEAST = 3
-"""Smallest number of kits that report a figure, for a comparison."""
+"""Smallest number of kits that must report a figure before it is compared."""
 SPREADS = 5 * 1.4826
 
 DISK_LEAST, DEGREES_MOST, CLOCK_MOST, STARTS_MOST, DEAF_HOURS = 10, 80, 60, 5, 6
@@ -37,7 +38,7 @@ class KitFigures:
     version: str = ""
     system: str = ""
     disk_free: int | None = None
-    """Percent."""
+    """Percent of the disk that is free."""
     degrees: int | None = None
     starts: int | None = None
     """Starts of the agent in a day."""
@@ -52,23 +53,23 @@ class KitFigures:
     budget: int | None = None
     """Percent of the day's credits that are left."""
     weak_supply: str = ""
-    """`now`, or `before` if it was since the machine started."""
+    """`now` if the supply is weak, `before` if it was weak since the machine started."""
     slowed_by: str = ""
-    """Same values: slowed by heat, or by the supply."""
+    """`now` or `before` in the same way, if heat or the supply slows the machine."""
     parts_down: int = 0
     trouble: bool = False
     """True if the agent reports general trouble."""
     overdue: float | None = None
-    """Unix time when a check-in was due; None while it is in time."""
+    """Unix time when a missing check-in was due; None if no check-in is late."""
 
 
 class Unlike(NamedTuple):
     finding: str
     """A key of TEXTS."""
     bad: bool
-    """True if it is bad in any fleet."""
+    """True if the value is bad in any fleet."""
     values: Mapping[str, Any]
-    """Values for the placeholders of its text."""
+    """Values for the placeholders of the text."""
 
 
 TEXTS = {
@@ -95,7 +96,7 @@ TEXTS = {
     "version": "runs {own}; {n} of {all} run {most}",
     "system": "its system is {own}; {n} of {all} have {most}",
 }
-"""Texts in the order of display. The console has them in other languages."""
+"""Texts in the order of display. The console contains translations."""
 _RANKS = {what: rank for rank, what in enumerate(TEXTS)}
 
 
@@ -212,8 +213,8 @@ class _Majority(NamedTuple):
 
 
 def _find_majority(texts: Iterable[str]) -> _Majority | None:
-    """Return the text that more than half of the kits have; None if there is no such text, or too
-    few kits report one.
+    """Return the text that more than half of the kits have. None if there is no such text, or if
+    too few kits report a text.
     """
     known = [text for text in texts if text]
     if len(known) < FLEET_LEAST:

@@ -1,6 +1,6 @@
-"""The fleet: figures of each kit of a workspace, kits with differences first.
+"""Figures of each kit of a workspace. Kits with differences come first.
 
-It only reads. `describe_fleet` is one operation for `Store.read` or `once`.
+`describe_fleet` only reads, and is one operation for `Store.read` or `once`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FleetRow(NamedTuple):
     """Row in the form of the API."""
     figures: KitFigures
     is_out: bool
-    """True if it is disabled or revoked: it is not compared, and comes last."""
+    """True if the kit is disabled or revoked. Such a kit is not compared, and comes last."""
 
 
 def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Interface of a satellite operator. It accepts MT messages for an IMEI and returns the result. It
-delivers MO messages. It describes itself, so that no other module needs to know it.
+"""Interface of a satellite operator. An operator accepts MT messages for an IMEI and returns the
+result. It delivers MO messages. It describes itself, so that no other module needs to know it.
 
 An operator is a module or folder with an `OperatorKind`. `registry.OPERATORS` or an extension names
-it. Each must pass `tests/hub/operator/test_contract.py`. docs/how-to/add-an-operator.md describes
-all steps.
+it. Each operator must pass `tests/hub/operator/test_contract.py`. docs/how-to/add-an-operator.md
+describes all steps.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class MessageReceiver(Protocol):
     async def __call__(
         self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
     ) -> None:
-        """Store one MO message, of any IMEI and content. It is on disk on return.
+        """Store one MO message, of any IMEI and content. The message is on disk on return.
 
-        `unusable` is the reason why it must not be decoded: it is then kept as a dead letter. In
-        that case `imei` may be empty, if the gateway named none.
+        `unusable` is the reason why the message must not be decoded. Such a message is kept as a
+        dead letter, and its `imei` may be empty.
         """
 
 
@@ -47,8 +47,8 @@ class CountSession(Protocol):
     """Counter in the hub of sessions that an operator will bill."""
 
     async def __call__(self, imei: str, session: str, size: int) -> None:
-        """Count an MO session of `size` bytes (0 for a mailbox check), once per `session`, the
-        operator's own id for it.
+        """Count an MO session of `size` bytes (0 for a mailbox check). `session` is the operator's
+        own id of the session. Each id counts once.
         """
 
 
@@ -58,16 +58,16 @@ async def count_nothing(imei: str, session: str, size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of a call. DOUBTFUL: no answer after the request had left. REFUSED: this operator
-    never rings; a message is always tried again.
+    """Result of a call. DOUBTFUL: there was no answer after the request had left. REFUSED, for a
+    ring alert only: this operator never rings. A message is always tried again.
     """
 
     outcome: Outcome
     failure: Failure | None = None
     """The failure; None if the outcome is SENT."""
     waiting: int = 0
-    """Number of messages that the operator keeps for the modem, including this one. 0 if it is not
-    reported; a missed ring alert then cannot be repeated."""
+    """Number of messages that the operator keeps for the modem, including this one. 0 if the
+    operator does not report it. A missed ring alert then cannot be repeated."""
 
     id: str = ""
     """The operator's id of the message, used to query its state."""
@@ -88,7 +88,7 @@ class FarModem(NamedTuple):
     tries: int = 0
     """Number of earlier calls with the same bytes."""
     since: float = 0.0
-    """Unix time when the bytes were packed: no call was earlier."""
+    """Unix time when the bytes were packed. All calls were later."""
 
 
 NO_MODEM = FarModem()
@@ -109,7 +109,7 @@ Own: TypeAlias = "Mapping[str, Any]"
 
 
 class Book(Protocol):
-    """Records of the hub for an operator; each is on disk on return."""
+    """Records of the hub for an operator. Each record is on disk on return."""
 
     async def learn(self, imei: str, kind: str, address: str) -> None:
         """Store the kind of the modem with this IMEI, and the operator's name for it."""
@@ -129,7 +129,7 @@ class Book(Protocol):
         """
 
     async def note_fetched(self, until: float) -> None:
-        """Record the time up to which they were fetched."""
+        """Record the Unix time up to which the operator's stored messages were fetched."""
 
     async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
         """Store the remaining amount of each plan. If one is under `below`, raise an alarm once."""
@@ -138,7 +138,7 @@ class Book(Protocol):
         """Return the messages that were handed over and are not known to be in the modem."""
 
     async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
-        """Store the state of a message that the operator reports."""
+        """Store the state that the operator reports for a message."""
 
 
 class HandedOver(NamedTuple):
@@ -154,7 +154,7 @@ class OperatorHost(NamedTuple):
     take_in: MessageReceiver
     note_session: NoteSession
     note_fault: Note
-    """Logs and counts a bug in the hub. The second argument is its context."""
+    """Logs and counts a bug in the hub. The second argument is the context of the bug."""
     clock: Callable[[], float]
     """Unix time."""
     book: Book | None = None
@@ -182,7 +182,7 @@ class OperatorKind:
     keys: tuple[Key, ...]
     """Settings of the operator."""
     caller: Callable[[Own], Operator | None]
-    """Returns the sender of MT messages; None if it is not configured."""
+    """Returns the sender of MT messages; None if the operator is not configured."""
     failures: Mapping[Any, Failure]
     """Failures of a call, by the operator's own code."""
     examples: Mapping[str, str] = field(default_factory=dict)

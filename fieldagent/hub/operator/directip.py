@@ -117,8 +117,8 @@ def judge(status: int) -> Verdict:
 
 SUCCESS_CODES, MT_TOO_LARGE, POOR_POSITION = 0, 1, 2
 GOOD_SESSIONS = (SUCCESS_CODES, MT_TOO_LARGE, POOR_POSITION)
-"""Session states with a complete MO message. 1: an MT message was too large. 2: the position is
-poor."""
+"""Session states with a complete MO message. Besides success: 1, an MT message was too large; 2,
+the position is poor."""
 SESSIONS = {
     10: "the session timed out",
     12: "the MO message is too large for the gateway",
@@ -126,7 +126,8 @@ SESSIONS = {
     14: "the modem broke the protocol (IMEI anomaly)",
     15: "the IMEI is barred from the gateway",
 }
-"""Failures by the status of a session. The status is a remark, not a verdict on the payload."""
+"""Failures by the status of a session. The status shows a problem of the session; the payload may
+still be good."""
 
 
 async def serve_directip(
@@ -140,7 +141,7 @@ async def serve_directip(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Accept MO messages from gateways in these networks, until cancelled. A confirmed message is
-    on disk; others come again. Closes `listeners`.
+    on disk. The gateway repeats a message without a confirmation. Closes `listeners`.
     """
     door = _ConnectionLimit(take_in, note_session, count_session, allowed, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
@@ -150,8 +151,8 @@ async def serve_directip(
 
 class _ConnectionLimit:
     """Admission of connections. If there is no space left, the source with the most connections
-    loses the one that has been receiving longest. A source pays for its processor time until it has
-    brought a message from an allowed address.
+    loses the connection that has been receiving longest. The processor time of a source is limited
+    until it has delivered a message from an allowed address.
     """
 
     def __init__(
@@ -174,11 +175,11 @@ class _ConnectionLimit:
     async def enter(self, stream: trio.SocketStream) -> None:
         try:
             address = str(stream.socket.getpeername()[0])
-        except OSError:  # it has left
+        except OSError:  # The connection has ended.
             return
         try:
             await self._take_one(stream, address)
-        except Problem:  # it uses too much processor time
+        except Problem:  # The source uses too much processor time.
             return
         except (RemoteProtocolError, trio.BrokenResourceError) as error:
             log.error("an MO message from %s was not accepted: %s", address, error)
@@ -229,7 +230,7 @@ class _ConnectionLimit:
         except RemoteProtocolError:
             raise
         except StoreUnavailable:
-            return False  # the store logs that itself; the gateway sends it again
+            return False  # The store logs that itself, and the gateway sends the message again.
         except Exception as error:
             self._note_fault(error, f"an MO message from {imei or 'a gateway'}")
             return False
@@ -277,7 +278,7 @@ async def receive(stream: trio.SocketStream) -> bytes:
 
 
 class DirectIp:
-    """`Operator` at `host` and `port`."""
+    """`Operator` that calls the gateway at `host` and `port`."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FIXED_CAUSE_RETRY_S = 3600.0
-"""Seconds after which people may have fixed the cause of a failed call; a refused call is free."""
+"""Seconds until a retry after a failure that people must fix. A refused call is free."""
 FULL_PAUSE_S = 600.0
 """Seconds until a full queue is tried again, because the modem must empty it first."""
 
@@ -31,13 +31,13 @@ class Failure(NamedTuple):
     """Cause of a failed call."""
 
     code: str
-    """The operator's own code, or a short word. There are few values, because it is a label in the
-    metrics."""
+    """Code of the operator, or a short word. There are few values, because the code is a label in
+    the metrics."""
     scope: Scope
     text: str
     """Cause and remedy."""
     retry_after: float = 0.0
-    """Seconds until a retry makes sense. 0: by the number of tries."""
+    """Seconds until a retry makes sense. 0: the number of tries decides."""
 
 
 def make_unknown(answer: str) -> Failure:

@@ -1,5 +1,5 @@
-"""The available satellite operators. A new operator of the core is a module or folder beside this
-one, and an entry here. An extension adds its operator with `Extension.operators`.
+"""Available satellite operators. A new operator of the core is a module or folder beside this one,
+and an entry here. An extension adds its operator with `Extension.operators`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OPERATORS = {
     "directip": "fieldagent.hub.operator.directip:KIND",
     "rockblock": "fieldagent.hub.operator.rockblock:KIND",
 }
-"""Operators of the core by their name in a device's `operator`. The first is the default."""
+"""Operators of the core, by their name in a device's `operator`. The first is the default."""
 DEFAULT = next(iter(OPERATORS))
 
 

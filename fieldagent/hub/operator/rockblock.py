@@ -1,4 +1,5 @@
-"""RockBLOCK's web services: their webhook delivers MO messages, and a call accepts MT messages."""
+"""RockBLOCK's web services. Their webhook delivers MO messages, and a call to them accepts MT
+messages."""
 
 from __future__ import annotations
 
@@ -72,10 +73,10 @@ ROCKBLOCK = {
 
 PATH = "/operator/rockblock"
 BODY = 16_384
-"""Largest number of bytes: 340 in hexadecimal, a token and some text. Only the token authenticates
-the caller."""
+"""Largest number of bytes of a body: 340 bytes in hexadecimal, a token and some text. Only the
+token authenticates the caller."""
 _FAULT_CHARACTERS_MAX = 200
-"""Characters of a fault that are shown."""
+"""Largest number of characters of a fault that are shown."""
 DEADLINE_S = 30.0
 """Seconds for a call."""
 
@@ -88,9 +89,9 @@ def make_mo_route(
     count_session: CountSession = count_nothing,
 ) -> Route:
     """Return the route of MO messages. It answers 200 once the message is on disk. After any other
-    answer they send it again.
+    answer RockBLOCK sends the message again.
 
-    Data that their token authenticates is stored, whatever else is wrong with it.
+    Data that RockBLOCK's token authenticates is stored, whatever else is wrong with it.
     """
 
     async def take_message(asked: Request) -> Response:
@@ -113,7 +114,7 @@ def make_mo_route(
 
 
 def _read_form(asked: Request) -> dict[str, str]:
-    """Return the fields of a form or a JSON object; their account decides which they send."""
+    """Return the fields of a form or a JSON object. The RockBLOCK account decides the format."""
     body = get_required_body(asked)
     try:
         if asked.headers.get("content-type", "").startswith("application/json"):
@@ -130,7 +131,7 @@ def _read_form(asked: Request) -> dict[str, str]:
 
 
 class RockBlock:
-    """`Operator` that uses their MT service at `address`."""
+    """`Operator` that uses RockBLOCK's MT service at `address`."""
 
     def __init__(self, address: str, username: str, password: str) -> None:
         self._address = address
@@ -153,7 +154,7 @@ class RockBlock:
         except ConnectFailed as failure:
             return Verdict(Outcome.NOT_SENT, make_unreachable(f"RockBLOCK: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
-            # Their calls have no id, so the message may have been accepted.
+            # RockBLOCK's calls have no id, so the message may have been accepted.
             return Verdict(Outcome.DOUBTFUL, make_no_answer(f"RockBLOCK: {failure}"))
         if answer.code is None:
             return Verdict(Outcome.SENT)
@@ -183,7 +184,9 @@ def _make_routes(own: Own, host: OperatorHost) -> list[Route]:
 
 
 def make_public_key(own: Own) -> PublicKey:
-    """Return the key that verifies their tokens: the published one, or the configured one."""
+    """Return the key that verifies RockBLOCK's tokens: the configured key, otherwise the published
+    key.
+    """
     path = own["rockblock-public-key"]
     return PUBLIC_KEY if path is None else read_public_key(read_text_file(path))
 

@@ -1,8 +1,8 @@
-"""The access log, and the metrics of calls. It has a line for each call that changes something,
+"""Access log, and the metrics of calls. The log has a line for each call that changes something,
 opens a link or is refused. It also has a line for each end of a link and each post to a webhook.
 
-A line contains no header, no query and nothing of a body. The number of lines about refused calls
-per minute is limited; a final line then contains the number of the others.
+A line contains no header, no query and no part of a body. The number of lines about refused calls
+per minute is limited. A final line then contains the number of refused calls without a line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Write = Callable[[dict[str, Any]], None]
 
 REFUSED_A_MINUTE = 60
 PATH_MAX = 80
-"""Characters."""
+"""Largest number of characters of a path in the log."""
 
 REFUSAL_NAMES = {
     400: "malformed",
@@ -81,7 +81,7 @@ def call_of(path: str, method: str) -> str:
 
 
 def _remove_secret(path: str) -> str:
-    """Return the path without its secret: a contact's link is valid until it is used, and addresses
+    """Return the path without its secret. A contact's link is valid until it is used, and addresses
     of operators and trackers end with a secret.
     """
     if path.startswith(_TRACKERS) and path.count("/") > 2:
@@ -107,7 +107,7 @@ def make_json_writer(emit: Callable[[str], None], clock: Callable[[], float]) ->
 
 
 class AccessLog:
-    """The access log. `write` gets each line."""
+    """Access log. `write` gets each line."""
 
     def __init__(self, write: Write, figures: Figures, *, trusted: Sequence[Network] = ()) -> None:
         self._write = write
@@ -117,7 +117,7 @@ class AccessLog:
         self._refused = 0
 
     def watch(self, judge: Judge) -> Judge:
-        """Return the same routes, with each call noted after its answer."""
+        """Return the same routes. Each call is recorded after its answer."""
 
         async def judge_watched(head: Request) -> Admission:
             began = trio.current_time()

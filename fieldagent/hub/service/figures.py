@@ -15,7 +15,7 @@ from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire.outcome import Outcome
 
 BOUNDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
-"""Upper bounds of the histogram buckets in seconds. The last is longer than a caller waits."""
+"""Upper bounds of the histogram buckets in seconds. No caller waits as long as the last bound."""
 
 COUNTER_TEXTS = {
     "refusals": "Refused calls, by reason.",
@@ -42,8 +42,8 @@ AT_ZERO = {
         for outcome in Outcome
     ],
 }
-"""Series that start at 0, because an alert rule cannot detect an increase of a series that did not
-exist."""
+"""Series that start at 0. An alert rule cannot detect an increase of a series that did not exist
+before."""
 
 _Labels = tuple[tuple[str, str], ...]
 

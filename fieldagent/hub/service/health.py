@@ -22,20 +22,20 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import Supervisor
 
 ANSWER_TIMEOUT_S = 1.5
-"""Seconds within which the database of a ready hub accepts a proof write, if it has not just
-accepted another. A load balancer asks every few seconds."""
+"""Seconds within which the database of a ready hub must accept a proof write. No proof is needed
+shortly after another write, because a load balancer asks every few seconds."""
 NO_ROOM = "the disk is full: the agent waits until you free space"
 FEW_ROWS = 2_000
-"""Rows in the queues up to which they are counted within the call."""
+"""Largest number of rows in the queues that are counted during the call."""
 FEW_ITEMS = 1_000
-"""Items up to which they are counted exactly at each call."""
+"""Largest number of items that are counted exactly at each call."""
 METRICS_TIMEOUT_S = 10.0
 """Seconds for the metrics, which count rows. Prometheus does not wait longer."""
 
 
 class Health:
     """Routes for probes and metrics. `counters` returns metrics of other parts, by names listed
-    below. `rows` reads further ones from the database. `clock` returns Unix time.
+    below. `rows` reads further metrics from the database. `clock` returns Unix time.
 
     Once `stopping` is set, the hub is not ready for new work.
     """
@@ -63,8 +63,8 @@ class Health:
         self._asked = trio.Event()
 
     async def run(self) -> None:
-        """Count long queues in the background after a call for metrics, because no call waits for
-        that.
+        """Count long queues in the background after a call for metrics. Calls do not wait for the
+        count.
         """
         while True:
             await self._asked.wait()
@@ -80,7 +80,7 @@ class Health:
         return [*probes, Route("GET", "/metrics", self.answer_metrics)] if figures else probes
 
     async def answer_liveness(self, request: Request) -> Response:
-        """Answer 200. An answer is enough, because a restart cannot fix the database."""
+        """Answer 200. The database is not checked, because a restart of the hub cannot fix it."""
         return make_json_response({"status": "UP"})
 
     async def answer_readiness(self, request: Request) -> Response:
@@ -107,8 +107,8 @@ class Health:
         return REASON
 
     async def answer_metrics(self, request: Request) -> Response:
-        """Return the metrics. Those of the process are included even if the database does not
-        answer.
+        """Return the metrics. If the database does not answer, return only the metrics of the
+        process.
         """
         read: dict[str, float] = {}
         failing: Mapping[tuple[str, str, str], int] = {}
@@ -209,7 +209,7 @@ def _list_families(values: Mapping[str, float]) -> Iterator[Family]:
 _IS_SOS = f"kind = '{sos.SOS}'"
 _IS_UNREACHED = "state = 'open' AND unreached IS NOT NULL"
 _SMALL_TABLE_COUNTS = {
-    # An exact count takes a second for ten million items. Their ids follow the order of arrival.
+    # An exact count takes a second for ten million items, so estimate it from the ids.
     "items": f"SELECT CASE WHEN few <= {FEW_ITEMS} THEN few"
     " ELSE (SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1 END FROM (SELECT count(*)"
     f" AS few FROM (SELECT 1 FROM item LIMIT {FEW_ITEMS + 1}) AS these) AS counted",

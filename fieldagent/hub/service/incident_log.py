@@ -19,8 +19,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 STEPS_MAX = 1_000
-"""Largest number of steps of the last half minute that a starting hub skips, because they were
-logged before."""
+"""Largest number of steps of the last half minute that a starting hub skips, because it assumes
+that they were logged before."""
 UNLOGGED_STEPS = ("item", "answer on the kit")
 """Steps that are not logged, because they are frequent, such as a position each minute."""
 
@@ -50,12 +50,12 @@ class _Step(NamedTuple):
     number: int
     at: float
     line: str
-    """Empty if nothing must be logged."""
+    """Log line; empty if nothing must be logged."""
 
 
 async def _make_follower(store: Store, now: float) -> Follower:
-    """Return a follower after all current steps. Another hub process may still commit a step with a
-    lower id, because ids are assigned before the commit.
+    """Return a follower that begins after all current steps. Another hub process may still commit a
+    step with a lower id, because ids are assigned before the commit.
     """
     unsettled = UNSETTLED_S if store.shared else 0.0
     sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"

@@ -1,10 +1,10 @@
-"""A synthetic item, sent once a minute through the whole path of a real one: pushed, stored, and
-posted to a webhook that the hub itself receives.
+"""Synthetic item that goes through the whole path of a real item once a minute. It is pushed,
+stored, and posted to a webhook that the hub itself receives.
 
-It uses HTTP over a separate loopback port. Server, authentication, intake and webhooks are the same
-as for all items. The access log and the metrics ignore it. With an address, it is pushed there
-instead, as from any client. That also tests everything in front of the hub, which then counts and
-logs it.
+The item uses HTTP over a separate loopback port. Server, authentication, intake and webhooks are
+the same as for all items. The access log and the metrics ignore it. If an address is set, the item
+is pushed there, as by any client. That also tests everything in front of the hub. The hub then
+counts and logs the item.
 
 Each hub process sends its own item, because any process can hang. Any process may post it, so the
 result is read from the store.
@@ -51,7 +51,8 @@ ITEM_TIMEOUT_S = 30.0
 LIFETIME_S = 60
 """Seconds after which an unsent item expires."""
 CHECK_INTERVAL_S = 1.0
-"""Seconds between two checks for the result, because news of another hub's commits arrives late."""
+"""Seconds between two checks for the result. Notice of another hub process's commits can arrive
+late."""
 HOST = "synthetic-item.invalid"
 """Reserved name that no name server resolves (RFC 6761 6.4). Only `make_opener` knows it."""
 URL = f"http://{HOST}/received"
@@ -61,7 +62,9 @@ RECREATE_TEXT = (
 
 
 class ItemStopped(Exception):
-    """The item stopped. `stage` is push, store or hook; `why` is a text for people."""
+    """Error for an item that stopped. `stage` is push, store or hook. `why` is a text for
+    people.
+    """
 
     def __init__(self, stage: str, why: str) -> None:
         super().__init__(f"{stage}: {why}")
@@ -114,8 +117,8 @@ class SyntheticItems:
                 await waits.sleep(began + ITEM_INTERVAL_S - trio.current_time())
 
     def make_opener(self, public: Opener) -> Opener:
-        """Return a function that connects to the receiver here for synthetic items, and like
-        `public` otherwise.
+        """Return a function that connects to the receiver here for synthetic items, and otherwise
+        calls `public`.
         """
 
         async def open_stream(host: str, port: int) -> trio.SocketStream:
@@ -168,7 +171,7 @@ class SyntheticItems:
             await self._clear(journey)
 
     async def _send_item(self, journey: _Journey) -> None:
-        """Send an item through the whole path. Raises NoFurther."""
+        """Send an item through the whole path. Raises ItemStopped."""
         try:
             # On a full disk, such a small item may fit although larger ones do not.
             await self.store.prove()
@@ -204,7 +207,7 @@ class SyntheticItems:
             raise ItemStopped("store", str(error)) from None
 
     async def _push(self, begun: Begun) -> str:
-        """Push the item, and return its requestId. Raises NoFurther."""
+        """Push the item, and return its requestId. Raises ItemStopped."""
         own = begun.own
         body = {
             "sourceUserId": own.member,
@@ -230,7 +233,7 @@ class SyntheticItems:
         try:
             why = json.loads(reply.body)["detail"]
         except (ValueError, KeyError, TypeError):
-            # The answer is from a proxy, whose 503 does not mean the database.
+            # The answer is from a proxy, so a 503 may have another cause than the database.
             raise ItemStopped("push", self._from_there(f"answered {reply.status}")) from None
         # The intake answers 503 and 507 if the database did not accept the item.
         stage = "store" if reply.status in (503, 507) else "push"

@@ -22,7 +22,7 @@ LEFT_OVER_AFTER_S = 600.0
 """Seconds after which an item counts as left over from a killed hub."""
 
 RATE = 600
-"""Pushes per minute, one by each hub process."""
+"""Largest number of pushes per minute. Each hub process makes one."""
 
 
 class OwnRows(NamedTuple):
@@ -32,7 +32,7 @@ class OwnRows(NamedTuple):
     member: int
     webhook: int
     secret: str
-    """Signing secret of its webhook."""
+    """Signing secret of the synthetic webhook."""
 
     @property
     def key(self) -> str:
@@ -53,7 +53,7 @@ class OwnRows(NamedTuple):
 class Begun(NamedTuple):
     own: OwnRows
     line: int
-    """Id of the last audit line before it."""
+    """Id of the last audit line before the item."""
 
 
 class PostState(NamedTuple):
@@ -119,8 +119,8 @@ def _make(db: Db, url: str, now: float) -> OwnRows | None:
 
 
 def give_webhook(db: Db, own: OwnRows, request_id: str, now: float) -> bool:
-    """Enter the item for the webhook, as items of kits are. Return False if there is no such
-    item.
+    """Create the item's delivery to the webhook, as for items of kits. Return False if there is no
+    such item.
     """
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
@@ -133,7 +133,9 @@ def give_webhook(db: Db, own: OwnRows, request_id: str, now: float) -> bool:
 
 
 def read_post_state(db: Db, own: OwnRows, request_id: str) -> PostState | None:
-    """Return the state of the item at the synthetic webhook; None if it was not entered for it."""
+    """Return the state of the item at the synthetic webhook; None if it has no delivery to that
+    webhook.
+    """
     rows = db.execute(
         "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"
         " AND item = (SELECT id FROM item WHERE request_id = ?)",

@@ -22,7 +22,7 @@ A = TypeVar("A")
 
 
 class OtherVersion(StoreUnavailable):
-    """The tables have a different version from this program's. The text contains the fix."""
+    """Error: the tables have another version than this program needs. The text contains the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class DatabaseOptions:
 
 
 class Db(Protocol):
-    """A connection within one transaction."""
+    """Connection within one transaction."""
 
     takes_lists: bool
     """True if one parameter can be a list of values, or the JSON of many rows."""
 
     worker: int
-    """Number of this process, stored with each claim (`records.claims`). 0 if other processes could
-    not find out that this one has died."""
+    """Number of this process, stored with each claim (`records.claims`). 0 if other processes
+    cannot detect the death of this process."""
 
     @property
     def living_workers(self) -> str:
@@ -77,7 +77,9 @@ class Db(Protocol):
         """
 
     def announce(self, topic: str) -> None:
-        """Set `heard(topic)` in every process of the hub after the commit."""
+        """Set the events of `topic` (`Store.get_event`) in every process of the hub after the
+        commit.
+        """
 
 
 def select(db: Db, columns: Mapping[str, str], rest: str, *parameters: Any) -> list[dict[str, Any]]:
@@ -90,8 +92,8 @@ def select(db: Db, columns: Mapping[str, str], rest: str, *parameters: Any) -> l
 
 
 ANY_WRITE_TOPIC = "anything"
-"""Topic that is announced for every write, even if the writer announces no topic. For such a write
-by another process, the announcement comes some seconds later."""
+"""Topic that is announced for every write, even if the writer announces no topic. If another
+process made such a write, the announcement comes some seconds later."""
 
 
 ROWS = 1_000
@@ -136,7 +138,8 @@ def insert(
 
 
 _NUL = r"\u0000"
-"""JSON escape of a NUL character. A match can also be an escaped backslash before other characters.
+"""JSON escape of a NUL character. The same characters can also follow an escaped backslash and then
+mean something else.
 """
 
 
@@ -160,12 +163,13 @@ def _encode_bytea(value: bytes) -> str:
 
 
 def make_membership(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[str, Sequence[Any]]:
-    """Return the SQL that follows a column in "column is one of these values", and its parameters.
+    """Return the SQL condition after a column's name for "is one of these values", and its
+    parameters.
 
-    Up to `few` values become single parameters. PostgreSQL keeps the plan of such a statement, but
-    plans a statement with a list again each time, to know its length. A kept plan must still be
-    good when the table has grown. Use `few` above 1 only for tables that do not grow with the
-    items.
+    Up to `few` values become single parameters. PostgreSQL keeps the plan of such a statement. It
+    plans a statement with a list again each time, because the length of the list counts. A kept
+    plan must still be good when the table has grown. So use `few` above 1 only for tables that do
+    not grow with the items.
     """
     if db.takes_lists and not 1 <= len(values) <= few:
         return "= ANY (?)", [[*values]]
@@ -227,16 +231,16 @@ class Store(Protocol):
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        """Run a read `operation` once with the arguments of all callers of the same moment. Each
-        caller gets its own result.
+        """Run `operation`, which must only read, once with the arguments of all callers of the same
+        moment. Each caller gets its own result.
         """
 
     async def read(self, operation: Callable[[Db], T]) -> T:
         """Run `operation`, which must only read."""
 
     async def prove(self) -> None:
-        """Prove that the database accepts writes: a commit within the last `FRESH_S` seconds is
-        enough, else commit a row of this process. Raises StoreUnavailable, StoreFull,
+        """Prove that the database accepts writes. A commit within the last `FRESH_S` seconds is
+        enough. Otherwise commit a row of this process. Raises StoreUnavailable, StoreFull,
         StoreFailed.
         """
 
@@ -246,8 +250,8 @@ class Store(Protocol):
         """
 
     def wake(self, event: trio.Event, topics: Collection[str]) -> None:
-        """Set an event at the next announcement of one of the topics, if it still exists then. A
-        task so waits for many topics at the cost of one.
+        """Set an event at the next announcement of one of the topics, if the event still exists
+        then. So a task can wait for many topics at the cost of one.
         """
 
     async def run(self) -> StoreFailed | None:
@@ -256,7 +260,9 @@ class Store(Protocol):
         """
 
     def run_once(self, operation: Callable[[Db], T]) -> T:
-        """Run `operation` in a transaction of its own, without trio. Works beside a running hub."""
+        """Run `operation` in a transaction of its own, without trio. This works beside a running
+        hub.
+        """
 
     def close(self) -> None: ...
 

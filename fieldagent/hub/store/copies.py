@@ -39,7 +39,7 @@ def back_up(
     source: sqlite3.Connection, target: Path, report: Callable[[int, int], None] | None = None
 ) -> None:
     """Write a copy of the database as of one moment, also while a hub writes. The copy gets the
-    name `target` only when it is complete on disk. `report` is that of `copy_whole`. Raises
+    name `target` only when it is complete on disk. `report` is passed on to `copy_whole`. Raises
     OSError, sqlite3.Error.
     """
     new = target.parent / f"{target.name}.new"
@@ -55,7 +55,7 @@ def back_up(
 
 def see_that_none_was_lost(file: Path) -> None:
     """Raise StoreFailed if a database was at `file` and is now empty or missing. Raises OSError."""
-    # Look for the log first, because another program can create both files at this moment.
+    # Look for the log first, because another program may be creating both files at this moment.
     left = [
         each for each in map(partial(_make_path_beside, file), ("-wal", "-shm")) if each.exists()
     ]
@@ -92,9 +92,9 @@ def set_aside_log_of_another(file: Path) -> None:
         try:
             fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
         except BlockingIOError:
-            return  # The program that has it open has already checked.
-        # Check again under the lock: another program may have done this meanwhile and begun a log
-        # of this file's own.
+            return  # The program that has the file open has already checked.
+        # Check again under the lock, because another program may have renamed the old log meanwhile
+        # and begun a new log of this file.
         if not _has_content(left) or opened.read(_HEAD)[18:] != _WITHOUT_LOG:
             return
         kept = left.with_name(f"{left.name}.before")

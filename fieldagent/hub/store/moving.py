@@ -26,13 +26,13 @@ OF_PROCESSES = frozenset({"process", "lease", "worker", "console_stream"})
 REPORT_ROWS = 1_000
 """Rows between two reports of progress."""
 _BUSY_S = 1.0
-"""Seconds to wait for a command that has an SQLite file open."""
+"""Seconds to wait for another command that has the SQLite file open."""
 
 Row = tuple[Any, ...]
 
 
 class NotMoved(Exception):
-    """The database was not moved. The text is for people and contains the fix."""
+    """Error: the database was not moved. The text is for people and contains the fix."""
 
 
 class Table(NamedTuple):
@@ -88,7 +88,7 @@ class _SqliteSide:
         self._connection.executemany(sql, rows)
 
     def read_next_id(self, table: Table) -> int:
-        # https://sqlite.org/autoinc.html: it holds the largest id that was ever given.
+        # The table contains the largest id that was ever used (https://sqlite.org/autoinc.html).
         sql = "SELECT seq FROM sqlite_sequence WHERE name = ?"
         rows = self._connection.execute(sql, (table.name,)).fetchall()
         return int(rows[0][0]) + 1 if rows else 1
@@ -105,8 +105,9 @@ class _SqliteSide:
 
 @contextmanager
 def open_sqlite_side(path: Path) -> Iterator[DatabaseSide]:
-    """Open the file alone: SQLite refuses the lock if a hub or a command has the file open, and
-    them while this has it (https://sqlite.org/pragma.html#pragma_locking_mode).
+    """Open the file for this program alone. SQLite refuses the lock if a hub or another command has
+    the file open, and refuses them while this program has it open
+    (https://sqlite.org/pragma.html#pragma_locking_mode).
     """
     try:
         with closing(sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)) as connection:
@@ -128,7 +129,7 @@ def make_in_use(name: str) -> NotMoved:
 
 
 def list_hub_tables() -> list[Table]:
-    """Return all tables. Each refers only to earlier ones."""
+    """Return all tables. Each table refers only to earlier tables."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(make_hub_schema(TYPES).tables)
         made = empty.execute(
@@ -147,13 +148,15 @@ def list_hub_tables() -> list[Table]:
 
 @dataclass(slots=True)
 class _Tally:
-    """Count and digest of rows, which do not depend on their order."""
+    """Count and digest of rows. Neither depends on the order of the rows."""
 
     rows: int = 0
     digest: int = 0
 
     def of(self, rows: Iterable[Row], report: Callable[[int], None]) -> Iterator[Row]:
-        """Yield the rows and add them. `report` gets the count so far from time to time."""
+        """Yield the rows, and add each to the count and the digest. `report` gets the count so far
+        from time to time.
+        """
         for row in rows:
             self.rows += 1
             written = repr([_normalise(value) for value in row]).encode()
@@ -177,8 +180,8 @@ class Moved(NamedTuple):
 
 
 def move(source: DatabaseSide, target: DatabaseSide, report: Callable[[int, int], None]) -> Moved:
-    """Copy everything and commit it. `report` gets the number of rows that are copied or compared,
-    and of all that will be. Raises NotMoved.
+    """Copy everything and commit it. `report` gets the number of rows copied or compared so far,
+    and the number of all rows to copy or compare. Raises NotMoved.
     """
     tables = [each for each in list_hub_tables() if each.name not in OF_PROCESSES]
     for table in tables:

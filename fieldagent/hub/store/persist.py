@@ -20,13 +20,15 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 RETRY_AFTER_S = 1.0
-"""Seconds until a failed commit is tried again. Short, because other processes repeat the work once
-a claim has expired."""
+"""Seconds until a failed commit is tried again. The time is short, because other processes repeat
+the work once a claim has expired."""
 
 
 @contextmanager
 def log_once() -> Iterator[None]:
-    """Skip the enclosed work if the store is unavailable or full. The caller tries again later."""
+    """Skip the rest of the block if the store becomes unavailable or is full. The caller tries
+    again later.
+    """
     try:
         yield
     except StoreUnavailable as trouble:
@@ -36,7 +38,8 @@ def log_once() -> Iterator[None]:
 
 
 async def persist(store: Store, operation: Callable[[Db], T]) -> T:
-    """Commit `operation`, and repeat until it is stored, because no caller can handle the failure.
+    """Commit `operation`, and repeat until it is stored, because its callers cannot handle a
+    failure.
 
     A commit that failed may still have been stored, so `operation` must be harmless if it runs
     twice.
@@ -47,8 +50,8 @@ async def persist(store: Store, operation: Callable[[Db], T]) -> T:
 async def persist_together(
     store: Store, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
 ) -> T:
-    """Like `persist`, but in one run with other callers that store the same operation at that
-    moment.
+    """Like `persist`, but run the operation once for all callers that store the same operation at
+    that moment.
     """
     return await _retry_until_stored(lambda: store.commit_together(operation, argument))
 

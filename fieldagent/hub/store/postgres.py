@@ -2,7 +2,7 @@
 
 It runs psycopg 3 in worker threads, because psycopg's asynchronous interface supports only asyncio.
 One connection writes, in transactions that callers share. A few connections read. One connection
-listens, and shows the store whether the database answers.
+listens for announcements. It also shows the store whether the database answers.
 
 While the database does not answer, or accepts no write, every call fails at once instead of
 waiting. The database counts as back once it has accepted a write.
@@ -59,9 +59,9 @@ RETRY_AFTER_S = 0.5
 TRANSACTION_TIMEOUT_S = 5.0
 """Seconds after which the store gives up a transaction that writes or waits for a lock."""
 PAYLOAD_MAX_BYTES = 7_900
-"""Bytes. PostgreSQL's notifications carry less than 8000."""
+"""Largest number of bytes of a notification. PostgreSQL allows less than 8000."""
 PAYLOADS_MAX = 8
-"""Notifications of one commit: enough for items to 5,000 kits."""
+"""Largest number of notifications of one commit, enough for items to 5,000 kits."""
 NOTIFY = "SELECT pg_notify(?, payload) FROM unnest(?::text[]) AS payload"
 ALL_TOPICS = "*"
 CHANNEL = "fieldagent"
@@ -74,7 +74,7 @@ LIVING_WORKERS = (
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 ATTEMPTS = 5
-"""Attempts for a transaction that conflicts with another one."""
+"""Largest number of attempts for a transaction that conflicts with another transaction."""
 
 _CONFLICTS = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 
@@ -86,7 +86,9 @@ class _PostgresDb:
     def __init__(
         self, connection: Connection, worker: int, whole: _PostgresDb | None = None
     ) -> None:
-        """`whole` is the `_PostgresDb` of the transaction if several callers share one."""
+        """Create the part of a caller. `whole` is the `_PostgresDb` of the transaction if several
+        callers share one.
+        """
         self._connection = connection
         self._cursor: Cursor = whole._cursor if whole else connection.cursor()
         self.worker = worker
@@ -179,10 +181,10 @@ class PostgresStore:
         self._listens = not options.pooled or options.direct is not None
         self._writer: Connection | None = None
         self._gone: StoreUnavailable | None = None
-        """Reason why the database cannot be used now. None while it answers."""
+        """Reason why the database cannot be used now. None while the database answers."""
         self._gone_since = 0.0
         self._stuck = Stuck("")
-        """The cause that blocked the last write; `behind` is empty if no lock is known."""
+        """Cause that blocked the last write."""
         self._touch = trio.CancelScope()
         """Scope of the listening connection. It is cancelled when the database must prove itself
         again."""
@@ -197,7 +199,7 @@ class PostgresStore:
             (migrate if options.upgrade else require)(connection)
         self._group: GroupCommit[_PostgresDb] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """The operation that the group shares, for each operation of a caller."""
+        """Operation that the group shares, for each operation of a caller."""
         self._readers = SharedReads(self.read)
         self._topics = Topics()
 
@@ -354,7 +356,7 @@ class PostgresStore:
 
     async def _find_out(self, late: Sequence[Connection]) -> None:
         """Give up a transaction that is late if it writes or waits for a lock, because all later
-        writes would wait for it. A read can take long.
+        writes would wait for it. A read may take long.
         """
         writes = self._writer in late
         stuck, what = None, ""
@@ -408,14 +410,15 @@ class PostgresStore:
                 with trio.move_on_after(POLL_INTERVAL_S) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
                 if quiet.cancelled_caught and await self._run_in_time(ear.has_pinged):
-                    # If the store cannot listen, a change in the snapshot is its only sign of
-                    # writes by others.
+                    # If the store cannot listen, a change in the snapshot is the only sign of
+                    # writes by other processes.
                     _announce(self._topics, [ANY_WRITE_TOPIC if self._listens else ALL_TOPICS])
                 _announce(self._topics, ear.take_announced())
 
     async def _run_in_time(self, ask: Callable[[], T]) -> T:
         """Return the result of `ask`, which runs in a thread. Raises StoreUnavailable after 2 *
-        `PING_TIMEOUT_S` seconds. A thread that still waits then is cut off soon.
+        `PING_TIMEOUT_S` seconds. Soon afterwards the connection of a thread that still waits is cut
+        off.
         """
         with trio.move_on_after(2 * PING_TIMEOUT_S), self._connections.convert_errors():
             return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
@@ -463,8 +466,8 @@ def _run_together(
 
 
 class _Listener:
-    """The connection that listens. Behind a pooler it cannot listen, and checks for writes instead.
-    It is opened and pinged in a thread that the hub may stop waiting for.
+    """Connection that listens. Behind a pooler it cannot listen, and checks for writes instead. A
+    thread opens and pings it, and the hub may stop waiting for that thread.
     """
 
     def __init__(self, connections: Connections, worker: int, *, listens: bool) -> None:
@@ -506,8 +509,8 @@ class _Listener:
         return self._connection.fileno()
 
     def take_announced(self) -> list[str]:
-        """Return the payloads received so far. It asks libpq directly, because psycopg waits here,
-        before 3.2 without limit.
+        """Return the payloads received so far. Ask libpq directly, because psycopg waits here, and
+        before version 3.2 even without limit.
         """
         assert self._connection is not None
         pgconn = self._connection.pgconn

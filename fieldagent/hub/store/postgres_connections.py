@@ -52,7 +52,7 @@ _NOT_PREPARED = (
 _UNUSABLE = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
-    psycopg.errors.ReadOnlySqlTransaction,  # a standby, after a failover
+    psycopg.errors.ReadOnlySqlTransaction,  # From a standby server, after a failover.
     psycopg.errors.InsufficientPrivilege,
 )
 
@@ -77,8 +77,7 @@ class Connections:
         """For each connection in use: when its use began and when it must end, in time.monotonic.
         """
         self._ended = False
-        """True after `end_all`. A thread that was abandoned may still open a connection or return
-        one."""
+        """True after `end_all`. An abandoned thread may still open or return a connection then."""
 
     @contextmanager
     def convert_errors(self) -> Iterator[None]:
@@ -103,8 +102,8 @@ class Connections:
         )
 
     def connect(self) -> Connection:
-        """Open one connection. Each statement commits by itself unless a transaction is begun.
-        After `end_all`, the returned connection is closed. Raises psycopg.OperationalError.
+        """Open one connection. Each statement commits by itself outside a transaction. After
+        `end_all`, the returned connection is closed. Raises psycopg.OperationalError.
         """
         # A pooler gives each transaction another session, which has no prepared statements.
         threshold = None if self.pooled else 5
@@ -125,9 +124,9 @@ class Connections:
         """Raise StoreUnavailable if the address leads to a transaction pooler that the settings do
         not name.
 
-        With such a pooler, a statement prepared by one client would be taken for that of another,
-        so this check runs first. Behind a pooler, two connections reach the same session, or one
-        connection reaches two. Other clients can hide that once or twice, but not in every round.
+        With such a pooler, a client could run a statement that another client has prepared, so this
+        check runs first. Behind a pooler, two connections reach the same session, or one connection
+        reaches two. Other clients can hide that once or twice, but not in every round.
         """
         if self.pooled:
             return
@@ -239,11 +238,11 @@ def _read_password(path: Path) -> str:
 
 def _read(database: str, password_file: Path | None) -> tuple[str, str]:
     """Return the address for libpq and the name of the database for people. Raises
-    StoreUnavailable, whose text never contains the address, because it may hold the password.
+    StoreUnavailable. Its text never contains the address, which may contain the password.
     """
     try:
         parts = conninfo_to_dict(database)
-    except psycopg.Error:  # libpq's error quotes the address
+    except psycopg.Error:  # The error of libpq contains the address.
         parts = {}
     # An unescaped @, / or : in a password makes a part of it look like a host, a port or a name.
     shown = [str(parts.get(part, "")) for part in ("host", "port", "dbname")]

@@ -1,4 +1,4 @@
-"""State of one process: if PostgreSQL accepts its writes."""
+"""State of one process: does PostgreSQL accept its writes?"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WriteProof:
         return self.full or time.monotonic() - self.written_at > FRESH_S
 
     def note_write(self, *, needed_room: bool = False) -> None:
-        """Note a commit. `needed_room` is True if it needed new pages."""
+        """Note a commit. `needed_room` is True if the commit needed new pages."""
         self.written_at = time.monotonic()
         if needed_room:
             self.full = False

@@ -17,9 +17,9 @@ MIGRATION_LOCK = 0x6669656C64
 """Key of the advisory lock under which one process changes the schema."""
 
 FREE_PAGE_SPACE_SQL = b"ALTER TABLE device SET (fillfactor = 50)"
-"""Leave space in each page of `device`, because each item increases a number of its devices.
-PostgreSQL then updates the row in place without touching its six indexes (PostgreSQL manual,
-Heap-Only Tuples)."""
+"""Leave space in each page of `device`, because each item increases a number in the rows of its
+devices. PostgreSQL then updates the row in place without touching its six indexes (PostgreSQL
+manual, Heap-Only Tuples)."""
 
 
 def require(connection: Connection) -> None:

@@ -32,17 +32,17 @@ class _WaitRow(NamedTuple):
     kind: str | None
     event: str | None
     blocking: Sequence[int]
-    """Process ids that hold the lock it waits for."""
+    """Ids of the server processes that hold the lock for which this process waits."""
 
 
 class Stuck(NamedTuple):
-    """The cause that blocks a statement."""
+    """Cause that blocks a statement."""
 
     reason: str
     blocking: tuple[str, ...] = ()
     """Transactions that hold the awaited lock, as PostgreSQL's virtual transaction ids."""
     waiting: tuple[int, ...] = ()
-    """Ids of the server processes that wait for it for this hub."""
+    """Ids of the server processes of this hub that wait for the lock."""
 
 
 def find_reason(
@@ -53,8 +53,8 @@ def find_reason(
 ) -> Stuck | None:
     """Return the reason why the late connections do not finish.
 
-    Return None if none of them has waited `seconds` for a lock, and the `writer` has not been busy
-    so long with one statement. A transaction may have many statements. Raises psycopg.Error.
+    Return None if none of them has waited `seconds` for a lock, and the `writer` has not spent that
+    long on one statement. A transaction may have many statements. Raises psycopg.Error.
     """
     pids = [each.info.backend_pid for each in late if not each.closed]
     writes = 0 if writer is None or writer.closed else writer.info.backend_pid

@@ -13,7 +13,7 @@ from fieldagent.system.data_files import read_data
 
 VERSION = 41
 TABLES = ("directory", "exchange", "operators", "kits", "desk", "webhooks", "bridges")
-"""Files in the order of creation: each refers only to earlier ones."""
+"""Files in the order of creation. Each file refers only to tables of earlier files."""
 STEPS: Mapping[int, str] = {
     38: """
 ALTER TABLE sos ADD COLUMN latitude {real};
@@ -54,9 +54,9 @@ UPDATE kit_sms SET workspace = (SELECT workspace FROM device WHERE device.id = k
 CREATE INDEX kit_sms_of_workspace ON kit_sms (workspace);
 """,
 }
-"""SQL from each version to the next; a test keeps 38. Put the additions of a step into the files,
-too, because a new database is made from them. A step adds tables, indexes, and columns with a
-default."""
+"""SQL from each version to the next. A test keeps the tables of version 38. Put the additions of a
+step into the files too, because a new database is made from the files. A step adds tables, indexes,
+and columns with a default."""
 
 
 def make_hub_schema(types: Mapping[str, str]) -> Schema:

@@ -17,7 +17,7 @@ Operation = Callable[[Db, Sequence[Any]], Sequence[Any]]
 
 @dataclass(slots=True, eq=False)
 class _ReadRound:
-    """The callers whose questions are answered together."""
+    """Callers whose questions are answered together."""
 
     arguments: list[Any] = field(default_factory=list)
     is_over: trio.Event = field(default_factory=trio.Event)

@@ -82,7 +82,9 @@ class _SqliteDb:
         self._announced.add(topic)
 
     def get_topics(self) -> set[str]:
-        """Return the topics to announce. Empty if the operation wrote and announced nothing."""
+        """Return the topics to announce; empty if the operation neither wrote nor announced
+        anything.
+        """
         written = self._connection.total_changes != self._before
         return self._announced | {ANY_WRITE_TOPIC} if written else self._announced
 
@@ -96,11 +98,11 @@ class SqliteStore:
     _last_write = -inf
     """Time of the last commit, in time.monotonic."""
     _begun_at: float | None = None
-    """Start of the running transaction, in time.monotonic. None if there is none."""
+    """Start of the running transaction, in time.monotonic. None if no transaction is running."""
     _serves = False
-    """True if a hub runs on the store, not a single command."""
+    """True if a hub runs on the store, False for a single command."""
     _failed = False
-    """True if the disk refused a commit. The log must then not be kept, because it may hold that
+    """True if the disk refused a commit. The log must then not be kept, because it may contain that
     commit."""
 
     def __init__(self, path: str) -> None:
@@ -110,7 +112,7 @@ class SqliteStore:
             set_aside_log_of_another(file)
             self._writer = connect(file, make_hub_schema(TYPES), marked=True)
             self._reader = open_reader(file)
-            # A damaged text that a commit reads by the way must not make the whole commit fail.
+            # A commit must not fail because it also reads a damaged text.
             self._writer.text_factory = self._reader.text_factory
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, WrongVersion):
@@ -125,7 +127,7 @@ class SqliteStore:
         """Number of this hub, the only one that serves from the file."""
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """The operation that the group shares, for each operation of a caller."""
+        """Operation that the group shares, for each operation of a caller."""
         self._readers = SharedReads(self.read)
         self._topics = Topics()
         self._changes = _read_data_version(self._reader)
@@ -249,8 +251,9 @@ class SqliteStore:
         """Announce all topics if another process has written. Return False if the store was
         unavailable.
 
-        The check uses the writer's connection, because the reader cannot tell this process's writes
-        from those of others. The check waits while another process commits, so it misses no write.
+        The check uses the writer's connection, because the reader cannot distinguish this process's
+        writes from those of others. The check waits while another process commits, so it misses no
+        write.
         """
         try:
             version = await self._group.commit(_read_data_version)

@@ -1,8 +1,8 @@
 """Deliveries to webhooks in the store: find the due ones, claim them for one process, and record
 the results.
 
-A claim takes the items of one kit for one webhook, oldest first (`flow.Lane`). So no other
-process posts any of them at the same time (`records.claims`).
+A claim takes the items of one kit for one webhook, oldest first (`flow.Lane`). So no other process
+posts any of these items at the same time (`records.claims`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ CLAIM_S = 3 * DEADLINE_S
 RUN_MOST = 100
 """Largest number of posts in a run."""
 BATCHES_MOST = 10
-"""Largest number of batches in a run. A claim waits for a commit, and each kit has only one run.
+"""Largest number of batches in a run. It is above 1, because each claim waits for a commit and each
+kit has only one run at a time.
 """
 BATCH_BYTES = 1_000_000
 """Stored bytes of the items in one run."""
@@ -63,12 +64,13 @@ class WebhookPost:
     delivery: Delivery
     """For a batch, the body is the array."""
     claimed_until: float
-    """End of the claim, by which the process recognises its own claim."""
+    """Unix time when the claim ends. The process recognises its own claim by it."""
     raises: bool
-    """True if it raises an incident. The incident's timeline then shows which webhooks have
-    accepted it."""
+    """True if the item raises an incident. The incident's timeline then shows which webhooks have
+    accepted the item."""
     is_early: bool
-    """True for a probe before its time, which does not count as a try."""
+    """True for a post that probes a webhook before its own time. Such a probe does not count as a
+    try."""
 
 
 class End(NamedTuple):
@@ -78,7 +80,7 @@ class End(NamedTuple):
     result: HandoverResult
     now: float
     not_made: Sequence[WebhookPost] = ()
-    """Posts claimed with it that are not made now."""
+    """Posts of the same claim that are not made now."""
     up_again: bool = False
     """True if the webhook was down before. All posts that wait for their next try are then due at
     once."""
@@ -100,8 +102,8 @@ _SELECT_FIRST = (
     " ORDER BY d.sender >= 0, d.item"
 )
 """SQL: the oldest waiting item of each kit and webhook. Each SOS has a `sender` of its own and
-comes first. The query jumps along the index and skips the items behind the first, of which a
-webhook that was down for days has many."""
+comes first. The query jumps along the index and skips the items behind the first. A webhook that
+was down for days has many of those."""
 
 
 def list_oldest(db: Db) -> list[Lane]:
@@ -110,8 +112,8 @@ def list_oldest(db: Db) -> list[Lane]:
 
 
 def list_failing(db: Db) -> dict[int, float]:
-    """Return the webhooks without a success since a failure, and the Unix time until which each
-    wants no posts.
+    """Return the webhooks without a success since their last failure, and the Unix time until which
+    each wants no posts.
     """
     rows = db.execute(
         "SELECT id, quiet_until FROM webhook WHERE failing_since IS NOT NULL AND disabled IS NULL"
@@ -122,7 +124,7 @@ def list_failing(db: Db) -> dict[int, float]:
 def claim(
     db: Db, lanes: Iterable[Lane], now: float, *, desk: str = ""
 ) -> list[tuple[WebhookPost, ...]]:
-    """Claim and return the run of each lane, without lanes that another process has claimed
+    """Claim and return the run of each lane. Leave out lanes that another process has claimed
     meanwhile. `desk` is the console's address, for receivers of an SOS.
     """
     runs: list[tuple[WebhookPost, ...]] = []
@@ -223,7 +225,7 @@ def _list_members(
 
 
 def _combine(run: Sequence[WebhookPost]) -> WebhookPost:
-    """Make one post of a run. A repeat with the same items has the same id."""
+    """Combine the posts of a run into one post. A repeat with the same items has the same id."""
     first = run[0]
     ids = [each.delivery.request_id for each in run]
     id_ = ids[0] if len(ids) == 1 else str(uuid.uuid5(uuid.UUID(ids[0]), " ".join(ids)))
@@ -271,8 +273,8 @@ class _Writer:
             if raises and incident is not None:
                 link, _ = alarm_link.make(db, incident, webhook.get_name(), own_id, self._now)
             if webhook.after:
-                # An escalation needs an id of its own, because a pager treats equal ids as the same
-                # page.
+                # An escalation needs an id of its own, because a pager treats equal ids as one
+                # alert.
                 request_id = own_id
         entry = read_stored_entry(body)
         content = entry.content
@@ -385,7 +387,9 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]
 
 
 def _alarm_kind(db: Db, item: int, incident: int) -> str:
-    """Return the kind of the hub's own alarm that an item is, such as `fence`; "" for another."""
+    """Return the kind of the hub's own alarm in an item, such as `fence`; empty for any other
+    item.
+    """
     rows = db.execute(
         "SELECT sos.kind FROM item JOIN sos ON sos.id = ? WHERE item.id = ? AND item.sos = ?",
         *(incident, item, alarm.ITEM),
@@ -408,7 +412,7 @@ def _note_failed(db: Db, end: End) -> str:
     values: list[str | float]
     apart = dead and len(post.items) > 1
     if apart:
-        # The receiver may reject only one of the items: give each a last try, in an array of its
+        # The receiver may reject only one of the items, so give each a last try in an array of its
         # own.
         dead = False
         change = "batch = item, attempts = ?, not_before = ?"
@@ -451,7 +455,7 @@ def _note_failed(db: Db, end: End) -> str:
         )
     if post.is_early:
         return ""
-    # A webhook that is down is probed earlier, and gets all waiting posts after a success.
+    # A webhook that is down is probed before that time, and gets all waiting posts after a success.
     return f"webhook {webhook}: {result.reason}; tried again within {wait:.0f} s"
 
 

@@ -3,11 +3,13 @@
 A *lane* contains the items of one kit for one webhook; each SOS is a lane of its own. A *run*
 contains the posts that one process makes from a lane, one after another. Rules:
 
-1. Each accepted post widens a webhook by one run, up to WIDTH_MOST. Each failure halves it.
-2. After FAILURES in a row without a success, the webhook is *down*. It then gets one run per
-   PROBE seconds, and one SOS besides. A post that waits for its own time can be such a probe.
+1. Each accepted post adds one simultaneous run to a webhook's limit, up to WIDTH_MOST. Each failure
+   halves the limit.
+2. After FAILURES in a row without a success, the webhook is *down*. It then gets one run and one
+   SOS per PROBE seconds. A post that waits for its own time can be such a probe.
 3. When a webhook is up again, it gets all posts that waited for their time. A due SOS is always
-   posted, also to a webhook that is down: up to SOS_MOST at once, and untried ones first.
+   posted, even to a webhook that is down. Up to SOS_MOST are posted at once, and SOS that were
+   never tried come first.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from math import inf
 from fieldagent.system.lazy_dataclass import dataclass
 
 WIDTH, WIDTH_MOST = 4, 32
-"""Runs to one webhook in one process: at the start, and at most."""
+"""Number of simultaneous runs to one webhook in one process: at the start, and the largest."""
 AT_ONCE = 128
 """Largest number of simultaneous runs in one process, without SOS."""
 SOS_MOST = 64
@@ -32,7 +34,7 @@ PROBE = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The oldest waiting delivery of a kit for a webhook."""
+    """Oldest waiting delivery of a kit for a webhook."""
 
     webhook: int
     item: int
@@ -59,7 +61,7 @@ class Flow:
 
     @property
     def down(self) -> bool:
-        """Return True if its receiver is considered unreachable."""
+        """Return True if the receiver is considered unreachable."""
         return self.failures >= FAILURES
 
     def record_success(self) -> bool:
@@ -87,10 +89,9 @@ class Flows:
     def choose(
         self, lanes: Iterable[Lane], now: float, failing: Mapping[int, float]
     ) -> tuple[list[Lane], float]:
-        """Return the lanes to claim now, SOS first, and the time when others are due.
+        """Return the lanes to claim now, SOS first, and the time when other lanes are due.
 
-        `failing` maps webhooks without a success since a failure to the time until which each wants
-        no posts.
+        `failing` is the result of `list_failing`.
         """
         by_webhook: dict[int, list[Lane]] = {}
         for lane in lanes:
@@ -112,14 +113,14 @@ class Flows:
         return sorted(chosen, key=lambda lane: not lane.sos), soonest
 
     def _count_under_way(self, webhook: int) -> int:
-        # Do not create a flow here: a new flow may have to start as down.
+        # Do not create a flow here, because a new flow may have to start as down.
         return self.of[webhook].under_way if webhook in self.of else 0
 
     def _of_one(
         self, webhook: int, lanes: list[Lane], now: float, failing: Mapping[int, float]
     ) -> tuple[list[Lane], float]:
         if webhook in failing and webhook not in self.of:
-            # It was down before this process started: probe it at once.
+            # The webhook was down before this process started, so probe it at once.
             self.of[webhook] = Flow(width=1, failures=FAILURES)
         flow = self.get_flow(webhook)
         open_ = [lane for lane in lanes if lane.claimed_until <= now]

@@ -21,14 +21,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 NEXT_ADDRESS_AFTER_S = 0.25
 """Seconds after which the next address of a name is tried in parallel."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""RFC 6052 2.1."""
+"""Prefix of IPv4 addresses behind NAT64 (RFC 6052 2.1)."""
 _UNICAST: dict[int, Network] = {
     4: ipaddress.IPv4Network("0.0.0.0/0"),
     6: ipaddress.IPv6Network("2000::/3"),
 }
 """Networks that IANA has assigned for the public internet (RFC 4291 2.4)."""
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
-"""RFC 4291 2.5.5.1."""
+"""IPv6 addresses that contain an IPv4 address (RFC 4291 2.5.5.1)."""
 
 
 def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
@@ -82,9 +82,10 @@ def open_public(allowed: Sequence[Network] = ()) -> Opener:
 
 
 async def _connect_to_first(addresses: Sequence[str], port: int) -> trio.SocketStream:
-    """Connect to one of the addresses. Try the next one too if the one before fails or has not
-    answered within `NEXT_ADDRESS_AFTER_S` seconds (RFC 8305, 5). So a route that drops everything,
-    for example over IPv6, cannot use up the time of a post. Raises OSError if none answers.
+    """Connect to one of the addresses. Also try the next address if the previous one fails or has
+    not answered within `NEXT_ADDRESS_AFTER_S` seconds (RFC 8305, 5). So a route that drops
+    everything, for example over IPv6, cannot use up the time of a post. Raises OSError if no
+    address answers.
     """
     streams: list[trio.SocketStream] = []
     failures: list[OSError] = []

@@ -2,10 +2,10 @@
 
 Sources: https://www.iana.org/assignments/iana-ipv4-special-registry and
 https://www.iana.org/assignments/iana-ipv6-special-registry (RFC 6890, 8190), both as last updated
-on 2025-10-09. A row within another, such as 192.0.0.9/32, is not repeated. Globally reachable rows
-are included, because webhooks do not run there. An address that leads to an IPv4 address is judged
-by that (`reach.py`). The standard library's `is_global` covers some of these networks, depending on
-Python's version.
+on 2025-10-09. A row within another row, such as 192.0.0.9/32, is not repeated. Globally reachable
+rows are included, because webhooks do not run there. An address that leads to an IPv4 address is
+judged by that IPv4 address (`reach.py`). The standard library's `is_global` covers some of these
+networks, depending on Python's version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A workspace's webhook, as stored in its row."""
+"""Webhook of a workspace, as stored in its row."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class Webhook:
     headers: Mapping[str, str] = field(default_factory=dict)
     failing_since: float | None = None
     after: int = 0
-    """Minutes after which an unanswered SOS is posted, and nothing else. 0: everything is posted at
-    once."""
+    """Minutes after which an unanswered SOS is posted. Nothing else is posted then. 0: everything
+    is posted at once."""
 
     batch: int = 0
-    """Largest number of items in a post, which is then an array. 0: each item is a post of its own.
+    """Largest number of items in a post, whose body is then an array. 0: each item is a post of its
+    own.
     """
     steps: bool = False
     """True if the delivery steps of items are posted too."""

@@ -74,7 +74,7 @@ def make_webhook(
 
 
 def read_or_make_secrets(text: str = "") -> tuple[str, ...]:
-    """Return the secrets in `text`, or a new one. Raises WrongProperty."""
+    """Return the secrets in `text`, or a new secret if it is empty. Raises WrongProperty."""
     made = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     return read_secrets(text) or (made,)
 
@@ -176,9 +176,10 @@ def sign_with(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Sign all posts from now on with these secrets, also the waiting ones. The newest previous
+    """Sign all posts from now on with these secrets, including waiting posts. The newest previous
     secret also signs until the next change, so that the receiver can change at any time. With
-    `only` it does not. Raises Refused if the workspace does not have the webhook.
+    `only`, the previous secret does not sign. Raises Refused if the workspace does not have the
+    webhook.
     """
     before = find_webhook(db, workspace, webhook).secrets
     kept = () if only else tuple(each for each in before[:1] if each not in signing)
@@ -195,16 +196,16 @@ def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
 
 
 END = 2**63 - 1
-"""A number above the id of every item."""
+"""Number above the id of every item."""
 _OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
 
 
 def list_dead_letters(
     db: Db, workspace: int, before: int = END, limit: int = END
 ) -> tuple[list[Row], int | None]:
-    """Return a page of dead posts of items with ids below `before`, newest first, and the item
-    before which the next page begins, or None. A page has `limit` posts, and the other posts of
-    its last item.
+    """Return a page of dead posts of items with ids below `before`, newest first. Also return the
+    item before which the next page begins, or None. A page contains `limit` posts and any further
+    posts of its last item.
     """
     letters: list[tuple[int, Row]] = []
     names = ("webhook", "requestId", "accepted", "attempts", "reason")
@@ -229,7 +230,9 @@ def list_dead_letters(
 def replay(
     db: Db, workspace: int, request_id: str | None, *, now: float, by: str = ADMINISTRATION
 ) -> int:
-    """Post a dead letter again, or all of them with None. Return the number of posts."""
+    """Post the dead letters of an item again, or all dead letters if `request_id` is None. Return
+    the number of posts.
+    """
     one = "" if request_id is None else " AND item = (SELECT id FROM item WHERE request_id = ?)"
     rows = db.execute(
         "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"

@@ -57,7 +57,7 @@ async def run(
     note_post: NotePost = lambda post, result, seconds: None,
     desk: str = "",
 ) -> None:
-    """Post what is due until cancelled. `desk`: see `deliveries.claim`."""
+    """Make due posts until cancelled. `desk` is the console's address (see `deliveries.claim`)."""
     await _Posts(store, clock, open_stream, note_fault, note_post, desk).run()
 
 
@@ -154,7 +154,7 @@ class _Posts:
 
     async def write_down(self, end: End) -> None:
         try:
-            # Store the result together with other results of this moment.
+            # Store the result together with other results that arrive at this moment.
             text = await persist_together(self.store, settle, end)
         except StoreFailed:
             raise
@@ -181,7 +181,7 @@ class _Posts:
                 kept=self.kept,
             )
         except Exception as error:
-            # A bug in the hub counts as a failed post, so that it is repeated.
+            # A bug in the hub counts as a failed post, so that the post is repeated.
             self.note_fault(error, f"a post to webhook {webhook.id}")
             reason = f"the post failed in the hub; see its log: {describe_error(error)}"
             result = HandoverResult(HandoverOutcome.FAILED, reason)
