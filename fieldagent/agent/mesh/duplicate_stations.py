@@ -1,8 +1,9 @@
-"""Detects two kits that use one station number, from the packets received directly from it. Pure.
+"""Detects two kits that use the same station number, from the packets that arrive directly from
+that number. Pure.
 
-The two kits need not hear each other. A single kit's name and numbers change when it is renamed,
-loses its journal, or cannot write it. They may also change back once. If they change back and
-forth, two kits are sending in turn.
+The two kits need not hear each other. The name and item numbers of a single kit change if it is
+renamed, loses its journal, or cannot write it. They may also change back once. If they change back
+and forth, two kits send in turn.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ JOURNAL_DISTANCE = 1_000_000
 number below 2³¹."""
 CHANGES_BACK_MAX = 2
 CHANGE_BACK_MAX_S = 3600.0
-"""Seconds within which each change back must follow."""
+"""Longest time in seconds from one change to the change back."""
 STATIONS_MAX = 1000
 
 
@@ -50,14 +51,14 @@ def _is_one(said: int | str, says: int | str) -> bool:
 
 
 class DuplicateDetector:
-    """Detector of twins. Times are of any one clock."""
+    """Detects two kits with the same number. All times are of one clock, which can be any."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[int, type], _SentValues] = {}
 
     def note(self, station: int, value: int | str, now: float) -> bool:
-        """Record that a station has this name, or sent a new item with this number. Return True if
-        it is two kits.
+        """Record that a station sent this name, or a new item with this number. Return True if two
+        kits use the station's number.
         """
         key = station, type(value)
         known = self._told.pop(key, None)

@@ -1,9 +1,9 @@
 """Tracks the change of the group's radio-key on this kit, and which stations still send with the
 old key.
 
-All kits take a step before any kit takes the next step, so that all kits can hear each other
-throughout. At first each kit receives both keys and sends with the old key. Then it sends with the
-new key. At last it has only the new key.
+All kits take one step before any kit takes the next, so that they can hear each other during the
+whole change. At first each kit receives both keys and sends with the old key. Then it sends with
+the new key. Finally it has only the new key.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class KeyStep(IntEnum):
 
     @classmethod
     def of(cls, keys: Sequence[bytes], following: Sequence[bytes]) -> KeyStep:
-        """Return the step of the change that `radio-key` and `radio-key-next` of the settings
-        describe.
+        """Return the step of the change, from the keys in `radio-key` and `radio-key-next` of the
+        settings.
         """
         if following:
             return cls.SENDS_OLD
@@ -41,7 +41,7 @@ class GroupKeys(NamedTuple):
     """Keys that are accepted. The first one tags outgoing packets. Without a key, packets have no
     tag."""
     dropped: Sequence[bytes] = ()
-    """Old keys. A station that still sends with one of them is named, and its packets are
+    """Old keys. People see which stations still send with one of them, and the packets are
     dropped."""
 
 
@@ -51,7 +51,7 @@ class KeyChange:
         self._neighbours = neighbours
 
     def move(self, step: KeyStep) -> None:
-        """Set the step after a change of keys, and forget with which key each station was heard."""
+        """Set the step after a change of keys, and forget which key each station used before."""
         self.step = step
         for each in self._neighbours.known.values():
             each.key = None
@@ -84,7 +84,7 @@ class KeyChange:
 
 def describe_step(step: KeyStep, old: Sequence[int], new: Sequence[int]) -> str:
     """Return the step as a sentence for people. `old` and `new` are the stations that recently sent
-    with that key.
+    with the old and the new key.
     """
     if step is KeyStep.SENDS_OLD:
         heard = f"heard with the new one already: {_join_names(new)}"

@@ -8,7 +8,8 @@ from math import inf
 from fieldagent.system.lazy_dataclass import dataclass
 
 STATIONS_MAX = 1000
-"""Most stations that are remembered, because a sender can claim any number of names."""
+"""Maximum number of stations that are remembered. The number is limited because one sender can
+claim to be many stations."""
 AWAY_AFTER_S = 3600.0
 """Seconds without a packet after which a station is no longer a neighbour."""
 
@@ -36,7 +37,7 @@ class Neighbours:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.known: dict[int, NeighbourFacts] = {}
-        """All stations that were heard, the most recent last."""
+        """All stations that were heard, the one that was heard last at the end."""
 
     def note(
         self,

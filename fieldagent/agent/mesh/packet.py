@@ -1,8 +1,8 @@
 """Takes in one packet from the air: its sender, its content and its acknowledgements.
 
 All stations in range hear every packet. In the journal a station has a negative number, so that it
-is never confused with a number of the hub. A packet is stored in one transaction. The answers and
-actions that follow once it is on disk are returned as a `Packet`.
+is never confused with a number of the hub. A packet is stored in one transaction. The result is a
+`Packet`, which contains the answers and actions that follow once the packet is on disk.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ log = logging.getLogger(__name__)
 Numbered = tuple[int, Ack]
 """Number of an item, and the part of it that a station has."""
 AskedFor = tuple[int, int]
-"""A station, and the number of its item of which a fragment came with a request to relay."""
+"""A station, and the number of one of its items. A fragment of this item arrived with a request to
+relay."""
 ASKED_FOR_MAX = 1000
 _NOT_STORED = (
     RelayRequest
@@ -81,20 +82,21 @@ class Packet:
     station: int
     received: ReceivedMessage
     relay: bool = False
-    """True if the sender asks to relay its items."""
+    """True if the sender asks us to relay its items."""
     namesake: bool = False
-    """True if it is from another kit that has our number."""
+    """True if the packet is from another kit that has our number."""
     is_echo: bool = False
-    """True if it is our own packet."""
+    """True if the packet is our own, which another station repeats."""
     acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements that are due."""
     repeated_numbers: set[int] = field(default_factory=set)
-    """Numbers of items of which a known fragment came again, probably because our acknowledgement
-    was lost."""
+    """Numbers of items of which a known fragment arrived again, probably because our
+    acknowledgement was lost."""
     heard: list[Numbered] = field(default_factory=list)
-    """Acknowledgements of our own items that are progress."""
+    """Acknowledgements of our own items that show new receptions."""
     stopped: list[tuple[int, str]] = field(default_factory=list)
-    """Numbers of our own items that are not passed on any further, each with the place."""
+    """Numbers of our own items that are not passed on any further, each with a text about the
+    place."""
     overheard_acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements of other stations' items."""
     relayed_items: list[StoredPackage] = field(default_factory=list)
@@ -103,14 +105,14 @@ class Packet:
     requested_items: set[AskedFor] = field(default_factory=set)
     complete_items: set[AskedFor] = field(default_factory=set)
     sender: int = 0
-    """Station that transmitted the packet: its origin, or a station that repeats it."""
+    """Station that transmitted the packet: the origin, or a station that repeats the packet."""
     hops: int = 1
-    """Number of transmissions that brought it here."""
+    """Number of transmissions that brought the packet here."""
     missing_at: dict[int, set[int]] = field(default_factory=dict)
     """Stations that the packet names as missing an item, by the item's number. Other stations do
     not answer."""
     is_repeat_for_others: bool = False
-    """True if it is repeated for stations that reported it missing, so an answer is not
+    """True if the packet is repeated for stations that reported it missing, so that no answer is
     expected."""
     summaries: list[Entry] = field(default_factory=list)
     """Summaries of the items that its sender has."""
@@ -118,8 +120,8 @@ class Packet:
     items: list[Entry] = field(default_factory=list)
     """Items that are complete with this packet."""
     repeated: set[int] = field(default_factory=set)
-    """Numbers of those items that were here before, because the sender did not receive our
-    answer."""
+    """Numbers of those items that had arrived before. They arrive again because the sender did not
+    receive our answer."""
     receipts: list[tuple[Entry, bool]] = field(default_factory=list)
     """Receipts for our items, each with True if we requested them."""
     others_words: list[Entry] = field(default_factory=list)
@@ -127,17 +129,17 @@ class Packet:
     opened: list[ReceivedMessage] = field(default_factory=list)
     """Contents of parcels for this kit."""
     is_answer: bool = False
-    """True if it answers a receipt of ours."""
+    """True if the packet answers a receipt of ours."""
 
 
 class PacketReception:
     """Reads and stores packets from the air. `station` is our own number; `keys` are the group's
-    keys, empty if there are none. A packet with one of them is accepted, sealed or not, and a
-    difference from our own setting `sealed` is reported. `relay` is set if this agent relays for
-    others.
+    keys, empty if there are none. A packet with one of these keys is accepted, whether sealed or
+    not. If it differs from our own setting `sealed`, that is reported. `relay` is set if this agent
+    relays for others.
 
     If another kit has our number, perhaps from a cloned card, its packets are stored but not
-    confirmed. Others could not know which of the two kits has them.
+    confirmed. Other stations could not know which of the two kits has them.
     """
 
     def __init__(
@@ -156,7 +158,7 @@ class PacketReception:
         self._parcels = parcels
         self.station = station
         self.group = keys
-        """May change at any moment."""
+        """Keys of the group. They may change at any moment."""
         self._sealed = sealed
         self._relay = relay
         self.troubles = troubles
@@ -184,7 +186,7 @@ class PacketReception:
             return None
         if envelope.tagged and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
-        # A callsign is sent openly by every kit, so it is no sign of a wrong setting.
+        # Every kit sends its callsign unencrypted, so that is no sign of a wrong setting.
         names = all(isinstance(each.content, Introduction) for each in envelope.entries)
         if self.group.keys and is_sealed(body) is not self._sealed and not names:
             self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
@@ -205,8 +207,8 @@ class PacketReception:
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         """Store the content of a packet and return the result; `now` is elapsed time. Runs in the
-        caller's transaction. If a station repeats our own packet, store that this station has
-        it.
+        caller's transaction. If a station repeats our own packet, store that this station has our
+        items.
         """
         taken = ReceivedMessage(now, troubles=[*envelope.not_understood])
         if now < self.catching_up_until:
@@ -250,7 +252,7 @@ class PacketReception:
         if isinstance(content, _NOT_STORED):
             return
         # If another kit uses our number or its sender's (`namesake`), its confirmations do not
-        # count, so no transmission is saved.
+        # count. So they save no transmission.
         if isinstance(content, Receipt):
             if not packet.namesake:
                 self._store_word(db, entry, content, packet)
@@ -274,9 +276,9 @@ class PacketReception:
     def _store_summary(
         self, db: sqlite3.Connection, entry: Entry, ack: Ack, packet: Packet
     ) -> None:
-        """Store a summary. Only the sender can decide from the digest whose items these are. A
-        summary never contains an SOS. If a kit has our number, it still receives its missing
-        items, but it does not confirm any.
+        """Store a summary. A summary about our items confirms them if its digest matches our own
+        items. A summary never contains an SOS. If another kit has our number, we still send it the
+        items that it is missing, but its summary confirms nothing.
         """
         if packet.namesake and ack.station == self.station:
             return
@@ -298,8 +300,8 @@ class PacketReception:
     def _store_word(
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, packet: Packet
     ) -> None:
-        """Store a receipt: how far our item has come at that station, or that the station knows
-        about its own item.
+        """Store a receipt. It shows the stage of our item at that station, or it answers our
+        receipt for an item of that station.
         """
         if receipt.by != self.station:
             packet.others_words.append(entry)
@@ -351,7 +353,7 @@ class PacketReception:
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
         if not came_again:
-            # The sender repeats its request to the hub by itself.
+            # The request to relay is not stored, because the sender repeats it.
             route = Entry(0, AuthorMark(packet.station, packet.hops), entry.time)
             kept = encode([route, entry], origin=packet.station)
             on_air.store_item(db, packet.station, entry.sequence, compute_fingerprint(entry), kept)
@@ -389,8 +391,8 @@ class PacketReception:
             self._store_item(db, entry, packet, in_parts=True)
 
     def _is_silent(self, packet: Packet, sequence: int) -> bool:
-        """Return True if the packet is repeated for other stations, because the repeating station
-        knows that we have the item.
+        """Return True if the packet names other stations that are missing the item. Then the
+        repeating station knows that we have it.
         """
         return self.station not in packet.missing_at.get(sequence, {self.station})
 
@@ -416,8 +418,8 @@ class PacketReception:
 
 
 def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
-    """Return the envelope of a packet. Raises RemoteProtocolError, and Unauthenticated if it fits
-    none of the keys.
+    """Return the envelope of a packet. Raises RemoteProtocolError, and Unauthenticated if it
+    matches none of the keys.
     """
     if not is_sealed(body):
         return decode(body, keys=keys)
@@ -439,8 +441,9 @@ def _make_fragments_ack(db: sqlite3.Connection, station: int, sequence: int, par
 
 
 def _read_marks(envelope: Envelope, packet: Packet) -> None:
-    """Read the Source entries. With number 0 it names the station that repeats the packet and the
-    transmissions before it. With another number it names a station that is missing that item.
+    """Read the Source entries. A Source with number 0 contains the station that repeats the packet,
+    and the number of transmissions before that. A Source with another number contains a station
+    that is missing the item with that number.
     """
     for entry in envelope.entries:
         if not isinstance(entry.content, Source):
@@ -451,7 +454,8 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
                 packet.sender, packet.hops = entry.content.station, entry.content.sequence + 1
                 packet.is_repeat_for_others = True
             else:
-                # With fragments, its number is the count of fragments that follow.
+                # If the packet contains fragments, the Source contains the number of fragments that
+                # follow.
                 packet.is_repeat_for_others = not parts
         else:
             packet.missing_at.setdefault(entry.sequence, set()).add(entry.content.station)
@@ -477,8 +481,8 @@ def of_each_sender(envelope: Envelope) -> list[Envelope]:
 
 
 def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own: int) -> bool:
-    """Return True if an envelope under our number is not an echo or recording of our own. Items of
-    others that we repeated are known here.
+    """Return True if an envelope under our number comes from another kit. It does not if it is an
+    echo or recording of our own items, or of items that we repeated for others.
     """
     origin = envelope.origin
     items = [entry for entry in envelope.entries if isinstance(entry.content, Item)]

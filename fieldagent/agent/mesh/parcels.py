@@ -22,13 +22,13 @@ from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
 log = logging.getLogger(__name__)
 
 ANSWER_RETENTION_S = 86_400.0
-"""Seconds for which a confirmation is kept on its way to the hub; after that the hub sends the
+"""Seconds for which a confirmation is kept on its way to the hub; after that time the hub sends the
 parcel again."""
 
 
 class Parcels:
-    """Opens and makes parcels. `secrets` are shared only by this kit and the hub; the first one
-    seals parcels to the hub. Without a secret, parcels cannot be opened.
+    """Opens and makes parcels. Only this kit and the hub have the `secrets`. The first secret seals
+    parcels to the hub. Without a secret, parcels cannot be opened.
     """
 
     def __init__(self, inbox: Inbox, secrets: Sequence[bytes]) -> None:
@@ -62,7 +62,7 @@ class Parcels:
         return taken, [self._enter(db, confirmed, now, at)] if confirmed else []
 
     def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> StoredPackage:
-        """Enter the answer to a command that came in a parcel."""
+        """Enter the answer to a command that arrived in a parcel."""
         at = int(self.inbox.date(now))
         return self._enter(db, [Entry(0, answer, at)], now, at)
 

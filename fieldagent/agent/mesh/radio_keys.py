@@ -1,5 +1,5 @@
-"""The group's radio-keys of this kit: those of the settings, or those that the hub has set since,
-step by step.
+"""The group's radio-keys on this kit: the keys from the settings, or the keys that the hub has set
+later, step by step.
 
 The hub's keys are in a file of the state directory; a power cut leaves its old or its new content.
 The file contains a digest of the settings from which it was made. When a person sets another
@@ -22,18 +22,19 @@ log = logging.getLogger(__name__)
 
 FILE = "radio-keys.json"
 HEARD_MAX = 4
-"""Most keys, because a change may begin before another has ended."""
+"""Maximum number of accepted keys. It is more than two because a change may begin before another
+has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RadioKeys:
-    """32-byte keys. The first of `keys` is used to send; all are accepted."""
+    """Keys of 32 bytes. The kit sends with the first of `keys`, and accepts all of them."""
 
     keys: tuple[bytes, ...]
     step: KeyStep
     dropped: tuple[bytes, ...] = ()
-    """Old keys. A station that sends with one of them did not change its key: a stolen kit, or a
-    kit that was away."""
+    """Old keys. A station that sends with one of them did not take part in the change: it is a
+    stolen kit, or a kit that was away."""
 
 
 def of_settings(settings: Settings) -> RadioKeys:

@@ -35,9 +35,9 @@ from fieldagent.wire.envelope import (
 log = logging.getLogger(__name__)
 
 CATCH_UP_S = 35.0
-"""Seconds after a kit hears others for the first time in a while, in which hooks receive only an
-SOS. Stations that have an SOS send it first, after this kit's hello, which leaves at most 20 s
-after a start."""
+"""Seconds in which hooks receive only an SOS, after a kit has heard other stations for the first
+time in a while. Stations that have an SOS send it first, as soon as they hear this kit's hello. The
+hello leaves at most 20 s after a start."""
 
 
 class RadioReception:
@@ -124,7 +124,8 @@ class RadioReception:
         self._note_words(packet, now)
         if returned:
             log.info("station %d is in range", packet.sender)
-            # A hello is answered by one station; an item is answered by its acknowledgement.
+            # Answer a hello at once with our name, unless an acknowledgement is sent, which also
+            # shows that we are here.
             self._piggyback.introduce(at_once=presents and not packet.acks)
         if returned or presents:
             self._rounds.welcome(packet.sender, trio.current_time())
@@ -162,8 +163,8 @@ class RadioReception:
             self._rounds.note_route(trio.current_time())
 
     def _look_for_twins(self, envelope: Envelope, packet: Packet) -> None:
-        """Check for two kits with one number. Only packets straight from the station, with new
-        items, are evidence.
+        """Check for two kits with one number. Only new items and names in packets directly from the
+        station are evidence.
         """
         station = packet.station
         if packet.sender != station:
@@ -212,8 +213,8 @@ class RadioReception:
                 self._rounds.record_missing(summary.content.station, number, packet.sender, now)
 
     def _note_here(self, packet: Packet) -> None:
-        """Add received items to our summary, unless another kit has our number: then the summary
-        would not show whose items these are.
+        """Add received items to our summary. If another kit has our number, do not list them,
+        because stations could not know which of the two kits has them.
         """
         said = not self._troubles.is_lately(Trouble.NAMESAKE)
         for entry in packet.items:
@@ -222,7 +223,7 @@ class RadioReception:
 
     def _meet_namesake(self) -> None:
         if not self._troubles.is_lately(Trouble.NAMESAKE):
-            # The other kit may never have heard us: our name shows it that we exist.
+            # The other kit may never have heard us. Our name shows it that there are two kits.
             self._piggyback.introduce(at_once=True)
             self._queue.wake()
         self._troubles.note(Trouble.NAMESAKE)
@@ -236,7 +237,7 @@ class RadioReception:
             crowd = len(self._neighbours.list_in_range())
             urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
-                # The sender of a round waits for its answer.
+                # Send the answer at once, because the sender of a round waits for it.
                 twice = sequence in packet.repeated_numbers
                 together = (
                     ack.whole
@@ -260,8 +261,9 @@ class RadioReception:
 
 
 def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
-    """Return the number of fragments that the sender may add at once. It is the announced number
-    or, without one, the number of later fragments that are missing here.
+    """Return the number of fragments that the sender may send directly after this packet. It is the
+    number that the sender announces or, without that, the number of later fragments that are
+    missing here.
     """
     for entry in envelope.entries:
         says = entry.content

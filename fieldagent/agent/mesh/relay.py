@@ -1,4 +1,5 @@
-"""Relays items to the hub for a neighbour without a link, as this kit sends its own.
+"""Relays items to the hub for a neighbour without a link, over the same channels as this kit's own
+items.
 
 A relayed item is a Package in our queue with another original sender. It is sent only to the hub
 and never on the air, so that loops are impossible. The hub recognises duplicates by their number.
@@ -39,25 +40,26 @@ log = logging.getLogger(__name__)
 
 WAITING_MAX = 200
 PROMISED_MAX = 1_000
-"""Most Packages whose credits may be given back."""
+"""Maximum number of Packages whose credits may be returned to the budget."""
 FOR_OTHERS = "others"
-"""Channel name in the journal for credits that were spent for neighbours."""
+"""Name in the journal's table of costs, in the place of a channel, for credits that were spent for
+neighbours."""
 
 
 class _Unpaid(NamedTuple):
     entry: Entry
     credits: int
-    """Computed once: packing its text takes most of the work, and on a busy day it is checked
-    often."""
+    """Cost of the item. It is computed only once, because packing the text is slow and the cost is
+    checked often."""
 
 
 class Relay:
     """Enters neighbours' items for the hub. `channels` are the channels to the hub that the user
     allows for others.
 
-    `credits_per_day` limits the cost of neighbours. An SOS above it uses the budget that all
-    unauthenticated senders of an SOS share (`others_sos`). An item waits for `time_to_live`
-    seconds. `clock` is the journal's.
+    `credits_per_day` limits the cost of neighbours. If it is spent, an SOS uses the budget for each
+    SOS of others (`others_sos`). An item waits for `time_to_live` seconds. `clock` is the
+    journal's.
     """
 
     def __init__(
@@ -76,12 +78,12 @@ class Relay:
         """Items that cost more than today's remaining credits for others, by station and number."""
         self._over_budget = EventRate(clock.now)
         self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
-        """Credits for others that were booked for a Package, and the day, by its sequence. A
-        restart forgets them: then they stay booked."""
+        """Credits for others that were booked for a Package, and the day, by the Package's
+        sequence. A restart forgets them, so they stay booked."""
 
     def can_pay(self, journal: Journal, now: float) -> bool:
-        """Return True if a waiting item can be paid for now. It only reads, because it is called at
-        each look on a day without credits.
+        """Return True if a waiting item can be paid for now. It only reads the journal, because it
+        is called at each check on a day without credits.
         """
         if not self.waiting:
             return False
@@ -128,8 +130,8 @@ class Relay:
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
     ) -> StoredPackage | None:
-        """Enter the item in the journal. Return None if it is already relayed, costs too much, or
-        is not for the hub.
+        """Enter the item in the journal. Return None if the item is already relayed, costs too
+        much, or is not for the hub.
         """
         item = entry.content
         assert isinstance(item, Item)
@@ -148,7 +150,7 @@ class Relay:
             self._keep_waiting(station, entry)
             return None
         self.waiting.pop((station, entry.sequence), None)
-        # Remember the request longer than the Package, so that a replayed recording costs no
+        # Remember the relayed item longer than the Package, so that a replayed recording costs no
         # credits.
         inbound.mark_arrived(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else KINDS[get_kind(item)].priority
@@ -172,8 +174,8 @@ class Relay:
         )
 
     def _give_back(self, db: sqlite3.Connection) -> None:
-        """Give back what was booked for Packages that have ended without satellite, because the IP
-        link was quicker.
+        """Return the booked credits of Packages that ended without a satellite transmission,
+        because the IP link delivered them sooner.
         """
         for sequence, (count, day) in [*self._promised.items()]:
             rows = db.execute(
@@ -235,8 +237,9 @@ def enter(
     expires: float | None,
     dated: float,
 ) -> StoredPackage:
-    """Enter a Package that no local program posted, for the channels that it names. Its own kit
-    repeats an SOS. `now` and `expires` are elapsed time, `dated` is Unix time.
+    """Enter a Package that no local program posted, for the channels that it names. An SOS does not
+    join an incident here, because its own kit repeats it. `now` and `expires` are elapsed time,
+    `dated` is Unix time.
     """
     assert package.channels is not None
     new = outbound.NewPackage(

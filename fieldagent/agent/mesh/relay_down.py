@@ -1,8 +1,8 @@
-"""Sends down by radio the messages of the hub for a kit that it can reach only through this kit.
+"""Sends messages of the hub by radio to a kit that the hub can reach only through this kit.
 
 Incident updates for a neighbour's SOS return over the same route as the SOS, through this kit.
-Other messages for a neighbour come in a parcel, if the settings allow it. Both carry a tag of a key
-that this kit does not have, so this kit cannot forge them.
+Other messages for a neighbour arrive in a parcel, if the settings allow it. Both are tagged with a
+key that this kit does not have, so that this kit cannot forge them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 RETENTION_S = 86_400.0
-"""Seconds for which delivery is attempted; a kit that is out of range for longer asks the hub over
-another route."""
+"""Seconds for which delivery is attempted. A kit that is out of range for longer requests its
+messages over another route."""
 PRIORITY = SOS_PRIORITY - 1
-"""Priority after an SOS and before all else, for incident updates and for parcels that contain an
-SOS."""
+"""Priority of incident updates, and of parcels that contain an SOS: below an SOS and above all
+other items."""
 
 
 class RelayDown:

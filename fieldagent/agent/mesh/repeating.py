@@ -1,4 +1,6 @@
-"""Runs the rounds on the air: passes repeats that are due to the next packets."""
+"""Runs the rounds on the air: passes the repeats that are due to the packing of the next
+packets.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,17 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 10.0
 """Seconds between two checks if the hub can be reached and if waiting items can be paid for."""
 PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
-"""Seconds until a station announces itself, at random from half of them on. A station that only
-listens would not be noticed, and would not receive items that it missed. If it reaches the hub
-over neighbours, it sends a few hellos early, because after a lost hello the hub's items would
+"""Longest time in seconds until a station's first hello, and between later ones, and the number of
+early hellos. Each wait is random, at least half of that time. Other stations would not notice a
+station that only listens, and would not send it the items that it missed. A station that reaches
+the hub over neighbours sends a few early hellos, because after one lost hello the hub's items would
 not arrive."""
 
 
 def _draw_time(seconds: float) -> float:
-    """Return a time of trio's clock in `seconds`, or randomly down to half of them."""
+    """Return a random time, by trio's clock, that is between half of `seconds` and `seconds` from
+    now.
+    """
     return trio.current_time() + seconds * (0.5 + 0.5 * Random().random())
 
 
@@ -107,14 +112,16 @@ class Repeating:
                 presents = _draw_time(PRESENT_FIRST if hellos else PRESENT_EVERY)
                 self._words.introduce(at_once=True)
                 self._packing.queue.wake()
-            # A link to the hub comes and goes without an event.
+            # Check regularly, because the start or end of a link to the hub sets no event.
             latest = trio.current_time() + CHECK_INTERVAL_S if self._relay is not None else inf
             latest = min(latest, presents, trio.current_time() + self._words.compute_next_due())
             with trio.move_on_at(min(self._rounds.compute_next_due(), latest)):
                 await changed.wait()
 
     def _add_kept(self, elapsed: float) -> None:
-        """Add other stations' items from before this kit restarted, for stations that were off."""
+        """Add other stations' items from before this kit restarted, for stations that were off
+        then.
+        """
         now = trio.current_time()
         for envelope, identity, came in on_air.list_stored(
             self._journal, since=elapsed - OTHERS_REPEATED_S
@@ -136,7 +143,7 @@ class Repeating:
             self._rounds.add(RepeatableItem(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
-        """Add our items that have left and that at least one station has."""
+        """Add our items that have left and that at least one station has received."""
         for sequence in [each for each in self._words.said if each not in self._packing.queue]:
             self._words.said.discard(sequence)
             try:
@@ -195,8 +202,8 @@ class Repeating:
         self._packing.queue.wake()
 
     def _add_station_name(self, repeat: RepeatedPacket) -> RepeatedPacket:
-        """Add the station's name to an acknowledgement that is passed on, if it fits: a station
-        that does not hear the other knows only its number.
+        """Add the station's name to an acknowledgement that is passed on, if it fits. A receiver
+        out of that station's range knows only its number.
         """
         if repeat.origin == self._station or not isinstance(repeat.entries[0].content, Ack):
             return repeat
@@ -207,7 +214,7 @@ class Repeating:
         return replace(repeat, optional_entries=[Entry(repeat.origin, Introduction(who))])
 
     async def _note(self, repeat: RepeatedPacket) -> None:
-        """Add the repeat to the history of our Package."""
+        """Record the repeat in the history of our Package."""
         sequence, elapsed = repeat.entries[0].sequence, self._clock()
         named = [
             each.content.station

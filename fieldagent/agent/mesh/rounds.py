@@ -1,9 +1,10 @@
-"""Decides which items a station repeats by radio, when, and for which stations. Sends nothing.
+"""Decides which items a station repeats by radio, when, and for which stations. The module sends
+nothing itself.
 
 An item that is not an SOS is repeated when a summary shows that a station is missing it. Each
-station that has the item waits for a random time, longer if there are more stations, and skips its
-repeat if it hears another one. An SOS is repeated without such a summary. The stations on the way
-to the hub repeat an item that requests a relay to the hub.
+station that has the item waits for a random time, which is longer if there are more stations. It
+skips its repeat if it hears one of another station. An SOS is repeated without such a summary. The
+stations on the way to the hub repeat an item that requests a relay to the hub.
 
 | item of | reason | first after, seconds | then | ends |
 |---|---|---|---|---|
@@ -15,8 +16,9 @@ to the hub repeat an item that requests a relay to the hub.
 | others | its sender must learn that the hub has it | 1 to 5 | 30, 120 | 3 times a request |
 | others | the sender must learn which remote kits miss it | 1 to 5 | doubling | once or 6 times |
 
-A repeated item keeps its sender's number and names the repeating station, so that it does not cross
-more kits than allowed. An SOS names the stations that are missing it, and only these answer.
+A repeated item keeps its sender's number. The packet also contains the repeating station and the
+number of transmissions, so that the item does not cross more kits than allowed. A repeated SOS
+contains the stations that are missing it, and only these answer.
 """
 
 from __future__ import annotations
@@ -33,53 +35,56 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import BEYOND_MAX, Ack, Entry, RelayRequest, Source, digest_of, encode
 
 BYTES_MAX = 1_000_000
-"""Most memory in bytes for items that can be repeated, about `ITEM_BYTES` for each item in addition
-to its own size."""
+"""Maximum memory in bytes for items that can be repeated. Each item counts with its own size plus
+`ITEM_BYTES`."""
 ITEM_BYTES = 1000
 NAMED_MAX = 8
-"""Most stations that are named as missing an item, about 9 bytes each; if more are missing it, all
-stations answer."""
+"""Maximum number of stations that a packet lists as missing an item, about 9 bytes each. If more
+are missing it, all stations answer."""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 WAIT_PER_STATION_AND_MIN_S, WAIT_LEAST = 0.5, 2.0
-"""Seconds for each station in range, and the minimum: the longest wait before we repeat a missing
-item, because other stations have it too."""
+"""Longest wait in seconds before we repeat a missing item, because other stations have it too: the
+time for each station in range, and the minimum."""
 REDRAW_INTERVAL_S = 30.0
-"""Seconds after which a dense network draws again which stations repeat. If an item is requested
-again after that, any station repeats it."""
+"""Seconds after which it is drawn again if this station repeats in a dense network. If an item is
+still requested after that time, every station repeats it."""
 UNCONFIRMABLE_S = 2.0
 """Seconds after a transmission in which no station can have confirmed it yet."""
 PRODS_MAX = 3
 STOP_TELLS_MAX = 6
-"""How often the sender of an SOS is notified that it is not passed on any further, because that
-notice is not confirmed."""
+"""Number of times that the sender of an SOS is notified that the SOS is not passed on any further.
+The notice is repeated because it is not confirmed."""
 STOPS_AFTER_S = 10.0
-"""Seconds in which another station may deliver an item that we may not pass on."""
+"""Seconds in which another station may deliver an item that we may not pass on. After that its
+sender is notified."""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
-"""Number of notices to the sender that the hub has its item, because they are not confirmed, and
-the seconds from the first to the second. The third follows after four times as long."""
+"""Number of notices to the sender that the hub has its item, and the seconds from the first to the
+second. The third follows after four times as long. The notices are repeated because they are not
+confirmed."""
 SOS_BLIND, SOS_ALONE = 3, 8
-"""How often an SOS goes again though nobody is known to lack it: the hello of one that lacks it may
-have been lost. More often if no station has acknowledged it yet. Our own SOS also if the group has
-no key: anyone can have forged each acknowledgement."""
+"""Number of repeats of an SOS although no station is known to be missing it, because such a
+station's hello may have been lost. The second number is used until a station has acknowledged the
+SOS. For our own SOS it is always used if the group has no key, because anyone can forge an
+acknowledgement."""
 REPEATERS_ENOUGH = 2
-"""Number of other stations heard repeating an SOS for which we skip our turn."""
+"""Number of other stations that we must have heard repeating an SOS to skip our repeat."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
-"""Most fragments of an item, not an SOS, that is repeated; with smaller packets, as many as these
-bytes fill."""
+"""Maximum number of fragments of an item, other than an SOS, that is repeated. With smaller packets
+the item may have as many fragments as these bytes fill."""
 PACKET_SPACING_S = 5.0
-"""Seconds between two packets of items that are not an SOS, because a returning station is missing
-many."""
+"""Seconds between two packets of repeated items that are not an SOS. Without this pause a returning
+station, which is missing many items, would block the channel."""
 OTHERS_REPEATED_S = 3600.0
-"""Seconds for which another station's item is repeated after it was heard."""
+"""Seconds after its arrival for which another station's item is repeated."""
 OURS_REPEATED_S = 86_400.0
-"""Seconds for which our item is repeated."""
+"""Seconds after its acceptance for which our item is repeated."""
 
 Key = tuple[int, int, bytes]
 """The station that sent the item, its number there, and its digest."""
 
 
 def is_repeated(parts: int, packet_bytes: int) -> bool:
-    """Return True if an item that is not an SOS is repeated, given its number of packets."""
+    """Return True if an item that is not an SOS and needs that number of packets is repeated."""
     return 0 < parts <= max(PARTS_MAX, PARTS_BYTES // packet_bytes)
 
 
@@ -117,16 +122,16 @@ class RepeatableItem:
     hub_due: float = inf
     hub_tries: int = 0
     notice_due_at: float = inf
-    """Time when its sender is next notified that the hub has it."""
+    """Time of the next notice to its sender that the hub has it."""
     notice_count: int = 0
-    """Number of those notices since its sender last asked."""
+    """Number of these notices since its sender last requested the relay."""
     stopped: dict[int, set[int]] = field(default_factory=dict)
     """Stations that are missing it, by the station that has it and may not pass it on."""
     stop_due: float = inf
-    """Time when its sender is notified of that."""
+    """Time of the next notice to its sender about `stopped`."""
     stop_notice_count: int = 0
     collapse: int | None = None
-    """A newer item of ours with the same key replaces it."""
+    """Its collapseKey: a newer item of ours with the same key replaces it."""
 
 
 @dataclass(slots=True)
@@ -137,8 +142,8 @@ class RepeatDecision:
     _until: float = -inf
 
     def draw(self, crowd: int, now: float, share: float) -> bool:
-        """Return True if this kit repeats. Up to `CROWD_STATIONS` stations in range all repeat. If
-        there are more, a few are drawn by a share from 0 to 1.
+        """Return True if this kit repeats. Up to `CROWD_STATIONS` stations in range all repeat.
+        With more stations a few repeat, depending on `share`, a random number from 0 to 1.
         """
         if crowd <= CROWD_STATIONS:
             return True
@@ -148,10 +153,13 @@ class RepeatDecision:
 
 
 class Rounds:
-    """`words` are what we say beside Packages, in packets of `packet_bytes` at most; `hops` is how
-    many transmissions bring an item anywhere at most. `random` gives a share from 0 to 1. `proves`
-    returns whether the group has a key, so that only members can speak. Times are of any one
-    clock."""
+    """Items that this station may repeat, and the times of the repeats.
+
+    `words` contains our entries that ride with Packages. `packet_bytes` is the size of the largest
+    packet. `hops` is the maximum number of transmissions to reach any station. `random` returns a
+    number from 0 to 1. `proves` returns True if the group has a key, so that only members can send.
+    All times are of one clock, which can be any.
+    """
 
     def __init__(
         self,
@@ -172,7 +180,7 @@ class Rounds:
         self._packet_bytes = packet_bytes
         self._random = random
         self.items: dict[Key, RepeatableItem] = {}
-        """Items by key, the oldest first."""
+        """Items by their key, the oldest first."""
         self._bytes = 0
         self._on_call = RepeatDecision()
         self._ordinary_at = -inf
@@ -201,17 +209,18 @@ class Rounds:
         if again.hops > 1:
             known.echoes |= again.confirmed_by
         if not known.entry.sos:
-            # A station that was missing it has it by now, or reports it again.
+            # A station that was missing it may have it now. Otherwise it reports that again.
             known.due_at = inf
             self._words.stop_repeating(known.station, known.entry.sequence)
-            # Stations beyond its last hop may have it through this transmission.
+            # This transmission may have reached stations to which we may not pass it on.
             known.stopped.pop(self.station, None)
             if again.hops > 1:
                 self._wait_to_gather(now)
         known.hops = min(known.hops, again.hops)
         if not again.is_for_hub:
             return
-        # The sender of the request does not know that the hub has it, or the hub is missing it.
+        # The sender of the request does not know that the hub has the item, or the hub is really
+        # missing it.
         if not known.is_for_hub:
             known.is_for_hub, known.hub_due = True, now + 2 + 4 * self._random()
         known.until = max(known.until, again.until)
@@ -221,19 +230,21 @@ class Rounds:
                 min(known.notice_due_at, now + 1 + 4 * self._random()),
             )
         elif not known.brought_by and known.hub_tries >= PRODS_MAX and again.hops <= known.hops:
-            # Ignore a request from a station that received it from us or as we did; otherwise both
-            # would ask each other forever.
+            # Ignore the request of a station that is not nearer to the sender than we are, because
+            # two such stations would ask each other forever.
             known.hub_tries, known.hub_due = 0, now + 2 + 4 * self._random()
 
     def _wait_to_gather(self, now: float) -> None:
-        """Delay our next packet after another station of a dense network repeated items: by then
-        the missing items fill a packet.
+        """Delay our next packet in a dense network, because another station has just repeated
+        items. Until then the items that are missing fill a packet.
         """
         if self._ordinary_at <= now and len(self.neighbours.list_in_range()) > CROWD_STATIONS:
             self._ordinary_at = now + PACKET_SPACING_S * (1 + self._random())
 
     def record_missing(self, station: int, sequence: int, by: int, now: float) -> None:
-        """Record that the station `by` is missing that item of a station, which is not an SOS."""
+        """Record that the station `by` is missing that item of a station. Ignore an SOS, because
+        summaries are not about these.
+        """
         digest = self._words.summaries.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
         if item is None or item.entry.sos or now - item.last_on_air < UNCONFIRMABLE_S:
@@ -279,7 +290,8 @@ class Rounds:
         if (ack.by_hub and not item.at_hub) or (ack.is_at_gateway and not item.brought_by):
             item.brought_by, item.at_hub = by, ack.by_hub
             if item.station != self.station and item.attempts + item.hub_tries:
-                # The station that asked may not hear the station that answered.
+                # Pass the notice on, because the station that asked may not hear the station that
+                # answered.
                 item.notice_due_at = now + 1 + 4 * self._random()
 
     def _note_stop(self, item: RepeatableItem, at: int, beyond: Iterable[int], now: float) -> None:
@@ -302,15 +314,15 @@ class Rounds:
         return item is None or item.entry.wants_receipt or item.entry.sos
 
     def note_route(self, now: float) -> None:
-        """Schedule the items that waited for a route to the hub, because one is known."""
+        """Schedule the items that waited for a route to the hub, because a route is known now."""
         for item in self.items.values():
             if item.is_for_hub and not item.brought_by:
                 item.hub_due = min(item.hub_due, now + 1 + 9 * self._random())
 
     def welcome(self, station: int, now: float) -> None:
         """Schedule an SOS for a station that is now in range and may have been away. This includes
-        an SOS that it confirmed earlier, because its journal may be lost. It requests other
-        missing items itself once it has heard our summary.
+        an SOS that it confirmed earlier, because its journal may be lost. Once it has heard our
+        summary, it requests other missing items itself.
         """
         others = len(self.neighbours.list_in_range()) - 1
         for item in self.items.values():
@@ -319,8 +331,8 @@ class Rounds:
             if self._can_transmit(item):
                 item.confirmed_by.discard(station)
             if station in self.list_missing(item):
-                # Other stations that have it may be as fast: a kit that hears the answer skips its
-                # turn.
+                # Other stations may have the SOS too, so wait for a random time. A kit that hears
+                # the answer skips its repeat.
                 item.due_at = min(item.due_at, now + others * self._random())
 
     def compute_next_due(self) -> float:
@@ -337,14 +349,14 @@ class Rounds:
         return [number for number in self.neighbours.list_in_range() if number not in knows]
 
     def take_due(self, now: float) -> list[RepeatedPacket]:
-        """Return the repeats that are due now. Items that are not an SOS are sorted,
-        newest first.
+        """Return the repeats that are due now. Items that are not an SOS are chosen newest first,
+        as many as fit into one packet.
         """
         for item in [each for each in self.items.values() if each.until < now]:
             self.drop(item)
         repeats: list[RepeatedPacket] = []
         ordinary = [each for each in self.items.values() if not each.entry.sos]
-        # An item that waits for its time is sent along with an item that is due.
+        # If one item is due, other items that still wait for their time may be sent with it.
         begins = now >= self._ordinary_at and any(each.due_at <= now for each in ordinary)
         capacity = self._packet_bytes if begins else 0
         for item in reversed(self.items.values()):
@@ -387,7 +399,9 @@ class Rounds:
         return again
 
     def _is_sos_due(self, item: RepeatableItem, now: float) -> tuple[bool, list[int]]:
-        """Return True if the SOS is repeated now, and the stations known to be missing it."""
+        """Return True if the SOS is repeated now, and the stations that are known to be
+        missing it.
+        """
         item.due_at = inf
         lacking = self.list_missing(item)
         blind = not lacking and self._is_repeated_blindly(item)
@@ -398,8 +412,8 @@ class Rounds:
         if not (blind or lacking):
             return False, []
         item.attempts += 1
-        # No station is known to be missing it, and none would report it: keep the short interval
-        # for the first SOS_BLIND repeats, then double.
+        # If no station is known to be missing it, keep the short interval for the first SOS_BLIND
+        # repeats, and then double it.
         doublings = max(0, item.attempts - SOS_BLIND) if blind else item.attempts
         pause = (10 if ours else 15) * 2 ** min(doublings, 10)
         item.due_at = now + self._spread(min(AGAIN_MAX, pause))
@@ -408,7 +422,9 @@ class Rounds:
         return not enough, lacking
 
     def _can_transmit(self, item: RepeatableItem) -> bool:
-        """Return True if the item may be transmitted once more."""
+        """Return True if the item may be transmitted from here, after the transmissions that
+        brought it here.
+        """
         return item.station == self.station or item.hops < self._hops
 
     def _is_repeated_blindly(self, item: RepeatableItem) -> bool:
@@ -431,8 +447,8 @@ class Rounds:
         return True
 
     def _spread(self, pause: float) -> float:
-        """Vary the pause, so that stations that wait for the same event do not start at
-        one moment.
+        """Return a random pause near `pause`, so that stations that wait for the same event do not
+        start at the same moment.
         """
         return pause * (0.75 + 0.5 * self._random())
 
@@ -447,12 +463,14 @@ class Rounds:
                 assert isinstance(request.content, RelayRequest)
                 beside.append(request)
                 item.asked_neighbours.add(request.content.station)
-        # For our own item that is not an SOS, stations that have it stay silent.
+        # This entry marks a repeated item, so that stations that have it do not answer. Our own SOS
+        # gets no mark.
         if item.station != self.station or not sos:
             beside.append(Entry(0, Source(self.station, item.hops)))
         named: list[Entry] = []
         if sos and len(lacking) <= NAMED_MAX:
-            # Name ourselves if only stations that reach the hub should answer.
+            # If no station is missing it, list ourselves: then only stations that reach the hub
+            # answer.
             named = [Entry(number, Source(each, 0)) for each in lacking or [self.station]]
         origin, hops = item.station, item.hops
         if not sos and not asks and item.parts[0] == item.entry:
@@ -468,8 +486,8 @@ class Rounds:
         return [RepeatedPacket(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
 
     def _make_stop_notices(self, item: RepeatableItem) -> list[RepeatedPacket]:
-        """Return notices of the stations that are missing the item: our own, and those heard from
-        other stations, under their number.
+        """Return the notices about stations that are missing the item: our own notice, and the
+        notices of other stations under their numbers.
         """
         repeats = []
         for at, beyond in item.stopped.items():
@@ -483,8 +501,8 @@ class Rounds:
 
 
 def _note_wanted(item: RepeatableItem, now: float) -> bool:
-    """Record that a station is missing it. Return True if it has been missing for REDRAW_INTERVAL_S
-    or more without a repeat.
+    """Record that a station is missing the item. Return True if the item has been reported missing
+    for REDRAW_INTERVAL_S or more without a repeat.
     """
     if item.first_missing_at <= item.last_on_air:
         item.first_missing_at = now

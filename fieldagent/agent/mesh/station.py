@@ -56,16 +56,16 @@ class StationSettings:
     packet_bytes: int = AIR_BYTES
     """Largest packet, in bytes."""
     hops: int = 3
-    """Most transmissions of an SOS or of an item for the hub."""
+    """Maximum number of transmissions of an SOS, or of an item for the hub, on its way."""
     key_step: KeyStep = KeyStep.NONE
     """Step of this kit in the change of the group's key."""
     sealed: bool = False
     """True if packets are encrypted, so that only stations with the key can read them."""
     brings_down: bool = False
-    """True if the hub's messages for neighbours are sent down to them."""
+    """True if the hub's messages for neighbours are sent to them by radio."""
     secrets: Sequence[bytes] = ()
-    """Secrets that only this kit and the hub share; they open parcels that arrive over a
-    neighbour."""
+    """Secrets that only this kit and the hub share; with them the kit opens parcels that arrive
+    over a neighbour."""
     dropped: Sequence[bytes] = ()
     """Keys that the hub has removed."""
 
@@ -86,14 +86,14 @@ class Station:
     parcels: Parcels
 
     def take_keys(self, group: GroupKeys, step: KeyStep) -> None:
-        """Replace the group's keys from now on."""
+        """Use these keys of the group from now on."""
         self.outbox.packing.tag_with(group.keys[0])
         self.packets.group = group
         self.key_change.move(step)
 
     def make_identification(self, callsign: str) -> bytes:
-        """Return the packet that contains the callsign. It uses number 0, which no station has, so
-        that a search for names skips it.
+        """Return the packet that contains the callsign. The entry uses number 0, which no station
+        has, so that it is never taken for a station's name.
         """
         me = Identity("", callsign, "")
         return self.outbox.packing.encode_alone(Entry(0, Introduction(me)))
@@ -120,8 +120,8 @@ def make_piggyback(
     low: Callable[[], bool],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
-    """Build the part of the station that writes entries beside Packages. `low` returns True if the
-    battery is nearly empty.
+    """Build the part of the station that adds entries to packets with Packages. `low` returns True
+    if the battery is nearly empty.
     """
     me = Identity(str(settings.number), settings.name or f"station {settings.number}", "Device")
     spare = settings.packet_bytes - _compute_introduction_bytes(settings, me)
@@ -151,8 +151,8 @@ def make_piggyback(
 
 
 def _compute_text_bytes(settings: StationSettings) -> int:
-    """Return the bytes for the name in a read receipt, so that it fits into one packet. This
-    includes a receipt that is passed on between stations with numbers as long as ours.
+    """Return the bytes for the name in a read receipt, so that it fits into one packet. The bytes
+    also leave space for passing the receipt on, if station numbers are as long as ours.
     """
     number, time = settings.number, EPOCH + 2**27
     said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Stage.READ, 24 * "x"), time)
@@ -176,7 +176,9 @@ def set_up(
     queue: ChannelQueue,
     link: ChannelLink,
 ) -> Station:
-    """Build a station; no task is started. Without `relays_over` it does not relay to the hub."""
+    """Build a station without starting a task. If `relays_over` is empty, the station does not
+    relay to the hub.
+    """
     relay = None
     if settings.relays_over:
         relay = Relay(

@@ -1,5 +1,5 @@
-"""Problems on the air, for people: in the status for an hour, in the log once a minute with a
-count.
+"""Problems on the air, for people. The status shows them for an hour, and the log once a minute
+with their count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHOWN_FOR_S = 3600.0
 
 
 class Trouble(Enum):
-    """Name of the status member that counts the problem, and its remedy."""
+    """A problem: the name of the status member that counts it, and the remedy."""
 
     WRONG_KEY = (
         "wrongKeyPackets",
@@ -106,8 +106,8 @@ class AirTroubles:
         }
 
     def list_notices(self, date: Callable[[float], float]) -> list[str]:
-        """Return notices for people of recent problems. `date` converts elapsed time to
-        Unix time.
+        """Return the notices for people about recent problems. `date` converts elapsed time to Unix
+        time.
         """
         return [
             f"{describe_trouble(trouble, seen.count, seen.detail)} (last"

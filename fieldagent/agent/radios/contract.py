@@ -34,7 +34,9 @@ class RadioPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Radio:
-    """One kind of radio, with everything that settings, `check`, status and assembly need."""
+    """One kind of radio, with everything that the settings, `check`, the status and the assembly
+    need.
+    """
 
     name: str
     """Name in `radio-protocol`."""

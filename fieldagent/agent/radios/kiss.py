@@ -1,8 +1,9 @@
-"""A KISS TNC on a serial line or TCP: each packet is the information of a UI frame.
+"""A KISS TNC on a serial line or TCP. Each packet is the information field of a UI frame.
 
-A successful write proves nothing: a TNC that finds no free channel discards the frame silently. So
-the agent queries the TNC until no bytes wait, and then waits for the time that the frame takes at
-the slowest usual rate. For a TNC that does not know the query, only that time is used.
+A successful write proves nothing, because a TNC that finds no free channel silently discards the
+frame. So the agent queries the TNC until no bytes wait there, and then waits for the time that the
+frame takes at the slowest usual rate. For a TNC that does not know the query, only that time is
+used.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ CONNECT_MAX = 10.0
 CHECK_TIMEOUT_S = 5.0
 """Seconds that `fieldagent check` waits for a connection."""
 WRITE_TIMEOUT_S = 10.0
-"""Seconds in which a TNC takes a frame from its line."""
+"""Longest time in seconds until a TNC takes a frame from its line."""
 ANSWER_TIMEOUT_S = 2.0
-"""Seconds in which a TNC that knows the query reports its waiting bytes."""
+"""Longest time in seconds for a TNC's answer with its waiting bytes."""
 SILENCE_MAX_S = 10.0
 """Seconds without an answer after which a TNC that answered before is considered lost."""
 ASK_EVERY = 0.5
 FRAME_WAIT_MAX_S = 55.0
 """Seconds after which a frame that still waits counts as dropped. Dire Wolf discards a frame that
-found no free channel for 60 seconds; after that it would look transmitted."""
+found no free channel for 60 seconds; after that, the frame would look transmitted."""
 BITRATE = 1200.0
 """Bits per second of the slowest usual radio; with a faster radio the wait is only slightly too
 long."""
@@ -81,7 +82,8 @@ class TncModem:
         self._given_up = EventRate(trio.current_time)
         self._waiting: int | None = None
         self._told = trio.Event()
-        """Set when the TNC reported its waiting bytes, and then replaced."""
+        """Event that is set when the TNC reports its waiting bytes; then a new event replaces
+        it."""
         self._knows_the_question: bool | None = None
         self._ignored = 0
         link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}
@@ -109,8 +111,8 @@ class TncModem:
         return TransmitResult.DROPPED
 
     async def _ask(self) -> int | None:
-        """Query and return the number of waiting bytes; None if the TNC does not report it. Raises
-        RadioLost.
+        """Query the TNC for the number of waiting bytes, and return it; None if the TNC does not
+        report it. Raises RadioLost.
         """
         text, self._waiting = self._told, None
         await self._send_frame(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
@@ -119,7 +121,7 @@ class TncModem:
             return self._waiting
         if self._knows_the_question:
             raise RadioLost("the TNC does not answer any more")
-        # Do not ask again: to some TNCs the command means something else.
+        # Do not ask again, because for some TNCs the command means something else.
         self._knows_the_question = False
         log.info("the TNC does not report its queue: packets are paced by time")
         return None
@@ -145,8 +147,8 @@ class TncModem:
                 await self._leave_commands()
             for kind, content in self._deframer.receive_data(data):
                 if content == kiss.QUERY and kind == kiss.SET_HARDWARE:
-                    # Only the echo of the command mode repeats our query. A TNC that waits for a
-                    # line end shows no prompt.
+                    # Our query returns only as an echo of the TNC's command mode. A TNC that waits
+                    # for a line end shows no prompt.
                     await self._leave_commands()
                 elif kind == kiss.DATA:
                     self._take_in_frame(content)
@@ -170,7 +172,9 @@ class TncModem:
             self._told = trio.Event()
 
     def _take_in_frame(self, content: bytes) -> None:
-        """Take in a frame. Frames to others and digipeated frames of ours are ignored."""
+        """Take in a frame. Ignore frames to others, and our own frames that a digipeater
+        returns.
+        """
         try:
             frame = ax25.decode(content)
         except RemoteProtocolError as error:

@@ -22,9 +22,10 @@ log = logging.getLogger(__name__)
 Word = TypeVar("Word")
 
 BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
-"""Seconds until a packet is given to a busy board again, and after which it is dropped."""
+"""Seconds until a packet is offered to a busy board again, and seconds after which it is
+dropped."""
 WORDS_MAX = 16
-"""Most waiting reports; a board sends two or three for a question."""
+"""Maximum number of waiting reports. A board sends two or three for a query."""
 BANDWIDTHS = ("7.8", "10.4", "15.6", "20.8", "31.25", "41.7", "62.5", "125", "250", "500")
 """Bandwidths of the chips in kHz (SX1262 data sheet, 13.4.5)."""
 
@@ -88,7 +89,7 @@ class BoardReports(Generic[Word]):
         self._mouth, self._ear = trio.open_memory_channel[Word](WORDS_MAX)
 
     def put_report(self, word: Word) -> None:
-        """Keep a report until it is read. If the queue is full, drop and log it."""
+        """Keep a report until it is read. If the queue is full, drop the report and log that."""
         try:
             self._mouth.send_nowait(word)
         except trio.WouldBlock:
@@ -105,7 +106,7 @@ class BoardTurn:
     """Sends one packet at a time, within the board's air-time limit.
 
     `outcome` waits until a given time for the board's report on the current packet. It returns None
-    if the board is busy, and UNKNOWN if the board does not report. Raises RadioLost.
+    if the board is busy, and UNKNOWN if there is no report. Raises RadioLost.
     """
 
     def __init__(
@@ -126,8 +127,8 @@ class BoardTurn:
         self._given_up = EventRate(trio.current_time)
 
     async def wait_for_report(self) -> None:
-        """Wait for the report on a packet whose sender was canceled, so that it is not taken for
-        the next packet's.
+        """Wait for the report on a packet whose sending task was canceled, so that it is not taken
+        for the report on the next packet.
         """
         if self.untold is not None:
             await self._outcome(self.untold)
@@ -136,7 +137,7 @@ class BoardTurn:
     async def send_packet(
         self, write: Callable[[], Awaitable[None]], seconds: float, patience: float, *, urgent: bool
     ) -> TransmitResult:
-        """Give the board a packet that takes that many seconds on air. Wait up to `patience`
+        """Pass the board a packet that takes that many seconds on the air. Wait up to `patience`
         seconds for the result.
         """
         if not self._air.can_send(seconds, urgent=urgent):

@@ -37,12 +37,13 @@ log = logging.getLogger(__name__)
 
 NAME = "meshcore-kiss"
 ANSWER_TIMEOUT_S = 2.0
-"""Seconds in which a modem answers; a modem that has just been powered may need a second
-question."""
+"""Longest time in seconds for a modem's answer. A modem that has just been switched on may need a
+second query."""
 SIGNAL_TIMEOUT_S = 0.2
 """Seconds within which the signal report follows its packet."""
 TOLD_AFTER, TOLD_TIMES = 10.0, 3.0
-"""The result of a packet comes within this many seconds plus this many times its air-time."""
+"""The result of a packet arrives within the first number of seconds, plus its air-time multiplied
+by the second number."""
 CHECK_INTERVAL_S = 30.0
 """Seconds between two checks of an idle modem. After it has lost its settings, it receives nothing
 until the next check."""
@@ -66,8 +67,8 @@ class MeshcoreModem:
             place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
         )
         self._nonsense = trio.Event()
-        """Set when the modem sends bytes that are not a frame, as it does when it starts, and then
-        replaced."""
+        """Event that is set when the modem sends bytes that are not a frame, as it does when it
+        starts; then a new event replaces it."""
         self._air_times: dict[int, float] = {}
         link.facts["lora"] = self._wanted.format_settings()
 
@@ -80,7 +81,7 @@ class MeshcoreModem:
             patience = TOLD_TIMES * seconds + TOLD_AFTER
             result = await self._turn.send_packet(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN:
-                # The packet may have left. The ping finds a modem that has hung.
+                # The packet may have left. A ping shows if the modem has hung.
                 await self._greet_modem()
         return result
 
@@ -158,7 +159,8 @@ class MeshcoreModem:
             raise RadioLost(f"the radio was set to {wanted.format_settings()}, but reports {had}")
         await self._set(MeshcoreCommand.SET_POWER, bytes([self._power]), f"{self._power} dBm")
         await self._port.write(kiss.encode(TX_DELAY, kiss.TX_DELAY))
-        # Without this, no signal is reported; earlier firmware always reports it.
+        # Without this command, the modem does not report the signal. Earlier firmware always
+        # reports it.
         await self._ask(MeshcoreCommand.SIGNAL_REPORT, b"\1")
         self._air_times.clear()
 

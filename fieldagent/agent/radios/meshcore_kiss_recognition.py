@@ -17,7 +17,7 @@ from fieldagent.wire.meshcore_kiss import MeshcoreCommand
 NAME = "meshcore-kiss"
 BAUD = 115_200
 LOW_BATTERY_MV, NONE_BELOW = 3_400, 2_000
-"""Millivolts of a nearly empty battery, and below which there is no battery."""
+"""Millivolts below which the battery is nearly empty, and below which there is no battery."""
 
 
 def _find_last(said: bytes, command: MeshcoreCommand) -> bytes | None:
@@ -88,4 +88,4 @@ RECOGNITION = Recognition(
     _is_answer,
     read_report,
 )
-"""Asked last: KISS's "SetHardware" has a different meaning for each TNC."""
+"""This question is sent last, because KISS's "SetHardware" has a different meaning for each TNC."""

@@ -1,4 +1,4 @@
-"""A Meshtastic radio for the Radio channel: our packets use their own port and channel.
+"""A Meshtastic radio for the Radio channel. Our packets use a port and a channel of their own.
 
     port 256 (private), broadcast, hop limit 0: kits repeat items themselves, and a mesh that also
         repeated them would fill the air with copies
@@ -6,7 +6,7 @@
     the radio only reports that a packet waits for the air; TRANSMITTED is derived from that and
         from the configured region, and other kits show if they heard it
 
-Texts, positions and names of people are ignored here: they are for `mesh-port`.
+Texts, positions and names of people are ignored here, because `mesh-port` handles them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 NAME = "meshtastic"
 HEADER_BYTES = 24
-"""Bytes on air in addition to our packet: the mesh's header and the port number."""
+"""Bytes on the air in addition to our packet: the mesh's header and the port number."""
 NO_HOST = "tcp:// needs the radio's name or address behind it"
 
 
@@ -86,8 +86,8 @@ class MeshtasticModem:
             if result in UNSENT_REASONS:
                 self._air.note(-seconds)
             else:
-                # The radio does not report the end of a transmission, so wait for the air-time
-                # before the next packet.
+                # The radio does not report the end of a transmission, so wait for the packet's
+                # air-time before the next packet.
                 await waits.sleep(seconds)
         return result
 
@@ -95,7 +95,7 @@ class MeshtasticModem:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
-        """Take in packets of our port and channel forever; packets that came over MQTT are
+        """Take in packets of our port and channel forever; packets that arrived over MQTT are
         ignored.
         """
         while True:
@@ -108,8 +108,8 @@ class MeshtasticModem:
 
 
 def _make_result(fate: PacketOutcome) -> TransmitResult:
-    """Return the result for a packet's fate. Raises RadioLost if the radio cannot transmit
-    at all.
+    """Return the result that follows from a packet's outcome. Raises RadioLost if the radio cannot
+    transmit at all.
     """
     if fate.queued in (QueueError.OFF, QueueError.NO_CHIP):
         raise RadioLost(fate.describe_fate())
@@ -158,7 +158,7 @@ def check_meshtastic(place: RadioPlace) -> Finding:
     if place.port.startswith(TCP):
         try:
             named = bool(urlsplit(place.port).hostname)
-        except ValueError:  # One bracket of a pair is missing.
+        except ValueError:  # The address has only one bracket of a pair.
             named = False
         return Finding(named, f"{place.port} is reached once the agent runs" if named else NO_HOST)
     return check_serial_port(Path(place.port))

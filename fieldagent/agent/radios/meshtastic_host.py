@@ -1,5 +1,5 @@
-"""Host of a Meshtastic radio, for any use: it greets the radio, keeps it awake, gives it packets
-and learns the results.
+"""Host of a Meshtastic radio, for any use. It greets the radio, keeps it awake, passes it packets
+and receives the results.
 
     without a `my_info` a device does not count as a radio, whatever else is received
     queueStatus   shows if a packet waits for the air, but not if it left
@@ -47,22 +47,24 @@ from fieldagent.wire.meshtastic import (
 log = logging.getLogger(__name__)
 
 HANDSHAKE_MAX, HANDSHAKES = 60.0, 2
-"""Seconds in which a radio sends its full configuration, and the number of attempts."""
+"""Longest time in seconds until a radio has sent its full configuration, and the number of
+attempts."""
 HEARTBEAT_INTERVAL_S = 300.0
-"""Seconds between heartbeats: a radio forgets a host that is silent for three times as long."""
+"""Seconds between heartbeats. A radio forgets a host that is silent for three times as long."""
 ANSWER_TIMEOUT_S = 10.0
-"""Seconds in which it reports that a packet waits, or that it is there."""
+"""Longest time in seconds for a radio's report that a packet waits, or for its answer to a
+heartbeat."""
 ROUTING_TIMEOUT_S = 60.0
-"""Seconds in which its three attempts end and it reports their result."""
+"""Longest time in seconds until a radio's three attempts have ended and it reports the result."""
 LULL_S = 2.0
-"""Seconds of silence within a frame after which the rest of the frame is lost."""
+"""Seconds of silence within a frame after which the rest of the frame counts as lost."""
 HEARD_MAX = 256
-"""Packets that wait, without texts."""
+"""Maximum number of waiting packets, not counting texts."""
 NODES_MAX = 5_000
-"""Nodes whose entries wait: a full mesh has some hundred."""
+"""Maximum number of nodes whose entries wait. A large mesh has some hundred nodes."""
 KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
-"""Places of the radio's queue that are left free for packets that it repeats for others; an SOS
-leaves one."""
+"""Number of free places in the radio's queue that are left for packets that it repeats for others:
+the usual number, and the number for an SOS."""
 FULL_FOR = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 
@@ -90,7 +92,7 @@ QUEUED_WORDS: dict[int, str] = {
     " transmitted",
     QueueError.LOCALLY: "it is for the radio itself",
 }
-"""Texts for people; for other results the RoutingError's text is used."""
+"""Texts for people, by result. For other results the text of the RoutingError is used."""
 ROUTING_WORDS: dict[int | None, str] = {
     None: "the radio did not report it",
     RoutingError.NONE: "a radio has it",
@@ -112,7 +114,7 @@ def _describe_value(error: int | None) -> str:
 
 
 class PacketOutcome(NamedTuple):
-    """Everything that is known about a packet in the end."""
+    """All known facts about the result of a packet."""
 
     queued: int | None
     """`QueueError`, or a RoutingError that refuses the packet; None if the radio did not report,
@@ -167,14 +169,14 @@ class RadioFacts:
 
 
 class _PacketReports:
-    """Reports on the packets that a caller waits for."""
+    """Reports on the packets whose callers wait."""
 
     def __init__(self) -> None:
         self.awaited: set[int] = set()
         self.statuses: dict[int, int] = {}
         self.verdicts: dict[int, RoutingVerdict] = {}
         self.told = trio.Event()
-        """Set when the radio has answered, and then replaced."""
+        """Event that is set when the radio has answered; then a new event replaces it."""
 
     def put_answer(self) -> None:
         self.told.set()
@@ -192,18 +194,19 @@ class _PacketReports:
 
 
 class _ReceivedPackets:
-    """Packets that wait to be read, in their order. Only the newest entry of a node that the radio
-    knows waits, whatever their number. Texts are never dropped: one may be an SOS."""
+    """Packets that wait to be read, in their order. Of the entries about a node only the newest
+    waits. Texts are never dropped, because a text may be an SOS.
+    """
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, HostHeard] = OrderedDict()
         self._others = 0
-        """Packets without texts."""
+        """Number of waiting packets that are not texts."""
         self._news = trio.Event()
         self._lost = EventRate(trio.current_time)
 
     def add(self, heard: HostHeard) -> None:
-        """Line something up."""
+        """Add a packet or a node's entry to the queue."""
         key: Hashable = object()
         if heard.node is not None:
             key = heard.node.number
@@ -219,7 +222,7 @@ class _ReceivedPackets:
         self._news.set()
 
     async def wait_for_next(self) -> HostHeard:
-        """Return the next packet without a checkpoint, or wait for it."""
+        """Return the next packet; without a checkpoint if there is one, otherwise wait for it."""
         while not self._entries:
             self._news = trio.Event()
             await self._news.wait()
@@ -239,7 +242,7 @@ def _is_text(heard: HostHeard) -> bool:
 
 
 class MeshtasticHost:
-    """Host of one radio; `listen` must be running. Raises RadioLost and PortLost where noted."""
+    """Host of one radio. `listen` must be running. Some methods raise RadioLost and PortLost."""
 
     def __init__(self, line: RadioLine, *, wants_nodes: bool) -> None:
         self._line = line
@@ -344,8 +347,8 @@ class MeshtasticHost:
         return random.getrandbits(32) or 1
 
     async def send_packet(self, packet: MeshPacket, *, urgent: bool = False) -> PacketOutcome:
-        """Give the radio a packet and wait for its report. If the packet requests an
-        acknowledgement, wait for its result too. Raises RadioLost.
+        """Pass the radio a packet and wait for the radio's report. If the packet requests an
+        acknowledgement, also wait for the result. Raises RadioLost.
         """
         answers = self._answers
         answers.awaited.add(packet.id)
@@ -377,7 +380,7 @@ async def open_host(
     """Open a radio and act as its host. Raises RadioLost and PortLost, in groups."""
     async with open_line(place, baud, wire.TCP_PORT) as line:
         if is_serial(place):
-            # These bytes wake a sleeping chip and complete a half-read frame.
+            # These bytes wake a sleeping chip, and end a frame of which it has read only a part.
             await line.write(wire.WAKE_BYTES)
             await trio.sleep(0.1)
         host = MeshtasticHost(line, wants_nodes=wants_nodes)

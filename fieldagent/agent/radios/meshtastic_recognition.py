@@ -1,5 +1,5 @@
-"""Recognises a Meshtastic radio, for people or for kits, and queries its settings; keys are never
-shown.
+"""Recognises a Meshtastic radio, for people or for kits, and queries its settings. The report never
+contains keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fieldagent.wire.meshtastic import Role, ToRadio
 
 NAME = "meshtastic"
 CONFIG_TIMEOUT_S = 30.0
-"""Seconds in which it sends its full configuration."""
+"""Longest time in seconds until a radio has sent its full configuration."""
 
 
 def _encode_question() -> bytes:
@@ -25,7 +25,7 @@ def _encode_question() -> bytes:
 
 
 def _is_answer(said: bytes) -> bool:
-    """Return True if a `my_info` was received: without it there is no radio."""
+    """Return True if a `my_info` was received. Without it the device does not count as a radio."""
     for message in wire.Deframer().receive_data(said):
         try:
             answer = wire.read_from_radio(message)

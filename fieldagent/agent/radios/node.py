@@ -31,9 +31,10 @@ from fieldagent.wire import node
 log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 5.0
-"""Seconds in which a node answers; a microcontroller that has just been powered takes a while."""
+"""Longest time in seconds for a node's answer. A microcontroller that has just been switched on
+needs some time."""
 SILENCE_S = 60.0
-"""Seconds of silence after which the node is asked if it is there."""
+"""Seconds of silence after which the node is queried."""
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
@@ -48,10 +49,10 @@ class NodeModem:
         self._writing = trio.Lock()
         self._patience = trio.CancelScope()
         self._news = trio.Event()
-        """Set when the node sent something, and then replaced."""
+        """Event that is set when the node has sent something; then a new event replaces it."""
         self._ear = ReceiveQueue()
         self._given_up = EventRate(trio.current_time)
-        # A node may still have Results for an earlier host, so start at a random number.
+        # A node may still hold Results for an earlier host, so start at a random number.
         self._number = getrandbits(31)
         self._in_hand: node.Send | None = None
         self._result: node.Result | None = None
@@ -102,7 +103,7 @@ class NodeModem:
             self._news = trio.Event()
 
     async def keep_time(self) -> NoReturn:
-        """Let the node link repeat and query when that is due, forever. Raises RadioLost when the
+        """Call the node link when a repeat or a query is due, forever. Raises RadioLost when the
         node no longer answers.
         """
         while True:
@@ -169,7 +170,7 @@ class NodeModem:
 
 @asynccontextmanager
 async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeModem]:
-    """Open a node that has sent its hello. Raises RadioLost and PortLost, in groups."""
+    """Open a node, and wait for its hello. Raises RadioLost and PortLost, in groups."""
     async with (
         open_serial(place.port, place.baud, link.recorder) as port,
         trio.open_nursery() as nursery,

@@ -13,7 +13,7 @@ from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_ser
 
 TCP = "tcp://"
 CONNECT_TIMEOUT_S = 10.0
-"""Seconds in which a radio accepts a connection."""
+"""Longest time in seconds until a radio accepts a connection."""
 
 
 class RadioLine(Protocol):
@@ -30,7 +30,7 @@ def is_serial(place: str) -> bool:
 
 @asynccontextmanager
 async def open_line(place: str, baud: int, tcp_port: int) -> AsyncIterator[SerialPort]:
-    """Open a serial port or a radio's TCP port: `tcp://host:port`, where `tcp_port` is the default
+    """Open a serial port, or a radio's TCP port as `tcp://host:port`. `tcp_port` is the default
     port. Raises PortLost.
     """
     if is_serial(place):

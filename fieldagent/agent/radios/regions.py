@@ -14,7 +14,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
 WIDE_BANDWIDTH_HZ = 500_000
-"""Bandwidth in Hz from which a signal need not hop."""
+"""Bandwidth in Hz from which a radio need not hop between frequencies."""
 FCC = Dwell(0.4, 20.0)
 
 
@@ -93,7 +93,9 @@ def find_faults(settings: Mapping[str, str]) -> list[str]:
 
 
 def _read_hertz(value: str | None, unit: float) -> int | None:
-    """Return the value in Hz; None if it is no number, because its own setting reports that."""
+    """Return the value in Hz; None if it is not a number, because the check of that setting reports
+    it.
+    """
     try:
         return None if value is None else round(float(value) * unit)
     except ValueError:

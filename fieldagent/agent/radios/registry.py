@@ -21,7 +21,7 @@ RADIOS = {
     "meshtastic": "fieldagent.agent.radios.meshtastic:RADIO",
     "udp": "fieldagent.agent.radios.udp:RADIO",
 }
-"""Radios by their name in `radio-protocol`. A kit loads only its own radio."""
+"""Radios by their name in `radio-protocol`. The agent loads only the radio of its settings."""
 
 
 def load_radio(name: str) -> Radio:
@@ -29,15 +29,15 @@ def load_radio(name: str) -> Radio:
 
     Raises WrongProperty, in words that follow `radio-protocol`.
     """
-    # Imported here, so that a kit without a radio saves this memory.
+    # Import it here, so that a kit without a radio saves this memory.
     from fieldagent.agent.radios.contract import Radio
 
     return import_known_object(name, RADIOS, Radio)
 
 
 def list_own_keys(text: str) -> Sequence[Key]:
-    """Return the settings that the configured radio adds. Return no settings if the radio cannot be
-    loaded, because the error of its own key explains that.
+    """Return the settings that the configured radio adds. If the radio cannot be loaded, return no
+    settings, because the error of `radio-protocol` explains that.
     """
     try:
         named = dict(read_pairs(text)).get("radio-protocol")
@@ -55,6 +55,6 @@ def find_missing_settings(settings: Mapping[str, str]) -> list[str]:
     named = f"radio-protocol={kind.name}"
     known = {*settings}
     if "radio-region" in settings:
-        # The region implies the share.
+        # The region determines the share, so the setting for it is not required.
         known.add(f"{kind.name}-share")
     return [f"{named} needs {name}: set that too" for name in kind.needs if name not in known]

@@ -1,8 +1,8 @@
 """A LoRa board with RNode firmware on a serial line: the I/O around `wire.rnode`.
 
-The firmware enforces an air-time share of its own. The agent sets it to twice our share, which an
-SOS may use. So the legal limit is kept even if the agent restarts and has forgotten its
-transmissions.
+The firmware enforces an air-time limit of its own. The agent sets that limit to twice our share,
+because an SOS may use that much. So the limit holds even if the agent restarts and has forgotten
+its transmissions.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ log = logging.getLogger(__name__)
 
 NAME = "rnode"
 ANSWER_TIMEOUT_S = 2.0
-"""Seconds in which a radio answers."""
+"""Longest time in seconds for a radio's answer."""
 GREETINGS = 3
 """Number of greetings. A radio that starts when its port is opened, like an ESP32 by DTR, misses
 the first one."""
 READY_AFTER, READY_TIMES = 10.0, 3.0
-"""The radio is ready again within this many seconds plus this many times the packet's air-time."""
+"""The radio is ready again within the first number of seconds, plus the packet's air-time
+multiplied by the second number."""
 UNREADY_AFTER, UNREADY_TIMES = 0.5, 1.5
-"""The same for a radio that never reports ready: the next packet follows after this time."""
+"""The same time for a radio that never reports that it is ready: then the next packet follows."""
 CHECK_INTERVAL_S = 30.0
 """Seconds between two checks of an idle radio."""
 CLOSE_MAX = 1.0
@@ -54,7 +55,7 @@ ANSWERS = {*RnodeCommand} - {
     RnodeCommand.SNR,
     RnodeCommand.BATTERY,
 }
-"""Commands whose frames go to the task that asks or transmits."""
+"""Commands whose frames are passed to the task that asks or transmits."""
 
 
 class RnodeModem:
@@ -72,13 +73,13 @@ class RnodeModem:
             place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
         )
         self._says_ready = True
-        """True until a packet shows that it does not report ready: not every firmware has flow
-        control."""
+        """True until a packet shows that the radio does not report that it is ready, because not
+        every firmware has flow control."""
         self._restarted = trio.Event()
-        """Set when the radio reports a restart, and then replaced."""
+        """Event that is set when the radio reports a restart; then a new event replaces it."""
         self._has_forgotten = False
-        """True after it reported a restart. It may still be on, with settings that were stored in
-        it."""
+        """True after the radio reported a restart. It may still be on, with settings that are
+        stored in it."""
         self._rssi: int | None = None
         self._snr: int | None = None
         link.facts["lora"] = self._wanted.format_settings()
@@ -94,7 +95,7 @@ class RnodeModem:
                 patience = UNREADY_TIMES * seconds + UNREADY_AFTER
             result = await self._turn.send_packet(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN and self._says_ready:
-                # The packet may have left. The greeting finds a radio that has hung.
+                # The packet may have left. A greeting shows if the radio has hung.
                 await self._greet_radio()
                 self._says_ready = False
         return result
@@ -152,8 +153,8 @@ class RnodeModem:
                 await self._see_it_is_on()
 
     async def _see_it_is_on(self) -> None:
-        """Set the radio up again if it restarted: then it is off, and usually reports the
-        restart.
+        """If the radio has restarted, set it up again. After a restart it is off, and usually
+        reports the restart.
         """
         is_on = await self._ask(RnodeCommand.STATE, wire.STATE_ASK) == wire.STATE_ON
         if self._has_forgotten or not is_on:

@@ -1,5 +1,5 @@
-"""Recognises a board with RNode firmware and queries its settings. A zero, or FF, instead of a
-value queries a setting and does not change it.
+"""Recognises a board with RNode firmware and queries its settings. If a zero, or FF, is sent in
+place of a value, the setting is queried and not changed.
 
 Its EEPROM shows if it is provisioned (RNode_Firmware, ROM.h). Its air-time limits are not queried,
 because a query would change them.
@@ -98,4 +98,5 @@ RECOGNITION = Recognition(
     _is_answer,
     read_report,
 )
-"""Asked first: it obeys more bytes of the other questions than any other kind."""
+"""This question is sent first, because an RNode obeys more bytes of the other questions than any
+other kind."""

@@ -1,5 +1,6 @@
 """A radio over UDP: kits on one machine or in one network hear each other without a radio. It is
-for trying a team (`fieldagent demo --team 3`), and is the example of docs/how-to/add-a-radio.md.
+meant for trying a team (`fieldagent demo --team 3`), and is the example in
+docs/how-to/add-a-radio.md.
 
 A packet is a datagram to an address that all kits hear: the broadcast address of the loopback
 interface, or a multicast group (RFC 1112). `udp-bitrate` sets its time on air.
@@ -26,7 +27,7 @@ from fieldagent.system.properties import Key, WrongProperty, make_integer_reader
 from fieldagent.system.wording import describe_reason
 
 LOOPBACK = IPv4Address("127.255.255.255")
-"""Address that reaches every socket of this machine on that port, and no other machine."""
+"""Address that reaches every socket on the port of this machine, but no other machine."""
 DATAGRAM = 2048
 """Buffer size in bytes; larger than any packet."""
 
@@ -49,7 +50,7 @@ class UdpModem:
             reason = describe_reason(error)
             raise RadioLost(f"the network does not accept packets: {reason}") from None
         await waits.sleep(len(packet) * self._seconds_a_byte)
-        # A sent datagram does not show who heard it; other kits confirm that.
+        # A sent datagram does not show which kits received it; they confirm that themselves.
         return TransmitResult.TRANSMITTED
 
     async def receive(self) -> ReceivedPacket:
