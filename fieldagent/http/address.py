@@ -13,12 +13,12 @@ LOOPBACK_NETWORKS: tuple[Network, ...] = (
 )
 
 _SOURCE_CHARACTERS = 64
-"""Maximum length of an address, because a proxy may send any text."""
+"""Largest number of characters of an address. It is limited because a proxy may send any text."""
 
 
 def find_source(address: str) -> str:
-    """Return the source under which an address is counted. For IPv6 this is the /64, because any
-    user can get all of its addresses (RFC 6177).
+    """Return the source under which an address is counted. For IPv6 this is the /64, because a
+    single user can get all addresses of a /64 (RFC 6177).
     """
     try:
         parsed = ipaddress.ip_address(address)
@@ -33,7 +33,7 @@ def find_source(address: str) -> str:
 
 def is_in(address: str, networks: Sequence[Network]) -> bool:
     """Return True if an address is in one of the networks. A text that is not an IP address is in
-    none.
+    no network.
     """
     try:
         return any(ipaddress.ip_address(address) in network for network in networks)

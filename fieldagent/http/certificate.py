@@ -1,8 +1,8 @@
-"""A server's certificate, which is reloaded when its files change, so that a renewal needs no
-restart.
+"""Certificate of a server. It is reloaded when its files change, so a renewal needs no restart.
 
-New connections use the new certificate, open ones keep theirs. If the pair does not match, for
-example while only one file is written, the fault is logged once and the old pair stays in use.
+New connections use the new certificate, and open connections keep the old one. If the pair does not
+match, for example while only one file is written, the fault is logged once and the old pair stays
+in use.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ class Certificate:
         self.context.load_cert_chain(chain, key)
 
     def read_again(self) -> None:
-        """Reload the certificate. Raises nothing: if it cannot be used, the current one stays."""
+        """Reload the certificate. Raise nothing. If the new certificate cannot be used, the current
+        one stays.
+        """
         try:
             self._state = self._read_state()
-            # Try the pair in a separate context first, because a half-loaded pair would be
-            # unusable.
+            # Try the new pair in a separate context first. If loading it fails half-way, the pair
+            # in use must not be affected.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
             self.context.load_cert_chain(*self._files)
         except OSError as error:

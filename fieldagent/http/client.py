@@ -31,7 +31,7 @@ _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~-._?"
 _READ_SIZE = 16_384
 _INTERIM_MOST = 32
-"""Maximum number of responses with status 100 to 199 before the answer (RFC 9110 15.2)."""
+"""Largest number of responses with status 100 to 199 before the answer (RFC 9110 15.2)."""
 
 
 Opener = Callable[[str, int], Awaitable[trio.SocketStream]]
@@ -46,7 +46,7 @@ class Reply(NamedTuple):
 
 
 class RequestFailed(Exception):
-    """There was no answer. `reason` is for people: `connection refused`."""
+    """Error: there was no answer. `reason` is for people: `connection refused`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -54,7 +54,7 @@ class RequestFailed(Exception):
 
 
 class ConnectFailed(RequestFailed):
-    """The connection failed, so no part of the request was sent."""
+    """Error: the connection failed, so no part of the request was sent."""
 
 
 async def request(
@@ -75,9 +75,10 @@ async def request(
     certificates, or with `ssl_context`. `open_stream` connects to a host name and port; it may
     raise RequestFailed. Raises RequestFailed.
 
-    With `kept`, the connection of an earlier request is reused, and this one is kept for the next.
-    If the other side closes it instead of an answer, the request is sent again over a new
-    connection. The other side may have read the first one, so a repeat must be harmless.
+    With `kept`, the connection of an earlier request is reused, and the connection is kept for the
+    next request. If the other side closes a reused connection without an answer, the request is
+    sent again over a new connection. The other side may have read the first request, so a repeat
+    must be harmless.
     """
     where = _split(url)
     try:
@@ -103,7 +104,7 @@ async def request(
 
 
 class _NoAnswer(RequestFailed):
-    """The other side closed the connection without any answer."""
+    """Error: the other side closed the connection without any answer."""
 
 
 _BROKEN_OFF = "the connection was broken off before the answer"
@@ -120,8 +121,8 @@ class _ClientConnection:
     idle_since: float = 0.0
 
     def is_alive(self) -> bool:
-        """Return True if the connection can be reused. If it is readable, the other side has closed
-        it, or sends without a request.
+        """Return True if the connection can be reused. A readable connection cannot: the other side
+        has closed it, or sends without a request.
         """
         look = select.poll()
         look.register(self.transport.socket.fileno(), select.POLLIN)
@@ -138,7 +139,7 @@ Server = tuple[str, str, int]
 
 @dataclass(slots=True)
 class KeptConnections:
-    """Open connections for the next request to the same server. Call `close` at the end."""
+    """Open connections for later requests to the same server. Call `close` at the end."""
 
     _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
 
@@ -157,7 +158,7 @@ class KeptConnections:
         return connection
 
     def give_back(self, server: Server, connection: _ClientConnection) -> None:
-        """Keep a connection for at most IDLE seconds."""
+        """Keep a connection for at most IDLE_TIMEOUT_S seconds."""
         now = connection.idle_since = trio.current_time()
         self._idle.setdefault(server, []).append(connection)
         for other, waiting in [*self._idle.items()]:
@@ -177,7 +178,8 @@ class KeptConnections:
 IDLE_TIMEOUT_S = 30.0
 """Seconds for which an unused connection is kept."""
 _REST_MOST, _REST_WAIT = 65_536, 1.0
-"""Maximum bytes and seconds to read the unwanted rest of an answer, to keep its connection."""
+"""Largest number of bytes and of seconds for the unwanted rest of an answer. It is read to keep the
+connection."""
 
 
 def _find_server(where: SplitResult) -> Server:
@@ -237,8 +239,8 @@ async def _connect(
 
 @cache
 def _load_system_trust() -> ssl.SSLContext:
-    """Return the system's trust, loaded once and only for https, because it costs time and
-    memory.
+    """Return a context that trusts the system's authorities. It is loaded once and only for https,
+    because it costs time and memory.
     """
     return tls.trust(None)
 
@@ -251,7 +253,7 @@ async def _exchange(
     where: SplitResult,
     kept: KeptConnections | None,
 ) -> Reply:
-    """Send the request and return its answer. Raises _NothingCame if the other side closed the
+    """Send the request and return its answer. Raises _NoAnswer if the other side closed the
     connection instead.
     """
     stream, protocol, keeps = connection.stream, connection.protocol, False
@@ -276,8 +278,8 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
     stream, protocol = connection.stream, connection.protocol
     status, headers, body, interim = 0, {}, bytearray(), 0
     silent = True
-    # If no body is wanted, the answer is complete with its head. Later errors of the receiver do
-    # not matter.
+    # If no body is wanted, the head is the whole answer. Later errors of the receiver do not
+    # matter.
     while not status or len(body) < max_body:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
@@ -303,8 +305,8 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
 
 
 async def _is_read_whole(stream: trio.abc.Stream, protocol: h11.Connection) -> bool:
-    """Read the rest of an answer if that is quick, so that the connection can be reused. Returns
-    True if it is complete.
+    """Read the rest of an answer if that is quick, so that the connection can be reused. Return
+    True if the answer is complete.
     """
     left = _REST_MOST
     with (
@@ -345,7 +347,9 @@ def _convert_errors() -> Iterator[None]:
 
 
 def _describe_reason(error: OSError) -> str:
-    """Return the cause. trio tries each address of a name, and attaches the errors to its own."""
+    """Return the cause. trio tries each address of a name, and attaches the errors of these tries
+    to its own error.
+    """
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

@@ -1,6 +1,4 @@
-"""The cookie of a signed-in user (RFC 6265), which scripts cannot read and other sites
-cannot use.
-"""
+"""Cookie of a signed-in user (RFC 6265). Scripts cannot read it, and other sites cannot use it."""
 
 from __future__ import annotations
 
@@ -8,11 +6,11 @@ from fieldagent.http.message import Request
 
 
 def read_cookie(request: Request, name: str) -> str | None:
-    """Return the cookie's raw value (4.2), the first of several, or None. Other cookies are
-    ignored, because other servers on the same host set cookies, too. `http.cookies` takes
-    quadratic time for backslashes.
+    """Return the raw value of the first cookie with this name (4.2), or None. Other cookies are
+    ignored, because other servers on the same host set cookies too. `http.cookies` is not used,
+    because it takes quadratic time for backslashes.
     """
-    # A value contains no comma (4.1.1): commas join lines of the header.
+    # A value contains no comma (4.1.1), so a comma joins two lines of the header.
     for pair in request.headers.get("cookie", "").replace(",", ";").split(";"):
         key, _, value = pair.partition("=")
         if key.strip() == name:
@@ -21,8 +19,8 @@ def read_cookie(request: Request, name: str) -> str | None:
 
 
 def set_cookie(name: str, value: str, seconds: float, *, secure: bool) -> tuple[str, str]:
-    """Return the header that sets the cookie for `seconds`; 0 deletes it. `secure`: the cookie is
-    sent only over TLS.
+    """Return the header that sets the cookie for `seconds`; 0 deletes it. With `secure`, the cookie
+    is sent only over TLS.
     """
     how = "Secure; HttpOnly" if secure else "HttpOnly"
     return "Set-Cookie", f"{name}={value}; Path=/; {how}; SameSite=Strict; Max-Age={seconds:.0f}"

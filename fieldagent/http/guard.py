@@ -1,7 +1,7 @@
 """Checks that refuse a request before a handler runs. Pure: bytes or a head in, `Problem` out.
 
-The first half makes h11 as strict as RFC 9112 allows, so that no intermediary can read the length
-of a message differently. It checks the raw bytes before h11. The second half protects an API
+The first half checks the raw bytes before h11 gets them. It is as strict as RFC 9112 allows, so
+that no intermediary can read the length of a message differently. The second half protects an API
 without authentication from web pages in the user's browser.
 """
 
@@ -33,7 +33,7 @@ _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', r
 def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
     """Refuse an incomplete head as soon as it cannot become valid.
 
-    `scanned` is the number of its bytes that were checked before.
+    `scanned` is the number of bytes that were checked before.
     """
     if not _TOKEN.match(data):
         raise Problem(400, "this is not HTTP: the port speaks plain HTTP/1.1, without TLS")
@@ -99,7 +99,7 @@ def check_expectation(request: Request) -> None:
 
 
 def check_content(request: Request, admission: Admission) -> None:
-    """Refuse a body that is correctly announced but not accepted by the route."""
+    """Refuse a body that is correctly announced but that the route does not accept."""
     headers = request.headers
     if int(headers.get("content-length", "0")) > admission.body:
         raise make_too_large(admission.body)
@@ -119,8 +119,8 @@ def check_content(request: Request, admission: Admission) -> None:
 
 
 def get_required_body(request: Request) -> bytes:
-    """Return the body of a request that needs one. Raises Problem 411 if none was announced, 400 if
-    it is empty.
+    """Return the body of a request that needs a body. Raises Problem 411 if no body was announced,
+    400 if the body is empty.
     """
     if not request.headers.keys() & {"content-length", "transfer-encoding"}:
         raise Problem(411, "send a body, with Content-Length or chunked")
@@ -132,8 +132,8 @@ def get_required_body(request: Request) -> bytes:
 _AUTHORITY = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(?::([0-9]{0,5}))?")
 _DEFAULT_PORT = 80
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(:[0-9]{0,5})?")
-"""A host without user information, and its port (RFC 3986 3.2). The comma, which the RFC allows,
-would make two hosts."""
+"""Host without user information, and its port (RFC 3986 3.2). A comma is not accepted although the
+RFC allows it, because it could separate two hosts."""
 
 
 def check_host(request: Request) -> None:
@@ -148,8 +148,9 @@ def check_loopback_caller(request: Request) -> None:
     caused.
 
     With DNS rebinding a browser may send neither Origin nor Sec-Fetch-Site, so Host is the main
-    defence. It must name the loopback, with any port: a foreign page cannot cause that, and behind
-    `ssh -L` the browser uses another port. A page of another port has another Origin.
+    defence. Host must name the loopback, which a page of another site cannot cause. Any port is
+    accepted, because behind `ssh -L` the browser uses another port. A page of another port has
+    another Origin.
     """
     headers = request.headers
     host = _parse_loopback_authority(headers.get("host", ""))
@@ -168,7 +169,7 @@ def check_loopback_caller(request: Request) -> None:
 
 
 def check_network_caller(request: Request) -> None:
-    """Refuse requests that a page of another site or port causes, for a server with sign-in. The
+    """Refuse requests that a page of another site or port has caused, at a server with sign-in. The
     cookie's SameSite=Strict does not cover ports (RFC 6265bis 5.2).
     """
     check_host(request)
@@ -183,7 +184,7 @@ def check_network_caller(request: Request) -> None:
 
 def _parse_loopback_origin(origin: str) -> tuple[str, int] | None:
     """Return the name and port of a loopback origin, or None. An origin has a scheme (RFC 6454
-    6.2); `null` and other values without one are not loopback.
+    6.2), so `null` and other values without a scheme are not loopback.
     """
     scheme, _, authority = origin.partition("://")
     return _parse_loopback_authority(authority) if scheme == "http" else None
@@ -191,7 +192,7 @@ def _parse_loopback_origin(origin: str) -> tuple[str, int] | None:
 
 def _parse_loopback_authority(authority: str) -> tuple[str, int] | None:
     """Return the name and port of a loopback authority, or None. The whole text must match, because
-    `127.evil.com` begins well, too.
+    `127.evil.com` also begins like a loopback address.
     """
     match = _AUTHORITY.fullmatch(authority.lower())
     return (match[1], int(match[2] or _DEFAULT_PORT)) if match else None

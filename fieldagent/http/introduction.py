@@ -1,4 +1,5 @@
-"""Client addresses from a proxy, which sends them before anything else (`wire.proxy_protocol`)."""
+"""Client addresses from a proxy. The proxy sends the address of its client before anything else
+(`wire.proxy_protocol`)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Introductions:
 
     async def find_client(self, peer: socket.socket, proxy: str) -> str | None:
         """Return the address of a proxy's client, or of the proxy itself. None if the connection is
-        refused; the reason is logged, but not often.
+        refused. The reason is logged, but not often.
         """
         try:
             if not is_in(proxy, self._trusted):
@@ -42,7 +43,7 @@ class Introductions:
 
 
 async def _receive_exactly(peer: socket.socket, count: int) -> bytes:
-    """Read exactly `count` bytes, because the next ones are the client's."""
+    """Read exactly `count` bytes, because the next bytes are the client's."""
     content = b""
     while len(content) < count:
         await trio.lowlevel.wait_readable(peer)

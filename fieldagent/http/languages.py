@@ -1,4 +1,4 @@
-"""The best language for a user, from their browser's header (RFC 9110, 12.5.4)."""
+"""Choice of the best language for a user, from the browser's header (RFC 9110, 12.5.4)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 def choose_language(accepted: str, ours: Sequence[str]) -> str:
     """Return the language of `ours`, such as "de", with the highest weight in an Accept-Language
-    header. Among equal weights the first in the header counts. Without a match, it is the first
-    of `ours`.
+    header. Among equal weights the first in the header counts. Without a match, return the first of
+    `ours`.
 
     A range such as "de-CH" selects "de". An unreadable weight counts as 0.
     """

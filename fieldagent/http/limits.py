@@ -13,10 +13,10 @@ class Limits:
 
     head: int = 16_384
     target: int = 8_000
-    """RFC 9112 3 requires at least 8000 in a request line."""
+    """Bytes of a request target. RFC 9112 3 requires at least 8000 for a request line."""
     chunk_framing: int = 32_768
-    """Size lines, extensions and trailers of one chunked body, because tiny chunks cost time to
-    parse."""
+    """Bytes of the size lines, extensions and trailers of one chunked body. They are limited
+    because tiny chunks cost time to parse."""
     head_deadline: float = 10.0
     body_deadline: float = 30.0
     idle_deadline: float = 60.0
@@ -26,15 +26,16 @@ class Limits:
     """Seconds for a refused peer to read the reason before the connection is reset."""
     connections: int = 128
     leaving_max: int = 512
-    """Maximum connections that get the answer that there is no capacity, in addition to
-    `connections`."""
+    """Largest number of connections, in addition to `connections`, that stay open for the answer
+    that there is no capacity."""
     per_source: int | None = None
-    """Maximum connections of one source, see `address`. Upgraded connections do not count."""
+    """Largest number of connections of one source (see `address`). Upgraded connections do not
+    count."""
     proxies: tuple[Network, ...] = ()
     """Networks whose addresses are shared by many people, so that `per_source` does not apply."""
     pace: CpuPace | None = None
     """CPU limit per caller; None if all callers are trusted."""
     bodies: int = 16_777_216
-    """Maximum bytes of bodies that are held at the same time."""
+    """Largest total of bytes of all request bodies that are held at the same time."""
     grace: float = 10.0
     """Seconds for active requests when the server stops."""

@@ -1,4 +1,4 @@
-"""An IP link in operation, after its WebSocket is open: the common part of both ends.
+"""IP link after its WebSocket is open: the common part of both ends.
 
 An end sends the messages of its `MessagePost`, a few at a time, and judges the link by the
 acknowledgements. When the link ends, unacknowledged messages return to the post.
@@ -35,14 +35,16 @@ from fieldagent.wire.link import (
 log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 30.0
-"""Seconds within which a message must be acknowledged, and the peer's hello must arrive."""
+"""Seconds within which the peer must acknowledge a message, and within which its hello must
+arrive."""
 LINK_BYTES_PER_S_MIN = 1_000.0
-"""Minimum bytes per second of a link. Messages in flight extend the deadline accordingly."""
+"""Lowest speed of a link in bytes per second. Messages in flight extend the deadline
+accordingly."""
 CROWD_BYTES = 16_384
-"""Number of bytes in flight from which only urgent messages are added; the same applies if only one
-place is left."""
+"""Number of bytes in flight from which only urgent messages are added. Only urgent messages are
+added also if only one more message may be in flight."""
 GOODBYE_TIMEOUT_S = 2.0
-"""Seconds for the last frame."""
+"""Seconds for the exchange of close frames at the end."""
 LOOK_EVERY = 60.0
 
 
@@ -64,7 +66,9 @@ class MessagePost(Protocol[Outgoing]):
         """
 
     async def wait_for_next(self, *, urgent: bool) -> Outgoing:
-        """Wait for the next message (with `urgent`, for an SOS). A cancellation loses nothing."""
+        """Wait for the next message or, with `urgent`, for the next SOS. A cancellation loses
+        nothing.
+        """
 
     async def mark_stored(self, item: Outgoing) -> None:
         """Record that the peer has the message on disk."""
@@ -75,16 +79,16 @@ class MessagePost(Protocol[Outgoing]):
         """
 
     async def take_in(self, body: bytes) -> None:
-        """Store a body from the peer, which is on disk when this returns. Several bodies of one
+        """Store a body from the peer. The body is on disk when this returns. Several bodies of one
         message come at the same time, so that they can share a commit. All methods that store may
-        raise NotNow.
+        raise CannotStore.
         """
 
     async def wait_for_next_note(self) -> bytes:
         """Wait for the next note, if the peer accepts notes."""
 
     async def take_note(self, body: bytes) -> None:
-        """Process a note from the peer, with any content. May raise NotNow."""
+        """Process a note from the peer, with any content. May raise CannotStore."""
 
 
 class LinkEnd(NamedTuple):
@@ -97,7 +101,7 @@ class LinkEnd(NamedTuple):
 
 
 class CannotStore(Exception):
-    """The post cannot store anything now. The link ends, and the peer must connect again."""
+    """Error: the post cannot store anything now. The link ends, and the peer must connect again."""
 
 
 class _Silent(Exception):
@@ -111,7 +115,7 @@ class _InFlight(NamedTuple, Generic[Outgoing]):
 
 
 class LinkSocket(Protocol):
-    """Connection of a link, a `WebSocket`. All methods except `close` raise Closed."""
+    """Connection of a link, a `WebSocket`. All methods except `close` raise WebSocketClosed."""
 
     async def receive(self) -> bytes:
         """Wait for the next complete message."""
@@ -185,8 +189,8 @@ class LinkSession(Generic[Outgoing]):
                     nursery.start_soon(self._send_messages)
                 nursery.start_soon(self._listen)
                 nursery.start_soon(self._send_hellos)
-                # Run this one in the current task: with ten thousand links, each further task costs
-                # the hub 4 KiB per link.
+                # Run this part in the current task, because each further task costs the hub 4 KiB
+                # per link.
                 await self._judge()
         except* (WebSocketClosed, RemoteProtocolError, CannotStore, _Silent) as trouble:
             causes.append(get_first_error(trouble))
@@ -206,7 +210,7 @@ class LinkSession(Generic[Outgoing]):
             return peer.features
         raise _Silent(f"no hello within {ANSWER_TIMEOUT_S:g} s")
 
-    # Three tasks: one receives, one sends, one judges the link. Another one sends notes.
+    # One task receives, one sends, one judges the link, and one sends notes.
 
     async def _listen(self) -> NoReturn:
         while True:
@@ -226,7 +230,7 @@ class LinkSession(Generic[Outgoing]):
             await self._send_message(self._link.note(await self._post.wait_for_next_note()))
 
     async def _take_in(self, arrived: MessageReceived) -> None:
-        with trio.CancelScope(shield=True):  # as quick as the disk, and never interrupted
+        with trio.CancelScope(shield=True):  # This takes as long as the disk needs, and is never interrupted.
             if len(arrived.bodies) == 1:
                 await self._post.take_in(arrived.bodies[0])
             elif arrived.bodies:
@@ -265,8 +269,8 @@ class LinkSession(Generic[Outgoing]):
         )
 
     def _compute_ping_time(self) -> float:
-        """Return the time of the next ping. A message that waits for its acknowledgement replaces a
-        ping.
+        """Return the time of the next ping. While a message waits for its acknowledgement, no ping
+        is needed.
         """
         return inf if self._in_flight else self._keepalive.compute_due_time()
 

@@ -13,25 +13,25 @@ log = logging.getLogger(__name__)
 
 LOOPBACK = ("127.0.0.1", "::1")
 _BACKLOG = 1024
-"""Maximum connections that wait in the kernel. A further one connects a second later, when TCP
-retries."""
+"""Largest number of connections that wait in the kernel. A further client connects a second later,
+when TCP retries."""
 _ATTEMPTS = 8
-"""Attempts to find a port that is free on every address."""
+"""Largest number of attempts to find a port that is free on every address."""
 _ABSENT_ERRNOS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 class ListenFailed(Exception):
-    """A port could not be opened. The text contains the port, the reason and the fix."""
+    """Error: a port could not be opened. The text contains the port, the reason and the fix."""
 
 
 class PortTaken(ListenFailed):
-    """Another program listens on this port."""
+    """Error: another program listens on this port."""
 
 
 def open_listeners(
     port: int, hosts: Sequence[str] = LOOPBACK, *, allow_remote: bool = False
 ) -> list[socket.socket]:
-    """Open listening TCP sockets, all on one port; 0 selects any free port.
+    """Open listening TCP sockets, all on the same port. Port 0 selects any free port.
 
     A machine without IPv6 listens on the other addresses. An address outside of loopback needs
     `allow_remote`.

@@ -40,12 +40,13 @@ class Response(NamedTuple):
     """Content type; sent only with a body or a stream."""
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[], AsyncIterator[bytes]] | None = None
-    """Replaces `body`: parts that are sent as they arrive, until the stream ends, the peer leaves
-    or the server stops. Then it is closed if it has an `aclose`. A generator here must not yield
-    inside a nursery or cancel scope (trio's rule), but a memory channel fed by another task may."""
+    """Replaces `body`. Its parts are sent as they arrive, until the stream ends, the peer leaves or
+    the server stops. The stream is then closed if it has an `aclose`. A generator here must not
+    yield inside a nursery or cancel scope (trio's rule). A memory channel that another task fills
+    may be used instead."""
     upgrade: Callable[[trio.abc.Stream], Awaitable[None]] | None = None
-    """With status 101, and `Upgrade` among the headers: gets the connection until it returns. It is
-    cancelled when the server stops, and never evicted."""
+    """For status 101 with `Upgrade` among the headers: function that gets the connection until it
+    returns. It is cancelled when the server stops. The connection is never evicted."""
 
 
 FORM = "application/x-www-form-urlencoded"
@@ -66,7 +67,7 @@ class Admission(NamedTuple):
     caller: Any = None
     """Caller, if the route's judge has identified one."""
     place: str = ""
-    """The path as a log may hold it: the route's pattern."""
+    """Form of the path that a log may contain: the route's pattern."""
 
 
 Judge = Callable[[Request], Awaitable[Admission]]

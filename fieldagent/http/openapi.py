@@ -20,7 +20,9 @@ HTML = "text/html; charset=utf-8"
 
 
 class NamedPart(NamedTuple):
-    """A part that has a name in the components of the description, which refers to it by name."""
+    """A part of the description with a name among its components. Other parts refer to it by that
+    name.
+    """
 
     kind: str
     name: str
@@ -30,14 +32,15 @@ class NamedPart(NamedTuple):
 Schema = Mapping[str, Any] | NamedPart
 Fields = Mapping[str, Schema]
 Answers = Mapping[Any, Any]
-"""By status, or `default`: what `answer` or `problem` returns, or `NamedPart`. A text describes a
-problem for `default` and from status 400, otherwise an answer without a body."""
+"""Answers by status, or `default`. Each is a result of `answer` or `problem`, a `NamedPart`, or a
+text. A text for `default` or a status from 400 describes a problem, any other text an answer
+without a body."""
 NONE: Answers = {}
 Security = Sequence[Mapping[str, Sequence[str]]]
 
 
 class Access(NamedTuple):
-    """The credentials of calls, and the answers that these calls have in common."""
+    """Credentials of calls, and the answers that these calls have in common."""
 
     security: Security = ()
     answers: Answers = NONE
@@ -56,17 +59,17 @@ OPEN = Access()
 
 
 class Body(NamedTuple):
-    """The body of a request: the schema by media type."""
+    """Body of a request: its schema by media type."""
 
     content: Mapping[str, Schema]
     required: bool = True
 
 
 class Call(NamedTuple):
-    """The description of one route."""
+    """Description of one route."""
 
     route: str
-    """The method and the path, such as `GET /api/status`."""
+    """Method and path, such as `GET /api/status`."""
     name: str
     summary: str
     answers: Answers
@@ -89,8 +92,8 @@ def call(
     """Return the description of a route.
 
     `summary` is the id of the operation, a colon and its summary. `answers` are by status, and
-    replace those of `access`. A single answer is that of status 200. A schema as `body` is that of
-    JSON, which is required.
+    replace the answers of `access`. A single answer is for status 200. A schema as `body` means a
+    required body of JSON with that schema.
     """
     if isinstance(answers, str | NamedPart) or "description" in answers:
         answers = {200: answers}
@@ -139,7 +142,7 @@ def boolean(about: str = "") -> dict[str, Any]:
 
 
 def words(*values: Any, about: str = "") -> dict[str, Any]:
-    """Return the schema of one of the values."""
+    """Return the schema of a field that has one of these values."""
     return {**_described(about), "enum": list(values)}
 
 
@@ -171,7 +174,9 @@ def open_record(fields: Fields, about: str = "", /, **more: Any) -> dict[str, An
 def mapping(
     values: Schema, about: str = "", keys: Iterable[str] = (), **more: Any
 ) -> dict[str, Any]:
-    """Return the schema of an object whose names are data, or `keys`."""
+    """Return the schema of an object whose member names are data. If `keys` is not empty, only
+    these names are allowed.
+    """
     if keys := list(keys):
         more["propertyNames"] = {"enum": keys}
     return _typed("object", about, {"additionalProperties": values} | more)
@@ -248,7 +253,7 @@ def problem(about: str, headers: Mapping[str, Any] | None = None) -> dict[str, A
 
 
 def named_problem(name: str, about: str, headers: Mapping[str, Any] | None = None) -> NamedPart:
-    """Return the same with a name of its own."""
+    """Return the same description with a name of its own."""
     return NamedPart("responses", name, problem(about, headers))
 
 
@@ -276,8 +281,8 @@ def document(
 ) -> dict[str, Any]:
     """Return the description of an API.
 
-    All calls have the answers of `common`, unless they have others for a status. `segments` are the
-    parameters in paths that a call does not describe itself.
+    All calls have the answers of `common`, unless they have another answer for that status.
+    `segments` are the parameters in paths that a call does not describe itself.
     """
     made: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -366,7 +371,7 @@ def _resolve(part: Any, components: dict[str, dict[str, Any]]) -> Any:
     if isinstance(part, NamedPart):
         kind = components.setdefault(part.kind, {})
         if part.name not in kind:
-            kind[part.name] = None  # keeps the place before the parts that it names
+            kind[part.name] = None  # This keeps its place before the parts that it names.
             kind[part.name] = _resolve(part.content, components)
         return {"$ref": f"#/components/{part.kind}/{part.name}"}
     if isinstance(part, Mapping):

@@ -1,4 +1,4 @@
-"""Fields, parameters and answers that the descriptions of both APIs have."""
+"""Fields, parameters and answers that the descriptions of both APIs share."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ TIMESTAMP = text(
 
 
 def _make_degrees_schema(most: int, whole: str, about: str) -> dict[str, Any]:
-    """Return the schema of a coordinate: a number, or text with a point or a comma."""
+    """Return the schema of a coordinate: a number, or a text with a decimal point or comma."""
     pattern = rf"^[+-]?(0*({whole}([.,][0-9]*)?|{most}([.,]0*)?)|[.,][0-9]+)$"
     either = (number(minimum=-most, maximum=most), text(pattern=pattern, maxLength=64))
     return one_of(*either, about=about, examples=["47.3769"])
@@ -160,8 +160,8 @@ def variants(
     about: str,
     **more: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the schema of a body with exactly one of these items. `more` has further keywords for
-    the body with that item.
+    """Return the schema of a body with exactly one of these items. `more` contains further keywords
+    for the body with a certain item.
     """
     absent = {f"{kind}?": NULL for kind in items}
     options = []

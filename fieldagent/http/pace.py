@@ -1,9 +1,11 @@
-"""CPU limit of each caller: the seconds of this thread's CPU that their task steps take.
+"""CPU limit of each caller. It counts the CPU seconds of this thread that the steps of the caller's
+tasks take.
 
-Each caller has accounts with a share of a core. A caller that has spent more waits for its turn, in
-order of arrival, and gets 429 after `TURN_WAIT_MAX_S`. Others are not affected. A source (see
-`address`) has three accounts: its door (connections, TLS, first heads), its probes, and all other
-requests of anonymous callers. A valid credential has its own account, from any source.
+Each caller has accounts with a share of a core. A caller that has spent more than its share waits
+for its turn, in order of arrival, and gets 429 after `TURN_WAIT_MAX_S`. Other callers are not
+affected. A source (see `address`) has three accounts. The door account pays for connections, TLS
+and first heads. The others pay for health probes, and for all other requests of anonymous callers.
+A valid credential has its own account, from any source.
 """
 
 from __future__ import annotations
@@ -29,23 +31,22 @@ from fieldagent.system.sentence import sentence
 TURN_WAIT_MAX_S = 5.0
 """Maximum seconds to wait for a turn."""
 RECHECK_AFTER_S = 0.25
-"""Seconds between two checks of a waiting caller. Each check is charged, too. A check exactly when
-the debt is paid would create the next debt, forever. A booked price may also be given back
-meanwhile."""
+"""Seconds between two checks of a waiting caller. Each check is also charged. So a check at the
+moment when the debt is paid would create the next debt, forever. A booked price may also be
+refunded meanwhile."""
 IN_LINE = 32
-"""Maximum number of waiting connections at the door of one source. Further ones are closed
-at once."""
+"""Largest number of waiting connections of one source. Further connections are closed at once."""
 ACCOUNTS = 10_000
-"""Number of accounts from which those without debt are dropped."""
+"""Number of accounts at which accounts without debt are dropped."""
 KNOWN_CREDENTIALS_MAX = 4_096
-"""Maximum number of recent valid credentials, 32 bytes each."""
+"""Largest number of recent valid credentials that are remembered, 32 bytes each."""
 COST_MIN_S = 0.000_1
-"""Seconds that each connection and turn costs, because the work of the kernel and the loop is in no
-step."""
+"""Seconds that each connection and each turn costs. They stand for the work of the kernel and of
+trio's loop, which no step contains."""
 
 
 class CpuShare(NamedTuple):
-    """Share of one core: in the long run, and the CPU seconds that may be spent at once."""
+    """Share of one core in the long run, and the CPU seconds that may be spent at once."""
 
     core: float
     burst: float
@@ -70,11 +71,11 @@ class CallerAccount:
         self.waiting = 0
 
     def spend(self, seconds: float) -> None:
-        """Add CPU seconds to the spent ones; negative seconds are a refund."""
+        """Add CPU seconds to those that were spent. Negative seconds are a refund."""
         self._paid_at = max(self._paid_at, trio.current_time()) + seconds / self.share.core
 
     def compute_wait(self) -> float:
-        """Return the seconds until its next turn; 0 if it may continue at once."""
+        """Return the seconds until the caller's next turn; 0 if the caller may continue at once."""
         share = self.share
         return max(0.0, self._paid_at - trio.current_time() - share.burst / share.core)
 
@@ -86,7 +87,7 @@ class CallerAccount:
         return not self.waiting and self._paid_at <= trio.current_time()
 
     def can_continue(self) -> bool:
-        """Return True if its caller need not wait for a turn."""
+        """Return True if the caller need not wait for a turn."""
         return not self.waiting and not self.compute_wait()
 
     async def wait_for_turn(self) -> None:
@@ -113,11 +114,11 @@ class CallerAccount:
 
 
 class CpuPace(trio.abc.Instrument):
-    """The accounts of one process, for all of its servers.
+    """Accounts of one process, for all of its servers.
 
     `source` returns the source of a request behind a proxy; `proxies` are the networks of proxies.
     `cookie` is the name of the session cookie, `probes` are the paths of health checks. `voucher`
-    returns the user named by a signature, before the user is authenticated.
+    returns the user that a signed cookie names, before the user is authenticated.
     """
 
     def __init__(
@@ -210,7 +211,9 @@ class CpuPace(trio.abc.Instrument):
                 self._known.popitem(last=False)
 
     def forget(self, head: Request) -> None:
-        """Forget the credential of this request, which was refused: its caller is anonymous."""
+        """Forget the credential of this request, because it was refused. Its caller is now
+        anonymous.
+        """
         self._known.pop(self._digest(head), None)
 
     def _digest(self, head: Request) -> bytes:
@@ -223,7 +226,7 @@ class CpuPace(trio.abc.Instrument):
         return hashlib.sha256(credential.encode()).digest() if credential else b""
 
     def charge(self, task: trio.lowlevel.Task, visit: PacedVisit | None) -> None:
-        """Charge the task to that visit from its next step on; None ends that."""
+        """Charge the task to that visit from its next step on. None ends the charging."""
         if visit is None:
             self._charged.pop(task, None)
         else:
@@ -235,9 +238,9 @@ async def check_in_thread(
 ) -> bool:
     """Run an expensive check of a credential, charged to the caller of this task.
 
-    `price` seconds are booked first, so that a caller cannot start many checks at once, and
+    `price` seconds are booked first, so that a caller cannot start many checks at once. They are
     refunded if the check succeeds. The price is the same on all machines, so that a person may
-    mistype as often on a slow one. The caller limits the number of attempts.
+    mistype as often on a slow machine. The code that calls this limits the number of attempts.
     """
     pay = get_payer()
     pay(price)
@@ -248,7 +251,7 @@ async def check_in_thread(
 
 
 class Visit:
-    """One connection, at a server without CPU limits."""
+    """One connection at a server without CPU limits."""
 
     def begin(self) -> None:
         """Charge the current task from here on."""
@@ -264,13 +267,13 @@ class Visit:
         """Wait until the account allows a turn. Raises Problem 429."""
 
     def note_request(self, head: Request) -> None:
-        """Note the request that the following work is for."""
+        """Record the request that the following work is for."""
 
     def note_let_in(self, head: Request, caller: Any) -> None:
-        """Note that the request was admitted. `caller` is None if anyone is admitted."""
+        """Record that the request was admitted. `caller` is None if anyone is admitted."""
 
     def note_refused(self, head: Request, status: int) -> None:
-        """Note that the request was refused by its head."""
+        """Record that the request was refused by its head."""
 
 
 class PacedVisit(Visit):
@@ -291,7 +294,7 @@ class PacedVisit(Visit):
 
     def begin(self) -> None:
         self._task = trio.lowlevel.current_task()
-        # Charge work in threads, such as the database's, to this visit, too.
+        # Also charge work in threads, such as the database's, to this visit.
         charge_to(self.spend)
         self._pace.charge(self._task, self)
 

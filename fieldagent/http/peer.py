@@ -1,4 +1,4 @@
-"""The other end of a connection: reads and writes bytes within the deadline of each phase."""
+"""The other end of a connection. Reads and writes keep the deadline of each phase."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _READ_SIZE = 65_536
 
 
 class Phase(IntEnum):
-    """State of a connection. Lower ones are evicted first to make space for new connections."""
+    """State of a connection. Connections in a lower state are evicted first to make space for new
+    ones.
+    """
 
     HEAD = 0
     BODY = 1
@@ -28,7 +30,7 @@ class Phase(IntEnum):
     HANDLING = 6
     """Never evicted, because it may be handling a Package."""
     UPGRADED = 7
-    """Never evicted: it would reconnect and evict the connection that replaced it."""
+    """Never evicted, because the peer would reconnect and evict the connection that replaced it."""
 
 
 UNANSWERED_PROBES_MAX = 6
@@ -36,10 +38,10 @@ UNANSWERED_PROBES_MAX = 6
 
 
 def keep_alive(set_option: Callable[[int, int, int], None], *, unanswered: int) -> None:
-    """Turn on TCP keepalive: after 30 s of silence the kernel sends a probe every 10 s. After
-    `unanswered` probes without an answer it breaks the connection (tcp(7)). A peer that still
-    reads answers; the kernel of a peer that has left sends a reset. `set_option` is the socket's
-    `setsockopt`.
+    """Turn on TCP keepalive (tcp(7)). After 30 s of silence the kernel sends a probe every 10 s.
+    After `unanswered` probes without an answer it breaks the connection. The kernel of a peer that
+    still reads answers each probe, and the kernel of a peer that has left sends a reset.
+    `set_option` is the socket's `setsockopt`.
     """
     for level, option, value in (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -66,8 +68,8 @@ class Peer:
         self._deadlines = deadlines
 
     def get_eviction_order(self) -> tuple[int, float]:
-        """Return the order of eviction: lower ones first. Incomplete requests come first, the
-        oldest of them first.
+        """Return the key for the order of eviction, lower ones first. Incomplete requests come
+        first, the oldest of them first.
         """
         return (0 if self.phase in _INCOMPLETE else self.phase), self._since
 
@@ -99,14 +101,14 @@ class Peer:
 
     def look_for(self) -> None:
         """Cancel the handler if its caller has gone, because no one will read the answer. A caller
-        that only closed its own direction, as `nc` does, may still read. This is not visible
-        here, so the next check decides.
+        that only closed its own direction, as `nc` does, may still read. That is not visible here,
+        so keepalive is turned on and the next check decides.
         """
         if self.phase is not Phase.HANDLING:
             return
         look = select.poll()
         look.register(self._accepted, 0)
-        if look.poll(0):  # POLLHUP or POLLERR: it was reset, or both directions are closed
+        if look.poll(0):  # POLLHUP or POLLERR: reset, or closed in both directions
             self.scope.cancel()
         elif self._accepted.family != socket.AF_UNIX:
             keep_alive(self._accepted.setsockopt, unanswered=UNANSWERED_PROBES_MAX)
@@ -136,7 +138,7 @@ class Peer:
         with self.begin_bounded_phase(Phase.WRITING):
             while data:
                 await wait_writable(self.socket)
-                with suppress(BlockingIOError):  # TLS has sent only the rest of a record
+                with suppress(BlockingIOError):  # TLS has sent only the rest of a record.
                     data = data[self.socket.send(data) :]
         if data:
             raise TimeoutError("the peer did not read its answer in time")
@@ -151,6 +153,7 @@ class Peer:
             while await self.read():
                 pass
             return
-        # The wait was cut short. Bytes that have arrived must not reset the connection either.
+        # The wait was cut short. Read the bytes that have arrived, so that they do not reset the
+        # connection either.
         with suppress(OSError):
             self.socket.recv(_READ_SIZE)

@@ -17,12 +17,12 @@ ERRORS_MAX = 20
 
 
 class Problem(Exception):
-    """Raised by a handler or guard; the server answers it.
+    """Error that a handler or guard raises, and that the server turns into an answer.
 
-    `detail` tells this caller what to do; `errors` are pairs of detail and JSON pointer, one for
-    each fault, of which the first ERRORS_MAX are told; `headers` go along (`Allow`,
-    `Retry-After`), `members` extend the document (section 3.2). `place` is the path as a log may
-    hold it; empty if a log may hold the path itself.
+    `detail` explains to the caller what to do. `errors` are pairs of detail and JSON pointer, one
+    for each fault; the answer contains the first ERRORS_MAX. `headers` are further headers of the
+    answer (`Allow`, `Retry-After`), and `members` extend the document (section 3.2). `place` is the
+    form of the path that a log may contain; empty if a log may contain the path itself.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""HTTP/1.1 from the server's side: bytes in, requests out; responses in, bytes out.
+"""HTTP/1.1 from the server's side. Bytes become requests, and responses become bytes.
 
-h11 parses request heads, with one h11 connection for each. It gets only complete heads, which
-`guard` has checked as raw bytes, and never a body: this module finds the end of a body. It parses
-the chunked transfer coding (RFC 9112 section 7.1) strictly. No I/O, no clock.
+h11 parses request heads, with a new h11 connection for each head. It gets only complete heads,
+which `guard` has checked as raw bytes, and never a body. This module finds the end of a body, and
+parses the chunked transfer coding (RFC 9112 section 7.1) strictly. It uses no I/O and no clock.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _BEGUN_TRAILERS = re.compile(rb"(?:%b\r\n)*(?:%b\r?|%b|\r)?" % (_TRAILER, _TRAIL
 
 
 class ChunkedBody:
-    """Collects the content of a chunked body. A chunk that is too large is refused at its size
+    """Collector of the content of a chunked body. A chunk that is too large is refused at its size
     line.
     """
 
     def __init__(self, limits: Limits, most: int) -> None:
-        """`most` is the maximum content in bytes."""
+        """Create the collector. `most` is the largest number of bytes of the content."""
         self.content = bytearray()
         self._limits = limits
         self.most = most
@@ -53,7 +53,7 @@ class ChunkedBody:
         self._last_seen = False
 
     def take_parts(self, data: bytearray) -> bool:
-        """Remove the complete parts from the front of `data`. Returns True if the body is
+        """Remove the complete parts from the front of `data`. Return True if the body is
         complete.
         """
         while not self._last_seen:
@@ -85,7 +85,7 @@ class ChunkedBody:
         return True
 
     def _take_trailers(self, data: bytearray) -> bool:
-        """Check and drop the trailers, which are not used. Returns True if they are complete."""
+        """Check and drop the trailers, which are not used. Return True if they are complete."""
         end = data.find(b"\r\n\r\n")
         if (len(data) if end < 0 else end) > self._limits.head:
             raise Problem(431, f"the trailers are larger than {self._limits.head} bytes")
@@ -113,9 +113,11 @@ def _check_size_line_begins(data: bytearray) -> None:
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _BODYLESS = frozenset({101, 204, 304})
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~]*")
-"""A header line that cannot become two lines, because a value may come from a caller."""
+"""Pattern of a header line that cannot become two lines. It is needed because a value may come from
+a caller."""
 _EMPTY_LINES = re.compile(rb"(?:\r\n){1,8}")
-"""Empty lines from an older client's body (RFC 9112 2.2). More of them are not a request."""
+"""Empty lines that an older client sends after a body (RFC 9112 2.2). If there are more, the bytes
+are not a request."""
 _CLOSE = re.compile(r"(?:^|,)[ \t]*close[ \t]*(?:,|$)", re.IGNORECASE)
 
 
@@ -132,10 +134,10 @@ class MissingPart(Enum):
 class ServerProtocol:
     """One connection. The calls for each request, in order:
 
-    `next_head` until it is complete; `admit` and `next_body` until that is complete, or `drop_body`
-    if the head was refused; then `respond`, the parts of a stream and its `end`,
-    `start_next_cycle`. After a Problem that this class raises, only `respond` with `close` may
-    follow.
+    Call `next_head` until the head is complete. Then call `admit`, and `next_body` until the body
+    is complete, or `drop_body` if the head was refused. Then call `respond`, for a stream
+    `make_piece` for each part and `end`, and `start_next_cycle`. After a Problem that this class
+    raises, only `respond` with `close` may follow.
     """
 
     def __init__(self, limits: Limits, guard: Guard | None = None, peer: str = "") -> None:
@@ -147,14 +149,14 @@ class ServerProtocol:
         self._scanned = 0
         self._head: Request | None = None
         self._length: int | None = 0
-        """Length of the body; None for a chunked body, whose length is known at its end."""
+        """Length of the body; None for a chunked body, whose length is known only at its end."""
         self._chunked: ChunkedBody | None = None
         self._asked_to_continue = False
         self._may_go_on = False
         self._understands_chunks = False
 
     def receive(self, data: bytes) -> None:
-        """Add bytes from the peer; b"" if it has closed its side."""
+        """Add bytes from the peer. b"" means that the peer has closed its side."""
         self._buffer += data
         self._ended = not data
 
@@ -284,7 +286,9 @@ class ServerProtocol:
         return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
     def end(self) -> bytes:
-        """Return the end of a stream's body. With HTTP/1.0 it is the end of the connection."""
+        """Return the end of a stream's body. It is empty for HTTP/1.0, where the end of the
+        connection is the end of the body.
+        """
         return b"0\r\n\r\n" if self._understands_chunks else b""
 
     def switch(self, response: Response, *, date: bytes) -> tuple[bytes, bytes]:
@@ -309,7 +313,7 @@ def _request(event: h11.Request, peer: str) -> Request:
         name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if event.http_version != b"1.1":
-        headers.pop("upgrade", None)  # ignored in HTTP/1.0 (RFC 9110 7.8)
+        headers.pop("upgrade", None)  # Ignored in HTTP/1.0 (RFC 9110 7.8).
     target = event.target.decode("ascii")
     if not target.startswith(("/", "*")):
         target = convert_to_origin_form(target, headers.get("host", ""), event.method == b"OPTIONS")
@@ -320,8 +324,8 @@ def _request(event: h11.Request, peer: str) -> Request:
 
 @lru_cache(maxsize=64)
 def _make_head(status: int, content_type: str | None, date: bytes, close: bool) -> bytes:
-    """Return the first lines of a response. They are cached, because under load the same lines are
-    sent many times a second.
+    """Return the first lines of a response. The results are cached, because a busy server sends the
+    same lines many times a second.
     """
     lines = [
         b"HTTP/1.1 %d %b" % (status, _REASONS.get(status, b"")),

@@ -1,4 +1,4 @@
-"""The query of a request, and pages of lists."""
+"""Query of a request, and pages of lists."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def read_one_of(request: Request, name: str, allowed: Sequence[str]) -> str | No
 def make_page(
     request: Request, listed: Mapping[str, Any], cursor: str, last: int | None
 ) -> Response:
-    """Return one page of a list, with the path of the next page: the same query, with `cursor` set
-    to `last`.
+    """Return one page of a list, with the path of the next page. That path has the same query, with
+    `cursor` set to `last`.
     """
     if last is None:
         return make_json_response({**listed, "next": None})

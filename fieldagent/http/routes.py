@@ -1,4 +1,4 @@
-"""Maps a method and a path to a handler, by one table that is read once."""
+"""Maps a method and a path to a handler. The table of routes is read once."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def make_description_route(package: str, further: Callable[[], Iterable[str]] = 
 
 
 def make_description(package: str, further: Iterable[str] = ()) -> bytes:
-    """Return the description as JSON. `build/program.py` prepares it in a file. Without the file it
-    is made from the tables, which few programs ask for and which are therefore not loaded before.
+    """Return the description as JSON. `build/program.py` prepares a file with it. Without the file,
+    make it from the tables. The tables are loaded only here, because few programs ask for the
+    description.
     """
     places = [*further]
     try:
@@ -59,7 +60,7 @@ _PREFERENCE = re.compile(r'(?:[^",]|"[^"]*(?:"|$))+')
 def read_preferred_wait(headers: Mapping[str, str]) -> int | None:
     """Return the seconds that the caller will wait for an answer (section 4.3), or None.
 
-    The first of several counts, and unreadable values are ignored (section 2).
+    The first of several values counts, and unreadable values are ignored (section 2).
     """
     for preference in _PREFERENCE.findall(headers.get("prefer", "")):
         if match := _WAIT_PREFERENCE.fullmatch(preference.strip()):
@@ -76,10 +77,10 @@ class Route(NamedTuple):
     pattern: str
     handler: Callable[..., Awaitable[Response]]
     judge: Callable[[Request], Awaitable[Any]] | None = None
-    """Function that checks the head. The handler gets its result, such as the caller, as `caller`.
-    It raises Problem to refuse."""
+    """Function that checks the head, and raises Problem to refuse it. The handler gets its result,
+    such as the caller, as `caller`."""
     body: int | None = None
-    """Maximum bytes of the body, if not those of BODIES."""
+    """Largest number of bytes of the body. None: the limit of the method in BODIES."""
     media_types: tuple[str, ...] = ()
     """Accepted media types besides JSON."""
 
@@ -87,10 +88,11 @@ class Route(NamedTuple):
 BODIES = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
 """Maximum bytes of a body, by method."""
 OTHER_BODY_MAX_BYTES = 1_024
-"""Maximum bytes of a body for all other methods, where it has no meaning (RFC 9110 9.3)."""
+"""Largest number of bytes of a body for all other methods, for which a body has no meaning (RFC
+9110 9.3)."""
 
 UNREADABLE = "/…"
-"""The path in a log if it cannot be decoded."""
+"""Text in a log instead of a path that cannot be decoded."""
 _Methods = dict[str, Route]
 
 
@@ -165,8 +167,9 @@ def _answer_options(allowed: Iterable[str]) -> Admission:
 
 
 def _find_known_part(patterns: Iterable[tuple[str, ...]], path: tuple[str, ...]) -> str:
-    """Return the longest beginning of the path that routes name themselves. The rest may be a
-    secret, in a misspelt address."""
+    """Return the longest beginning of the path that a route contains literally. The rest may be a
+    secret in a misspelt address.
+    """
     known = 0
     for pattern in patterns:
         pairs = zip(pattern, path, strict=False)

@@ -1,8 +1,9 @@
-"""TLS for both programs and both ends, with the interface of the plain connection that it replaces.
+"""TLS for both programs and both ends of a connection. Its classes have the interface of the plain
+connection that they replace.
 
-OpenSSL gets bytes, never a socket. A failed system call of its own would leave an entry in the
-thread's error queue, which Python 3.13 does not clear. The next read of any other connection that
-only has to wait would then fail (SSL_get_error(3), python/cpython#148594).
+OpenSSL gets bytes, never a socket. If OpenSSL itself made a system call that failed, the call would
+leave an entry in the thread's error queue, which Python 3.13 does not clear. The next read of
+another connection that has no bytes yet would then fail (SSL_get_error(3), python/cpython#148594).
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import trio
 from trio.lowlevel import wait_readable, wait_writable
 
 RECORD_MAX = 16_384
-"""Maximum plain bytes of one TLS record (RFC 8446 5.1)."""
+"""Largest number of plain bytes in one TLS record (RFC 8446 5.1)."""
 _HEAD_BYTES = 5
 """Bytes of a record's head: type, version and, in the last two, the length of the rest."""
 
 
 class SecureSocket:
-    """The server's end, with the methods of a socket that the server uses.
+    """The server's end, with those methods of a socket that the server uses.
 
-    It receives one record at a time and no byte of the next one. So waiting for the socket is the
-    same as waiting for the next bytes.
+    It receives one record at a time and no byte of the next record. So it never holds received
+    bytes back, and waiting for the socket is enough.
     """
 
     def __init__(self, peer: socket.socket, context: ssl.SSLContext) -> None:
@@ -35,9 +36,9 @@ class SecureSocket:
         self._head = b""
         """Received part of the head of the current record."""
         self._rest = 0
-        """Number of its bytes that are missing after its head."""
+        """Number of bytes that are missing after the head of the current record."""
         self._unsent = b""
-        """Bytes that the socket had no space for."""
+        """Bytes for which the socket had no space."""
         self._taken = 0
         """Number of plain bytes in records that are not sent completely."""
 
@@ -55,13 +56,13 @@ class SecureSocket:
         await self._send_all()
 
     def _advance_handshake(self) -> bool:
-        """Advance the handshake with the received bytes. Returns True if it is complete."""
+        """Advance the handshake with the received bytes. Return True if it is complete."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError:
-            self._send_what_goes()  # the alert with the reason for the peer
+            self._send_what_goes()  # This is the alert with the reason for the peer.
             raise
         return True
 
@@ -75,7 +76,7 @@ class SecureSocket:
             try:
                 return self._tls.read(size)
             except ssl.SSLWantReadError:
-                self._send_what_goes()  # the record was for TLS itself, which may answer
+                self._send_what_goes()  # The record was for TLS itself, which may answer.
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return b""
 
@@ -106,8 +107,8 @@ class SecureSocket:
         self._send_what_goes()
 
     def _take_in(self) -> bool:
-        """Pass on the received part of one record. Returns True if the record is complete. Raises
-        OSError.
+        """Pass on the received part of one record to TLS. Return True if the record is complete.
+        Raises OSError.
         """
         data = self._peer.recv(self._rest or _HEAD_BYTES - len(self._head))
         if data:
@@ -140,7 +141,9 @@ class SecureSocket:
 
 
 class SecureStream(trio.abc.Stream):
-    """The client's end. Every failure in it or below it is trio.BrokenResourceError."""
+    """The client's end. Every failure of TLS or of the stream below it becomes
+    trio.BrokenResourceError.
+    """
 
     def __init__(self, stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> None:
         self._tls = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
@@ -174,8 +177,8 @@ class SecureStream(trio.abc.Stream):
 
 
 async def make_secure(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> SecureStream:
-    """Return `stream` in TLS, after `host` was verified. Raises trio.BrokenResourceError, and
-    closes the stream; pass its cause to `tls.describe_fault`.
+    """Return `stream` in TLS, after `host` was verified. If that fails, close the stream and raise
+    trio.BrokenResourceError, whose cause `tls.describe_fault` explains.
     """
     secure = SecureStream(stream, context, host)
     try:

@@ -1,12 +1,12 @@
-"""The HTTP server: sockets, deadlines and connections around `protocol`.
+"""HTTP server: sockets, deadlines and connections around `protocol`.
 
 Each connection is one task. All waiting for the peer happens in one cancel scope, whose deadline
-moves with the phase; handlers run outside of it. There are no other timers. Evicting a connection
-means that its deadline comes early.
+moves with the phase. Handlers run outside of that scope. There are no other timers. An eviction
+cancels that scope.
 
-The bytes of bodies that a server holds at the same time have a budget, from a request's head to its
-answer. A share is reserved before a body is read, so that the server refuses many large bodies at
-once and does not store them.
+The request bodies that a server holds at the same time have a budget of bytes. The share of a body
+is reserved before the body is read, and released with the answer. So the server refuses many large
+bodies instead of storing them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ class UpgradedStream(trio.abc.Stream):
     """The server's socket as a trio Stream. The server closes it after its user returns."""
 
     def __init__(self, peer: socket.socket | SecureSocket, already: bytes) -> None:
-        """`already` contains the bytes that arrived before the switch; they are received first."""
+        """Create the stream. `already` contains the bytes that arrived before the switch. They are
+        received first.
+        """
         self._socket = peer
         self._already = already
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Receive at most one TLS record. `max_bytes` is ignored: all received bytes are
+        """Receive at most one TLS record. `max_bytes` is ignored, and all received bytes are
         returned.
         """
         already, self._already = self._already, b""
@@ -81,12 +83,12 @@ class UpgradedStream(trio.abc.Stream):
         await wait_writable(self._socket)
 
     async def aclose(self) -> None:
-        """Do nothing: the server closes the connection after its user returns."""
+        """Do nothing, because the server closes the connection after its user returns."""
         await checkpoint()
 
 
 class ReservedBytes:
-    """Reserved bytes for a body, until the end of the `with` block."""
+    """Bytes that are reserved for a body until the end of the `with` block."""
 
     def __init__(self, budget: BodyBudget, size: int) -> None:
         self._budget = budget
@@ -125,14 +127,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Work = Callable[[], Awaitable[None]]
 Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
-"""Function that gets a new connection and its address, and returns the client's address, or None to
-refuse. Raises nothing."""
+"""Function that gets a new connection and its address. It returns the client's address, or None to
+refuse the connection. It raises nothing."""
 
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 CONNECTIONS_ORDINARY = 8
-"""Number of connections up to which a source is like any other when one must end."""
+"""Number of connections up to which all sources are treated alike when a connection must be
+evicted."""
 CHECK_INTERVAL_S = 60.0
 """Seconds between two checks for callers that have gone."""
 
@@ -217,7 +220,7 @@ class _Server:
             try:
                 nursery.start_soon(self._accept_connection(peer, address))
             except Exception as error:
-                # Whatever happens to one connection, others can still be accepted.
+                # A failure of one connection must not end the acceptance of others.
                 peer.close()
                 if not isinstance(error, OSError):
                     self.note_fault(error, "a connection that came")
@@ -276,8 +279,8 @@ class _Server:
         self.leave_source(connection)
 
     def _see_off(self, connection: _Connection) -> None:
-        """Release its place, but still send the reason. The number of such connections is limited,
-        too.
+        """Release the connection's place, but still send the reason to its peer. The number of such
+        connections is also limited.
         """
         self._leaving[connection] = None
         while len(self._leaving) > self.limits.leaving_max:
@@ -289,15 +292,15 @@ class _Server:
         first.peer.scope.cancel()
 
     def leave_source(self, connection: _Connection) -> None:
-        """Remove the connection from those of its source."""
+        """Remove the connection from the connections of its source."""
         of_source = self._of.get(connection.source, {})
         of_source.pop(connection, None)
         if not of_source:
             self._of.pop(connection.source, None)
 
     async def _endure(self, error: OSError) -> None:
-        """Handle a failed accept. A peer that left early is ignored; a lack of files is
-        temporary.
+        """Handle a failed accept. A peer that left early is ignored. If there are too many open
+        files, end a connection and wait a moment.
         """
         if error.errno in _OUT_OF_FILES:
             log.error("No connection can be accepted now: %s. Still trying.", error.strerror)
@@ -320,7 +323,9 @@ class _Server:
         return True
 
     def _evict(self, among: Iterable[_Connection]) -> bool:
-        """End the connection of the lowest worth. Returns False if all have a running handler."""
+        """End the first connection in the order of eviction. Return False if all have a running
+        handler.
+        """
         victim = min(among, key=self._get_eviction_order, default=None)
         if victim is None or victim.peer.phase >= Phase.HANDLING:
             return False
@@ -331,9 +336,9 @@ class _Server:
         return True
 
     def _get_eviction_order(self, connection: _Connection) -> tuple[bool, int, tuple[int, float]]:
-        """Return the order of eviction, lower ones first: of the source with the most connections,
-        and then by `Peer.get_eviction_order`. Sources with few are equal, because a browser opens
-        several.
+        """Return the key for the order of eviction, lower ones first. Connections of the source
+        with the most connections come first, and then `Peer.get_eviction_order` decides. Sources
+        with few connections are treated alike, because a browser opens several.
         """
         running = connection.peer.phase >= Phase.HANDLING
         by_proxy = not connection.address or is_in(connection.address, self.limits.proxies)
@@ -352,7 +357,7 @@ class _Server:
 class _Connection:
     def __init__(self, server: _Server, accepted: socket.socket, address: str) -> None:
         self.crowded_out = False
-        """True if it has lost its place: it gets 503 if it sends a request."""
+        """True if the connection has lost its place. A request on it then gets 503."""
         self.peer = Peer(accepted, _compute_deadlines(server.limits))
         self.address = address
         self.source = find_source(address)
@@ -390,8 +395,8 @@ class _Connection:
             await self._refuse(problem)
 
     async def _wait_for_turn(self) -> None:
-        """Wait if the caller has cost more than its share; such callers are also evicted first.
-        Raises Problem.
+        """Wait if the caller has used more than its share of the CPU. Such callers are also evicted
+        first. Raises Problem.
         """
         if self._visit.can_continue() or self.crowded_out:
             return
@@ -417,7 +422,8 @@ class _Connection:
     async def _wait_for_head(self) -> Request | None:
         """Return the head of the next request, or None if there is none. Raises Problem.
 
-        A request that is complete when its time ends is answered, because the scope ends here.
+        A request that is complete when its time ends is still answered, because the scope ends
+        here.
         """
         if self._server.stopping.is_set():
             return None
@@ -430,8 +436,8 @@ class _Connection:
         return None
 
     async def _wait_for_last_request(self) -> None:
-        """Wait for a request after an early eviction, so that one on its way gets an answer. Raises
-        Problem.
+        """Wait for a request after an early eviction, so that a request on its way gets an answer.
+        Raises Problem.
         """
         with self.peer.begin_bounded_phase(Phase.CLOSING):
             if await self.peer.read():
@@ -449,7 +455,7 @@ class _Connection:
             outcome = protocol.next_head()
             if isinstance(outcome, Request):
                 self.peer.phase = Phase.HANDLING
-                if buffered:  # so that a long pipeline does not block other connections
+                if buffered:  # So a long pipeline does not block other connections.
                     await checkpoint()
                 return outcome
             if outcome is MissingPart.NOTHING:
@@ -487,7 +493,7 @@ class _Connection:
         except Problem as problem:
             return problem.make_response()
         except Exception as error:
-            # A route whose judge fails leaves a note of its name.
+            # A route whose judge fails leaves its name in a note of the error.
             self._server.note_fault(error, next(iter(getattr(error, "__notes__", [])), place))
             return Problem(500, "the server failed; see its log").make_response()
 
@@ -518,7 +524,7 @@ class _Connection:
         return protocol.start_next_cycle()
 
     async def _hand_over(self, head: Request, response: Response) -> None:
-        """Switch protocols: from here on the upgrade owns the connection, until it returns."""
+        """Switch protocols. From here on the upgrade owns the connection until it returns."""
         assert response.upgrade is not None
         self._visit.note_let_in(head, response.upgrade)
         self._visit.end()
@@ -544,7 +550,7 @@ class _Connection:
         finally:
             if (close := getattr(pieces, "aclose", None)) is not None:
                 await close()
-        if self.peer.phase is Phase.STREAMING:  # not in the middle of a part
+        if self.peer.phase is Phase.STREAMING:  # This must not stop in the middle of a part.
             await self.peer.write(self._protocol.end())
 
     async def _cancel_when_peer_leaves(self, scope: trio.CancelScope) -> None:

@@ -14,7 +14,7 @@ KEEP_ALIVE_INTERVAL_S = 15.0
 LISTENING = b": listening\n\n"
 ALIVE_COMMENT = b": alive\n\n"
 SEEN_ALIVE = b"event: alive\ndata: {}\n\n"
-"""The same as an event without an id, because a browser's script cannot see comments."""
+"""Sign of life as an event without an id, because a browser's script cannot see comments."""
 QUERY = ("topics", "alive")
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
 
@@ -26,7 +26,7 @@ class StreamRequest(NamedTuple):
     last: str = ""
     """Id of the last received event, or empty."""
     quiet_max_s: float = KEEP_ALIVE_INTERVAL_S
-    """Maximum seconds without an event until a sign of life."""
+    """Largest number of seconds without an event until a sign of life."""
     alive: bytes = ALIVE_COMMENT
     """Bytes of the sign of life."""
 
@@ -37,7 +37,8 @@ def encode_event(id_: int | str, topic: str, text: str) -> bytes:
 
 
 def read_request(request: Request, known: Sequence[str]) -> StreamRequest:
-    """Read the parameters: `?topics=`, some of `known`, and `?alive=`, seconds from 1 to 60.
+    """Read the parameters `?topics=`, which contains some of `known`, and `?alive=`, seconds from 1
+    to 60.
 
     Raises Problem 400.
     """

@@ -34,7 +34,7 @@ def convert_to_origin_form(target: str, host: str, options: bool) -> str:
     """
     authority, slash, rest = _AFTER_AUTHORITY.split(target.partition("://")[2], maxsplit=1)
     if not host or authority.lower() != host.lower():
-        # Neither is repeated, because the target can contain a password.
+        # The text repeats neither of them, because the target can contain a password.
         raise Problem(400, "the request target and Host name different servers")
     if slash == "/":
         return "/" + rest

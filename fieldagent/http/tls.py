@@ -1,4 +1,5 @@
-"""Trusted certificates of both programs, and texts of TLS errors. Without trio."""
+"""Trusted certificates of both programs, and texts of TLS errors. This module does not import
+trio."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ import ssl
 from pathlib import Path
 
 _END_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""Errors if the peer closes without a goodbye. Versions of Python 3.11 raise different ones."""
+"""Errors when the peer closes without a goodbye. Different versions of Python 3.11 raise different
+ones."""
 _CERTIFICATE_TIMES = {9, 10}
 """X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED (openssl/x509_vfy.h)."""
 
 
 class UnusableTrust(Exception):
-    """A certificate file cannot be used. The text names the file and the fault."""
+    """Error: a certificate file cannot be used. The text names the file and the fault."""
 
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:

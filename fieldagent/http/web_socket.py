@@ -1,7 +1,7 @@
 """WebSockets (RFC 6455) over streams: complete binary messages, by `websockets` without its I/O.
 
-Extensions and subprotocols are neither offered nor accepted. Compression does not help messages of
-a few bytes, and each compressor costs a third of a megabyte.
+Extensions and subprotocols are neither offered nor accepted. Compression does not make messages of
+a few bytes shorter, and each compressor costs a third of a megabyte.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from websockets.uri import parse_uri
 from fieldagent.http.date import read_delay
 
 QUIET_LOG = logging.getLogger(f"{__name__}.protocol")
-"""Logger for `websockets`, which would log headers with tokens at DEBUG, and each end at INFO."""
+"""Logger for `websockets`, at WARNING. The library would log headers with tokens at DEBUG, and the
+end of each connection at INFO."""
 QUIET_LOG.setLevel(logging.WARNING)
 
 _READ_SIZE = 16_384
 
 
 class WebSocketClosed(Exception):
-    """The WebSocket has ended. `code` is the peer's, or 1006 (7.1.5) if the connection broke."""
+    """Error: the WebSocket has ended. `code` is the peer's code, or 1006 (7.1.5) if the connection
+    broke.
+    """
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{reason or 'no reason was given'} ({code})")
@@ -43,7 +46,7 @@ class WebSocketClosed(Exception):
 
 
 class HandshakeRefused(Exception):
-    """The server did not answer the handshake with a WebSocket."""
+    """Error: the server did not answer the handshake with a WebSocket."""
 
     def __init__(self, status: int, detail: str, retry_after: float | None = None) -> None:
         super().__init__(f"HTTP {status}: {detail}" if status else detail)
@@ -69,7 +72,7 @@ class WebSocket:
         self._take_in_frame(protocol)
 
     async def receive(self) -> bytes:
-        """Wait for the next message and return it. Raises Closed."""
+        """Wait for the next message and return it. Raises WebSocketClosed."""
         while not self._whole:
             self._raise_if_ended()
             await self.read()
@@ -110,7 +113,7 @@ class WebSocket:
             raise WebSocketClosed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
 
     async def send(self, message: bytes) -> None:
-        """Send one message. Raises Closed."""
+        """Send one message. Raises WebSocketClosed."""
         try:
             self._protocol.send_binary(message)
         except InvalidState:
@@ -121,8 +124,8 @@ class WebSocket:
     async def close(self, code: int, reason: str) -> None:
         """Send the reason to the peer, if possible, and wait for its close frame.
 
-        The caller limits the wait. The caller that opened the stream closes it, and only
-        afterwards: closing with unread bytes would reset the connection and lose the reason.
+        The caller limits the wait. The caller that opened the stream closes it only afterwards,
+        because closing with unread bytes would reset the connection and lose the reason.
         """
         with suppress(InvalidState, WebSocketClosed):
             # The frame holds at most 123 bytes of reason (5.5).
@@ -134,7 +137,7 @@ class WebSocket:
     async def _flush(self) -> None:
         async with self._turn:
             for data in self._protocol.data_to_send():
-                if data:  # b"" asks for a half-close, but the connection will be closed in a moment
+                if data:  # b"" asks for a half-close, but the connection closes in a moment.
                     with _convert_broken():
                         await self._stream.send_all(data)
 
@@ -157,7 +160,7 @@ async def connect(
 ) -> WebSocket:
     """Run the client's handshake over a stream to `url` (ws: or wss:).
 
-    Raises HandshakeRefused, Closed.
+    Raises HandshakeRefused, WebSocketClosed.
     """
     protocol = ClientProtocol(parse_uri(url), max_size=max_size, logger=QUIET_LOG)
     handshake = protocol.connect()

@@ -17,7 +17,7 @@ from fieldagent.http.web_socket import QUIET_LOG, WebSocket
 
 _NEEDED_HEADERS = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version")
 _ERROR_CHARACTERS_MAX = 200
-"""Maximum characters of an error text."""
+"""Largest number of characters of an error text."""
 
 
 def accept(
@@ -41,7 +41,7 @@ def accept(
         why = str(protocol.handshake_exc)[:_ERROR_CHARACTERS_MAX]
         raise Problem(answer.status_code, f"this is for WebSockets (RFC 6455): {why}", headers=also)
     protocol.send_response(answer)
-    protocol.data_to_send()  # the server writes the answer itself
+    protocol.data_to_send()  # The server writes the answer itself.
     key = answer.headers["Sec-WebSocket-Accept"]
 
     async def serve(stream: trio.abc.Stream) -> None:

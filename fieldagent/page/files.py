@@ -42,7 +42,7 @@ GZIP = 31
 CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
 """Files with a page's texts in other languages than English. A browser loads only its own."""
 _REASONS = "reasons-"
-"""Prefix of the files with reasons in a language, before its code; all are made from one file
+"""Prefix of the files with reasons. The code of a language follows. All are made from one file
 (`reasons`)."""
 SHARED_FILES = {
     "choices.js": (__package__, "choices.js"),
@@ -61,7 +61,7 @@ SHARED_FILES = {
     "leaflet.js": ("xstatic.pkg.leaflet", "data/leaflet.js"),
     "protomaps-leaflet.js": ("fieldagent.page.protomaps_leaflet", "protomaps-leaflet.js"),
 }
-"""Places of the shared files, by name: package, and path in it."""
+"""Places of the shared files by name: the package, and the path in the package."""
 PARTS = "parts.js"
 """Script of a page that extensions add to. It imports their modules."""
 
@@ -77,11 +77,11 @@ def make_page_routes(
     parts: Mapping[str, str] | None = None,
 ) -> list[Route]:
     """Return the routes of a page. `GET` of each of `pages` returns the package's index.html. In a
-    path, {id} is a number, and other parts in braces are one of `words`. `below` is the path of
-    its files `names`, and of the shared ones. `pictures_of` is another origin whose pictures the
-    page may show. `early` are texts that people read before a script runs: they are already in the
-    browser's language. `parts` are packages that extensions add to the page, by name. Each has a
-    script NAME.js and catalogues. None: the page has no parts.
+    path, {id} is a number, and other parts in braces are one of `words`. `below` is the path of the
+    page's files `names` and of the shared files. `pictures_of` is another origin whose pictures the
+    page may show. `early` are texts that people read before a script runs, so the hub or agent
+    translates them. `parts` are packages that extensions add to the page, by name. Each has a
+    script NAME.js and catalogues. If it is None, the page has no parts.
     """
     places = SHARED_FILES | {name: (package, name) for name in names}
     if parts is not None:
@@ -172,7 +172,7 @@ def _read_content(package: str, name: str, early: Pairs, parts: Pairs) -> bytes:
     if name == PARTS:
         return _import_parts([part for part, _ in parts])
     if name.startswith(_REASONS):
-        # Browsers in English never request these files.
+        # Browsers set to English never request these files.
         from fieldagent.page import reasons
 
         return reasons.translate_templates(name.removeprefix(_REASONS).removesuffix(".json"))
@@ -197,7 +197,7 @@ def _add_texts(content: bytes, name: str, packages: Sequence[str]) -> bytes:
 
 @cache
 def _compress(package: str, name: str, early: Pairs, parts: Pairs) -> bytes:
-    """Compress a file once. That takes 100 times as long as reading it, and the file never
+    """Compress a file once. Compression takes 100 times as long as reading, and the file never
     changes.
     """
     return zlib.compress(_read_content(package, name, early, parts), 9, GZIP)

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 ENGLISH = "en"
 LANGUAGES = (ENGLISH, "de", "es", "fr", "uk")
-"""Languages. English is first, which is the default."""
+"""Languages. The first, English, is the default."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 
@@ -32,7 +32,7 @@ def fill_in(text: str, values: dict[str, object]) -> str:
 @cache
 def read_catalogue(package: str, language: str) -> dict[str, Any]:
     """Return a package's catalogue in that language. It is empty if the file is missing or damaged,
-    so that people get English texts rather than none.
+    and people then get English texts.
     """
     if language == ENGLISH:
         return {}

@@ -1,4 +1,4 @@
-"""The description of the calls of `map_tiles` in OpenAPI."""
+"""Description of the calls of `map_tiles` in OpenAPI."""
 
 from __future__ import annotations
 

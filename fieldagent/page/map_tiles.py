@@ -1,5 +1,5 @@
-"""A page's map: from `map-file`, or at the hub from a tile server (`map-tiles`), which the browser
-calls directly.
+"""Map of a page. It comes from `map-file` or, at the hub, from a tile server (`map-tiles`) that the
+browser calls directly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OWN_TILE_PATH = "/map/{z}/{x}/{y}"
 ZOOM_OF_SERVERS = 19
-"""Maximum zoom level that tile servers usually have."""
+"""Highest zoom level that tile servers usually have."""
 
 
 class TileServer(NamedTuple):
@@ -35,7 +35,7 @@ class TileServer(NamedTuple):
 
 
 class CarriedMap:
-    """The map of `map-file`, and the reason if it was unusable at the last check."""
+    """Map of `map-file`, and the reason if the file was unusable at the last check."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class CarriedMap:
         """Return the description; None if there is no usable map."""
         if self.path is None:
             return None
-        # Import here: a program without a map does not need it.
+        # Import it only here, because a program without a map does not need it.
         from fieldagent.page import map_file
 
         try:
@@ -58,8 +58,8 @@ class CarriedMap:
         return description
 
     async def tile(self, zoom: int, x: int, y: int) -> Tile | None:
-        """Return a tile of the map; None if it is missing. Raises UnusableMap, also for a file that
-        `about` found unusable.
+        """Return a tile of the map; None if it is missing. Raises UnusableMap, also if `read_about`
+        has found the file unusable.
         """
         if self.path is None:
             return None
@@ -79,7 +79,9 @@ def make_map_routes(
     judge: Callable[[Request], Awaitable[Any]] | None = None,
     server: TileServer | None = None,
 ) -> list[Route]:
-    """Return the routes of the map. `judge` decides who may see it; None: everyone."""
+    """Return the routes of the map. `judge` decides who may see the map. If it is None, everyone
+    may.
+    """
     about = (
         partial(_serve_about, carried) if server is None else partial(_serve_about_server, server)
     )
@@ -90,8 +92,8 @@ def make_map_routes(
 
 
 async def _serve_about(carried: CarriedMap, request: Request, caller: object = None) -> Response:
-    """Return the map's description. If the map is unusable, the page shows coasts and a grid, and
-    the reason.
+    """Return the map's description. If the map is unusable, the page shows coasts, a grid and the
+    reason.
     """
     description = await carried.read_about()
     members = None if description is None else {**description._asdict(), "address": OWN_TILE_PATH}
@@ -120,7 +122,7 @@ async def _tile(
     except UnusableMap as unusable:
         raise Problem(404, str(unusable)) from None
     if tile is None and carried.is_vector:
-        # There is nothing to draw beyond the edge of a region, which is not an error.
+        # Beyond the edge of its region, a map has nothing to draw. That is not an error.
         return Response(204)
     if tile is None:
         raise Problem(404, "the map has no such tile")

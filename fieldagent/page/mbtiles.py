@@ -12,11 +12,12 @@ from fieldagent.page import tiles
 from fieldagent.page.tiles import GZIP, TILE_BYTES, MapAbout, Tile, UnusableMap
 
 STEPS_MAX, STEPS_EACH = 20_000_000, 10_000
-"""Instructions of SQLite's machine for one use of a file, about a second, and between two looks."""
+"""Largest number of instructions of SQLite's virtual machine for one use of a file (about a
+second), and number of instructions between two checks."""
 VALUE_BYTES = 16 << 20
-"""Bytes of a value, at the most."""
+"""Largest number of bytes of a value."""
 METADATA_MAX = 1_000
-"""Rows of metadata that are read."""
+"""Largest number of rows of metadata that are read."""
 VECTOR = "pbf"
 """Format of vector tiles in the metadata."""
 
@@ -34,7 +35,9 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _bound(db: sqlite3.Connection) -> None:
-    """Bound the work and the memory of each use: a file may hold a view without an end."""
+    """Limit the time and memory of each use, because a file may contain a view with endless
+    rows.
+    """
     steps = 0
 
     def is_too_long() -> bool:

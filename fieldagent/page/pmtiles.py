@@ -18,13 +18,14 @@ HEADER = struct.Struct("<7sB11Q6B4iB2i")
 NO_COMPRESSION, GZIP = 1, 2
 COMPRESSIONS = {0: "unknown", NO_COMPRESSION: "none", GZIP: "gzip", 3: "brotli", 4: "zstd"}
 VECTOR, PICTURES = 1, (2, 3, 4)
-"""Types of tiles: MVT; PNG, JPEG and WebP."""
+"""Types of tiles. VECTOR is MVT; PICTURES are PNG, JPEG and WebP."""
 E7 = 10_000_000
 """Parts of a degree in the header."""
 PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
-"""Maximum unpacked bytes of a directory or the metadata, and maximum entries in a directory."""
+"""Largest number of unpacked bytes of a directory or the metadata, and of entries in a
+directory."""
 OFFSET_MAX = (1 << 63) - 1
-"""Maximum offset in a file."""
+"""Largest offset in a file."""
 WRONG_DIRECTORY = "is damaged: its directory has an impossible value"
 WRONG_PART = "is damaged: a part of it does not match its header"
 ZOOM_MAX = 22
@@ -32,7 +33,7 @@ _GZIP_WINDOW = 31
 
 
 class WrongArchive(ValueError):
-    """The file is not valid. The text follows the name of the file."""
+    """Error: the file is not valid. The text follows the name of the file."""
 
 
 class ByteSpan(NamedTuple):
@@ -56,7 +57,7 @@ class Header(NamedTuple):
     """West, south, east and north in degrees."""
 
     def end(self) -> int:
-        """Return the minimum size of the file."""
+        """Return the smallest possible size of the file."""
         return max(sum(span) for span in (self.root, self.metadata, self.leaf_span, self.tiles))
 
 
@@ -86,11 +87,11 @@ def read_header(content: bytes) -> Header:
 
 
 class TileDirectory(NamedTuple):
-    """Columns of its entries, in order of their tile numbers."""
+    """Entries of a directory as columns, in the order of their tile numbers."""
 
     numbers: array[int]
     runs: array[int]
-    """Number of equal tiles in a row; 0 if the entry is another directory."""
+    """Number of consecutive equal tiles; 0 if the entry is another directory."""
     lengths: array[int]
     offsets: array[int]
 
@@ -124,7 +125,7 @@ def read_directory(content: bytes) -> TileDirectory:
 
 
 def find(directory: TileDirectory, number: int) -> FoundTile | None:
-    """Return the tile of that number, or the leaf directory to search next (PMTiles 3); None if
+    """Return the tile with that number, or the leaf directory to search next (PMTiles 3). None if
     neither exists.
     """
     at = bisect_right(directory.numbers, number) - 1

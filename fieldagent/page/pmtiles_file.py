@@ -1,4 +1,4 @@
-"""A PMTiles file, read in parts, because it may have many gigabytes."""
+"""PMTiles file. It is read in parts, because it may have many gigabytes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from fieldagent.page.tiles import TILE_BYTES, MapAbout, Tile, UnusableMap
 from fieldagent.system.wording import describe_reason
 
 DEEPEST = 4
-"""Maximum number of directories from the root to a tile."""
+"""Largest number of directories from the root to a tile."""
 PART_BYTES = 1_000_000
-"""Maximum bytes of a directory or the metadata in the file."""
+"""Largest number of bytes of a directory or the metadata in the file."""
 CACHED_DIRECTORIES_MAX = 8
-"""Number of cached directories. Neighbours of a tile are usually in the same one."""
+"""Largest number of cached directories. Neighbours of a tile are usually in the same directory."""
 
 
 @contextmanager

@@ -14,22 +14,22 @@ VECTOR = "application/vnd.mapbox-vector-tile"
 GZIP = b"\x1f\x8b"
 ZOOM_MAX = 22
 TILE_BYTES = 4_000_000
-"""Maximum bytes of a tile; anything larger is not a tile."""
+"""Largest number of bytes of a tile. Anything larger is not a tile."""
 DRAWN_LAYERS = {"earth", "roads"}
 """Layers of Protomaps' basemap. A vector map must have one of them, or nothing would be drawn."""
 
 
 class UnusableMap(Exception):
-    """The map cannot be used. The text contains the reason and the fix."""
+    """Error: the map cannot be used. The text contains the reason and the fix."""
 
 
 class MapAbout(NamedTuple):
     name: str
     attribution: str
-    """Owner of the map; may contain markup."""
+    """Text that names the owner of the map. It may contain markup."""
     lowest: int
     highest: int
-    """Zoom levels."""
+    """Highest zoom level."""
     bounds: tuple[float, float, float, float] | None
     """West, south, east and north in degrees."""
     vector: bool = False
@@ -39,7 +39,7 @@ class Tile(NamedTuple):
     content: bytes
     kind: str
     is_compressed: bool = False
-    """True if it is compressed by gzip."""
+    """True if the tile is compressed by gzip."""
 
 
 def read_picture(content: bytes) -> Tile | None:

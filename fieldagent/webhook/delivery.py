@@ -1,8 +1,8 @@
 """Interface between the spool and the hooks.
 
-A hook is a call that accepts one delivery and returns the result. `dispatch` decides which delivery
-is next and when. The spool keeps deliveries on disk, one row each, in order of arrival. Only the
-oldest of each lane is loaded, so that memory does not grow with the queue.
+A hook is a function that accepts one delivery and returns the result. `dispatch` decides which
+delivery is next and when. The spool keeps deliveries on disk, one row each, in order of arrival.
+Only the oldest of each lane is loaded, so that memory does not grow with the queue.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Delivery:
     request_id: str
     lane: str
     """Deliveries of one lane are handed over one after another, in order of arrival. Each sender
-    has a lane, and each SOS has its own, so that it never waits for others."""
+    has a lane. Each SOS has its own lane, so that it never waits for other deliveries."""
     body: str
     """Inbound payload as compact JSON."""
     received: float
-    """Unix time of its arrival."""
+    """Unix time of the delivery's arrival."""
     attempts: int = 0
     """Number of attempts so far."""
     not_before: float = 0.0
@@ -41,7 +41,9 @@ class Delivery:
 
     @property
     def alarm(self) -> str:
-        """Return the kind of the hub's own alarm that it contains, such as `fence`, or ""."""
+        """Return the kind of the hub's own alarm that the delivery contains, such as `fence`, or
+        "".
+        """
         return self.body.partition(ALARM_MARK)[2].partition('"')[0]
 
     @property
@@ -51,7 +53,7 @@ class Delivery:
 
     @property
     def unauthenticated(self) -> bool:
-        """Return True if its sender is unauthenticated."""
+        """Return True if the sender is unauthenticated."""
         return UNAUTHENTICATED_MARK in self.body
 
 
@@ -61,9 +63,10 @@ class HandoverOutcome(Enum):
     HANDED = "handed"
     """The hook has it."""
     FAILED = "failed"
-    """It failed for now; retry by the schedule."""
+    """The attempt failed. It is retried by the schedule."""
     REFUSED = "refused"
-    """Automatic retries make no sense. It becomes a dead letter, which people can replay."""
+    """Automatic retries make no sense. The delivery becomes a dead letter, which people can
+    replay."""
     GONE = "gone"
     """The hook accepts nothing any more. The delivery waits for a corrected setting."""
 
@@ -74,14 +77,14 @@ class HandoverResult:
     reason: str = ""
     """Text for people: the fault and, if they can fix it, the fix."""
     retry_after: float = 0.0
-    """Minimum seconds that the other side asks us to wait; used for FAILED."""
+    """Shortest time in seconds that the other side asks us to wait; used for FAILED."""
     is_untaken: bool = False
-    """True if the other side has certainly not accepted it, so that it cost nothing. Else a failed
-    attempt may have been accepted."""
+    """True if the other side has certainly not accepted it, so that it cost nothing. If False, a
+    failed attempt may have been accepted."""
 
 
 HookCall = Callable[[Delivery], Awaitable[HandoverResult]]
-"""A hook. If cancelled, it leaves nothing behind, and the delivery counts as not tried."""
+"""Hook. If it is cancelled, it leaves nothing behind, and the delivery counts as not tried."""
 
 
 class Spool(Protocol):
@@ -100,7 +103,7 @@ class Spool(Protocol):
         """Record that the delivery is finished."""
 
     async def postpone(self, request_id: str, until: float, reason: str, *, tries: int = 1) -> None:
-        """Record a failed attempt (or one that does not count, with `tries` 0). The next is at the
+        """Record a failed attempt. It does not count if `tries` is 0. The next attempt is at the
         Unix time `until`.
         """
 

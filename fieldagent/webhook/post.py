@@ -1,4 +1,4 @@
-"""The webhook: one POST of one delivery, by Standard Webhooks 1.0.0."""
+"""Webhook: one POST of one delivery, by Standard Webhooks 1.0.0."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ async def post(
     remedy: str = REMEDY,
     kept: KeptConnections | None = None,
 ) -> HandoverResult:
-    """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers. An SOS bears
-    the header `fieldagent-sos: 1`, and one that nobody proved to be its sender's
-    `fieldagent-unauthenticated: 1`. An alarm of the hub's own bears `fieldagent-alarm` and its
+    """Post `delivery` to `url`. `clock` returns Unix time, and `extra` contains further headers. An
+    SOS has the header `fieldagent-sos: 1`. If its sender is not authenticated, it also has
+    `fieldagent-unauthenticated: 1`. The hub's own alarm has the header `fieldagent-alarm` with its
     kind, such as `fence`.
 
-    `remedy` is what people should do where the URL itself is wrong; `kept` are connections of
+    `remedy` is the advice for people if the URL itself is wrong. `kept` contains connections of
     earlier posts.
     """
     body = delivery.body.encode("utf-8", "backslashreplace")

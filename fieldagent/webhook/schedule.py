@@ -34,11 +34,11 @@ then every two hours for two days. So a receiver that was down for ten minutes d
 an hour more."""
 
 JITTER = 0.2
-"""Maximum share of the delay that is added at random, so that many kits do not call at the same
+"""Largest share of the delay that is added at random, so that many kits do not call at the same
 time."""
 
 RETRY_AFTER_MAX_S = 24 * HOUR
-"""Maximum seconds that another side may make us wait."""
+"""Largest number of seconds that the other side may make us wait."""
 
 LONGEST = SCHEDULE[-1] * (1 + JITTER)
 
@@ -46,8 +46,8 @@ LONGEST = SCHEDULE[-1] * (1 + JITTER)
 def compute_delay(
     attempts: int, *, schedule: Sequence[float], retry_after: float, chance: float
 ) -> float | None:
-    """Return the seconds from the `attempts`th failure to the next attempt; None if it was the last
-    one.
+    """Return the seconds from failure number `attempts` to the next attempt; None if it was the
+    last attempt.
 
     `chance` is in [0, 1).
     """
@@ -59,8 +59,8 @@ def compute_delay(
 def wait(not_before: float, now: float) -> float:
     """Return the seconds until the next attempt; 0 is now.
 
-    A time beyond the longest delay was written before the clock was set back, as gateways without a
-    battery do at each start. It counts as now.
+    A time beyond the longest delay was stored before the clock was set back, which happens at each
+    start of a gateway without a clock battery. Such a time counts as now.
     """
     seconds = not_before - now
     return 0.0 if seconds > LONGEST else max(seconds, 0.0)

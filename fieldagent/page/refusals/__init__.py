@@ -1,8 +1,8 @@
 """Errors of an API in the caller's language, by `Accept-Language`.
 
 The key of each text is its English form, as in the catalogues of the pages. Errors of both programs
-are in the catalogues beside this file, errors of one program or extension in its own. Callers
-without one of our languages get English.
+are in the catalogues beside this file. Errors of one program or extension are in its own
+catalogues. Callers that accept none of our languages get English.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fieldagent.system.sentence import translate_text
 
 
 def translate_problems(judge: Judge, *packages: str) -> Judge:
-    """Return the judge and its handlers, with problems translated for the caller. `packages` have
-    catalogues beside the common ones.
+    """Return the same judge and handlers, with problems translated for the caller. `packages`
+    contain further catalogues.
     """
 
     async def judge_translated(head: Request) -> Admission:
