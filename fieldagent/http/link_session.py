@@ -230,7 +230,7 @@ class LinkSession(Generic[Outgoing]):
             await self._send_message(self._link.note(await self._post.wait_for_next_note()))
 
     async def _take_in(self, arrived: MessageReceived) -> None:
-        with trio.CancelScope(shield=True):  # This takes as long as the disk needs, and is never interrupted.
+        with trio.CancelScope(shield=True):  # Never interrupt the storing.
             if len(arrived.bodies) == 1:
                 await self._post.take_in(arrived.bodies[0])
             elif arrived.bodies:
