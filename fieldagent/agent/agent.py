@@ -75,14 +75,14 @@ AWAY_REPORTED_AFTER_S = 3600.0
 HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two deletions of old rows."""
 START_DELAY_AND_PERIOD_S, ROOM_EVERY = 5.0, 60.0
-"""Seconds after a start until work that can wait begins, and between two checks of the disk's
-space."""
+"""Seconds after a start until work begins that can wait, and seconds between two checks of the
+disk's space."""
 MAP_CHECK_INTERVAL_S = 600.0
 """Seconds between two checks of `map-file`."""
 DISK_RETRY_INTERVAL_S = 10.0
 """Seconds between two attempts to return to the disk."""
 STOP_TIMEOUT_S = 5.0
-"""Seconds in which the disk must store that the agent stopped properly."""
+"""Longest time in seconds to store that the agent stops properly."""
 NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
 
 
@@ -97,7 +97,8 @@ class Agent:
     unaccepted_payloads: UnacceptedPayloadList
     update_news: UpdateNews
     logbook: Logbook | None
-    """Memory of starts and signals; None without an IP link to a hub, which is its only reader."""
+    """Record of starts and signals; None without an IP link to a hub, because only the hub reads
+    it."""
     carried_map: CarriedMap
     tracking: Tracking
     started: float
@@ -133,8 +134,9 @@ class Agent:
         }
 
     def _get_ports(self) -> dict[str, str | None]:
-        """Return the ports that the agent began with, by their settings: a file may have changed
-        since."""
+        """Return the ports that the agent has used since its start, by their settings. The settings
+        file may have changed since then.
+        """
         own = self.settings
         ports = {
             "satellite-port": own.satellite_port,
@@ -209,8 +211,8 @@ class Agent:
                 outbox.link.facts["airTimeLeft"] = round(outbox.link.air_time.compute_remaining())
         status = _channel_status(True, outbox.link, len(outbox), outbox.budget.get_spent())
         if outbox.link.state is LinkState.READY:
-            # The driver looks only now and then; the reason of a Package that waits for credits is
-            # shown at once.
+            # The driver updates the reason only now and then. If a Package waits for credits, show
+            # that at once.
             status["reason"] = outbox.describe_hold() or outbox.link.reason
         if channel is Channel.SATELLITE and (price := self.parts.price) is not None:
             status["moneyToday"] = _format_money(price, outbox.budget.get_spent())
@@ -243,7 +245,7 @@ class Agent:
         return self.find_stuck_part() or away or self.supervisor.describe_trouble()
 
     def list_lost_channels(self) -> list[str]:
-        """Return the channels that have been away for GONE seconds or more, each with the
+        """Return the channels that have been away for AWAY_REPORTED_AFTER_S or more, each with the
         reason.
         """
         now = trio.current_time()
@@ -261,13 +263,13 @@ class Agent:
         journal = self.parts.journal
         if journal.failed is not None:
             return f"{journal.failed}; check the disk and restart the agent"
-        # Loops that wait for space on the disk are not stuck.
+        # If the disk is full, loops wait for space and are not stuck.
         silent = [] if journal.full else self.progress.list_silent_loops()
         return f"no progress in: {', '.join(silent)}" if silent else None
 
 
 def _format_money(price: Price, spent: Spent) -> str:
-    """Return today's cost, or a range if some of it is in doubt."""
+    """Return today's cost, or a range if a part of it is in doubt."""
     least = price.of(spent.credits)
     return f"{least} to {price.of(spent.credits + spent.doubtful)}" if spent.doubtful else least
 
@@ -342,8 +344,8 @@ async def run(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until one of `asks` comes, or until canceled. The task has started when the local API
-    listens; the value is its port.
+    """Run until one of the requests in `asks` arrives, or until canceled. The task counts as
+    started when the local API listens, with its port as the value.
 
     Raises AlreadyRunning, OSError (the port is in use), StoreFailed, Unusable.
     """
@@ -510,8 +512,8 @@ async def _keep_house(agent: Agent) -> None:
 
 
 async def _read_dead_letters(agent: Agent) -> None:
-    """Replay the dead letters once at the start: with another key or a later version some may be
-    readable.
+    """Replay the dead letters once at the start, because some may be readable with another key or a
+    later version.
     """
     await trio.sleep(START_DELAY_AND_PERIOD_S)
     for letter in reversed(dead_letters.list_newest(agent.parts.journal)):
@@ -543,8 +545,8 @@ def _is_in_memory_alone(agent: Agent) -> bool:
 
 
 async def _look_at_map(agent: Agent) -> None:
-    """Check the map file regularly, because its card may be removed while the page is not
-    in use.
+    """Check the map file regularly, because its memory card may be removed while the page is not in
+    use.
     """
     if agent.carried_map.path is None:
         await trio.sleep_forever()
@@ -581,7 +583,7 @@ async def _track_sos(agent: Agent) -> None:
 
 
 async def _report_links(agent: Agent) -> None:
-    """Report each channel's condition and people's radios, while there is a listener."""
+    """Report the condition of each channel and of people's radios, while there is a listener."""
     events = agent.parts.events
     while True:
         await events.wait_for_listener()

@@ -43,7 +43,7 @@ KEYS = (
 )
 
 EXAMPLES = {"radio-region": "amateur", "radio-frequency": "869.525", "radio-bit-rate": "9600"}
-"""Values for the first settings file."""
+"""Example values for a first settings file."""
 NEEDS = {
     "radio-region": "radio-port",
     "radio-frequency": "radio-region",

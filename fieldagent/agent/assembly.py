@@ -57,10 +57,11 @@ if TYPE_CHECKING:
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
-"""Source of the time over each channel (`system.elapsed_time.RANKS`); the radio is no source."""
+"""Name of the time source over each channel (`system.elapsed_time.RANKS`). The radio is not a
+source of time."""
 
 _TRACE_CONTENTS = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
-"""Content of a channel's trace, if the modem does not set it."""
+"""Kind of content in a channel's trace, if the modem does not set it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +83,15 @@ class Parts:
     services: Mapping[str, PartService]
     """The parts of extensions, by name."""
     proof_keys: Sequence[bytes]
-    """Keys that only this kit and the hub share, for updates about its incidents; the first is
-    used."""
+    """Keys that only this kit and the hub share, for updates about its incidents. The first key
+    makes proofs."""
     incident_status: Callable[[], dict[str, Any]]
     price: Price | None = None
     """Price of a credit."""
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
-    """Assemble the parts and queue waiting Packages again. `emit` prints a script's lines."""
+    """Assemble the parts, and queue waiting Packages again. `emit` prints a script's lines."""
     plans = _make_plans(settings, PartBase(journal, settings.package_time_to_live))
     hooks = [
         *make_hooks(settings, emit),
@@ -250,8 +251,8 @@ def _get_channels(settings: Settings) -> frozenset[Channel]:
 
 
 def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
-    """Return a channel's queue. It contains only the Packages of an unsettled intent, as in flight.
-    The satellite queue also has the kinds that a command holds back.
+    """Return a channel's queue. It contains only the Packages of an unsettled intent, which count
+    as in flight. In the satellite queue, also set the kinds that a command holds back.
     """
     known = outbound.read_intent(journal, channel)
     queue = ChannelQueue(channel, None if known is None else known[1])

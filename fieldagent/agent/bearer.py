@@ -1,4 +1,4 @@
-"""The contract of a bearer: another way to the hub for the items of the IP link, which carries them
+"""The contract of a bearer: another connection to the hub, which carries the items of the IP link
 while that link is away.
 
 A bearer belongs to a `kit_part.KitPart` of an extension.
@@ -20,7 +20,7 @@ from fieldagent.system.named_object import import_own
 
 
 class BearerOutbox(Outbox, Protocol):
-    """An outbox that records what left at a cost."""
+    """An outbox that also records paid transmissions."""
 
     def get_packages(self, transmission: Transmission) -> Sequence[int]:
         """Return the Packages of a transmission that is in flight."""
@@ -34,10 +34,10 @@ class BearerSeat(NamedTuple):
 
     token_digest: bytes
     outbox: BearerOutbox
-    """Outbox of channel Cellular."""
+    """Outbox of the channel Cellular."""
     reception: Reception
     cellular: ChannelLink
-    """Link of channel Cellular, which shows the modem's state to people."""
+    """Link of the channel Cellular, which shows the modem's state to people."""
     turn: IpTurn
     journal: Journal
     folder: Path
@@ -52,7 +52,7 @@ class Bearer(NamedTuple):
     message_bytes: int
     """Bytes of an item that one paid message carries."""
     healing: Healing
-    """Recovery of its modem. Its `channel` is the bearer's name in the log."""
+    """Recovery settings of its modem. Their `channel` is the bearer's name in the log."""
     run: Callable[[BearerSeat], Awaitable[NoReturn]]
     """Serves the modem until cancelled, also while the modem is absent."""
 

@@ -1,4 +1,4 @@
-"""Leaves the time for root's unit if the system's clock is wrong.
+"""If the system's clock is wrong, leaves the right time in a file for root's unit.
 
 The agent uses that time itself but may not set the clock; TLS and other programs use the system's
 clock (`kit.system_clock`).
@@ -20,7 +20,9 @@ CLOCK_OFFER = "clock.offer"
 
 
 def offer_time(clock: ElapsedTime, state_directory: Path) -> None:
-    """Leave the time if the system's clock is wrong and the last offer was taken."""
+    """Leave the time in the file if the system's clock is wrong and root's unit has taken the last
+    offer.
+    """
     place = state_directory / CLOCK_OFFER
     reference = clock.find_better_time()
     if reference is None or place.exists():

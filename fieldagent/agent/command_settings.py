@@ -1,4 +1,4 @@
-"""Setting with the hub's commands that a kit carries out."""
+"""Setting for the hub's commands that a kit carries out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Builds the task that drives each channel, from the settings and the agent's parts.
 
-Each function loads its own modules, so that an agent saves the memory of channels that it does not
-have.
+Each function imports its own modules, so that an agent without a channel saves the memory.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 
 
 Condition = Callable[[], KitCondition] | None
-"""Returns the kit's condition; None if it is not reported to the hub, because a simulated kit has
-no machine."""
+"""Returns the kit's condition; None for a simulated kit, which has no machine whose condition it
+could report."""
 
 
 def _run_satellite(
@@ -79,8 +78,8 @@ def _make_healer(name: str, link: ChannelLink, settings: Settings, parts: Parts)
 def _run_cellular(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
-    # `websockets` imports it but does not need it in a release. With the modules for e-mail and zip
-    # files it takes 1 MB.
+    # `websockets` imports this module but does not need it in a release. With the modules for
+    # e-mail and zip files, it takes 1 MB.
     load_lazily("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.condition_news import ConditionNews
@@ -129,8 +128,8 @@ def _run_cellular(
 
 
 def _make_range_reader(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
-    """Return the function that lists the stations in range; None if this kit does not
-    relay down.
+    """Return the function that lists the stations in range; None if this kit does not send the
+    hub's messages to neighbours.
     """
     brings = parts.station is not None and settings.radio_relay_down == "on"
     return parts.station.get_in_range if parts.station is not None and brings else None
@@ -139,7 +138,7 @@ def _make_range_reader(settings: Settings, parts: Parts) -> Callable[[], Mapping
 def _list_bearer_parts(
     settings: Settings, parts: Parts, progress: Progress, turn: IpTurn
 ) -> Iterator[Part]:
-    """Yield the task of each bearer, which carries items while the IP link is away."""
+    """Yield the task of each bearer. A bearer carries items while the IP link is away."""
     outbox = parts.outboxes[Channel.CELLULAR]
     assert settings.hub_token is not None
     for bearer in make_bearers(settings.parts).values():
@@ -205,7 +204,9 @@ def _run_radio(
 
 
 def _limit_air(settings: Settings, link: ChannelLink) -> None:
-    """Apply the region's limit. A Meshtastic radio knows its own region."""
+    """Apply the region's limit to the link's air-time. A Meshtastic radio has a region of its
+    own.
+    """
     if settings.radio_region is None or settings.radio_protocol == "meshtastic":
         return
     from fieldagent.agent.radios.regions import limit_of
@@ -227,5 +228,5 @@ DRIVERS: dict[Channel, Driver] = {
     Channel.CELLULAR: _run_cellular,
     Channel.RADIO: _run_radio,
 }
-"""Driver of each channel; each function returns a task that the supervisor restarts after a
+"""Driver of each channel: a function that returns a task, which the supervisor restarts after a
 failure."""

@@ -1,9 +1,9 @@
-"""Sends events to all listeners: Packages, inbound payloads, SOS, links, handhelds.
+"""Sends events about Packages, inbound payloads, SOS, links and handhelds to all listeners.
 
 These are server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Their content
 is read from the journal. So a listener can continue after an interruption with `Last-Event-ID`,
 even after a restart, and a slow listener does not delay others. If the events since then are no
-longer kept, it receives `lost`.
+longer kept, the listener receives `lost`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
 CHECK_DELAY_S = 1.0
-"""Seconds from a change until conditions are checked, because several changes may come together."""
+"""Seconds from a change until conditions are checked, because several changes may follow each
+other."""
 
 
 class Events:
@@ -35,21 +36,21 @@ class Events:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._conditions: dict[tuple[str, str], Any] = {}
-        """Conditions by topic and subject."""
+        """Last reported conditions, by topic and name."""
         self._listeners = 0
         self._news = trio.Event()
         self._somebody = trio.Event()
         self._stirred = False
         self._occasion = trio.Event()
-        """Set when conditions should be checked, and then replaced."""
+        """Event that is set when conditions should be checked; then a new event replaces it."""
 
     async def wait_for_listener(self) -> None:
-        """Wait until there is a listener; only then links must be checked."""
+        """Wait until there is a listener. Without a listener the links need not be checked."""
         await self._somebody.wait()
 
     async def look_due(self) -> None:
-        """Wait until conditions should be checked again: shortly after a change, and each time that
-        a stream sends its sign of life. So an idle kit wakes only once for both.
+        """Wait until conditions should be checked again: shortly after a change, and whenever a
+        stream sends its sign of life. With these together, an idle kit wakes only once for both.
         """
         if not self._stirred:
             await self._occasion.wait()
@@ -88,7 +89,7 @@ class Events:
         idle, yield a sign of life every `asked.quiet` seconds.
         """
         if not self._listeners:
-            # Old conditions for earlier listeners may be out of date.
+            # Conditions from earlier listeners may be out of date.
             self._conditions.clear()
             self._check_conditions()
         self._listeners += 1
@@ -127,7 +128,7 @@ class Events:
 
     def _read_changes_since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
         if not changes.is_known(self._journal, place):
-            # More changes than are kept occurred while the listener read slowly.
+            # The listener read so slowly that some changes are no longer kept.
             place = changes.get_newest(self._journal)
             return encode_event(place, "lost", "{}"), place
         news, place = changes.list_since(self._journal, place, topics)

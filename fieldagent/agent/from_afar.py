@@ -1,5 +1,5 @@
-"""Checks settings and programs that arrive over the link for root's units. Decides if a setting may
-be changed remotely, and returns the new file (`fieldagent settings --go-on`).
+"""For root's units, checks settings and programs that arrive over the link (`fieldagent settings
+--go-on`). Decides if a setting may be changed remotely, and makes the new settings file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OWN_VALUES: Mapping[str, Collection[str]] = {
     "satellite-modem": get_modems(),
     **{part.kind_key: part.kinds for part in get_kit_parts().values() if part.kind_key},
 }
-"""Settings that may also name a user's own program; remotely only our names are allowed."""
+"""Settings that may also name a user's own program. A remote change may use only our names."""
 
 
 class NotForThisKit(Exception):
@@ -59,8 +59,8 @@ class NotForThisKit(Exception):
 
 
 def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str, Settings]:
-    """Return the settings file `text`, at `path`, after `change`, and its settings. Comments and
-    other lines are kept. Raises NotForThisKit.
+    """Return the text of the settings file at `path` after `change`, and its settings. `text` is
+    the old content, whose comments and other lines are kept. Raises NotForThisKit.
     """
     before = dict(read_pairs(text))
     if change.kit != get_kit_id(before.get("hub-token", "")):

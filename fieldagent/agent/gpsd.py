@@ -1,7 +1,7 @@
-"""Queries gpsd: for its time while the system's clock is not trusted, and for the position of an
+"""Queries gpsd for the time, while the system's clock is not trusted, and for the position of an
 SOS.
 
-gpsd is called only then, so that a receiver which sleeps between calls uses no power otherwise.
+gpsd is called only in these cases, because a receiver may sleep between calls to save power.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, read_line
 log = logging.getLogger(__name__)
 
 FIRST_FIX_TIMEOUT_S = 120.0
-"""Seconds that a receiver which has just been woken has for its first fix."""
+"""Longest time in seconds for the first fix of a receiver that was asleep."""
 RETRY_AFTER_S = 60.0
-"""Seconds until gpsd is called again after it was away or had no fix."""
+"""Seconds until gpsd is called again if it was away or had no fix."""
 CLOCK_ACCURATE_S = 3600.0
-"""Seconds for which the time since boot is trusted to be accurate."""
+"""Seconds for which the machine's own clock keeps the time accurate."""
 
 
 async def keep_told(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
-    """Set `clock` to the time of gpsd at (host, port) while the system's clock is not trusted.
-    Repeat `CLOCK_ACCURATE_S` seconds after a fix, or `RETRY_AFTER_S` seconds after a failure. Never
-    returns.
+    """Set `clock` to the time of gpsd at (host, port) while the system's clock is not trusted. Call
+    gpsd again `CLOCK_ACCURATE_S` seconds after a fix, or `RETRY_AFTER_S` seconds after a failure.
+    Never returns.
     """
     while True:
         pause = RETRY_AFTER_S
@@ -44,7 +44,7 @@ async def keep_told(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
 
 
 async def fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
-    """Return the next fix; None if none comes in that time, or gpsd is away."""
+    """Return the next fix; None if there is none within `seconds`, or if gpsd is away."""
     with waits.move_on_after(seconds):
         try:
             return await _wait_for_fix(*gpsd)
@@ -63,7 +63,7 @@ async def _wait_for_fix(host: str, port: int, *, dated: bool = False) -> Fix:
         while data := await stream.receive_some():
             *lines, text = (text + data).split(b"\n")
             for line in lines:
-                # An unreadable line does not affect the next.
+                # Skip an unreadable line, because it does not affect the next.
                 with suppress(RemoteProtocolError):
                     report = read_line(line)
                     if isinstance(report, Fix) and (report.time or not dated):

@@ -1,7 +1,7 @@
 """The contract of a part that an extension adds to the agent.
 
-A part is imported if the settings file has a setting of an extension. Its functions have places,
-which are imported only when the settings turn the part on.
+A part is imported if the settings file has a setting of an extension. Its functions are given as
+places (`module:NAME`), which are imported only if the settings turn the part on.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fieldagent.system.named_object import import_named_object, import_own
 from fieldagent.system.properties import Key
 
 SECRET = "it is a secret, and readers of the hub's database could read it"
-"""The reason why a remote command cannot change a key that holds a secret."""
+"""Reason why a remote command cannot change a key that contains a secret."""
 RUNS = "the kit runs it as a command"
 POWERS = "it switches pins and ports, and only the kit knows the devices on them"
-"""Reasons why a remote command cannot change a key that recovers a modem."""
+"""Reason why a remote command cannot change a key for the recovery of a modem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,41 +28,45 @@ class KitPart:
     """Describes one part: its settings, its service, and the texts about it."""
 
     name: str
-    """Its name in `Settings.parts`, and its member of `GET /api/status` if it has one."""
+    """Name of the part in `Settings.parts`, and of its member in `GET /api/status` if it has
+    one."""
     title: str
-    """Its name in the log and in notices."""
+    """Name of the part in the log and in notices."""
     keys: tuple[Key, ...]
     own: Callable[..., Any]
     """Makes the part's settings from the values of `keys`, in their order."""
     is_on: Callable[[Any], bool]
     """Returns True if these settings turn the part on."""
     plan: str = ""
-    """Place of a function from these settings and a `part_service.PartBase` to a
-    `part_service.PartPlan`; imported only if the part is on."""
+    """Place of a function that makes a `part_service.PartPlan` from these settings and a
+    `part_service.PartBase`. It is imported only if the part is on."""
     bearer: str = ""
-    """Place of a function from these settings to a `bearer.Bearer`; imported only if the part is
-    on."""
+    """Place of a function that makes a `bearer.Bearer` from these settings. It is imported only if
+    the part is on."""
     devices: str = ""
-    """Place of a function that returns the `channels.recognition.Recognition` of each device that
-    its port can have."""
+    """Place of a function that returns a `channels.recognition.Recognition` for each kind of device
+    that can be at the part's port."""
     kind_key: str = ""
-    """Setting for the kind of the device; empty if there is only one kind."""
+    """Name of the setting for the kind of device; empty if there is only one kind."""
     kinds: Collection[str] = ()
     """Our values of `kind_key`. Another value names a user's own program."""
     faults: Callable[[Mapping[str, str]], list[str]] = lambda pairs: []
-    """Returns the errors in these lines of a settings file, beside those of single values."""
+    """Returns the errors in these lines of a settings file, in addition to those of single
+    values."""
     takes_inbound: bool = False
     """True if the part gets inbound payloads, as a hook does."""
     check: str = ""
-    """Place of a function that `fieldagent check` calls with these settings and the part's answer
-    in `GET /api/status`, None if no agent runs. A bearer's answer is that of Cellular. Returns
-    findings. Called only if the part is on."""
+    """Place of a function that returns findings for `fieldagent check`. It gets these settings and
+    the part's member of `GET /api/status`, or None if no agent runs. A bearer gets the member of
+    Cellular. It is called only if the part is on."""
     metrics: str = ""
-    """Place of a function from the part's answer in `GET /api/status` to families of metrics."""
+    """Place of a function that makes families of metrics from the part's member of `GET
+    /api/status`."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """Values for a first settings file, for keys without a default that are not secret."""
+    """Example values for a first settings file, for keys that have no default and are not
+    secret."""
     needs: Mapping[str, str] = field(default_factory=dict)
-    """Keys that mean nothing without another key."""
+    """Keys that have an effect only with another key, each with that key."""
     not_from_afar: Mapping[str, str] = field(default_factory=dict)
     """Keys that a remote command cannot change, each with the reason."""
 
@@ -80,7 +84,7 @@ def get_device_parts() -> dict[str, KitPart]:
 
 
 def get_devices(part: KitPart) -> list[Recognition]:
-    """Return the recognition of each device that the part's port can have."""
+    """Return the recognition of each kind of device that can be at the part's port."""
     found: list[Recognition] = import_own(part.devices)()
     return found
 
@@ -107,8 +111,8 @@ def get_kit_parts() -> Mapping[str, KitPart]:
 
 
 def find_enabled_parts(settings: Mapping[str, Any]) -> dict[str, KitPart]:
-    """Return the parts that their settings turn on, by name. A part that is missing in `settings`
-    is off.
+    """Return the parts that their settings turn on, by name. A part that is not in `settings` is
+    off.
     """
     parts = {name: get_kit_part(name) for name in settings}
     return {name: part for name, part in parts.items() if part.is_on(settings[name])}

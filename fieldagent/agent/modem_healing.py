@@ -8,8 +8,8 @@ from fieldagent.agent.settings import Settings
 
 
 def make_healing(settings: Settings) -> dict[str, Healing]:
-    """Return the recovery settings by the modem's name in the settings; modems without steps are
-    omitted.
+    """Return the recovery settings by the modem's name in the settings; modems without recovery
+    steps are omitted.
     """
     healings = []
     if settings.satellite_port:

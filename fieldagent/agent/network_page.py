@@ -1,5 +1,5 @@
-"""Serves the kit's page to people of the camp: over TLS with its own certificate, only to the
-configured networks, and with the kit's passphrase.
+"""Serves the kit's page to people of the camp. It uses TLS with its own certificate, admits only
+the configured networks, and requires the kit's passphrase.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 def find_own_address(network: Network) -> str | None:
-    """Return this machine's address for calls into that network; None if it has none. No packet is
-    sent.
+    """Return this machine's address for calls into that network; None if it has no such address. No
+    packet is sent.
     """
     family = socket.AF_INET if network.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -121,8 +121,8 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
 
 
 def _open_sockets(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
-    """Return the sockets of the page, and those of the portal if there is one. If it raises
-    ListenFailed, neither listens.
+    """Return the sockets of the page, and those of the portal if there is one. After ListenFailed
+    neither of them listens.
     """
     listeners = open_listeners(settings.page_port, ANY_ADDRESS, allow_remote=True)
     if settings.page_portal_port is None:
@@ -149,7 +149,7 @@ def _make_context(there: Files) -> ssl.SSLContext:
         context.load_cert_chain(provide_own_certificate(there.certificate))
     except NoCertificate as none:
         raise ListenFailed(f"the page cannot begin: {none}") from none
-    except OSError as error:  # ssl.SSLError is an OSError too.
+    except OSError as error:  # OSError includes ssl.SSLError.
         raise ListenFailed(
             f"{there.certificate} cannot be used: {error.strerror or error}; remove it, and the"
             " next start makes another"

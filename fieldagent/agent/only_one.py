@@ -1,4 +1,4 @@
-"""Allows only one agent per state directory, because a second would send the same items."""
+"""Allows only one agent per state directory, because a second agent would send the same items."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class AlreadyRunning(Exception):
 
 @contextmanager
 def hold_lock(directory: Path) -> Iterator[None]:
-    """Hold the lock of the state directory while inside. If the disk accepts no lock file, continue
-    without: an agent whose journal cannot be on the disk shares nothing with another. Raises
-    AlreadyRunning.
+    """Hold the lock of the state directory inside this block. If the disk accepts no lock file,
+    continue without a lock: then the journal cannot be on the disk either, so two agents would
+    share nothing. Raises AlreadyRunning.
     """
     path = directory / LOCK
     with ExitStack() as held:

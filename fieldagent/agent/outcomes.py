@@ -1,5 +1,5 @@
-"""Files between the agent and root's units: offers of the hub, and the results of the last changes
-of the kit's program and settings.
+"""Files that the agent and root's units exchange: offers of the hub, and the results of the last
+changes of the kit's program and settings.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from fieldagent.wire.kit_note import KitReport, OfferReport, UpdateReport
 OFFER = "settings.offer"
 """File in the agent's state directory with settings from the hub."""
 PROGRAM_OFFER = "program.offer"
-"""File in the same folder with the place of a program."""
+"""File in the same folder with the URL of a program."""
 PROGRAM_DELTA = "program.delta"
-"""File in the same folder with a delta to the offered program, if the offer includes it."""
+"""File in the same folder with the delta that makes the offered program, if the offer includes
+one."""
 REBOOT = "reboot.ask"
-"""File in the same folder with the boot in which the hub's command ordered a reboot."""
+"""File in the same folder with the id of the boot in which a command of the hub ordered a
+reboot."""
 UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL = "trial.json", "settings.json", "system.json"
 """Files in root's folder that exist while a change of the program, the settings or the system is on
 trial."""
@@ -29,19 +31,19 @@ SOS_IN_MEMORY = (
     "an open SOS is only in memory ({}), and a stop of the agent would lose it: repair the"
     " disk, or wait until the SOS has ended"
 )
-"""Reason why neither a unit of root's nor a command of the hub stops the agent."""
+"""Reason why neither root's units nor a command of the hub may stop the agent."""
 
 
 def find_root_folder(state_directory: Path) -> Path:
-    """Return root's folder, which is beside the agent's own: the unit's
-    /var/lib/fieldagent-update.
+    """Return root's folder, which is beside the agent's state directory: /var/lib/fieldagent-update
+    for the systemd unit.
     """
     return state_directory.with_name(f"{state_directory.name}-update")
 
 
 def read(state_directory: Path) -> KitReport:
-    """Return the results of changes, without those that cannot be read: an earlier version let only
-    root read them.
+    """Return the results of changes. Results that cannot be read are omitted, because an earlier
+    version let only root read them.
     """
     folder = find_root_folder(state_directory)
     return KitReport(

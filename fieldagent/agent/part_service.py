@@ -33,7 +33,9 @@ class PartHost(NamedTuple):
 
 
 class PartService(Protocol):
-    """The running part. A class of an extension inherits the functions that it does not need."""
+    """Interface of a running part. The class of an extension inherits the functions that it does
+    not need.
+    """
 
     def get_status(self) -> dict[str, Any]:
         """Return the part's member of `GET /api/status`."""
@@ -51,7 +53,7 @@ class PartService(Protocol):
         return []
 
     def list_doubtful_people(self) -> list[dict[str, Any]]:
-        """Return those of `list_people` that a person should check, for the stream of events."""
+        """Return those of `list_people` that someone should check, for the stream of events."""
         return []
 
 
@@ -60,7 +62,7 @@ class PartBase(NamedTuple):
 
     journal: Journal
     package_time_to_live: int
-    """Seconds, from the settings."""
+    """Default life of a Package in seconds, from the settings."""
 
 
 class PartPlan(NamedTuple):
@@ -68,4 +70,4 @@ class PartPlan(NamedTuple):
 
     service: Callable[[PartHost], PartService]
     hooks: Sequence[Hook] = ()
-    """Hooks that get every inbound payload, beside those of the settings."""
+    """Hooks that get every inbound payload, in addition to the hooks of the settings."""

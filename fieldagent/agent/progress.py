@@ -1,12 +1,12 @@
-"""Proof of life: each important loop reports regularly, and a silent loop is named."""
+"""Watches that each important loop makes progress, and returns the names of silent loops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 SILENCE_MAX_S = 180.0
-"""Seconds of silence that are allowed; longer than the longest session with its modem's own
-deadline."""
+"""Longest allowed silence in seconds. It must be longer than the longest session, including the
+modem's own deadline."""
 
 
 class Progress:
@@ -17,7 +17,7 @@ class Progress:
         self._turned: dict[str, float] = {}
 
     def watch(self, loop: str) -> Callable[[], None]:
-        """Return a function that the loop must call at each turn."""
+        """Return a function that the loop must call in each iteration."""
 
         def turn() -> None:
             self._turned[loop] = self._clock()
@@ -26,6 +26,6 @@ class Progress:
         return turn
 
     def list_silent_loops(self) -> list[str]:
-        """Return the loops that have been silent for too long."""
+        """Return the names of the loops that have been silent for too long."""
         now = self._clock()
         return [loop for loop, at in self._turned.items() if now - at > SILENCE_MAX_S]

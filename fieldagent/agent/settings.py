@@ -1,7 +1,7 @@
 """The settings file, `agent.properties`: Java properties, read once at the start.
 
-`KEYS` has the settings of the core, and `list_all_keys` also those of extensions. The installer's
-file and `docs/reference/settings.md` follow `list_all_keys`.
+`KEYS` contains the settings of the core, and `list_all_keys` also those of extensions. The
+installer's file and `docs/reference/settings.md` are made from `list_all_keys`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Settings:
     radio_port: str | None
     radio_protocol: str
     radio_own: Mapping[str, Any]
-    """Settings of this kind of radio, by name."""
+    """Settings of the configured kind of radio, by name."""
     radio_baud: int
     radio_heal: tuple[HealingStep, ...] | None
     radio_recovery_command: str | None
@@ -120,7 +120,7 @@ class Settings:
     radio_frequency: int | None
     radio_bit_rate: int | None
     extensions: tuple[str, ...]
-    """Places of third-party extensions."""
+    """Places (`module:NAME`) of third-party extensions."""
     parts: Mapping[str, Any]
     """The settings of each extension's part, by the part's name. Empty if the file has no setting
     of an extension."""
@@ -150,7 +150,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def read_hub_address(value: str) -> str:
-    """Read https://HOST, or http:// on loopback. Drops a final slash. Raises WrongProperty."""
+    """Read https://HOST, or http:// on loopback, without a final slash. Raises WrongProperty."""
     parts = urlsplit(read_url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise WrongProperty(f"must be https:// and a host, with an optional port, not {value!r}")
@@ -168,8 +168,8 @@ def _read_token(value: str) -> str:
 
 
 def _read_interface(value: str) -> str:
-    """Read an interface's name. IFNAMSIZ is 16 with the final zero (linux/if.h), and dev_valid_name
-    defines the characters.
+    """Read an interface's name. IFNAMSIZ (linux/if.h) allows 15 characters and a final zero; the
+    kernel's dev_valid_name defines the characters.
     """
     if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
         raise WrongProperty(f"must be the name of a network interface such as wwan0, not {value!r}")
@@ -491,7 +491,8 @@ EXAMPLES = {
     "page-listen": "192.168.4.0/24",
     "page-portal-port": "9093",
 }
-"""Examples for keys without a default; not of secrets, because some users would keep them."""
+"""Example values for keys without a default. There are none for secrets, because some users would
+keep them."""
 
 
 def get_radio_place(settings: Settings) -> RadioPlace:
@@ -518,7 +519,7 @@ INSTALLED = Path("/etc/fieldagent/agent.properties")
 
 
 ENVIRONMENT = "FIELDAGENT_AGENT_"
-"""Prefix of environment variables that replace settings of the file."""
+"""Prefix of environment variables that override settings of the file."""
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -533,7 +534,7 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
 
 
 def _load_keys(text: str) -> Sequence[Key]:
-    """Return `list_allowed_keys` a text, after loading its extensions."""
+    """Return `list_allowed_keys` of a text, after loading its extensions."""
     with suppress(WrongProperty):
         add_extensions(_read_pairs(text).get("extensions", ""))
     return list_allowed_keys(text)
@@ -545,12 +546,14 @@ def list_all_keys() -> Sequence[Key]:
 
 
 def list_allowed_keys(text: str) -> Sequence[Key]:
-    """Return the keys that are allowed in a settings file with this text."""
+    """Return the keys that are allowed in a settings file with this text, which depend on the
+    configured radio and modem.
+    """
     return [*list_all_keys(), *list_own_keys(text)]
 
 
 def get_examples() -> Mapping[str, str]:
-    """Return `EXAMPLES` with those of extensions."""
+    """Return `EXAMPLES` together with the examples of extensions."""
     of_parts = {
         name: text for part in get_kit_parts().values() for name, text in part.examples.items()
     }
@@ -558,7 +561,7 @@ def get_examples() -> Mapping[str, str]:
 
 
 def get_needs() -> Mapping[str, str]:
-    """Return `NEEDS` with those of extensions."""
+    """Return `NEEDS` together with the needs of extensions."""
     of_parts = {
         name: other for part in get_kit_parts().values() for name, other in part.needs.items()
     }
@@ -569,10 +572,10 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     """Return the settings of the text at `path`. Raises InvalidSettings with all errors."""
     named = _read_pairs(text)
     with suppress(WrongProperty):
-        # The key's own reader reports what cannot be loaded.
+        # If an extension cannot be loaded, the reader of its key reports that.
         add_extensions(named.get("extensions", ""))
     of_radio, of_modem = list_own_keys(text), modem_keys(named)
-    # A file with only the settings of the core loads no part of an extension.
+    # For a file with only the settings of the core, load no part of an extension.
     has_more = bool(named.keys() - {key.name for key in (*KEYS, *of_radio, *of_modem)})
     parts = get_kit_parts() if has_more else {}
     of_parts = [key for part in parts.values() for key in part.keys]
@@ -589,8 +592,9 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     if faults:
         raise InvalidSettings(path, faults)
     if path == INSTALLED:
-        # Use the unit's directory for every reader of its settings. `fieldagent check` has no
-        # STATE_DIRECTORY, and root's units may have their own (systemd.exec(5), StateDirectory=).
+        # Use the agent unit's directory for all programs that read these settings: `fieldagent
+        # check` has no STATE_DIRECTORY, and root's units may have another (systemd.exec(5),
+        # StateDirectory=).
         environ = {**environ, "STATE_DIRECTORY": "/var/lib/fieldagent"}
     directory = values["state_directory"]
     values["state_directory"] = Path(directory) if directory else find_state_directory(environ)
@@ -619,7 +623,7 @@ NEEDS = {
 
 
 def _read_pairs(text: str) -> Mapping[str, str]:
-    """Return the pairs of a settings file; none if it is no properties file."""
+    """Return the pairs of a settings file; none if it is not a properties file."""
     try:
         return dict(pairs_in(text))
     except NoProperties:

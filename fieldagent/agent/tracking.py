@@ -1,5 +1,5 @@
 """State of `fieldagent track`, which posts positions: its last report, and the interval that people
-chose on the kit's page, which survives a restart.
+chose on the kit's page. The interval is kept across a restart.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ GAP = 2.0
 
 
 class TrackerPace(NamedTuple):
-    """A tracker's report."""
+    """A tracker's report about itself."""
 
     interval: float
-    """Seconds between two positions at rest, as in use now."""
+    """Seconds between two positions at rest, now in use."""
     moving_interval: float
     satellite_factor: float
-    """Factor of the interval while only satellite is available."""
+    """Factor on the interval while only satellite is available."""
     batch: int | None
-    """Seconds that positions wait to share a message."""
+    """Seconds for which positions wait to share a message."""
     costly: bool
     """True while only satellite is available."""
     moving: bool
@@ -48,8 +48,8 @@ class Tracking:
         self.chosen = _read_stored_interval(self._place)
 
     def choose(self, interval: int | None) -> None:
-        """Store the chosen interval in seconds, and use it once it is on disk. None leaves it to
-        the tracker's own options. Raises OSError.
+        """Store the chosen interval in seconds, and use it once it is on disk. With None, the
+        tracker uses its own options. Raises OSError.
         """
         if interval is None:
             self._place.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ class Tracking:
         self.chosen = interval
 
     def pause(self) -> float:
-        """Return the seconds without a position that count as a gap."""
+        """Return the number of seconds without a position that counts as a gap."""
         pace = self.tracker
         if pace is None:
             return GAP * (self.chosen or DEFAULT_INTERVAL_S)

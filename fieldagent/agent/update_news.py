@@ -1,9 +1,9 @@
-"""Checks that this kit still receives news of updates. A mirror that is stale or blocked gives no
-sign of that. So the kit fetches the signed text beside its program each day, and notifies people
-if none has come for a long time. An offer of the hub counts as news too. Nothing is installed.
+"""Checks that this kit still receives news of updates. A mirror that is stale or blocked causes no
+error. So the kit fetches the signed text of its program each day, and notifies people if there was
+no new text for a long time. An offer of the hub counts as news too. Nothing is installed.
 
 The text is minisign's trusted comment (`system.signed_release`), which the maker signs again each
-month. It takes a few hundred bytes, and the program itself is not fetched. For Debian packages the
+month. The text has a few hundred bytes; the program itself is not fetched. For Debian packages the
 date of apt's own signed list is used.
 """
 
@@ -28,33 +28,33 @@ log = logging.getLogger(__name__)
 
 DAY_S = 86_400.0
 FIRST_LOOK_S, NEXT_LOOK_S = 10.0, 3_600.0
-"""Seconds until the first look, and until the next look after a failure."""
+"""Seconds until the first check, and until the next check after a failure."""
 OFFER_CHECK_INTERVAL_S = 60.0
-"""Seconds after which a new offer of the hub is noticed."""
+"""Seconds between two checks for a new offer of the hub."""
 SILENCE_S = 60 * DAY_S
 """Seconds without news after which people are notified."""
 NEWS_FILE, OFFER_FILE = "update-news.json", "update-address"
 """Files in the agent's state directory: the last news, and the address of the hub's last offer."""
 LISTS = Path("/var/lib/apt/lists")
 LIST_HEAD_BYTES = 2_000
-"""Bytes of a list that contain its origin and date."""
+"""Number of bytes at the start of a list that contain its origin and date."""
 SIGNATURE_MAX = 4_096
 FETCH_TIMEOUT_S = 60.0
 
 
 class News(NamedTuple):
     source: str
-    """The address of the program, APT or HUB."""
+    """Source of the news: the address of the program, APT or HUB."""
     since: float
-    """Unix time of the first look there."""
+    """Unix time of the first check there."""
     signed: float = 0.0
-    """Unix time when the last text from there was signed; 0 if none came."""
+    """Unix time when the last text from there was signed; 0 if there was none."""
     offered: float = 0.0
-    """Unix time of the hub's offer, as far as known; 0 if the settings name the address."""
+    """Unix time of the hub's offer, if known; 0 if the address is in the settings."""
 
     def describe_silence(self, now: float, why: str = "") -> str:
-        """Return a notice if no news came for too long, with the reason of the last failure; empty
-        if news came.
+        """Return a notice if there was no news for too long, with the reason `why` of the last
+        failure; otherwise an empty string.
         """
         days = int((now - (max(self.signed, self.offered) or self.since)) / DAY_S)
         if days * DAY_S < SILENCE_S:
@@ -80,7 +80,7 @@ _MENDED_BY = {
 
 
 class NoNews(Exception):
-    """A look brought no news; the text contains the reason."""
+    """A check found no news; the text contains the reason."""
 
 
 class UpdateNews:
@@ -103,11 +103,11 @@ class UpdateNews:
         self._has_hub = has_hub
         self._news = _read_stored_news(state_directory / NEWS_FILE)
         self._why = ""
-        """Reason why the last look brought no news."""
+        """Reason why the last check found no news."""
 
     def list_notices(self) -> list[str]:
-        """Return a notice if no news of updates has come for a long time; otherwise an
-        empty list.
+        """Return a notice if there was no news of updates for a long time, otherwise an empty
+        list.
         """
         now = self._get_trusted_time()
         notice = (
@@ -116,8 +116,8 @@ class UpdateNews:
         return [notice] if notice else []
 
     async def keep_looking(self) -> None:
-        """Look for news of updates each day, each hour after a failure, and soon after a new offer
-        of the hub. Log a warning if there was none for a long time. Never returns.
+        """Check for news of updates each day, each hour after a failure, and soon after a new offer
+        of the hub. Log a warning if there was no news for a long time. Never returns.
         """
         await waits.sleep(FIRST_LOOK_S)
         while True:
@@ -129,7 +129,7 @@ class UpdateNews:
                 await trio.sleep_until(waits.beat_after(OFFER_CHECK_INTERVAL_S))
 
     async def _look_for_news(self, offered: str) -> float:
-        """Look for news, and return the seconds until the next look."""
+        """Check for news, and return the seconds until the next check."""
         source, now = (
             self._address or offered or self._find_other_address(),
             self._get_trusted_time(),
@@ -155,7 +155,7 @@ class UpdateNews:
         return pause
 
     def _get_trusted_time(self) -> float | None:
-        """Return the Unix time; None if no trusted source knows it."""
+        """Return the Unix time; None if there is no trusted source of the time."""
         return self._clock.date(self._clock.now()) if self._clock.source() else None
 
     def _find_offered_address(self) -> str:
@@ -176,7 +176,7 @@ class UpdateNews:
             return max(_read_list_dates(LISTS), default=0.0)
         if source == HUB:
             return 0.0
-        # A kit without such an address saves the memory of these modules.
+        # Import them here, so that a kit without such an address saves the memory.
         from fieldagent.http.client import RequestFailed, request
         from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify_comment
         from fieldagent.system.signed_release import check_release
@@ -227,7 +227,7 @@ def _read_list_dates(folder: Path) -> Iterator[float]:
             with path.open(encoding="utf-8", errors="replace") as file:
                 head = file.read(LIST_HEAD_BYTES).splitlines()
             if "Origin: fieldagent" in head:
-                # A kit without such a list saves the memory of this module.
+                # Import it here, so that a kit without such a list saves the memory.
                 from email.utils import parsedate_to_datetime
 
                 date = next(line for line in head if line.startswith("Date:"))

@@ -1,7 +1,7 @@
 """Feeds systemd's watchdog while the disk accepts writes and every loop makes progress.
 
-A hang is logged before systemd ends the agent. A hanging disk or loop is named. If nothing runs any
-more, a timer of faulthandler writes the stack of each thread, without waiting for anything.
+If the disk or a loop hangs, the log shows which one before systemd ends the agent. If no task runs
+any more, a timer of faulthandler writes the stack of each thread without waiting for other code.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TIMES = 3
 LAST_WORDS = 0.9
 """Share of that time after which the stacks are written."""
 PROOF_EVERY = 7
-"""Number of watchdog intervals between two writes that only prove the disk. Each costs 33 kB on the
-card, including the file system's own writes. Any other write proves the disk too."""
+"""Number of watchdog intervals between two writes that only prove that the disk works. Each takes
+33 kB on the memory card, including the file system's own writes. Any other write is a proof too."""
 
 
 async def keep_fed(
@@ -36,9 +36,9 @@ async def keep_fed(
     in_brief: Callable[[], str],
     beside: Callable[[], object],
 ) -> None:
-    """Feed systemd's watchdog; return at once if systemd expects no sign of life. `stuck` returns a
-    problem that only a restart may fix. `summarise_status` returns the text that is shown while the
-    agent works. `beside` is called at the same times.
+    """Feed systemd's watchdog. Return at once if systemd expects no sign of life. `stuck` returns a
+    problem that only a restart may fix. `summarise_status` returns the text that systemd shows
+    while the agent works. `beside` is called each time, too.
     """
     interval = get_watchdog_interval()
     if interval is None:

@@ -20,7 +20,8 @@ from fieldagent.package.payload import describe_incident_update
 from fieldagent.package.writing import format_minutes, get_kind
 
 TEXT_MAX = 500
-"""Most characters of a text in a list; `GET /api/package/{id}` shows all of it."""
+"""Maximum number of characters of a text in a list. `GET /api/package/{id}` shows the whole
+text."""
 DAMAGED_CONTENT: dict[str, Any] = {
     "kind": "damaged",
     "sos": False,
@@ -55,7 +56,7 @@ def describe_content(package: Package, most: int | None = None) -> dict[str, Any
 
 
 def _describe_incident_update(item: Item | ToHub) -> dict[str, str | None] | None:
-    """Return an incident update in parts, so that a page can say it in the reader's language."""
+    """Return an incident update in parts, so that a page can show it in the reader's language."""
     if not isinstance(item, IncidentUpdate):
         return None
     return {"state": item.state.value, "by": item.by or None, "text": item.text or None}

@@ -1,5 +1,5 @@
-"""What a channel may deliver. `GET /api/forecast`: expected deliveries, and the quality of earlier
-forecasts. `GET /api/signals`: signal since the agent started, for a plot.
+"""Forecasts of deliveries, and signals. `GET /api/forecast`: expected deliveries, and the quality
+of earlier forecasts. `GET /api/signals`: signal since the agent started, for a plot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fieldagent.package.package import Channel
 
 
 async def answer_forecasts(parts: Parts, request: Request) -> Response:
-    """Answer with the forecast of each configured channel; null if too little is known."""
+    """Answer with the forecast of each configured channel; null if there is too little data."""
     channels = {}
     for channel in parts.outboxes:
         deliveries, now = _read_past_deliveries(parts, channel)
@@ -34,8 +34,8 @@ async def answer_forecasts(parts: Parts, request: Request) -> Response:
 
 
 async def answer_signals(parts: Parts, request: Request) -> Response:
-    """Answer with each channel's signal over time, in Unix time. Each value is valid until the
-    next, the last one until now.
+    """Answer with each channel's signal over time, in Unix time. Each value is valid until the next
+    one, and the last value until now.
     """
     clock = parts.journal.clock
     # Difference of Unix time to trio's clock.

@@ -1,7 +1,7 @@
 """Answer to `GET /metrics` of the agent.
 
-Long-term counters are kept in the journal, in the same commit as the event, so that a restart of
-the agent does not reset them.
+Long-term counters are stored in the journal, in the commit of each event, so that a restart of the
+agent does not reset them.
 """
 
 from __future__ import annotations

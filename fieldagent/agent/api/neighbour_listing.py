@@ -20,7 +20,7 @@ LACKS_MAX = 8
 
 
 def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]:
-    """Return the neighbours, the most recently heard first; `station` is null if there is
+    """Return the neighbours, the one that was heard last at the top; `station` is null if there is
     no radio.
     """
     if station is None:

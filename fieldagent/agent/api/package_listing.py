@@ -1,4 +1,4 @@
-"""Pages of `GET /api/packages`: sent Packages, newest first.
+"""Pages of `GET /api/packages`: posted Packages, newest first.
 
 A page never blocks other work, however long the journal is, because rows are read in batches. A
 page with few matches ends early, with the place where the next page continues.
@@ -24,7 +24,7 @@ from fieldagent.package.package import Status
 WAITING = "waiting"
 STATES = (WAITING, *Status)
 LOOKED_AT_MAX = 10_000
-"""Most Packages that are searched for one page."""
+"""Maximum number of Packages that are searched for one page."""
 
 
 async def list_page(
@@ -35,8 +35,8 @@ async def list_page(
     before: int,
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the matching Packages before that place, and the place before which there may
-    be more.
+    """Return the matching Packages before that place, and the place from which the next page
+    continues.
     """
     rows: list[dict[str, Any]] = []
     place = before

@@ -1,4 +1,4 @@
-"""`GET /api/positions`: positions for a map, or to be saved."""
+"""`GET /api/positions`: positions for a map or for saving."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ DEFAULT_AND_MAX_COUNT, NEWEST_MAX = 500, 5_000
 
 
 async def answer_positions(parts: Parts, request: Request) -> Response:
-    """Answer with the newest own and others' positions. `of` limits them to one of the two."""
+    """Answer with the newest positions of this kit and of others. `of` limits the answer to one of
+    the two.
+    """
     refuse_others(request, ("format", "limit", "of"))
     named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
     of = read_one_of(request, "of", ("own", "others"))

@@ -18,15 +18,17 @@ from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel
 
 PAGE_MAX = 1000
-"""Most Packages on one page; also the default."""
+"""Maximum and default number of Packages on one page."""
 AT_ONCE = 50
-"""Packages per batch, after which other tasks may run."""
+"""Number of Packages in one batch, after which other tasks may run."""
 
 
 async def list_page(
     journal: Journal, waiting: WaitReasons, channels: Collection[Channel], after: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the Packages after the place `after`, and the place after which there are more."""
+    """Return the Packages after the place `after`, and the place from which the next page
+    continues.
+    """
     listed: list[dict[str, Any]] = []
     sequences = listing.list_waiting_behind(journal, channels, after, limit + 1)
     for begin in range(0, min(limit, len(sequences)), AT_ONCE):

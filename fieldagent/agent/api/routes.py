@@ -74,7 +74,7 @@ class Condition(Protocol):
 
 
 class LocalApi:
-    """Handlers for `http.routes`; every error leaves as a Problem."""
+    """Handlers for `http.routes`. Every error is raised as a Problem."""
 
     def __init__(self, parts: Parts, condition: Condition) -> None:
         self._parts = parts
@@ -178,8 +178,9 @@ class LocalApi:
         return make_json_response(answer, 202, (_make_location_header(standing),))
 
     async def answer_cost(self, request: Request) -> Response:
-        """Answer with the Package's cost on each channel; it is not queued. A Package that would be
-        refused is refused here, too."""
+        """Answer with the Package's cost on each channel, without queuing it. A Package that would
+        be refused is refused here too.
+        """
         package = parse_package(get_required_body(request))
         require_known(self._journal, package.to)
         clock = self._journal.clock
@@ -214,16 +215,17 @@ class LocalApi:
         return price.of(paid) if price is not None and paid else None
 
     async def _accept(self, request: Request) -> tuple[PackageState, dict[str, Any]]:
-        """Accept a Package. Also return the answer's member with the faults of an SOS."""
+        """Accept a Package, and return its state. Also return the answer's member that lists the
+        unreadable parts of an SOS.
+        """
         key = read_idempotency_key(request.headers)
         unread: list[Fault] = []
         package = parse_package(get_required_body(request), unread)
         return await self._parts.intake.accept(package, key), describe_unread_member(unread)
 
     async def answer_package(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Answer with the state of one Package: channel deliveries, receipts,
-        stages and history. A reused id means the newest Package. Raises Problem 404 for an unknown
-        id.
+        """Answer with the state of one Package: channel deliveries, receipts, stages and history.
+        If an id was reused, answer for the newest Package. Raises Problem 404 for an unknown id.
         """
         standing = stands(self._journal, _read_id(id))
         confirmations = outbound.list_receipts(self._journal, standing.sequence)
@@ -239,7 +241,7 @@ class LocalApi:
                 if accepted is None
                 else people.describe_with_names(self._journal, accepted.package)
             )
-        # A final status never changes; later facts are shown beside it.
+        # A final status never changes. Later facts are shown in other members.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return make_json_response(
             {
@@ -259,9 +261,9 @@ class LocalApi:
         )
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Cancel a Package, on the channel in `?channel=` or on all. 200: it is canceled; 202: it
-        has not ended on each channel yet. Raises Problem 409 if it had already ended, or ends
-        with another status.
+        """Cancel a Package, on the channel in `?channel=` or on all. Answer 200 if it is canceled,
+        or 202 if it has not ended on each channel yet. Raises Problem 409 if it had already ended,
+        or ends with another status.
         """
         if request.body.strip() not in (b"", b"{}"):
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
@@ -297,8 +299,8 @@ class LocalApi:
         return make_page(request, {"queued": queued, "packages": listed}, "after", last)
 
     async def answer_packages(self, request: Request) -> Response:
-        """Answer with a page of the sent Packages, newest first; `?before=` is the place before
-        which it starts. Raises Problem 400.
+        """Answer with a page of the posted Packages, newest first. `?before=` is the place before
+        which the page starts. Raises Problem 400.
         """
         refuse_others(request, ("state", "kind", "before", "limit"))
         state = read_one_of(request, "state", package_listing.STATES)
@@ -330,7 +332,7 @@ class LocalApi:
         limit = number(request, "limit", LISTED_MAX, range(1, PAGE_END))
         listed = inbound.list_payloads(self._journal, limit + 1, state, before)
         last = listed[limit - 1]["number"] if len(listed) > limit else None
-        # Dead letters are few and have their own list, so the first page contains all.
+        # Dead letters are few and have a list of their own, so the first page contains all of them.
         has_letters = before == END and state in (None, "dead")
         letters = dead_letters.list_newest(self._journal) if has_letters else []
         return make_page(
@@ -472,7 +474,7 @@ def _channel(request: Request, *others: str) -> Channel | None:
 
 
 def _add_memory_reason(journal: Journal, answer: dict[str, Any]) -> dict[str, Any]:
-    """Add the reason to the answer if the journal is not on disk."""
+    """If the journal is not on disk, add the reason to the answer."""
     why = journal.not_on_disk
     return {**answer, "notOnDisk": why} if why else answer
 
@@ -488,7 +490,9 @@ def _answer(standing: PackageState) -> dict[str, Any]:
 
 
 def _describe_progress(standing: PackageState) -> dict[str, Any]:
-    """Return the answer with the time of acceptance; `status` is null while the Package waits."""
+    """Return the answer about a Package, with the time of acceptance. `status` is null while the
+    Package waits.
+    """
     return {**_answer(standing), "accepted": standing.accepted}
 
 

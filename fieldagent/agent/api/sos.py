@@ -1,8 +1,9 @@
-"""`/api/sos`: raise this kit's SOS or add to it, show it, cancel it, or acknowledge another kit's.
+"""`/api/sos`: raise this kit's SOS or add to it, show it, cancel it, or acknowledge another kit's
+SOS.
 
-Raising can be repeated safely: a second press while an SOS is open only adds new content. If only
-people with handhelds are part of the open SOS, the first press adds a message, so that the SOS is
-also the kit's own.
+Raising an SOS can be repeated safely, because a second press while an SOS is open only adds new
+content. If only people with handhelds are part of the open SOS, the first press adds a message,
+which also makes it the kit's own SOS.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class IncidentApi:
         self._parts = parts
         self._journal = parts.journal
         self._raising = trio.Lock()
-        """Makes two simultaneous presses one SOS."""
+        """Lock that makes two simultaneous presses raise only one SOS."""
 
     async def raise_one(self, request: Request) -> Response:
         """Open an incident (201), or add text and position to the open incident (200). A faulty
@@ -71,13 +72,13 @@ class IncidentApi:
         async with self._raising:
             current = incident.open_one(self._journal)
             raised = current is None
-            # People with handhelds may cancel the SOS that they raised, so a press adds a message
-            # of the kit's own.
+            # People with handhelds may cancel the SOS that they raised, so a press on the page adds
+            # a message of the kit itself.
             is_ours = current is not None and has_own_words(self._journal, current.number)
             said: list[Item] = [Message(text or SOS_WITHOUT_TEXT)] if text or not is_ours else []
             said += [] if position is None else [position]
             last = places.find_last_own(self._journal) if raised and position is None else None
-            # If it was canceled meanwhile, it is over, and the rest must not raise another.
+            # If the SOS was canceled meanwhile, the rest of this request must not raise another.
             with suppress(IncidentOver):
                 joins = None
                 for item in said:
@@ -99,8 +100,7 @@ class IncidentApi:
         try:
             standing = await accept(key)
         except KeyReused:
-            # The key was used with another content. This content is new, and must be sent all the
-            # same.
+            # The key was used with other content. This content is new, so it must be sent anyway.
             standing = await accept(None)
         return incident.find_incident(self._journal, standing.sequence)
 
@@ -146,7 +146,7 @@ class IncidentApi:
         )
 
     async def take_over(self, request: Request, station: str, number: str) -> Response:
-        """Record that a person here has another kit's incident, and notify that kit and all
+        """Record that a person here has seen another kit's incident, and notify that kit and all
         stations in range. An unknown incident is answered with 404.
         """
         by, text = _read_name_and_text(get_required_body(request))
@@ -163,7 +163,7 @@ class IncidentApi:
             )
         word = IncidentUpdate(wanted[1], IncidentState.SEEN, wanted[0], by, text)
         at = self._journal.clock.date(now := self._journal.clock.now())
-        # The person is at this kit, so its own alarm stops too.
+        # The person is at this kit, so the alarm of this kit stops too.
         is_here = wanted[0] == OWN_STATION
         await self._journal.commit(
             lambda db: incident.note_word(db, word, at, now, proved=True, counts=is_here)
@@ -190,7 +190,7 @@ class IncidentApi:
 
 
 UNREAD_MAX = 60
-"""Most characters of an unreadable position."""
+"""Maximum number of characters of an unreadable position."""
 _RAISE = {"text": Field(read_text, "text")}
 
 

@@ -32,8 +32,8 @@ LOOKED_AT = 5_000
 
 
 def make_routes(parts: Parts, tracking: Tracking) -> list[Route]:
-    """Return the routes of `/api/track`; `tracking` contains the tracker's reported interval and
-    the interval that people chose.
+    """Return the routes of `/api/track`; `tracking` contains the interval that the tracker reported
+    and the interval that people chose.
     """
     return [
         Route("GET", "/api/track", partial(_answer_day, parts, tracking)),
@@ -98,8 +98,8 @@ def _read_moment(each: PlacedPoint) -> datetime:
 def _find_gaps(
     track: list[PlacedPoint], pause: float, now: datetime
 ) -> Iterator[tuple[float, float | None]]:
-    """Yield start and end of each period without a position, in Unix time; the end is None if it
-    continues.
+    """Yield the start and end of each period without a position, in Unix time. The end is None if
+    the period has not ended.
     """
     moments = [each.moment.timestamp() for each in track]
     yield from ((before, after) for before, after in pairwise(moments) if after - before > pause)
@@ -145,7 +145,7 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
     # The cost of a position hardly depends on the place.
     typical = Location(47.376888, 8.541694, None, 408.0, 1.4, 270.0)
     estimates = compute_costs(Package(typical), parts.outboxes, now)
-    # The tracker's intervals keep their proportion.
+    # Keep the proportion of the tracker's intervals.
     moving = interval * pace.moving_interval / pace.interval
 
     def of(channel: Channel, pause: float) -> dict[str, Any]:
@@ -229,8 +229,8 @@ async def _accept_report(parts: Parts, tracking: Tracking, request: Request) -> 
 
 
 def _is_positive(value: Any) -> bool:
-    """Return True for a number of at least a thousandth; with a smaller interval a day would have
-    too many positions.
+    """Return True for a number of at least 0.001, because a smaller interval would give too many
+    positions a day.
     """
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value < 1e10
 

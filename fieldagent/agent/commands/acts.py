@@ -1,5 +1,5 @@
-"""Commands that change something. Each is on disk as begun before it is called, and returns a
-sentence with its result.
+"""Commands that change something. Each command is stored as begun before its function is called.
+The function returns a sentence with the result.
 
 `restart` and `reboot` do not return: the agent answers them after its next start.
 """
@@ -51,14 +51,17 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_S = 0.5
 """Seconds between two checks of the condition that a command waits for."""
 SESSION_END_TIMEOUT_S = 600.0
-"""Seconds that a session may take before a command that would interrupt it is given up."""
+"""Longest time in seconds to wait for the end of a session. After that, a command that would
+interrupt the session is given up."""
 HEALING_TIMEOUT_S = 300.0
-"""Seconds in which a silent modem gets its next recovery step, from `channels.reopening`."""
+"""Longest time in seconds until `channels.reopening` takes the next recovery step for a silent
+modem."""
 TRIAL_TIMEOUT_S = 1_800.0
-"""Seconds in which root's unit tries settings or a program, or restarts the agent for that."""
+"""Longest time in seconds until root's unit has tried settings or a program, or restarts the agent
+for that."""
 ENDED = ("taken", "refused", "back")
 REBOOT_TIMEOUT_S = 120.0
-"""Seconds in which root's unit reboots the machine."""
+"""Longest time in seconds until root's unit reboots the machine."""
 
 
 def _get_satellite(hands: Hands) -> ChannelOutbox:
@@ -172,8 +175,8 @@ def check_update(hands: Hands) -> None:
 
 
 def is_delta_here(hands: Hands, known: KnownCommand) -> bool:
-    """Return True if the delta that the command names has arrived completely; it comes in an item
-    of its own.
+    """Return True if the delta for the command has arrived completely. It arrives in an item of its
+    own.
     """
     return program_deltas.is_here(hands.parts.journal, _digest(known))
 
@@ -185,7 +188,9 @@ def _digest(known: KnownCommand) -> bytes:
 
 
 async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
-    """Leave the delta and return the version that it names. Raises CannotBeDone, Failed."""
+    """Leave the delta for root's unit, and return the version of the program that it makes. Raises
+    CannotBeDone, Failed.
+    """
     payload = program_deltas.find_payload(hands.parts.journal, _digest(known))
     if payload is None:
         raise CannotBeDone("the delta was replaced by a later one")
@@ -209,7 +214,7 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
 
 
 async def _is_change_done(hands: Hands, what: str, number: int) -> bool:
-    """Return True if the change succeeded, False if root's unit has not tried it. Raises
+    """Return True if the change succeeded, or False if root's unit has not tried it in time. Raises
     CannotBeDone if it was refused, Failed if it was rolled back.
     """
     with trio.move_on_after(TRIAL_TIMEOUT_S):
@@ -224,8 +229,8 @@ async def _is_change_done(hands: Hands, what: str, number: int) -> bool:
 
 
 async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
-    """Take a step to the group's new radio-key; it takes effect at once. Raises CannotBeDone,
-    Failed.
+    """Take a step of the change to the group's new radio-key. The step takes effect at once. Raises
+    CannotBeDone, Failed.
     """
     from fieldagent.agent.mesh import radio_keys
     from fieldagent.agent.mesh.key_change import GroupKeys
@@ -254,7 +259,7 @@ async def hold_packages(hands: Hands, known: KnownCommand) -> str:
     """Hold back posted Packages of a kind from satellite. Raises CannotBeDone."""
     kind, queue = _find_kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=True))
-    # Include Packages that were posted meanwhile.
+    # List the Packages again, to include those that were posted meanwhile.
     there = _of_kind(hands, queue, kind)
     hold_back(queue, kind, there)
     return f"{kind} waits: {format_count(len(there), 'Package')} now"
@@ -340,9 +345,10 @@ ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
     "update": update_program,
 }
 REPEATABLE_VERBS = ("reboot", "set", "hold", "resume", "radio-key", "update")
-"""Commands that continue if they were begun before the agent's start, because a repetition has no
-further effect. The same order means one reboot per boot, and one trial of settings or of a
-program with that number. It also means one kind that is held or released, and one step to a key."""
+"""Commands that continue after a restart of the agent if they were begun before, because a
+repetition has no further effect. A repeated command reboots only once per boot, tries settings or a
+program with that number only once, holds or releases the same kind, and takes the same step to a
+key."""
 JUDGES = {"heal": check_healing, "restart": check_restart, "update": check_update}
 """Checks before a command is begun."""
 VERB_CONDITIONS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": is_delta_here}

@@ -1,4 +1,4 @@
-"""Keeps the newest warnings of the log for remote commands: in memory, bounded."""
+"""Keeps the newest warnings of the log in memory, up to a limit, for remote commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fieldagent.package.writing import format_clock_time
 
 LINES_MAX = 100
 LINE_MAX = 300
-"""Most characters of a line."""
+"""Maximum number of characters in a line."""
 
 
 class RecentLog(logging.Handler):
@@ -20,7 +20,7 @@ class RecentLog(logging.Handler):
         self._kept: deque[logging.LogRecord] = deque(maxlen=LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one more record."""
+        """Keep another record."""
         self._kept.append(record)
 
     def list_lines(self) -> list[str]:

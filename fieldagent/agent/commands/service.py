@@ -1,9 +1,10 @@
 """Carries out the hub's commands, one after the other, each once.
 
-Handling of power cuts: a command is on disk before its link or modem forgets it. A command that
-only reads is repeated, because its result was not seen. A command that changes something is `begun`
-on disk before it runs, and is not repeated. After a restart of the agent its answer contains the
-known result. An answer is on disk before it becomes a Package, which is made only once.
+Power cuts are handled in this way: a command is on disk before its link or modem forgets it. A
+command that only reads is repeated, because the hub has not seen its result. A command that changes
+something is stored as `begun` before it runs, and is not repeated. After a restart of the agent,
+its answer contains the known result. An answer is on disk before it becomes a Package, and it
+becomes only one Package.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from fieldagent.wire.command import format_command, get_verb
 log = logging.getLogger(__name__)
 
 DISK_RETRY_AFTER_S = 60.0
-"""Seconds until an answer is tried again after a full disk."""
+"""Seconds until an answer is stored again if the disk was full."""
 RECHECK_AFTER_S = 3_600.0
-"""Seconds until the age of waiting commands is checked."""
+"""Seconds between two checks of the age of waiting commands."""
 NOT_HERE = "its subject did not arrive within 5 days"
 UNREADABLE = "it is damaged on the kit's disk, and was not carried out: send it again"
 CUT_OFF = "the agent stopped during the command: its progress is unknown"
@@ -82,7 +83,7 @@ def _is_something_missing(hands: Hands, known: KnownCommand) -> bool:
 
 
 def _can_still_arrive(hands: Hands, known: KnownCommand) -> bool:
-    """Return True if it may still arrive."""
+    """Return True if the missing part may still arrive."""
     return (
         _is_something_missing(hands, known)
         and hands.parts.journal.clock.now() < known.arrived_at + AGE_MAX_S
@@ -169,7 +170,7 @@ async def _owe(hands: Hands, answer: CommandAnswer) -> None:
 
 
 async def _send_answer(hands: Hands, known: KnownCommand) -> None:
-    """Put the answer into a Package, for the channel over which the command came."""
+    """Put the answer into a Package, for the channel over which the command arrived."""
     assert known.answer is not None
     log.info("command %d: %s", known.number, known.answer.outcome.name.lower())
     if known.channel == Channel.RADIO:
@@ -189,7 +190,7 @@ async def _send_answer(hands: Hands, known: KnownCommand) -> None:
 
 
 async def _answer_by_radio(hands: Hands, number: int, answer: CommandAnswer) -> None:
-    """Send the answer up in a parcel, because the command came in a parcel."""
+    """Send the answer to the hub in a parcel, because the command arrived in a parcel."""
     parts, now = hands.parts, hands.parts.journal.clock.now()
 
     def store(db: sqlite3.Connection) -> StoredPackage | None:

@@ -1,12 +1,12 @@
 """Remembers facts for an operator of many kits: the reason of the machine's last start, the starts
-of the agent, and the modems' hourly signals. They are in a small file in the agent's state
+of the agent, and the modems' hourly signals. They are stored in a small file in the agent's state
 directory, which is written at each start, at each stop and once an hour.
 
 The reason of the last start is the first of these that applies:
 
 1. A command of the hub was carried out in the previous boot: `command`.
 2. The agent was stopped properly before that boot ended: `shutdown`, or the power was cut later.
-3. It was not. The hardware reports `power`, `watchdog` or `reset`; without a report, `cut-off`.
+3. Without a proper stop, the hardware's report `power`, `watchdog` or `reset`, else `cut-off`.
 4. An earlier boot is not known: `unknown`, unless the hardware reports something.
 """
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 NAME = "condition"
 HOUR, DAY = 3_600.0, 86_400.0
 STARTS_KEPT = 100
-"""Most starts of the agent that are kept, even if it restarts each second."""
+"""Maximum number of starts that are kept, because the agent may restart every second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Logbook:
         self.write_file()
 
     def close_hour(self, links: Mapping[str, ChannelLink], clock: float) -> None:
-        """Add the hour that has just ended for each link; `clock` is the present time of trio's
+        """Add the hour that has just ended for each link. `clock` is the present time by trio's
         clock.
         """
         hour = round(self._now() / HOUR) - 1
@@ -152,7 +152,7 @@ def compute_median(
     signals: Iterable[tuple[float, int | None]], begin: float, end: float
 ) -> int | None:
     """Return the median of the bars, weighted by time, over the time in which they were known; None
-    if they never were. `signals` are pairs of time and bars, each valid until the next.
+    if they were never known. `signals` are pairs of time and bars, each valid until the next.
     """
     weights: dict[int, float] = {}
     for (at, bars), (following, _) in pairwise([*signals, (max(begin, end), None)]):

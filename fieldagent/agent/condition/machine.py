@@ -15,10 +15,10 @@ ROOT = Path("/")
 """Root of the kernel's files and of /etc; tests use another."""
 
 BATTERY_LOW = 20
-"""Percentage below which a battery counts as nearly empty."""
+"""Percentage of charge below which a battery counts as nearly empty."""
 _POWER_ON, _FULL_RESETS = 0x1000, 0x222
-"""Bits of a Raspberry Pi's PM_RSTS, as the kernel's bcm2835_wdt names them: HADPOR; HADSRF, HADWRF
-and HADDRF. The other bits of a reset may be a partition number."""
+"""Bits of a Raspberry Pi's PM_RSTS, in the terms of the kernel's bcm2835_wdt: HADPOR, and the three
+bits HADSRF, HADWRF and HADDRF. The other bits of a reset may be a partition number."""
 _CARD_RESET, _POWER_UNDER, _POWER_OVER = 0x20, 0x10, 0x40
 """WDIOF_CARDRESET, WDIOF_POWERUNDER and WDIOF_POWEROVER of linux/watchdog.h."""
 
@@ -32,7 +32,7 @@ def read_disk(folder: Path) -> tuple[int, int]:
 
 
 def read_degrees() -> int | None:
-    """Return the highest processor temperature in degrees Celsius; None if it is not reported."""
+    """Return the highest processor temperature in degrees Celsius; None if none is reported."""
     readings = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
     known = [each for each in readings if each is not None]
     return round(max(known) / 1000) if known else None
@@ -51,7 +51,7 @@ def read_millivolts() -> int | None:
 
 def read_battery() -> int | None:
     """Return the charge of the machine's battery in percent, the lowest of several. Return None if
-    Linux knows of none. A battery with the scope Device, such as a mouse's, does not count.
+    Linux reports no battery. A battery with the scope Device, such as a mouse's, does not count.
     """
     readings = [
         _number(each / "capacity")
@@ -66,7 +66,7 @@ def read_throttling() -> int | None:
     for each in ROOT.glob("sys/devices/platform/soc*/*firmware/get_throttled"):
         if (bits := _number(each, 16)) is not None:
             return bits
-    # Without the firmware's file Linux knows only the present state of the supply.
+    # Without the firmware's file, Linux reports only the present state of the supply.
     for each in ROOT.glob("sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
         if _read_text(each.with_name("name")) == "rpi_volt" and (now := _number(each)) is not None:
             return UNDER_VOLTAGE if now else 0

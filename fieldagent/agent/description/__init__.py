@@ -1,7 +1,7 @@
 """The description of the local API in OpenAPI.
 
-The modules are tables of the calls of one subject each. They are imported only if a program asks
-for `/openapi.json`.
+Each module is a table of the calls of one subject. The modules are imported only if a program
+requests `/openapi.json`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMON_ACCESS = Access(
 
 
 def describe() -> dict[str, Any]:
-    """Return the description."""
+    """Return the whole OpenAPI description."""
     return document(
         "fieldagent: the local agent API",
         "The local API, on loopback port 9091 for programs on the gateway, without authentication. "

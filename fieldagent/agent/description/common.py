@@ -1,4 +1,4 @@
-"""Fields, parameters and answers that several tables of the agent have."""
+"""Fields, parameters and answers that several of the agent's tables use."""
 
 from __future__ import annotations
 

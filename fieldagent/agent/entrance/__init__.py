@@ -30,14 +30,16 @@ SESSION_LIFETIME_S = 43_200.0
 """Seconds for which a person stays signed in."""
 SIGNED_IN_MAX = 256
 PASSPHRASE_RATE = Rate(per_minute=6, burst=12)
-"""Rate of wrong passphrases from one address."""
+"""Limit on wrong passphrases from one address."""
 FEW_TRIES = Rate(per_minute=0.05, burst=3)
-"""Rate of wrong passphrases up to which an address counts as a person who mistypes."""
+"""Rate of wrong passphrases up to which we assume that a person at this address mistypes."""
 ALL_TRIES = Rate(per_minute=60, burst=60)
-"""Rate of wrong passphrases from all such addresses, and from all others, because each check takes
-processor time. Guesses from many addresses do not lock people out."""
+"""Limit on wrong passphrases from all such addresses together, and from all other addresses
+together, because each check takes processor time. So guesses from many addresses do not lock people
+out."""
 WAITING_MAX, GUESSES_WAITING_MAX = 4, 2
-"""Checks that wait, and those of an address with more than a few wrong passphrases."""
+"""Maximum number of waiting checks, and the maximum for addresses with more than a few wrong
+passphrases."""
 
 Version = tuple[int, int]
 """Identifies one version of the passphrase's file."""
@@ -112,7 +114,7 @@ class Entrance:
 
     def _count(self, source: str) -> list[_Account]:
         """Count an attempt before it is made, so that simultaneous attempts cannot exceed the
-        limit. Return the accounts that get it back if the passphrase is right.
+        limit. Return the accounts to which the attempt is returned if the passphrase is right.
         """
         now = self._clock()
         self._tats = {account: tat for account, tat in self._tats.items() if tat > now}

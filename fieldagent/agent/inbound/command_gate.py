@@ -1,4 +1,4 @@
-"""Checks a command that arrives: is it from the hub, is it new, and is it allowed on this kit?"""
+"""Checks that an arriving command is from the hub, is new, and is allowed on this kit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fieldagent.wire.command import NotACommand, RemoteCommand, get_verb
 from fieldagent.wire.command_proof import is_proved
 
 AGE_MAX_S = 5 * 86_400
-"""Seconds after which a command is too old to be carried out; the satellite operator keeps one for
-that long."""
+"""Seconds after which a command is too old to be carried out. The satellite operator keeps a
+message for that long."""
 NOT_PROVED = (
     "a command with a wrong proof: the hub did not send it, or satellite-key or hub-token"
     " differs from the hub's (`fieldagent hub device key`, `token`)"
@@ -35,15 +35,15 @@ class ReceivedCommand(Protocol):
 
 
 class CommandGate:
-    """Admission of commands. `keys` authenticate commands; `allowed` are the names of the verbs
-    that this kit carries out.
+    """Admits commands. `keys` authenticate them, and `allowed` contains the names of the verbs that
+    this kit carries out.
     """
 
     def __init__(self, keys: Sequence[bytes] = (), allowed: Collection[str] = ()) -> None:
         self._keys = keys
         self.allowed = allowed
         self.news = trio.Event()
-        """Set when a command has arrived, and then replaced."""
+        """Event that is set when a command has arrived; then a new event replaces it."""
 
     def can_prove(self) -> bool:
         """Return True if the kit shares a key with the hub; without one it accepts no commands."""
@@ -59,7 +59,7 @@ class CommandGate:
     ) -> None:
         """Store a new, authenticated command. If it is refused, store its answer too."""
         if not is_proved(number, command, self._keys):
-            # Do not answer: anyone could make the kit pay for the answer.
+            # Do not answer, because then anyone could make the kit pay for answers.
             taken.troubles.append(NOT_PROVED)
             return
         if commands.is_known(db, number):

@@ -1,11 +1,11 @@
-"""Hands spooled payloads to one hook: in order within each lane (a sender, or an SOS), a few lanes
-at once.
+"""Hands spooled payloads to one hook. Within a lane (a sender, or an SOS) they stay in order. A few
+lanes are served at the same time.
 
-The disk decides: the heads of the spool are read again after every change, so that a restart simply
-continues. Only the lanes in progress, and the hook's failures, are kept in memory.
+After every change the first payloads of the spool are read from the disk again. So work simply
+continues after a restart. Only the lanes in progress, and the hook's failures, are kept in memory.
 
-If a hook `probes`, its failure does not depend on the delivery: its receiver may be away. After
-FAILURES failures in a row it is *down*; it is also considered down at the start. Then payloads that
+If a hook `probes`, a failure says nothing about the delivery, because the receiver may be away.
+After FAILURES failures in a row, and at the start, the hook counts as *down*. Then payloads that
 wait for a retry are sent as probes, one at a time and less and less often. A failed probe does not
 count as an attempt. After a success all payloads that wait for a retry are sent.
 """
@@ -35,16 +35,17 @@ from fieldagent.webhook.schedule import (
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Lanes that are served at one time: each costs a process or a connection."""
+"""Number of lanes that are served at the same time. Each takes a process or a connection."""
 
 FAILURES = 2
 PROBE, PROBE_MOST = 300.0, 1800.0
-"""Seconds from a failure to a probe: the first, and the maximum."""
+"""Seconds from a failure to a probe: the first wait, and the longest."""
 
 UNREADABLE = "the stored payload cannot be read"
 
 RECHECK_AFTER_S = 3600.0
-"""Seconds after which the clock is read again, because it jumps when the network sets it."""
+"""Longest time in seconds until the clock is read again, because it jumps when the network
+sets it."""
 
 
 async def dispatch(
@@ -58,11 +59,11 @@ async def dispatch(
     chance: Callable[[], float] = random.random,
     probes: bool = False,
 ) -> str:
-    """Hand over payloads until canceled, or return the reason why the hook wants no more.
+    """Hand over payloads until canceled, or until the hook wants no more; then return the reason.
 
     `name` is the hook's name in logs, `clock` returns the journal's elapsed time, and `chance` a
-    number in [0, 1). With `probes`, a failed call means that the receiver is away, not that this
-    delivery must come later.
+    number in [0, 1). With `probes`, a failed call shows that the receiver is away, and says nothing
+    about this delivery.
     """
     reach = _HookReachability() if probes else None
     return await _Dispatch(spool, call, name, clock, schedule, at_once, chance, reach).run()
@@ -70,11 +71,11 @@ async def dispatch(
 
 @dataclass(slots=True)
 class _HookReachability:
-    """Reachability of a hook that probes, from its last calls. Times are by trio's clock."""
+    """State of a hook that probes, from its last calls. Times are by trio's clock."""
 
     failures: int = FAILURES
-    """Failures in a row. It starts as down, because payloads that wait at the start may do so since
-    an earlier outage."""
+    """Number of failures in a row. The hook starts as down, because payloads that wait at the start
+    may wait since an earlier outage."""
     since: float = -inf
     """Time of the first of those failures."""
     probe_at: float = -inf
@@ -93,8 +94,8 @@ class _HookReachability:
         self.probe_at = now + max(min(rarer, PROBE_MOST), min(retry_after, RETRY_AFTER_MAX_S))
 
     def record_success(self) -> bool:
-        """Record a success. Return True if the hook was down for so long that other payloads wait
-        without need.
+        """Record a success. Return True if the hook was down for so long that the other payloads
+        need not wait any longer.
         """
         failures, self.failures = self.failures, 0
         return failures >= FAILURES and trio.current_time() - self.since >= PROBE
@@ -133,8 +134,8 @@ class _Dispatch:
         for delivery in self.spool.get_heads(2 * self.at_once):
             if delivery.lane in self.busy:
                 continue
-            # Slow deliveries do not delay an SOS: it gets one more place. Other deliveries wait
-            # until the hook is done with the SOS.
+            # An SOS gets one more place, so that slow deliveries do not delay it. Other deliveries
+            # wait until the hook has handled the SOS.
             if len(self.busy) >= self.at_once + delivery.sos or (self.urgent and not delivery.sos):
                 break
             early = (seconds := wait(delivery.not_before, now)) > 0
@@ -147,15 +148,15 @@ class _Dispatch:
 
     def compute_next_probe(self, delivery: Delivery) -> float:
         """Return the seconds until this delivery may be sent as a probe; inf if it may not. A
-        delivery without an attempt waits for another reason.
+        delivery that has not been tried waits for another reason.
         """
         if self.reachability is None or self.busy or not delivery.attempts:
             return inf
         return self.reachability.compute_next_probe()
 
     async def serve(self, delivery: Delivery, early: bool) -> None:
-        """Hand a payload to the hook. A running hook may finish when the agent stops, so that it is
-        not called twice.
+        """Hand a payload to the hook. If the agent stops, a running hook may finish, so that it is
+        not called twice for this payload.
         """
         await waits.run_to_the_end(partial(self.hand_over, delivery, early))
         self.busy.remove(delivery.lane)

@@ -31,9 +31,9 @@ class Hook:
     name: str
     call: HookCall
     end_reason: str | None = None
-    """Reason why it is no longer called; None while it is used."""
+    """Reason why the hook is no longer called; None while it is used."""
     by_itself: bool = True
-    """True if the agent runs it all the time, False if its owner runs it."""
+    """True if the agent runs the hook all the time, False if the hook's owner runs it."""
     probes: bool = False
     """See `dispatch`."""
 
@@ -43,7 +43,7 @@ def make_hooks(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
     the script's lines.
     """
     hooks = []
-    # An agent without one of them saves its memory.
+    # Import a hook's module here, so that an agent without that hook saves the memory.
     if (command := settings.inbound_hook) is not None:
         from fieldagent.agent.inbound.script import run_script
 
@@ -88,7 +88,7 @@ def list_notices(
 async def run_hook(
     hook: Hook, journal: Journal, inbox: Inbox, note_fault: Note = log_fault
 ) -> None:
-    """Hand over spooled payloads until canceled, until the hook is gone, or until the journal
+    """Hand over spooled payloads until canceled, until the hook wants no more, or until the journal
     fails.
 
     An unexpected error in a call counts as a failed attempt. The call is repeated less and less

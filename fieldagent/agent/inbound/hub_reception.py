@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Carrier(Protocol):
-    """Sends down the hub's messages for neighbours, as in `mesh.relay_down`."""
+    """Sends the hub's messages to neighbours by radio, as `mesh.relay_down` does."""
 
     def store(
         self, db: sqlite3.Connection, down: Sequence[ForwardedUpdate], now: float
@@ -118,7 +118,7 @@ class HubReception:
         goes_down: list[StoredPackage] = []
 
         def and_then(db: sqlite3.Connection, taken: ReceivedMessage) -> None:
-            # A transaction may run again, so start with an empty list each time.
+            # The operation may run more than once, so start with an empty list each time.
             goes_down.clear()
             if self._carrier is not None:
                 goes_down.extend(self._carrier.store(db, taken.updates_for_kits, taken.now))

@@ -1,11 +1,11 @@
-"""Takes in what comes about incidents: a word about this kit's own, or another kit's SOS.
+"""Takes in news about incidents: an update about this kit's own incident, or another kit's SOS.
 
-A word changes the state of this kit's incident only where a holder of the key of this kit and the
-hub says it. A kit without a hub takes the word of a person at another kit, and accepts that another
-kit calls its own SOS off. A kit with a hub shows both as unauthenticated. Another kit's SOS always
-rings. Its date is only what that kit's clock says, and a machine without a clock chip is hours
-behind after a night without power. A stranger without the key may play back a recording: it rings
-once, because its number is known from then on.
+An update changes the state of this kit's incident only if the key that this kit and the hub share
+authenticates it. A kit without a hub accepts two kinds of updates without such a proof: a person at
+another kit has seen the SOS, or another kit cancels its own SOS. A kit with a hub shows both as
+unauthenticated. Another kit's SOS always rings. Its date comes only from that kit's clock. A
+machine without a clock chip is hours behind after a night without power. If someone without the key
+plays back a recording, the SOS rings only once, because its number is known after that.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from fieldagent.wire.incident_proof import is_proved
 
 
 class ForwardedUpdate(NamedTuple):
-    """A message of the hub for another kit: an update about that kit's incident, which is news for
-    this kit too, or a parcel.
+    """A message of the hub for another kit: a parcel, or an update about that kit's incident, which
+    is news for this kit too.
     """
 
     content: IncidentUpdate | Parcel
     at: int
-    """Unix time."""
+    """Time of the message, in Unix time."""
 
 
 class ReceivedUpdate(Protocol):
@@ -43,12 +43,14 @@ class ReceivedUpdate(Protocol):
 
 
 def get_incident_number(entry: Entry, source: Source | None) -> int:
-    """Return the number of the incident that an item belongs to, as its own kit counts."""
+    """Return the number of the incident that an item belongs to, as the kit with the incident
+    counts it.
+    """
     return (entry.sequence if source is None else source.sequence) - entry.items_back
 
 
 class IncidentNews:
-    """Reader of incident news. `station` is this kit's number on the air; `keys` authenticate
+    """Reads incident news. `station` is this kit's number on the air; `keys` authenticate
     updates.
     """
 
@@ -68,8 +70,8 @@ class IncidentNews:
         clock: ElapsedTime,
         taken: ReceivedUpdate,
     ) -> int | None:
-        """Store the incident news of a new item. Return the age in seconds of an SOS whose clock is
-        far behind this kit's trusted clock, otherwise None.
+        """Store the incident news of a new item. If it is an SOS whose date is far behind this
+        kit's trusted clock, return its age in seconds, otherwise None.
         """
         if isinstance(entry.content, IncidentUpdate):
             self._note_word(db, origin, entry, entry.content, source, taken)
@@ -96,8 +98,8 @@ class IncidentNews:
         speaker = -origin if origin < 0 else OWN_STATION if source is None else source.station
         from_hub = origin >= 0 and source is None
         about = word.station or (OWN_STATION if from_hub else speaker)
-        # Without a station number the kit does not know its number at the hub. Then the incident's
-        # number shows that it is its own, because each journal starts at a random number.
+        # A kit without a station number does not know its number at the hub. Then the incident's
+        # number shows that the incident is its own, because each journal starts at a random number.
         unnamed = self._station == OWN_STATION and incident.is_own(db, word.incident)
         if about == self._station or unnamed:
             about = OWN_STATION
@@ -108,14 +110,14 @@ class IncidentNews:
         if about == OWN_STATION and is_proved(word, self._keys):
             proved = True
         counts = proved or (not self._has_hub and self._is_theirs_to_say(word, about, speaker))
-        # Its addressee checks the proof, by a key that this kit does not have.
+        # Only its addressee can check the proof, because this kit does not have the key.
         if (by_hub or word.proof) and from_hub and about != OWN_STATION:
             taken.updates_for_kits.append(ForwardedUpdate(word, entry.time))
         named = IncidentUpdate(word.incident, word.state, about, word.by, word.text)
         incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)
 
     def _is_theirs_to_say(self, word: IncidentUpdate, about: int, speaker: int) -> bool:
-        """Return whether the speaker may end it, as far as a kit without a hub can know."""
+        """Return True if a kit without a hub accepts this update from that station."""
         if about == OWN_STATION:
             return word.state is IncidentState.SEEN
         return word.state is IncidentState.CALLED_OFF and about == speaker

@@ -6,10 +6,10 @@ import codecs
 from collections.abc import Iterator
 
 LINE_MAX = 8192
-"""Most characters of a line; a longer line is split."""
+"""Maximum number of characters in a line. A longer line is split."""
 
 OUTPUT_MAX = 1 << 20
-"""Most bytes of one run that are printed; the rest is read and dropped."""
+"""Maximum number of bytes that are printed of one run. The rest is read and dropped."""
 
 
 class Lines:

@@ -1,4 +1,4 @@
-"""Read receipts and similar stages of payloads at this kit, for their senders."""
+"""Records read receipts and similar stages of payloads at this kit, for their senders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel
 
 NAME_MAX = 40
-"""Most characters of the reader's name, because a receipt has little space."""
+"""Maximum number of characters of the reader's name, because a receipt has little space."""
 
 
 async def mark(
@@ -26,12 +26,12 @@ async def mark(
     waits: bool = False,
     once: Operation[bool] | None = None,
 ) -> bool:
-    """Store that a person has read the payload, or that it has reached `stage`. Its sender
-    is notified with the next transmission to the hub. Return True if the payload is known.
+    """Store that a person has read the payload, or that it has reached `stage`. Its sender is
+    notified with the next transmission to the hub. Return True if the payload is known.
 
     `by` is the person's name, empty if it is unknown. With `waits`, wait for space on a full disk,
-    because no caller could be notified. `once` runs in the same commit and returns True if the
-    stage is new; otherwise no receipt is sent. Raises the journal's errors.
+    because there is no caller who could be notified. `once` runs in the same commit and returns
+    True if the stage is new; otherwise no receipt is sent. Raises the journal's errors.
     """
     at = journal.clock.date(journal.clock.now())
     name = by if len(by) <= NAME_MAX else f"{by[: NAME_MAX - 1]}…"
@@ -50,7 +50,7 @@ async def mark(
 
 
 async def keep_reporting(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
-    """Pass new receipts to the channels to the hub, whenever there are any."""
+    """Pass new receipts to the channels to the hub, whenever there are new ones."""
     while True:
         news = inbox.stages
         for outbox in outboxes.values():

@@ -1,7 +1,8 @@
-"""Receives messages for this kit: they are decoded, reassembled, checked for duplicates, and
-spooled.
+"""Receives messages for this kit: decodes and reassembles them, drops duplicates, and spools them
+for the hooks.
 
-All of it happens in one transaction, so that a modem's copy may be cleared once `take_in` returns.
+Each message is handled in one transaction, so that a modem's copy may be cleared once `take_in`
+returns.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ from fieldagent.wire.signed_delta import is_signed_delta
 log = logging.getLogger(__name__)
 
 THE_HUB = 0
-"""Value of an origin."""
+"""Origin of an item from the hub."""
 _NOT_FOR_A_KIT = (
     Ack | RelayRequest | AuthorMark | Program | RouteToHub | JournalNumber | ToHub | Unreadable
 )
@@ -83,34 +84,34 @@ class ReceivedMessage:
     now: float
     owed_channel: str | None = None
     channel: str | None = None
-    """Channel for dead letters of unusable parts; None on the air, where a message has no cost and
-    its sender repeats it."""
+    """Channel under which dead letters of unusable parts are stored. None on the air, where a
+    message has no cost and its sender repeats it."""
     owed: bool = False
     payloads: list[Received] = field(default_factory=list)
     duplicates: int = 0
     reports: list[tuple[int, Report]] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
     mismatches: list[int] = field(default_factory=list)
-    """Numbers whose confirmation belongs to another item than the one that has the number now."""
+    """Numbers that were confirmed for another item than the one that has the number now."""
     sources: dict[int, Source] = field(default_factory=dict)
     has_nameless_author: bool = False
     """True if an item came from a person without a known name."""
     is_authenticated: bool = False
-    """True if it is from the hub, shown by its link or its tag."""
+    """True if its link or its tag shows that it is from the hub."""
     not_before: float = 0.0
-    """Elapsed time until which hooks receive only an SOS of it."""
+    """Elapsed time until which hooks receive only an SOS from this message."""
     unauthenticated: set[int] = field(default_factory=set)
     """Numbers of items whose sender is unauthenticated."""
     contacts: dict[int, Contact] = field(default_factory=dict)
     seen_at: dict[int, EstimatedPosition] = field(default_factory=dict)
     updates_for_kits: list[ForwardedUpdate] = field(default_factory=list)
-    """Messages for other kits that came with it."""
+    """Messages for other kits that it contains."""
     commands: int = 0
     stages: bool = False
     """True if the hub must receive a receipt about the stage of an item."""
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
-    """Number of dead letters that it caused."""
+    """Number of dead letters that were stored for it."""
     dropped: int = 0
     """Number of older dead letters that were deleted for those."""
 
@@ -130,7 +131,7 @@ UNCHECKED_TAG_REASON = (
 
 
 class Inbox:
-    """Incoming side of the agent. `hooks` are the names of the hooks that must receive every
+    """Receiving side of the agent. `hooks` are the names of the hooks that must receive every
     payload. With `hand_unread` they also receive dead letters, as Data.
     """
 
@@ -158,11 +159,11 @@ class Inbox:
         """Problem with satellite-key that the last satellite message showed, for people; empty if
         there is none."""
         self.mismatches = 0
-        """Confirmations that were ignored since the agent started."""
+        """Number of confirmations that were ignored since the agent started."""
         self.news = trio.Event()
-        """Set when payloads were spooled, and then replaced."""
+        """Event that is set when payloads were spooled; then a new event replaces it."""
         self.stages = trio.Event()
-        """Set when a sender must receive a receipt, and then replaced."""
+        """Event that is set when a sender must receive a receipt; then a new event replaces it."""
 
     async def take_in(
         self,
@@ -174,7 +175,7 @@ class Inbox:
         tagged: bool,
         then: Callable[[sqlite3.Connection, ReceivedMessage], None] = lambda db, taken: None,
     ) -> ReceivedMessage:
-        """Take in a message, and return when it is on disk. `also` and `then` run in the same
+        """Take in a message; it is on disk when this returns. `also` and `then` run in the same
         commit; `then` receives the result. Damage, unknown versions and unknown kinds are never
         raised: the message is kept as a dead letter.
 
@@ -191,7 +192,7 @@ class Inbox:
 
         def store(db: sqlite3.Connection) -> ReceivedMessage:
             also(db)
-            # A transaction may run again, so start with an empty result each time.
+            # The operation may run more than once, so start with an empty result each time.
             proved = not tagged or bool(self._keys)
             taken = ReceivedMessage(
                 now, owes, channel, troubles=[*envelope.not_understood], is_authenticated=proved
@@ -226,7 +227,7 @@ class Inbox:
 
     async def replay(self, letter: DeadLetter, *, tagged: bool) -> bool:
         """Take in a dead letter that is now readable with another key or a later version. Return
-        True if it was taken in; then it is no longer a dead letter.
+        True if it was taken in, and is no longer a dead letter.
         """
         try:
             envelope = decode(letter.body, keys=self._keys if tagged else ())
@@ -272,8 +273,8 @@ class Inbox:
 
     def publish(self, taken: ReceivedMessage) -> None:
         """Log the result, which is on disk, and wake the hooks."""
-        # Several of these may be true of one message. The hooks are woken last, so that the log
-        # shows the reason before the actions.
+        # Several of these can apply to one message. Wake the hooks last, so that the log shows the
+        # reason before the actions.
         for trouble in taken.troubles:
             log.error(
                 "not all of a message could be used: %s; `fieldagent inbound list` shows it",
@@ -382,7 +383,7 @@ class Inbox:
     def store_entry(
         self, db: sqlite3.Connection, origin: int, entry: Entry, taken: ReceivedMessage
     ) -> None:
-        """Spool an item that is new under each number by which it is known."""
+        """Spool an item if it is new under each of its numbers."""
         is_new = inbound.mark_arrived(
             db, origin, entry.sequence, compute_fingerprint(entry), taken.now, sos=entry.sos
         )
@@ -398,7 +399,7 @@ class Inbox:
                 sos=twin.sos,
             )
             if is_new and not other_is_new:
-                # It came by radio before, and now the hub has it too.
+                # The item arrived by radio before, and now the hub has it too.
                 at, digest = self.date(taken.now), digest_of(twin)
                 taken.stages |= inbound.owe_reading_again(
                     db, source.station, twin.sequence, digest, at
@@ -423,9 +424,9 @@ class Inbox:
                 spooled = self._spool(db, origin, entry, entry.content, taken, extra)
                 taken.payloads.append(spooled)
         if entry.sequence == 0:
-            # The hub creates it itself and does not send it as an item.
+            # The hub wrote this entry itself, so no receipt is sent.
             return
-        # Do this for a duplicate too, because the peer did not get the receipt.
+        # Send a receipt for a duplicate too, because the peer did not get the earlier one.
         _owe(db, entry, taken, self.date(taken.now))
 
     def store_fragment(
@@ -436,8 +437,8 @@ class Inbox:
         part: Fragment,
         taken: ReceivedMessage,
     ) -> Sequence[Entry] | None:
-        """Store a fragment. If it was the last one, return the entries of the complete item,
-        otherwise None.
+        """Store a fragment. Return the entries of the item if it is complete now, otherwise
+        None.
         """
         if inbound.is_seen(db, origin, sequence, compute_fingerprint(Entry(sequence, part))):
             taken.duplicates += 1
@@ -490,7 +491,9 @@ class Inbox:
 
 
 def _is_program(data: Data) -> bool:
-    """Return True for a program delta. It is for the kit itself, and a command uses it later."""
+    """Return True for a program delta. The delta is for the kit itself, and a command uses it
+    later.
+    """
     return is_signed_delta(data.payload)
 
 
@@ -541,7 +544,8 @@ def _make_numbered_identity(origin: int) -> Identity:
 def _make_payload(
     sender: Identity, item: Item, moment: datetime, now: float, **how: Any
 ) -> Received:
-    # Import it here: with its library it takes 0.2 MB, which an agent that only sends saves.
+    # Import it here, so that an agent that only sends saves 0.2 MB, the size of the module with its
+    # library.
     import uuid
 
     request_id = str(uuid.uuid4())

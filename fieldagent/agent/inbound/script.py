@@ -1,7 +1,8 @@
-"""The script hook: one run of a shell command for each delivery.
+"""The script hook, which runs a shell command for each delivery.
 
-The command has its own session and process group, so that all of it can be ended. Child processes
-that it leaves behind continue if they have closed its output; otherwise they are ended.
+The command has a session and process group of its own, so that all its processes can be ended.
+Child processes that it leaves behind may continue if they have closed its output; otherwise they
+are ended.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResul
 log = logging.getLogger(__name__)
 
 ENVIRONMENT_MAX = 32_768
-"""Largest `AGENT_PAYLOAD` in bytes; the kernel refuses a single string of 131 072 bytes, and limits
-the total."""
+"""Maximum size of `AGENT_PAYLOAD` in bytes. The kernel refuses a single string of 131 072 bytes,
+and limits the total size."""
 
 DEADLINE = 60.0
 
 LINGER_S = 1.0
-"""Seconds for which output is read after the command has ended, for a child that keeps it open."""
+"""Seconds for which output is still read after the command has ended, if a child process keeps it
+open."""
 
 _READ_SIZE = 16_384
 
@@ -48,7 +50,7 @@ _OWN_VARIABLES = {
 """Variables of our own environment that a hook must not inherit."""
 
 EX_TEMPFAIL = 75
-"""sysexits.h: the caller should retry."""
+"""Exit status of sysexits.h that asks the caller to retry."""
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses of the shell itself (POSIX, 2.8.2)."""
@@ -99,7 +101,7 @@ def make_environment(
     body: str, inherited: Mapping[str, str], marks: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """Return the hook's environment: our own, `make_marks`, and the payload if every shell can
-    hold it.
+    handle its size.
     """
     ours = {name: value for name, value in inherited.items() if name not in _OWN_VARIABLES}
     ours |= marks
@@ -155,7 +157,7 @@ async def _start(command: str, environment: dict[str, str]) -> trio.Process:
 async def _attend(
     process: trio.Process, body: str, emit: Callable[[str], None], deadline: float
 ) -> bool:
-    """Serve its pipes until it ends. Return False if it had to be ended."""
+    """Serve the pipes of the command until it ends. Return False if it had to be ended."""
     assert process.stdin and process.stdout and process.stderr
     with trio.CancelScope() as conclusion:
         async with process.stdin, process.stdout, process.stderr, trio.open_nursery() as pipes:
@@ -163,7 +165,7 @@ async def _attend(
             pipes.start_soon(_read, process.stdout, partial(_print, emit))
             pipes.start_soon(_read, process.stderr, _log_line)
             ended = await _end(process, deadline)
-            # From here on, a cancellation would make us hand over the same payload again.
+            # A cancellation from here on would make us hand over the same payload again.
             conclusion.shield = ended
             pipes.cancel_scope.deadline = trio.current_time() + LINGER_S
     if ended and pipes.cancel_scope.cancelled_caught:
@@ -176,7 +178,9 @@ async def _attend(
 
 
 async def _end(process: trio.Process, deadline: float) -> bool:
-    """Wait until it ends. If the deadline comes first, end the whole group and return False."""
+    """Wait until the process ends. If the deadline comes first, end the whole group and return
+    False.
+    """
     with waits.move_on_after(deadline):
         try:
             await process.wait()
@@ -202,7 +206,9 @@ def _log_line(line: str) -> None:
 
 
 async def _feed(stdin: trio.abc.SendStream, body: str) -> None:
-    """Write the payload to its standard input. A lone surrogate is written as its JSON escape."""
+    """Write the payload to the command's standard input. A lone surrogate is written as its JSON
+    escape.
+    """
     with suppress(trio.BrokenResourceError):  # The command need not read its input.
         await stdin.send_all(body.encode("utf-8", "backslashreplace") + b"\n")
     await stdin.aclose()

@@ -1,10 +1,11 @@
-"""Captive portal of the kit's own network: it shows a phone that joins where the kit's page is.
+"""Captive portal of the kit's own network, which shows joining phones the address of the kit's
+page.
 
 A phone's system checks over plain HTTP if a network that it joins leads to the internet. Any answer
 except the expected one opens a sign-in window. There this portal shows the address of the page and
-the certificate's fingerprint. The page itself cannot open there, because that window refuses a
-self-signed certificate. If a person decides to stay, the phone from then on gets the expected
-answer and does not leave the network by itself.
+the certificate's fingerprint. The page itself cannot open in that window, because the window
+refuses a self-signed certificate. If a person decides to stay, the phone gets the expected answer
+from then on, and does not leave the network by itself.
 
 The API of a captive portal (RFC 8908, announced by DHCP option 114, RFC 8910) needs a certificate
 that phones trust. A kit without a domain name cannot have one.
@@ -28,7 +29,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 PHONE_ANSWER_S = 12 * 3600.0
 """Seconds for which a phone gets the expected answer."""
 PHONES_MAX = 1_000
-"""Most phones that are remembered."""
+"""Maximum number of phones that are remembered."""
 PAGE, KEEP_PATH, STYLE = "/portal", "/portal/keep", "/portal/portal.css"
 NOT_KEPT = (("Cache-Control", "no-store"),)
 POLICY = (
@@ -84,7 +85,7 @@ class Portal:
         self._fingerprint = fingerprint
         self._clock = clock
         self._stays: dict[str, float] = {}
-        """End time by the phone's address."""
+        """Time until which a phone gets the expected answer, by the phone's address."""
 
     async def judge(self, head: Request) -> Admission:
         """Admit requests for the portal, and refuse others. Raises Problem 404."""

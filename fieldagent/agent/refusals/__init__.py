@@ -1,4 +1,4 @@
-"""Converts refusals of the lower layers into the problems that a caller receives."""
+"""Converts refusals of the lower layers into the Problem that a caller receives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def convert_refusals() -> Iterator[None]:
         members = {"code": "no-such-person"} if isinstance(error, NoSuchPerson) else None
         raise Problem(422, detail=detail, errors=faults, members=members) from None
     except Conflict as conflict:
-        # See the IETF draft on Idempotency-Key, section 2.7.
+        # The status is that of the IETF draft on Idempotency-Key, section 2.7.
         status = 422 if isinstance(conflict, KeyReused) else 409
         raise Problem(status, detail=str(conflict)) from None
     except UnknownPackage as unknown:

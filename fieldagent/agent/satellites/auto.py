@@ -1,4 +1,6 @@
-"""Finds the satellite modem at a port by the question of each kind, and runs its driver."""
+"""Finds the kind of satellite modem at a port with the question of each kind, and runs its
+driver.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from fieldagent.system.signals import run_breakable
 log = logging.getLogger(__name__)
 
 AWAY_MIN_S = 300.0
-"""Seconds that a modem must be away before another kind is searched for."""
+"""Seconds for which a modem must be away before the agent searches for another kind."""
 
 
 class NobodyAnswers(Exception):
@@ -88,7 +90,9 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
 
 
 async def _wait_until_away(seat: SatelliteSeat) -> None:
-    """Wait until the modem has been away for long, because another may have replaced it."""
+    """Wait until the modem has been away for AWAY_MIN_S, because another kind may have
+    replaced it.
+    """
     while True:
         await trio.sleep(AWAY_MIN_S / 5)
         away = seat.link.away_since

@@ -1,7 +1,8 @@
 """Description of a satellite modem, so that the rest of the agent does not depend on its kind.
 
-A modem is a module or folder with a `SatelliteModem`. `registry.MODEMS` or an extension names it.
-Whatever its protocol, it serves the channel Satellite, and its driver obeys `channels/contract.py`.
+A modem is a module or folder with a `SatelliteModem`. It is listed in `registry.MODEMS` or by an
+extension. Whatever its protocol, it serves the channel Satellite, and its driver follows
+`channels/contract.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SatelliteSeat(NamedTuple):
     mailbox_check: float | None
     """Seconds after which the mailbox is checked without a ring; None for never."""
     registers: bool
-    """True if the modem registers by itself wherever it is carried."""
+    """True if the modem registers by itself after it was moved."""
     own_settings: Mapping[str, Any]
     """Settings of this kind of modem by name, each as its `Key` reads it."""
     outbox: Outbox

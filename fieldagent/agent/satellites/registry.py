@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from fieldagent.system.properties import Key
 
 MODEMS = {"sbd": "fieldagent.agent.satellites.sbd:MODEM"}
-"""Modems of the core by their name in `satellite-modem`. A kit loads only its own modem."""
+"""Modems of the core by their name in `satellite-modem`. The agent loads only the modem of its
+settings."""
 AUTO = "auto"
-"""Name of the modem that stands for the kind that answers."""
+"""Name in `satellite-modem` for the kind that answers at the port."""
 
 
 def get_modems() -> dict[str, str]:
@@ -35,16 +36,16 @@ def load_modem(name: str) -> SatelliteModem:
 
     Raises WrongProperty, in words that follow `satellite-modem`.
     """
-    # Imported here, so that a kit without a satellite modem saves this memory.
+    # Import it here, so that a kit without a satellite modem saves this memory.
     from fieldagent.agent.satellites.contract import SatelliteModem
 
     return import_known_object(name, get_modems(), SatelliteModem)
 
 
 def list_own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
-    """Return the settings of the configured modem, and of each modem whose settings the file has:
-    these stay if another modem is tried. Return no settings for a modem that cannot be loaded,
-    because the error of `satellite-modem` explains that.
+    """Return the settings of the configured modem, and of each modem whose settings are in the
+    file, because they may stay there while another modem is tried. If a modem cannot be loaded,
+    return no settings for it, because the error of `satellite-modem` explains that.
     """
     named = pairs.get("satellite-modem", "")
     known = {*get_modems()} - {*MODEMS, AUTO}

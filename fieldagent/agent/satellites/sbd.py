@@ -23,7 +23,7 @@ from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
 
 CHECK_TIMEOUT_S = 60.0
-"""Seconds in which the modem must answer all queries of `fieldagent check`."""
+"""Longest time in seconds for the modem's answers to all queries of `fieldagent check`."""
 
 
 def _can_answer_at(said: bytes) -> bool:
@@ -55,7 +55,7 @@ def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
 
 
 def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
-    """Return findings about the modem. It sends and reads no message, and has no cost."""
+    """Return findings about the modem. The check sends and reads no message, and has no cost."""
     link = ChannelLink()
     speed = LineSpeed(baud, SBD)
     speed.note_silent()
@@ -93,8 +93,8 @@ def _make_signal_finding(port: str, bars: int | None) -> Finding:
 
 
 def _lock(port: str, state: int | None) -> Finding:
-    """Return a finding about the modem's lock (+CULK), which may keep it from service; a 9602 or
-    9603 has no SIM.
+    """Return a finding about the modem's lock (+CULK), which can prevent service. A 9602 or 9603
+    has no SIM.
     """
     if state is None:
         return Finding(True, f"{port}: the modem does not report its lock")
