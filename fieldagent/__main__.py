@@ -14,8 +14,8 @@ from fieldagent.cli.kit.plain_run import parse_plain_run
 from fieldagent.system.exit_codes import IO_FAILED
 
 YOUNG_MAX = 10_000
-"""Number of new objects before the next garbage collection of cycles. We make few cycles, and each
-collection costs time, most of all at the start."""
+"""Number of new objects before the next garbage collection of cycles. The program makes few cycles,
+and each collection costs time, most of all at the start."""
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     """
     gc.set_threshold(YOUNG_MAX)
     if isinstance(sys.stdout, TextIOWrapper):
-        # As for standard error: a name that the terminal cannot show must not end a command.
+        # As for standard error, a name that the terminal cannot show must not end a command.
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.stdin is None:
         # Standard input is closed, so there is no input.
@@ -38,12 +38,12 @@ def main() -> int:
     except KeyboardInterrupt:
         return _exit_interrupted(asked)
     except BaseExceptionGroup as group:
-        # trio's nurseries raise it in a group.
+        # trio's nurseries raise KeyboardInterrupt in a group.
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         return _exit_interrupted(asked)
     except BrokenPipeError:
-        # The reader of our output has closed it; Python must not print an error at exit either.
+        # The reader of the output has closed it. Python must not print an error at exit either.
         sys.stdout = None
         return 141
     except OSError as error:
@@ -72,7 +72,7 @@ def _end_as_by_ctrl_c(asked: list[int]) -> None:
     def interrupt(number: int, frame: object) -> None:
         asked.append(number)
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # A shell started it in the background.
+            # A shell started this program in the background.
             raise KeyboardInterrupt
         # Use the current handler, because trio lets its tasks end.
         signal.raise_signal(signal.SIGINT)

@@ -1,5 +1,5 @@
-"""Types of arguments. Each raises ArgumentTypeError for an invalid value, or ValueError if its
-`__name__` describes the valid ones.
+"""Types of arguments. Each raises ArgumentTypeError for an invalid value. A type whose `__name__`
+describes the valid values raises ValueError instead.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Any
 from fieldagent.system.span import read_span
 
 DAYS_MAX = 36_500
-"""Maximum days for which a key is valid: a hundred years."""
+"""Largest number of days for which a key is valid: a hundred years."""
 
 
 def make_integer_reader(low: int, high: int) -> Callable[[str], int]:
-    """Return a reader of an integer from `low` to `high` inclusive; it raises ArgumentTypeError."""
+    """Return a reader of an integer from `low` to `high`, both included. The reader raises
+    ArgumentTypeError.
+    """
 
     def read(text: str) -> int:
         try:
@@ -101,8 +103,8 @@ def wait(text: str) -> int:
 
 
 def watch_hours(text: str) -> tuple[int, int] | None:
-    """Read watch hours and return the minutes of the day of their begin and end. Both are equal for
-    `always`. None for `none`.
+    """Read watch hours, and return their beginning and end in minutes of the day. Both are equal
+    for `always`. Return None for `none`.
     """
     if text in ("always", "none"):
         return (0, 0) if text == "always" else None
@@ -148,7 +150,7 @@ read_positive.__name__ = "a number above 0"
 
 def read_day(text: str) -> str:
     """Read a day such as 2026-09-21. Raises ValueError."""
-    from datetime import date  # only here, because other commands do not need it
+    from datetime import date  # Import it only here, because other commands do not need it.
 
     return date.fromisoformat(text).isoformat()
 
@@ -190,4 +192,4 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     "wait": wait,
     "watch_hours": watch_hours,
 }
-"""Types by their name in a table of commands."""
+"""Types by their names in a table of commands."""

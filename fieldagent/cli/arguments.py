@@ -1,4 +1,4 @@
-"""The command line: reads it with the tables of commands, and runs the function of its command."""
+"""Reads the command line with the tables of commands, and runs the function of its command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEPARATE_TABLES = {
     "hub": "fieldagent.cli.hub.table:COMMANDS",
     "push": "fieldagent.cli.hub.push_table:COMMANDS",
 }
-"""Tables that the other commands do not need, because they only list these two."""
+"""Tables that the other commands do not load. Their help only lists these two commands."""
 
 
 def dispatch(words: Sequence[str]) -> int:
@@ -37,8 +37,8 @@ def dispatch(words: Sequence[str]) -> int:
 
 
 def build_parser(words: Sequence[str] | None = None) -> CommandParser:
-    """Build the parser with all commands, or only with the one that `words` name, because each
-    argument costs time at a start. If they name none, the hub's commands are only listed.
+    """Build the parser with all commands, or only with the command that `words` name, because each
+    argument costs time at a start. If `words` name no command, the hub's commands are only listed.
     """
     parser = CommandParser(
         prog="fieldagent",
@@ -67,8 +67,8 @@ def _list_commands(words: Sequence[str] | None) -> Iterator[Command]:
 
 
 def _read(tables: Mapping[str, str], called: str, known: Collection[str]) -> Iterator[Command]:
-    """Yield the commands of the table that is called so, or of all tables if it is not a known one.
-    Exits if this program does not have it.
+    """Yield the commands of the table `called`, or of all tables if there is no such table. Exit if
+    this program does not contain the table.
     """
     for name in [called] if called in known else tables:
         if name not in tables:

@@ -1,4 +1,4 @@
-"""Reads a key from a person: with a prompt at a terminal, otherwise as a line of the input."""
+"""Reads a key: with a prompt at a terminal, otherwise as a line of standard input."""
 
 from __future__ import annotations
 

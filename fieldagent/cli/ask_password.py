@@ -1,5 +1,5 @@
-"""Reads a password from a prompt, never from an argument, which all users of the machine could
-read.
+"""Reads a password from a prompt. An argument is not accepted, because all users of the machine
+could read it.
 """
 
 from __future__ import annotations

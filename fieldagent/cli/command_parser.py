@@ -1,4 +1,4 @@
-"""Parser of a command line that shows its commands in groups and suggests the right word."""
+"""Parser of a command line. It shows the commands in groups and suggests the right word."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class CommandParser(argparse.ArgumentParser):
         """Return the help. Commands have one line each if possible, so that all fit on a screen."""
         below = [each for each in self.get_subcommands().values() if each.is_listed]
         listed = [each for each in below if each.group]
-        # A command without a group is in the row of another one, or an extension added it.
+        # A command without a group is in the row of another command, or an extension added it.
         named = {name for each in listed for name in each.row[0].split(", ")}
         listed += [each for each in below if not each.group and each.row[0] not in named]
         options = {name for name in self._option_string_actions if name not in ALWAYS}
         if not listed or options:
             return super().format_help()
-        import textwrap  # only here, because other commands do not need it
+        import textwrap  # Import it only here, because other commands do not need it.
 
         other = "Other" if any(each.group for each in listed) else ""
         titles = dict.fromkeys(each.group or other for each in listed)
@@ -79,7 +79,9 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"unknown value {value!r}; {choice}")
 
     def _find_deeper(self, word: str) -> str:
-        """Return the words of the commands that are called so, a step deeper, if there are few."""
+        """Return the words of the commands one step deeper that are called `word`, if there are
+        few.
+        """
         found = {" ".join(each[: each.index(word) + 1]) for each in self.deeper if word in each[1:]}
         named = " or ".join(repr(each) for each in sorted(found))
         return f"did you mean {named}?" if 0 < len(found) < 4 else ""
@@ -87,8 +89,8 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Allow options between positional arguments, which argparse before 3.12 takes from one
-        place.
+        """Allow options between positional arguments. Before Python 3.12, argparse accepts
+        positional arguments only in one place.
         """
         whole = super().parse_known_args
         last = self._get_positional_actions()[-1:]
@@ -107,7 +109,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _find_meant(word: str, known: Iterable[str]) -> str:
-    import difflib  # import here, so that a correct command starts without it
+    import difflib  # Import it only here, so that a correct command starts without it.
 
     close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {close[0]!r}?" if close else ""

@@ -1,5 +1,5 @@
-"""All commands of a parser with their options, for the generators of the completion and the manual
-page.
+"""Lists all commands of a parser with their options, for the generators of the completion and the
+manual page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class Option(NamedTuple):
     names: tuple[str, ...]
     value: str
-    """Placeholder of its value; empty if it has no value."""
+    """Placeholder of the option's value; empty if it has no value."""
     choices: tuple[str, ...]
     summary: str
 

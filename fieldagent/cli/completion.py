@@ -1,6 +1,7 @@
 """`fieldagent completion`: scripts with which a shell completes our commands, options and choices.
 
-Each script follows the words to the command that they name, and offers its subcommands and options.
+Each script follows the words to the command that they name, and offers the subcommands and options
+of that command.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def print_completion(arguments: argparse.Namespace) -> int:
 
 
 def _quote_place(words: Iterable[str]) -> str:
-    """Return the path of a command for the scripts: quoted, each word after a space."""
+    """Return the path of a command for the scripts. It is quoted, with a space before each word."""
     return shlex.quote("".join(f" {word}" for word in words))
 
 
@@ -33,8 +34,8 @@ def _format_offered(command: Command) -> str:
 
 
 def _write_cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
-    """Yield the common part of bash and zsh. `previous` is the word before the current one, `at`
-    the path of the command.
+    """Yield the common part of bash and zsh. `previous` is the word before the current word, and
+    `at` the path of the command.
     """
     yield '    case "$at $previous" in'
     for command in tree:
@@ -51,8 +52,8 @@ def _write_cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator
 
 
 def _walk(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
-    """Yield another common part: follow the words from `i` up to the current one, each to its
-    subcommand.
+    """Yield another common part, which follows the words from `i` up to the current word. Each word
+    leads to its subcommand.
     """
     yield f"    for ((; i < {current}; i++)); do"
     yield f'        case "$at ${{{words}[i]}}" in'
@@ -125,6 +126,6 @@ def _write_fish_option(option: Option) -> str:
 
 
 def _quote_for_fish(text: str) -> str:
-    """Quote for fish, which has two escapes within single quotes."""
+    """Quote a text for fish, which has two escapes within single quotes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -1,4 +1,4 @@
-"""Items from the arguments of `send` and `push`, in the JSON of both APIs."""
+"""Makes items from the arguments of `send` and `push`, in the JSON of both APIs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _make_file_item(arguments: argparse.Namespace) -> dict[str, Any]:
 def _make_picture(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return a picture as data: unchanged, or scaled to `--bytes`.
 
-    Raises CallFailed if it is not a picture, is too large, or cannot be scaled here.
+    Raises CallFailed if the file is not a picture, is too large, or cannot be scaled here.
     """
     raw = _read_content(arguments.file)
     if find_picture_type(raw) is None:

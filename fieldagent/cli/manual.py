@@ -1,4 +1,4 @@
-"""`fieldagent manual`: the manual page, in the macros of man(7)."""
+"""`fieldagent manual`: prints the manual page, in the macros of man(7)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _find_name(option: Option) -> str:
 
 
 def _escape_roff(text: str) -> str:
-    """Return a line of text: hyphens do not become dashes, no macro begins, and all characters are
-    ASCII, which every troff can read (groff_char(7)).
+    """Return a line of text with escapes: hyphens do not become dashes, no macro begins, and all
+    characters are ASCII, which every troff can read (groff_char(7)).
     """
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     escaped = "".join(each if each.isascii() else f"\\[u{ord(each):04X}]" for each in escaped)

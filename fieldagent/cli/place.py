@@ -1,4 +1,4 @@
-"""A position as people type it after a command: degrees, or a grid reference."""
+"""Reads a position as people type it after a command: degrees, or a grid reference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DECIMALS = 6
-"""Decimals of degrees from a grid reference: 11 cm. MGRS has metres at best."""
+"""Decimals of degrees from a grid reference. The last one is 11 cm. The best precision of MGRS is a
+metre."""
 _GRID_WORDS = 4
 """Number of words in the longest reference: zone, square and metres separately."""
 _MAY_BE_GRID = re.compile(r"([0-9]{1,2}\s*[A-Z]|[ABYZ])\s*([A-Z]{2}|[0-9]{6})", re.I | re.ASCII)
@@ -42,8 +43,8 @@ def read_place(words: Sequence[str]) -> TypedPosition:
 
 
 def _split_words(words: Sequence[str]) -> Sequence[str]:
-    """Return the words, with the comma of `46.5,7.25` or `46.5, 7.25` as a blank. The comma of
-    `46,5 7,25` stays, because it is decimal.
+    """Return the words, with a blank instead of the comma of `46.5,7.25` or `46.5, 7.25`. The
+    commas of `46,5 7,25` stay, because they are decimal commas.
     """
     words = " ".join(words).split() or words
     first = words[0]
@@ -54,7 +55,7 @@ def _split_words(words: Sequence[str]) -> Sequence[str]:
 
 
 def _read_in_grid(words: Sequence[str]) -> TypedPosition:
-    # Import here, because few people type such references.
+    # Import it only here, because few people type such references.
     from fieldagent.package.grid import NotInGrid, read_grid
 
     longest = min(len(words), _GRID_WORDS)

@@ -1,4 +1,4 @@
-"""A QR code in the terminal for a phone's camera, drawn by Debian's qrencode."""
+"""Shows a QR code in the terminal for a phone's camera. Debian's qrencode draws it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SECONDS = 10.0
 
 def show_qr_code(text: str) -> None:
     """Show a text as a QR code. The text goes to qrencode's standard input, because other users can
-    see arguments. If it cannot be drawn, print the reason without failing, because the text
-    itself was shown before.
+    see arguments. If it cannot be drawn, print the reason and do not fail, because the text itself
+    was already printed.
     """
     try:
         drawn = subprocess.run(

@@ -1,4 +1,4 @@
-"""Commands as a table: the words, the function, the summary and the arguments of each.
+"""Reads commands from a table: the words, the function, the summary and the arguments of each.
 
     contact [Alarms]: manage contacts
     contact add -> contact:add: add a contact
@@ -42,22 +42,23 @@ CONTINUATION_INDENT = " " * 6
 HIDDEN = "hidden"
 NARGS = "?*+!"
 HELP = ("-h", "--help")
-"""Words at which the commands below are only listed."""
+"""Words that print the help, for which the commands below are only listed."""
 
 
 class Command(NamedTuple):
     words: tuple[str, ...]
     group: str
     row: list[str]
-    """Its row in the help of the command above, if it has several commands."""
+    """`NAMES: SUMMARY` of a row in the help of the command above, if that row stands for several
+    commands."""
     place: str
     """`package.module:NAME` of the function. Empty if it only has commands below it."""
     values: Mapping[str, str]
     summary: str
     arguments: list[str]
-    """Lines of the table."""
+    """Lines of the table with the command's arguments."""
     endings: list[str]
-    """Lines after them, outside of any section."""
+    """Lines of arguments that follow, outside of any section."""
     fragments: Mapping[str, list[str]]
     types: Types
 
@@ -71,7 +72,7 @@ def read_table(
     ending: str = "",
 ) -> list[Command]:
     """Return the commands of a table. Their modules are in `package`, and their words come after
-    those `above`. A command with a function and without an ending of its own has `ending`.
+    the words `above`. A command with a function and without its own ending gets `ending`.
     """
     commands: list[Command] = []
     fragments: dict[str, list[str]] = {}
@@ -124,8 +125,9 @@ def add_commands(
     depth: int = 0,
     known: frozenset[str] = frozenset(),
 ) -> None:
-    """Add the commands below a parser: the one that `words` begin with, or all, because each
-    argument costs time at a start. `known` are the names of arguments that the parsers above have.
+    """Add commands below a parser: only the command with which `words` begin, or all. Fewer
+    commands save time, because each argument costs time at a start. `known` are the names of
+    arguments that the parsers above have.
     """
     below: dict[str, list[Command]] = {}
     for each in commands:
@@ -168,8 +170,8 @@ def _add_arguments(parser: CommandParser, command: Command, known: frozenset[str
             exclusive = None
         names, options = read_argument(argument, command.types)
         if names[-1].lstrip("-").replace("-", "_") in known:
-            # It is allowed before and after the command. If it is missing after it, the value from
-            # before must stay.
+            # This argument is allowed before and after the command. If it is missing after the
+            # command, the value from before must stay.
             options["default"] = argparse.SUPPRESS
         (exclusive or section).add_argument(*names, **options)
 

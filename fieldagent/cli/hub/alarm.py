@@ -1,4 +1,4 @@
-"""`fieldagent hub alarm …`: a dispatcher's actions on alarms of the hub, which are no SOS."""
+"""`fieldagent hub alarm …`: a dispatcher's actions on the hub's own alarms."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Files that `fieldagent hub device add --card` writes beside the agent's settings: in the form of
-a card of build/image, or for cloud-init on other cards.
+"""Files that `fieldagent hub device add --card` writes beside the agent's settings. They have the
+form for a card of build/image, or for cloud-init on other cards.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CardFiles(NamedTuple):
 
 
 def make_card_files(arguments: argparse.Namespace) -> CardFiles:
-    """Return the files and settings that the arguments ask for. Raises Unfit, OSError."""
+    """Return the files and settings that the arguments ask for. Raises UnfitValue, OSError."""
     if not any(getattr(arguments, word) for word in CARD_OPTIONS):
         return CardFiles({}, [], False)
     if arguments.card is None:
@@ -93,7 +93,7 @@ def _make_properties(arguments: argparse.Namespace) -> str:
         _check({"country": "CH", "wifi": arguments.wifi, "wifi-password": secret})
         properties["wifi-password"] = card_format.derive_pre_shared_key(arguments.wifi, secret)
     if arguments.access_point:
-        # In plain text, because the kit shows it to phones.
+        # It is in plain text, because the kit shows it to phones.
         properties["access-point-password"] = _read_password(arguments.access_point, "")
     said = {name: value for name, value in properties.items() if value}
     _check(said)
@@ -105,7 +105,8 @@ def _read_password(name: str, more: str) -> str:
 
 
 def _read_text(said: Mapping[str, str]) -> str:
-    # Double backslashes, the escape character of a properties file (java.util.Properties).
+    # Double each backslash, because it is the escape character of a properties file
+    # (java.util.Properties).
     marked = {name: value.replace("\\", "\\\\") for name, value in said.items()}
     return "".join(f"{name}={value}\n" for name, value in marked.items())
 

@@ -10,13 +10,13 @@ from fieldagent.system.terminal import escape_line, format_local_time, format_st
 GAP = 2
 """Blanks between two columns."""
 STATES = ("state", "status", "outcome", "result")
-"""Columns whose words have a colour on a terminal."""
+"""Columns whose words are coloured on a terminal."""
 
 
 def choose_fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
     """Return the columns that fit into `width` characters, or all if it is None.
 
-    Empty columns go first, then those at the end. The first one always stays.
+    Empty columns are left out first, then columns at the end. The first column always stays.
     """
     columns = list(cells[0])
     widths = {name: GAP + max(len(name), *(len(row[name]) for row in cells)) for name in columns}
@@ -35,7 +35,9 @@ def make_cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def format_table(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> list[str]:
-    """Return a table's lines for `printed`, with the names of its columns first."""
+    """Return the lines of a table for printing. The first line contains the names of the
+    columns.
+    """
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in columns}
     gap = " " * GAP
     lines = [gap.join(name.ljust(widths[name]) for name in columns)]

@@ -47,8 +47,9 @@ class _Commanded(NamedTuple):
 
 @make_store_command
 def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
-    """Send a command to the kit and wait `--wait` seconds for the answer; without words, list
-    earlier commands. If it costs, ask first; scripts need --yes or --by ip.
+    """Send a command to the kit and wait `--wait` seconds for the answer. Without words, list
+    earlier commands. If the command costs money, ask for agreement first. Scripts need --yes or
+    --by ip.
     """
     kit = store.run_once(lambda db: _find_kit(db, arguments))
     if not arguments.words:
@@ -141,7 +142,7 @@ def _read_delta(arguments: argparse.Namespace) -> bytes:
 def _price_delta(
     db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes
 ) -> _Bringing:
-    """Return the delta's posting, and its price. Raises Refused."""
+    """Return the delta's posting and its price. Raises Refused."""
     if arguments.by == "satellite":
         raise Refused("a delta goes over the link if there is one: omit --by, or use --by ip")
     now = time.time()
@@ -156,12 +157,12 @@ def _price_delta(
 
 
 def _make_similar(asked: RemoteCommand) -> RemoteCommand:
-    """Return the command with a proof of the final length."""
+    """Return the command with a proof that has the final length but is not valid."""
     return prove(0, asked, b"")
 
 
 def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
-    """Return the price over satellite of command, answer and delta, for people."""
+    """Return the price of command, answer and delta over satellite, for people."""
     down = estimate.bytes_down + (0 if delta is None else delta.bytes)
     size = f"{down} bytes there, at most {estimate.bytes_up} back"
     if delta is not None:

@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 @make_store_command
 def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-    """Add a contact of the kind that its address shows, and print its number. Does not notify it;
-    `test` does.
+    """Add a contact of the kind that its address shows, and print its number. The contact is not
+    notified; use `test` for that.
     """
     kind = find_kind(arguments.address, get_contact_kinds(settings.contacts), settings.contact_own)
     if fault := kind.fault_of(arguments.address) or _find_missing_setting(
@@ -70,8 +70,8 @@ def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> R
 def _find_missing_setting(
     arguments: argparse.Namespace, settings: HubSettings, kind: ContactKind
 ) -> str:
-    """Return the setting that the kind needs, or "". Without a settings file the hub's own settings
-    are unknown.
+    """Return the setting that is missing for the kind, or "". Without a settings file the hub's own
+    settings are unknown.
     """
     if arguments.config is None and not get_default_path().exists():
         return ""
@@ -81,7 +81,7 @@ def _find_missing_setting(
 
 @make_store_command
 def list_contacts(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-    """List the contacts in the order of their notification, each with the reason if it would not be
+    """List the contacts in the order of their notification, each with the reason if it cannot be
     notified.
     """
     kinds, own = get_contact_kinds(settings.contacts), settings.contact_own
@@ -94,7 +94,7 @@ def list_contacts(arguments: argparse.Namespace, settings: HubSettings, store: S
 
 @make_store_command
 def show_steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
-    """Show the chain, with a line for each contact. Fails if a step cannot work."""
+    """Show the chain, with a line for each contact. Fail if a step cannot work."""
     kinds, own = get_contact_kinds(settings.contacts), settings.contact_own
     whole = store.run_once(
         lambda db: chain.list_steps(
@@ -151,7 +151,7 @@ def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Stor
 def _run_with_reach(
     settings: HubSettings, store: Store, use: Callable[[ContactSenders], Awaitable[T]]
 ) -> T:
-    """Run `use` with the notification services, while the store accepts its writes."""
+    """Run `use` with the notification services, while the store accepts their writes."""
     import trio
 
     async def run() -> T:

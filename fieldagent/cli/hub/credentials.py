@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 @make_transaction
 def add_key(call: Call) -> Result:
-    """Add an API key and print it, only this time. Without --kind it can push all kinds."""
+    """Add an API key and print it once. Without --kind it can push all kinds."""
     asked = call.arguments
     purposes = [name for name in ("read", "acknowledge", "administer") if getattr(asked, name)]
     id_, key = credentials.add_key(
@@ -31,9 +31,7 @@ def add_key(call: Call) -> Result:
 
 @make_transaction
 def add_token(call: Call) -> Result:
-    """Add a token of a member and print it, only this time. It is valid for the member in all of
-    their workspaces.
-    """
+    """Add a token of a member and print it once. It is valid in all workspaces of the member."""
     expires = _compute_expiry(call.arguments, call.now)
     name = call.arguments.name
     id_, token = credentials.add_token(call.db, call.member, name, expires=expires, now=call.now)
@@ -56,7 +54,7 @@ def revoke(call: Call) -> Result:
 
 @make_transaction
 def set_key_rate(call: Call) -> Result:
-    """Set the rate limit of a key. A limit that is not named stays."""
+    """Set the rate limits of a key. A limit without a new value stays."""
     asked = call.arguments
     rate = {"per_minute": asked.per_minute, "burst": asked.burst}
     return credentials.set_rate(*call.here, asked.id, **rate, now=call.now)

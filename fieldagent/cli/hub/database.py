@@ -80,7 +80,7 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
         with open_alone(origin, options) as source:
             if not is_postgres(target):
                 become_owner_of(Path(target).absolute().parent)
-            open_store(target, options).close()  # Makes the tables.
+            open_store(target, options).close()  # This creates the tables.
             with (
                 open_alone(target, options) as empty,
                 Progress(f"moving to {empty.name}", "rows", at_once=True) as progress,
@@ -107,7 +107,7 @@ def record_restore(call: Call) -> Result:
 
 
 def migrate(arguments: argparse.Namespace) -> int:
-    """Make the tables, or upgrade them to this version."""
+    """Create the tables, or upgrade them to this version."""
     return run_with_store(
         arguments, lambda _, __: show(arguments, {"version": VERSION}), upgrade=True, create=True
     )

@@ -24,8 +24,8 @@ NAMES_SHOWN_MAX = 20
 
 @make_store_command
 def delete(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
-    """Print the data that would be deleted, and return REFUSED. With --yes delete it permanently,
-    also while a hub runs.
+    """Print the data that would be deleted, and return REFUSED. With --yes, delete the data
+    permanently, even while a hub runs.
     """
     data_subject = store.run_once(
         lambda db: subject.find(
@@ -42,7 +42,7 @@ def delete(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Resul
 
 
 def _make_row(arguments: argparse.Namespace, plan: Row) -> Row:
-    """Return the plan, without --json only with the first names of long lists."""
+    """Return the plan. Without --json, long lists contain only their first names."""
     if arguments.json:
         return plan
     deletes = {

@@ -29,12 +29,12 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
 REASON_SHOWN = 60
-"""Maximum characters of a reason in the table; --json has all of it."""
+"""Largest number of characters of a reason in the table. --json contains the whole reason."""
 
 
 def add_device(arguments: argparse.Namespace) -> int:
-    """Add a device, and print its secrets, only this time, or write them to a card. If the card
-    cannot be written, no device is added.
+    """Add a device, and print its secrets once or write them to a card. If the card cannot be
+    written, no device is added.
     """
     try:
         beside = card_files.make_card_files(arguments)
@@ -76,11 +76,11 @@ def add_device(arguments: argparse.Namespace) -> int:
 
 
 def _check_operator(arguments: argparse.Namespace) -> None:
-    """Check the operator's name. Raises Unfit if it is unknown."""
+    """Check the operator's name. Raises UnfitValue if it is unknown."""
     try:
         own = load(arguments.config, arguments.database).operators
     except InvalidSettings:
-        return  # reported when the database is opened
+        return  # The fault is reported when the database is opened.
     if arguments.operator is not None and arguments.operator not in get_operators(own):
         raise UnfitValue(
             f"unknown operator {arguments.operator!r}: use {', '.join(get_operators(own))}"
@@ -99,7 +99,7 @@ def _format_settings(address: str | None, row: Row, more: list[tuple[str, str]])
 
 
 def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
-    """Write the card within the transaction: if that fails, the device is not added."""
+    """Write the card within the transaction, so that the device is not added if that fails."""
     try:
         card_files.write(folder, beside)
         return str(write_card(folder, settings))
@@ -117,7 +117,9 @@ def retry_device(call: Call) -> Result:
 
 @make_transaction
 def list_contested(call: Call) -> Result:
-    """List the IMEIs that a device claims but another device has, in all workspaces."""
+    """List the contested IMEIs of all workspaces: a device claims the IMEI, but another device has
+    it.
+    """
     return imei_claims.list_claims(call.db)
 
 
@@ -141,8 +143,8 @@ def rename_device(call: Call) -> Result:
 
 
 def set_device_key(arguments: argparse.Namespace) -> int:
-    """Set a new key, or the kit's existing one (read from input, never an argument), or
-    remove it.
+    """Set a new key, or the kit's existing key (read from input, never an argument), or remove the
+    key.
     """
     key = (
         None
@@ -165,7 +167,7 @@ def set_device_key(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def make_device_token(call: Call) -> Result:
-    """Print a new link token, only this time. The kit's link with the old one ends."""
+    """Print a new link token once. The kit's link with the old token ends."""
     token = directory.make_link_token(call.db, call.device, now=call.now)
     return {"id": call.device, "hub-token": token}
 
@@ -198,9 +200,11 @@ def _revoke(call: Call) -> Result:
 
 @make_dead_letter_change
 def restore_device(call: Call) -> tuple[list[int], Row]:
-    """Undo a revocation, and process items that arrived meanwhile, also over other kits."""
+    """Undo a revocation, and process items that arrived meanwhile, including those over other
+    kits.
+    """
     revocation.restore(call.db, call.device, now=call.now)
-    # Other kits may have relayed its items.
+    # Other kits may have relayed items of this device.
     return dead_letters.list_devices_with_letters(*call.here), {"id": call.device, "revoked": False}
 
 

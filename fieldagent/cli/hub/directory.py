@@ -30,8 +30,8 @@ from fieldagent.system.log_lines import complain
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """Make the database, and the first workspace with an integration that may push to it, and with
-    an administrator if one is named. With --once do nothing if a workspace exists.
+    """Create the database and the first workspace, with an integration that may push to it. Add an
+    administrator if one is named. With --once, do nothing if a workspace exists.
     """
     password = secret.make_password() if arguments.administrator else ""
     hashed = scrypt.hash_password(password) if password else None
@@ -70,7 +70,7 @@ def init(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def add_workspace(call: Call) -> Result:
-    """Add a workspace and print its number. Refused if another one has the name."""
+    """Add a workspace and print its number. Refused if another workspace has the name."""
     return {"id": directory.add_workspace(call.db, call.arguments.name, now=call.now)}
 
 
@@ -81,7 +81,7 @@ def list_workspaces(call: Call) -> Result:
 
 
 def add_user(arguments: argparse.Namespace) -> int:
-    """Add a user and print their number. Asks for a password before the database is opened."""
+    """Add a user and print the user's number. Ask for a password before the database is opened."""
     hashed = _ask_for_password() if arguments.password else None
 
     @make_transaction
@@ -102,8 +102,8 @@ def add_user(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def join_user(call: Call) -> Result:
-    """Add a user of another workspace, by their number, as a member of this one, too. Refused if
-    the number does not exist.
+    """Make a user of another workspace, given by number, also a member of this workspace. Refused
+    if the number does not exist.
     """
     user, workspace = call.arguments.user, call.workspace
     if not directory.is_known(call.db, user):
@@ -132,8 +132,8 @@ def set_user_role(call: Call) -> Result:
 
 
 def _ask_for_password() -> str:
-    """Ask for a password, and return its hash. With an empty password, anyone could sign in as the
-    user.
+    """Ask for a password, and return its hash. An empty password is refused, because anyone could
+    sign in as the user.
     """
     password = ask_password()
     if not password:
@@ -145,7 +145,7 @@ def _ask_for_password() -> str:
 
 
 def set_user_password(arguments: argparse.Namespace) -> int:
-    """Set a user's password. Asks for it before the database is opened."""
+    """Set a user's password. Ask for it before the database is opened."""
     hashed = _ask_for_password()
 
     @make_transaction
@@ -158,12 +158,14 @@ def set_user_password(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def list_users(call: Call) -> Result:
-    """List the users of a workspace with their role, and if a password is set."""
+    """List the users of a workspace with their roles. The list shows if a password is set."""
     return directory.list_users(*call.here)
 
 
 @make_transaction
 def audit_list(call: Call) -> Result:
-    """List the newest lines of the audit log, without a workspace those of all."""
+    """List the newest lines of the audit log of a workspace or, if none is named, of all
+    workspaces.
+    """
     workspace = call.workspace if call.arguments.workspace else None
     return audit.list_latest(call.db, call.arguments.limit, workspace)

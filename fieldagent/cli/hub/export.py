@@ -1,4 +1,5 @@
-"""`fieldagent hub workspace export` and `user export`: all data of either, as files."""
+"""`fieldagent hub workspace export` and `user export`: all data of a workspace or user, as
+files."""
 
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) 
 
 @contextmanager
 def _open_private(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for its owner only, which is on disk after the context."""
+    """Open a file that only its owner can read. It is on disk after the context."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         yield file
         file.flush()

@@ -1,4 +1,4 @@
-"""`fieldagent hub fleet`: the condition of all kits, those that differ from the others first."""
+"""`fieldagent hub fleet`: condition of all kits. Kits that differ from the others come first."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def _format_clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | 
 
 
 def _format_signal(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
-    """Return 24 hours of bars of each channel with such reports; else the last signal of each
-    modem.
+    """Return the bars of the last 24 hours for each channel with such reports. If there are none,
+    return the last signal of each modem.
     """
     hours = about.get("signals", {})
     if any(bars is not None for those in hours.values() for bars in those):

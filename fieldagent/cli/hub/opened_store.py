@@ -1,7 +1,6 @@
 """Opens the hub's database for a command, and prints results.
 
-Administration commands open the database themselves, whether a hub runs or not. Secrets are shown
-once.
+Administration commands open the database themselves, even while a hub runs. Secrets are shown once.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ def run_with_store(
     create: bool = False,
 ) -> int:
     """Open the database of the settings, call `use`, and close it. Errors and refusals are printed
-    to standard error. Returns the exit code. Root becomes the owner of SQLite's folder. Only with
-    `create` a missing SQLite file is created: otherwise its path is probably misspelt.
+    to standard error. Return the exit code. Root becomes the owner of SQLite's folder. A missing
+    SQLite file is only created with `create`, because otherwise its path is probably misspelt.
     """
     try:
         settings = load(arguments.config, arguments.database)
@@ -89,7 +88,9 @@ def run_with_store(
 
 
 class Call:
-    """A command within its transaction, with the things that its arguments name."""
+    """A command within its transaction. It finds the workspace, member and device that its
+    arguments name.
+    """
 
     def __init__(self, arguments: argparse.Namespace, db: Db, now: float) -> None:
         self.arguments = arguments
@@ -99,27 +100,28 @@ class Call:
 
     @cached_property
     def workspace(self) -> int:
-        """The workspace. Raises Refused."""
+        """Return the id of the workspace. Raises Refused."""
         return directory.find_workspace(self.db, self.arguments.workspace)
 
     @property
     def here(self) -> tuple[Db, int]:
-        """The database and the workspace, the first arguments of most operations."""
+        """Return the database and the workspace, the first arguments of most operations."""
         return self.db, self.workspace
 
     @cached_property
     def member(self) -> int:
-        """The user of the workspace. Raises Refused."""
+        """Return the id of the user of the workspace. Raises Refused."""
         return directory.find_member(*self.here, self.arguments.user)
 
     @cached_property
     def device(self) -> int:
-        """The device of the workspace. Raises Refused."""
+        """Return the id of the device of the workspace. Raises Refused."""
         return directory.find_device_named(*self.here, self.arguments.device)
 
 
 Result: TypeAlias = "int | Mapping[str, Any] | Sequence[Row]"
-"""An exit code after its own output, members by name, or the rows of a table."""
+"""Result of a command: an exit code if the command has printed its own output, members by name, or
+the rows of a table."""
 
 
 def make_transaction(operation: Callable[[Call], Result]) -> Callable[[argparse.Namespace], int]:
@@ -157,7 +159,7 @@ def _put(arguments: argparse.Namespace, result: Result) -> int:
 
 def commit_and_print(store: Store, operation: Callable[[Db, float], int]) -> int:
     """Run an operation in one transaction, and print its output after the commit, so that each
-    printed key is in the database. Returns its exit code.
+    printed key is in the database. Return its exit code.
     """
 
     def carry_out(db: Db) -> tuple[int, str, str]:

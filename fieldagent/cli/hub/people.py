@@ -31,7 +31,7 @@ def join_group(call: Call) -> Result:
 
 @make_transaction
 def leave_group(call: Call) -> Result:
-    """Remove users from a group. A user who is not in it is ignored."""
+    """Remove users from a group. A user who is not in the group is ignored."""
     group = _find_group(call)
     people.change_group(*call.here, group, leave=_find_members(call), now=call.now)
     return {"id": group}
@@ -39,7 +39,7 @@ def leave_group(call: Call) -> Result:
 
 @make_transaction
 def set_group_satellite(call: Call) -> Result:
-    """Set if items from kits to a group are also sent over satellite."""
+    """Allow or forbid that items from kits to a group are also sent over satellite."""
     group, rule = _find_group(call), call.arguments.rule == "on"
     people.change_group(*call.here, group, over_satellite=rule, now=call.now)
     return {"id": group}
@@ -72,7 +72,7 @@ def list_groups(call: Call) -> Result:
 
 @make_transaction
 def set_user_radios(call: Call) -> Result:
-    """Set the radios of a user by their handles, instead of earlier ones. Refused if a radio
+    """Set the radios of a user by their handles. They replace earlier radios. Refused if a radio
     belongs to another user.
     """
     people.set_radios(*call.here, call.member, call.arguments.radios, now=call.now)
@@ -81,7 +81,9 @@ def set_user_radios(call: Call) -> Result:
 
 @make_transaction
 def set_user_positions(call: Call) -> Result:
-    """Set whether a user's kits get all positions of other kits, or the newest of each sender."""
+    """Make a user's kits get all positions of other kits, or only the newest position of each
+    sender.
+    """
     rule = call.arguments.rule
     people.set_positions(*call.here, call.member, every=rule == "all", now=call.now)
     return {"id": call.member, "positions": rule}

@@ -1,6 +1,7 @@
 """`fieldagent push`: sends an item to the field through a hub's push API. Without trio.
 
-A push without an answer is repeated with the same Idempotency-Key, so that it counts once.
+A push without an answer is repeated with the same Idempotency-Key, so that the hub accepts it only
+once.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from fieldagent.system.wording import describe_reason, format_count
 TIMEOUT = 30.0
 """Timeout of one attempt in seconds."""
 RETRY_TIMES_S, PATIENCE_UNREACHED = 300.0, 30.0
-"""Seconds of retries without `--patience`: at a hub that answers, and at an address where none
-has answered."""
+"""Seconds of retries without `--patience`: at a hub that has answered, and at an address where no
+hub has answered."""
 PAUSE = 5.0
 """Seconds before the next attempt, unless the hub sends a number."""
 
@@ -100,7 +101,7 @@ def _make_headers(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 class _Trouble(Exception):
-    """A failed attempt, after which another one may succeed."""
+    """Error of a failed attempt, after which another attempt may succeed."""
 
     def __init__(self, why: str, wait: float | None = None, *, unreached: bool = False) -> None:
         super().__init__(why)
@@ -111,9 +112,9 @@ class _Trouble(Exception):
 def _send_until_accepted(
     arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
 ) -> tuple[int, str]:
-    """Retry while the hub asks for it or cannot be reached, and patience lasts. Returns the number
-    of attempts, and the path of the push's status. An error is printed once, and then only the
-    number of attempts.
+    """Retry while the hub asks for that or cannot be reached, until the patience is over. Return
+    the number of attempts and the path of the push's status. An error is printed once, and then
+    only the number of attempts.
     """
     began = time.monotonic()
     attempts, announced, reached = 0, "", False

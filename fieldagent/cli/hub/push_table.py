@@ -1,4 +1,4 @@
-"""The table of `fieldagent push`, which a kit's program has, too."""
+"""Table of `fieldagent push`. A kit's program also contains it."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from fieldagent.hub.records.quiet import NO_QUIET_HOURS, WrongHours, read_hours
 
 @make_transaction
 def set_hours(call: Call) -> Result:
-    """Set the quiet hours of the workspace, or of one contact. With `never`, a contact has none,
-    whatever the workspace has.
+    """Set the quiet hours of the workspace, or of one contact. With `never`, a contact has no quiet
+    hours, even if the workspace has some.
     """
     asked = call.arguments
     if asked.hours == NO_QUIET_HOURS:
@@ -27,7 +27,7 @@ def set_hours(call: Call) -> Result:
 
 @make_transaction
 def inherit(call: Call) -> Result:
-    """Remove a contact's own quiet hours, so that the workspace's apply again."""
+    """Remove a contact's own quiet hours, so that the workspace's quiet hours apply again."""
     return _change(call, "")
 
 

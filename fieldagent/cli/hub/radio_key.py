@@ -37,7 +37,7 @@ def change(arguments: argparse.Namespace) -> int:
 
 
 def revoke_and_change(arguments: argparse.Namespace) -> int:
-    """Revoke a kit and change the radio-key of all others: both or neither."""
+    """Revoke a kit and change the radio-key of all others. Do both or neither."""
     return run_with_store(arguments, partial(_change, arguments, arguments.device))
 
 
@@ -97,7 +97,7 @@ def _format_credits(estimate: KeyPrice, hub: HubSettings) -> str:
 
 
 def _ask_for_agreement(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
-    """Return the bearer. Raises Refused without agreement to the price."""
+    """Return the bearer to use. Raises Refused without agreement to the price."""
     if arguments.by or not estimate.by_satellite or arguments.yes:
         return arguments.by or ""
     price = _format_price(estimate, hub)
@@ -123,8 +123,8 @@ def _shorten(db: Db, workspace: int, now: float) -> Row:
 
 @make_store_command
 def show_status(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
-    """Print the step of the change, and the kits that are behind. Refused if there never was a
-    change.
+    """Print the step of the change, and the kits that are behind. Refused if the workspace never
+    had a change.
     """
 
     def read(db: Db) -> tuple[Row, list[Row]]:

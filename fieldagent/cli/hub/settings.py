@@ -1,6 +1,6 @@
 """`fieldagent hub device set`: settings for a kit, signed by its operator, over the IP link.
 
-The hub never has a secret key, and does not verify the signature; the kit does. Without
+The hub never has the secret key. The kit verifies the signature, the hub does not. Without
 --secret-key the text is written to a file. After it was signed elsewhere, the same command sends
 it.
 """
@@ -30,7 +30,7 @@ from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_cha
 
 
 class SignedFor(NamedTuple):
-    """Kit that the settings are for."""
+    """Kit for which the settings are."""
 
     workspace: int
     device: int
@@ -38,15 +38,15 @@ class SignedFor(NamedTuple):
     kit: str
     """Id of the kit in the text."""
     last: int
-    """Number of the last settings that were sent to it."""
+    """Number of the last settings that were sent to the kit."""
 
 
 @make_store_command
 def offer_settings(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
-    """Write settings for a kit to a file, let minisign sign it, and offer it. Without --secret-key,
-    only write the file; a later call without settings offers the signed file.
+    """Write settings for a kit to a file, let minisign sign it, and offer it to the kit. Without
+    --secret-key, only write the file. A later call without settings offers the signed file.
     """
-    # Signing may take long: no transaction is open meanwhile.
+    # Signing may take long, so no transaction is open meanwhile.
     kit = store.run_once(lambda db: find_kit(db, arguments))
     file = arguments.file or Path(f"device-{kit.device}.settings")
     if arguments.settings:
@@ -65,7 +65,7 @@ def offer_settings(arguments: argparse.Namespace, _: HubSettings, store: Store) 
 
 
 def find_kit(db: Db, arguments: argparse.Namespace) -> SignedFor:
-    """Return the kit for a settings change. Raises Refused, also if the device has no link
+    """Return the kit for a settings change. Raises Refused, for example if the device has no link
     token.
     """
     workspace = directory.find_workspace(db, arguments.workspace)
@@ -120,7 +120,7 @@ def _list_for_signature(file: Path, device: str) -> dict[str, str]:
 
 
 def sign(file: Path, key: Path, *how: str) -> None:
-    """Let minisign sign the file; `how` are further options. Raises Refused."""
+    """Let minisign sign the file. `how` contains further options. Raises Refused."""
     try:
         done = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
     except FileNotFoundError:

@@ -30,8 +30,8 @@ def set_device_check_in(call: Call) -> Result:
 
 
 def make_list(kind: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function that lists the incidents of that kind, SOS or ALARM, of a workspace: the
-    newest first, at most `--limit`.
+    """Return the function that lists at most `--limit` incidents of that kind (SOS or ALARM) of a
+    workspace, newest first.
     """
 
     @make_transaction
@@ -117,8 +117,8 @@ def _find_acting_user(call: Call) -> int:
 
 
 def make_hand_over(kind: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function that asks another dispatcher to take an incident of that kind over, and
-    prints it. It stays with the current one until then.
+    """Return the function that asks another dispatcher to take over an incident of that kind, and
+    prints the incident. Until then the incident stays with the current dispatcher.
     """
 
     def carry_out(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The table of the hub's commands. `fieldagent/cli/table.py` describes its form."""
+"""Table of the hub's commands. `fieldagent/cli/table.py` describes its form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENDINGS = """
 
 
 def make_hub_table(text: str, package: str, types: Types = TYPES) -> list[Command]:
-    """Return the commands below `fieldagent hub` of a table. Those without an ending work in one
+    """Return the commands of a table for `fieldagent hub`. A command without an ending works in one
     workspace.
     """
     return read_table(ENDINGS + text, package, types=types, above=("hub",), ending="@workspace")

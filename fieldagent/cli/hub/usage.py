@@ -1,4 +1,5 @@
-"""`fieldagent hub usage`: cost of satellite messages, by our count and by the operator's."""
+"""`fieldagent hub usage`: cost of satellite messages, by the hub's count and by the operator's
+count."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from fieldagent.system.wording import describe_reason, format_count
 
 
 def import_usage(arguments: argparse.Namespace) -> int:
-    """Import a file with an operator's count: all of it, or nothing."""
+    """Import a file with an operator's count. If one line is invalid, import nothing."""
     try:
         days = _read(arguments)
     except (WrongUsageFile, OSError, UnicodeDecodeError) as wrong:
@@ -59,7 +60,7 @@ def _read(arguments: argparse.Namespace) -> list[CountedDay]:
 
 @make_store_command
 def list_usage(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
-    """Show each kit and day, with our count and the operator's."""
+    """Show each kit and day, with the hub's count and the operator's count."""
     since, until = usage.choose_days(arguments.since, arguments.until, time.time())
 
     def find(db: Db) -> list[usage.UsageDay]:

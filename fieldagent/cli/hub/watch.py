@@ -56,7 +56,9 @@ def take_watch(call: Call) -> None:
 
 @_make_watch_change
 def hand_over(call: Call) -> None:
-    """Ask another dispatcher to take the watch, and print it. It stays unchanged until then."""
+    """Ask another dispatcher to take the watch, and print the watch. Until then the watch stays
+    unchanged.
+    """
     member, note = call.member, call.arguments.note
     heir = directory.find_member(*call.here, call.arguments.to)
     watch_desk.hand_over(*call.here, member, heir, note, call.now)
@@ -64,13 +66,13 @@ def hand_over(call: Call) -> None:
 
 @_make_watch_change
 def end(call: Call) -> None:
-    """End a user's watch, and print the new watch. Refused if they are not on watch."""
+    """End a user's watch, and print the new watch. Refused if the user is not on watch."""
     watch_desk.end(*call.here, call.member, call.arguments.note, call.now)
 
 
 @make_transaction
 def set_hours(call: Call) -> Result:
-    """Set the hours in which a dispatcher must be on watch, in UTC; none: no hours."""
+    """Set the hours in which a dispatcher must be on watch, in UTC. `none` removes the hours."""
     watch_hours = Hours(*call.arguments.hours) if call.arguments.hours else None
     shifts.set_hours(*call.here, watch_hours, call.now)
     return {"hours": str(watch_hours or "none")}

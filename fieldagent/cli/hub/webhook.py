@@ -31,8 +31,8 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def add(arguments: argparse.Namespace) -> int:
-    """Add a webhook and print its secret. It is tested first, unless with --untried, and not added
-    if the test fails.
+    """Add a webhook and print its secret. Without --untried, test the webhook first, and do not add
+    it if the test fails.
     """
     try:
         webhook = _read(arguments)
@@ -79,7 +79,7 @@ def _read(arguments: argparse.Namespace) -> Webhook:
 
 
 def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) -> bool:
-    """Send a test, and print the result. Raises Refused if the limit of a day is reached."""
+    """Send a test, and print the result. Raises Refused if the daily limit is reached."""
     now = time.time()
     if limit := store.run_once(lambda db: sending.test_of_webhook(db, workspace, webhook.url, now)):
         raise Refused(limit)
@@ -98,7 +98,7 @@ def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) 
 
 @make_store_command
 def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
-    """Send a test to a webhook. Returns REFUSED if it fails."""
+    """Send a test to a webhook. Return REFUSED if it fails."""
     workspace = store.run_once(lambda db: directory.find_workspace(db, arguments.workspace))
     webhook = store.run_once(lambda db: webhook_directory.find_webhook(db, workspace, arguments.id))
     return OK if _try(settings, store, workspace, webhook) else REFUSED
@@ -149,8 +149,8 @@ def list_dead(call: Call) -> Result:
 
 @make_transaction
 def replay(call: Call) -> Result:
-    """Post dead letters of webhooks again, one item or all, and print their number. Refused if
-    there are none.
+    """Post dead letters of webhooks again, those of one item or all, and print their number.
+    Refused if there are none.
     """
     count = webhook_directory.replay(*call.here, call.arguments.request_id, now=call.now)
     return {"replayed": count}

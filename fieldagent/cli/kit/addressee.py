@@ -8,12 +8,14 @@ from typing import Any
 from fieldagent.kit.local_http import call
 
 WORD_WITHIN = 3.0
-"""Seconds after Delivered in which the hub may answer that it does not know the name."""
+"""Seconds after the status Delivered during which the hub may answer that it does not know the
+name."""
 
 
 def find_unreached_reason(port: int, package: dict[str, Any]) -> str:
-    """Return the hub's reason for not passing a Package on, or "". Waits a moment for it. Raises
-    CallFailed."""
+    """Return the hub's reason for not passing a Package on, or "". Wait a moment for it. Raises
+    CallFailed.
+    """
     end = time.monotonic() + WORD_WITHIN
     while True:
         steps = call(port, "GET", f"/api/package/{package['id']}").body.get("reached", [])

@@ -1,4 +1,4 @@
-"""Output of the agent's answers."""
+"""Prints the agent's answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def make_calling(command: Command) -> Command:
-    """Return a command that prints the reason if its call of the agent fails."""
+    """Return a command that prints the reason if its call to the agent fails."""
 
     @wraps(command)
     def run_reporting(arguments: argparse.Namespace) -> int:
@@ -35,5 +35,5 @@ def report(failed: CallFailed) -> int:
 
 
 def show(arguments: argparse.Namespace, value: Any, text: str) -> None:
-    """Print `value` with --json, otherwise `text`, whose words of state may have a colour."""
+    """Print `value` with --json, otherwise `text`, in which names of states may be coloured."""
     print(json.dumps(value) if arguments.json else format_lines(text))

@@ -48,8 +48,8 @@ AGENT_MAX = 5.0
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Print each finding, bad ones to standard error. Returns MISSING if there is no settings file,
-    SETTINGS for any other fault.
+    """Print each finding, bad findings to standard error. Return MISSING if there is no settings
+    file, SETTINGS for any other fault.
     """
     code = SETTINGS
     try:
@@ -102,8 +102,8 @@ def _reserve(limit: int, wanted: int | None) -> Finding:
 
 
 def _list_findings(settings: Settings) -> Iterator[Finding]:
-    # In the order in which a kit is repaired: its folder, its port, its channels, its hooks. Parts
-    # that are not configured are skipped. Devices are checked one after another.
+    # The checks have the order in which a kit is repaired: its folder, its port, its channels, its
+    # hooks. Parts that are not configured are skipped. Devices are checked one after another.
     running = _find_running(settings)
     yield _check_state_directory(settings.state_directory)
     yield running.finding or _check_api_port(settings.api_port)
@@ -170,8 +170,9 @@ MOVED_PORT_TEXT = (
 
 
 def _find_moved_ports(settings: Settings, running: RunningAgent) -> dict[str, Finding]:
-    """Return a fault for each port that the agent which runs does not use, by its setting. The
-    agent's report on its port does not cover another port."""
+    """Return a fault for each port in the settings that the running agent does not use, by its
+    setting. The agent reports only on the port that it uses.
+    """
     used = (running.status or {}).get("ports")
     wanted = {
         "satellite-port": settings.satellite_port,
@@ -200,14 +201,14 @@ class RunningAgent(NamedTuple):
     """The agent that runs with these settings, if there is one."""
 
     finding: Finding | None = None
-    """Finding about it; None if no agent runs."""
+    """Finding about the agent; None if no agent runs."""
     status: Mapping[str, Any] | None = None
-    """Its status; None if it did not answer."""
+    """Status of the agent; None if it did not answer."""
 
 
 def _find_running(settings: Settings) -> RunningAgent:
-    """Return the running agent with its status. Ports that it uses are not opened by this
-    command.
+    """Return the running agent with its status. This command does not open ports that the agent
+    uses.
     """
     port, held = settings.api_port, is_held(settings.state_directory)
     try:
@@ -342,8 +343,8 @@ def _reach(hops: int) -> Finding:
 
 
 def _check_key_change(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
-    """Yield the step of the key change and, from a running agent, the stations by the key that they
-    send with.
+    """Yield the step of the key change. If an agent runs, also yield the stations that send with
+    the old key and with the new key.
     """
     step = radio_keys.load(settings).step
     if running.status is None:
@@ -358,7 +359,7 @@ def _check_key_change(settings: Settings, running: RunningAgent) -> Iterator[Fin
 
 
 def _seal(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
-    """Yield if anonymous listeners can read the messages, and if all kits of the group use the same
+    """Yield findings about who can read the messages, and about kits in range that use another
     setting.
     """
     seals = settings.radio_seal == "on"
@@ -376,7 +377,7 @@ def _seal(settings: Settings, running: RunningAgent) -> Iterator[Finding]:
 
 
 def _check_hub(settings: Settings, address: str) -> Finding:
-    """Open a WebSocket over the link's interface, which does not end a link."""
+    """Open a WebSocket over the link's interface. This does not end a link."""
     import trio
 
     from fieldagent.agent.channels.connecting import Unreachable

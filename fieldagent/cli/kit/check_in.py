@@ -14,7 +14,7 @@ from fieldagent.system.terminal import format_local_time
 
 @make_calling
 def check_in(arguments: argparse.Namespace) -> int:
-    """Start, change or end (--done) a check-in, and wait for its delivery unless with --no-wait."""
+    """Start, change or end (--done) a check-in. Without --no-wait, wait for its delivery."""
     if arguments.done:
         return finish(arguments, call(arguments.port, "DELETE", "/api/check-in").body)
     asked = {"within": int(arguments.within)}

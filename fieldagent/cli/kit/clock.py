@@ -1,4 +1,4 @@
-"""`fieldagent clock`."""
+"""`fieldagent clock`: sets the system's clock."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fieldagent.system.elapsed_time import MachineClocks
 
 
 def set_system_clock(arguments: argparse.Namespace) -> int:
-    """Set the system's clock to the time that the agent has left; needs root. Returns OK if it has
-    left none.
+    """Set the system's clock to the time in the agent's file. This needs root. Return OK if there
+    is no such file.
     """
 
     def put(unix: float) -> None:
         time.clock_settime(time.CLOCK_REALTIME, unix)
 
-    # Of root's unit (RuntimeDirectory=).
+    # Folder of root's systemd unit (RuntimeDirectory=).
     own = os.environ.get("RUNTIME_DIRECTORY")
     return set_clock(
         arguments.config,

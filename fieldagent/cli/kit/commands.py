@@ -14,7 +14,7 @@ from fieldagent.system.terminal import escape_lines, format_local_time
 
 @make_calling
 def print_commands(arguments: argparse.Namespace) -> int:
-    """Print the commands that this kit allows, and those from the hub with their answers."""
+    """Print the commands that this kit allows, and the commands from the hub with their answers."""
     answer = call(arguments.port, "GET", "/api/commands").body
     show(arguments, answer, escape_lines("\n".join(_format_lines(answer))))
     return OK

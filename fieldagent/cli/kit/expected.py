@@ -1,4 +1,4 @@
-"""The expected delivery of a Package as text."""
+"""Describes the expected delivery of a Package."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def _describe_turn(name: str, cost: dict[str, Any]) -> str:
 
 
 def _choose_most(expectation: dict[str, Any]) -> tuple[float, float]:
-    """Return the number of ten that are delivered, at most nine, and the seconds for that."""
+    """Return how many of ten Packages are delivered, at most nine, and the seconds within which
+    they are.
+    """
     if expectation["most"] is None:
         return 10 * expectation["share"], expectation["last"]
     return 9, expectation["most"]
@@ -56,7 +58,7 @@ def describe_forecast(expectation: dict[str, Any] | None) -> list[str]:
 
 
 def format_forecast(forecast: dict[str, Any]) -> list[str]:
-    """Return the forecast, and the accuracy of earlier ones."""
+    """Return the lines with the forecast and the accuracy of earlier forecasts."""
     lines, kept = describe_forecast(forecast["expected"]), forecast["kept"]
     if kept["of"]:
         lines.append(

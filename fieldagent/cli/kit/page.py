@@ -1,4 +1,4 @@
-"""`fieldagent page`: the kit's page for people of the camp: its address and its passphrase."""
+"""`fieldagent page`: address and passphrase of the kit's page for people of the camp."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fieldagent.system.text_files import read_text_file
 from fieldagent.system.wording import describe_reason
 
 SHORTEST = 12
-"""Minimum characters, because a user of the network may guess for weeks."""
+"""Smallest number of characters of a passphrase. A user of the network may guess for weeks."""
 PAGE_UNSET_TEXT = (
     "page-listen is not set: name the networks, such as page-listen=192.168.4.0/24, and restart"
 )
@@ -35,7 +35,7 @@ PAGE_UNSET_TEXT = (
 
 def print_page(arguments: argparse.Namespace) -> int:
     """Print the addresses of the page and the fingerprint of its certificate, set the passphrase
-    (--set), or show how a phone joins the kit's Wi-Fi (--wifi). Works without an agent.
+    (--set), or show how a phone joins the kit's Wi-Fi (--wifi). This works without an agent.
     """
     if arguments.wifi is not None:
         return _show_network(arguments)

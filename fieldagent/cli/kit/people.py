@@ -1,4 +1,4 @@
-"""`fieldagent people`: the possible addressees of a Package."""
+"""`fieldagent people`: possible addressees of a Package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`fieldagent run` as systemd starts it, parsed without argparse.
 
 argparse and the table of all commands would cost half a megabyte while the agent runs, and a tenth
-of its start time.
+of the agent's start time.
 """
 
 from __future__ import annotations

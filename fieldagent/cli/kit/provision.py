@@ -1,4 +1,4 @@
-"""`fieldagent provision`."""
+"""`fieldagent provision`: applies the settings on the card."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fieldagent.system.log_lines import complain
 
 
 def provision(arguments: argparse.Namespace) -> int:
-    """Take the settings that wait on the card. Returns MISSING if the argument is not a folder."""
-    # A folder that cannot be accessed is reported below.
+    """Apply the settings that wait on the card. Return MISSING if the argument is not a folder."""
+    # The code below reports a folder that cannot be accessed.
     with suppress(OSError):
         if arguments.card and not arguments.card.is_dir():
             complain(

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def run(arguments: RunArguments) -> int:
-    """Run the agent until it is stopped. With wrong settings it does not start; without any channel
-    it warns, and runs.
+    """Run the agent until it is stopped. It does not start with wrong settings. Without any channel
+    it logs a warning and runs.
     """
     start_logging(arguments.verbose)
     try:
@@ -49,7 +49,7 @@ def run_to_end(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
     """
     try:
         if os.geteuid() == 0:
-            # Import here: the units do not run as root, and save the memory.
+            # Import it only here. The systemd units do not run as root and so save the memory.
             from fieldagent.system.as_owner import become_owner_of
 
             become_owner_of(state)

@@ -1,4 +1,4 @@
-"""`fieldagent satellite`: lets the modem try at once when a person sees the sky, and shows the
+"""`fieldagent satellite`: lets the modem try at once when it has a view of the sky, and shows the
 traffic on its serial line for diagnosis.
 """
 
@@ -25,7 +25,7 @@ def retry(arguments: argparse.Namespace) -> int:
 
 @make_calling
 def print_trace(arguments: argparse.Namespace) -> int:
-    """Print the trace of the last fault on disk, and the one in the agent's memory."""
+    """Print the trace of the last fault on disk, and the trace in the agent's memory."""
     query = f"channel={arguments.channel}&payloads={int(arguments.payloads)}"
     answer = call(arguments.port, "GET", f"/api/trace?{query}").body
     show(arguments, answer, f"{answer['kept']}{answer['memory']}".rstrip("\n"))

@@ -19,7 +19,7 @@ from fieldagent.system.wording import format_count
 
 @make_calling
 def send(arguments: argparse.Namespace) -> int:
-    """Post an item of `arguments.kind` and return the exit code of its status; with `--dry-run`
+    """Post an item of `arguments.kind` and return the exit code of its status. With `--dry-run`,
     only print its price.
     """
     body = {
@@ -92,14 +92,14 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
 
 
 def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
-    """Wait for the end of a Package unless with --no-wait, print it, and return the exit code of
-    its status; OK if it has none yet. Raises CallFailed.
+    """Wait for the end of a Package unless --no-wait is set, print it, and return the exit code of
+    its status; OK if it has no status yet. Raises CallFailed.
     """
     if not arguments.no_wait:
         try:
             package = _wait(arguments.port, package)
         except CallFailed as failed:
-            # Report this as queued: a repeated command would send it twice.
+            # Report the Package as queued, because a repeated command would send it twice.
             known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` tells"
             raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
     status = package["status"]
@@ -130,7 +130,9 @@ def _format_reasons(package: dict[str, Any]) -> str:
 
 
 def _add_status(name: str, delivery: dict[str, Any], package: dict[str, Any]) -> str:
-    """Return a channel, with the status of the Package there if it is another than in all."""
+    """Return the name of a channel, with the Package's status there if it differs from the status
+    of the whole Package.
+    """
     status = delivery.get("status")
     return f"{name} {status}" if status and status != package["status"] else name
 

@@ -13,7 +13,7 @@ from fieldagent.system.terminal import escape_line, format_local_time, format_st
 
 PAGE = 100
 TEXT_SHOWN = 60
-"""Maximum characters of a text; --json and `show` have more."""
+"""Largest number of characters of a text. --json and `show` print more."""
 
 
 @make_calling
@@ -69,13 +69,15 @@ def format_content(package: dict[str, Any]) -> str:
 
 
 def format_holders(receipts: list[dict[str, Any]]) -> str:
-    """Return the holders of the Package, and since when."""
+    """Return the holders of the Package, each with the time of its receipt."""
     return ", ".join(
         f"{format_holder(each)} at {format_local_time(each['at'])}" for each in receipts
     )
 
 
 def format_holder(receipt: dict[str, Any]) -> str:
-    """Return the holder of a receipt for people. An agent that has an item is not its user."""
+    """Return the holder of a receipt for people. It names the agent, because an agent may have an
+    item that its user has not seen.
+    """
     who = receipt["name"] or receipt["id"]
     return str(who) if receipt["kind"] == "hub" else f"{who}'s agent"

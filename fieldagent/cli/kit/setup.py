@@ -31,7 +31,7 @@ SLOW_PORT_TEXT = "a port without an answer takes about 20 seconds"
 
 def run_setup(arguments: argparse.Namespace) -> int:
     """Detect devices, propose settings, and write them after agreement by a person or --yes.
-    --dry-run writes nothing. Returns USAGE without agreement.
+    --dry-run writes nothing. Return USAGE without agreement.
     """
     # Each exit has its own code, and nothing is written before all checks have passed.
     path = arguments.config or (INSTALLED if os.geteuid() == 0 else get_default_path())
@@ -78,12 +78,12 @@ def run_setup(arguments: argparse.Namespace) -> int:
 
 
 def _look_at_ports(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
-    """Check the named ports, or all ports; and those in the settings."""
+    """Check the named ports, or all ports, and the ports in the settings."""
     places = [find_lasting_name(each) for each in arguments.places] or list_serial_ports()
     for seat in SEATS:
         port = before.get(seat.port, "")
         if port and not port.startswith("udp://"):
-            # Use the port's name in the settings.
+            # Use the name that the port has in the settings.
             places = [port, *(each for each in places if not is_same_port(each, port))]
     places = list(dict.fromkeys(places))
     if not arguments.json and places:

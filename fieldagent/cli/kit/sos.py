@@ -1,4 +1,5 @@
-"""`fieldagent sos`: raises an SOS, adds to it, answers, calls it off, or takes another kit's."""
+"""`fieldagent sos`: raises an SOS, adds to it, answers, calls it off, or takes over the SOS of
+another kit."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from fieldagent.system.exit_codes import CANCELED, ERROR, OK, USAGE
 from fieldagent.system.terminal import escape_line, format_local_time
 
 LOOK_EVERY = 2.0
-"""Seconds between two checks of its state."""
+"""Seconds between two checks of the state of the SOS."""
 END_STATES = ("closed", "called off")
 
 Call = Callable[[argparse.Namespace], int]
@@ -25,7 +26,7 @@ Call = Callable[[argparse.Namespace], int]
 
 @make_calling
 def run_sos(arguments: argparse.Namespace) -> int:
-    """Do what the options ask for; without one, raise an SOS or add to the open one."""
+    """Carry out the action of the options. Without options, raise an SOS or add to the open SOS."""
     if arguments.cancel:
         return _call_off(arguments)
     if arguments.take is not None:
@@ -65,8 +66,8 @@ def _make_request(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _follow_sos(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
-    """Print each stage when it is reached, until the SOS has left; with --until-seen until a person
-    has seen it.
+    """Print each stage when it is reached, until the SOS has left the kit or, with --until-seen,
+    until a person has seen it.
     """
     known_steps: list[dict[str, Any]] = []
     if sys.stderr.isatty():
@@ -144,7 +145,7 @@ def _is(incident: dict[str, Any], station: int, number: int) -> bool:
 
 
 def _send_answer(arguments: argparse.Namespace) -> int:
-    """Send an answer about the open SOS. It does not raise an SOS if none is open."""
+    """Send an answer about the open SOS. Do not raise an SOS if none is open."""
     if arguments.content is None:
         print("fieldagent: --answer needs a text: fieldagent sos --answer yes", file=sys.stderr)
         return USAGE

@@ -1,4 +1,4 @@
-"""The table of a kit's commands. `fieldagent/cli/table.py` describes its form."""
+"""Table of a kit's commands. `fieldagent/cli/table.py` describes its form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fieldagent.cli.items_table import ITEMS
 from fieldagent.cli.table import read_table
 
 CHANNEL = "(Satellite|Radio|Cellular) channel"
-"""A channel, in upper or lower case. The local API requires the exact names."""
+"""Pattern of a channel, in upper or lower case. The local API itself requires the exact names."""
 COMMANDS = read_table(
     f"""
 setup [Start] -> setup:run_setup: find connected devices and write settings
@@ -149,4 +149,4 @@ manual [Help] -> manual:print_manual: print the manual page, for man -l - or a f
 """,
     "fieldagent.cli",
 )
-"""The last commands of the list. `dispatch` treats `help` as the --help of the named command."""
+"""Last commands of the list. `dispatch` treats `help` as the --help of the named command."""

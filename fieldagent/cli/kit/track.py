@@ -1,6 +1,6 @@
 """`fieldagent track`: sends positions from gpsd to the agent on this machine, like any client.
 
-It continues if gpsd or the agent is down: it prints that once, and waits.
+If gpsd or the agent is down, the command prints that once, waits and continues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
 
 SILENCE = 30.0
-"""Seconds without a line after which gpsd is called again. It reports each second."""
+"""Seconds without a line after which gpsd is called again. gpsd reports each second."""
 RETRY_S = 5.0
 """Seconds between two calls of gpsd or the agent while it is down."""
 TELL_EVERY = 20.0
@@ -38,20 +38,20 @@ LOOK_EVERY = 30.0
 
 
 BATCH_DECIMALS = 5
-"""Decimals of degrees: at most 1.1 m."""
+"""Decimals of degrees of positions that share a message. The last one is at most 1.1 m."""
 
 
 class GpsdLost(Exception):
-    """gpsd cannot be reached, or has gone. The text is for people."""
+    """Error: gpsd cannot be reached, or has gone. The text is for people."""
 
 
 class StopSignal(BaseException):
-    """SIGTERM, SIGINT or SIGHUP was received."""
+    """Error: SIGTERM, SIGINT or SIGHUP was received."""
 
 
 def track(arguments: argparse.Namespace) -> int:
-    """Post positions until stopped; gpsd and the agent may be down at times. Returns USAGE if
-    --gpsd is invalid.
+    """Post positions until stopped. gpsd and the agent may be down at times. Return USAGE if --gpsd
+    is invalid.
     """
     host, _, port = arguments.gpsd.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -84,7 +84,7 @@ class _Tracker:
     own_policy: Policy
     """Policy of the command line. People may select another interval on the page."""
     _last_messages: dict[str, str] = field(default_factory=dict)
-    """Last message about each program, so that it is printed once."""
+    """Last printed message about each program, so that each message is printed once."""
     _costly: bool = False
     _queried_at: float = -math.inf
     """Time of the last query for the states of the channels."""
@@ -125,7 +125,7 @@ class _Tracker:
         try:
             report = read_line(text)
         except RemoteProtocolError as error:
-            # Report this once per connection, because each may be to another program.
+            # Report this once per connection, because each connection may lead to another program.
             if "line" not in self._last_messages:
                 self._print_line("line", f"{where} sent an unknown line, which is ignored: {error}")
             return
@@ -138,7 +138,7 @@ class _Tracker:
 
     def _take_fix(self, fix: Fix) -> None:
         self.track.see(fix)
-        # While the agent is down, continue to read fixes: unread ones would be old later.
+        # While the agent is down, continue to read fixes, because unread fixes would be old later.
         if time.monotonic() < self._call_again:
             return
         try:
@@ -158,7 +158,7 @@ class _Tracker:
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
-            # The same position would be refused again at once.
+            # The agent would refuse the same position again, so do not repeat it.
             self._print_line("agent", f"a position was refused: {failed}")
             self.track.mark_posted()
             return
@@ -215,7 +215,7 @@ class _Tracker:
         return self._costly
 
     def _make_body(self, fix: Fix) -> dict[str, Any]:
-        # The agent adds a missing date, correct to the second.
+        # The agent adds the missing date, which is correct to the second.
         dated = fix.time >= EARLIEST_TIME
         if self.arguments.batch is not None:
             return self._make_batched(fix, dated)
@@ -231,8 +231,8 @@ class _Tracker:
         return _present({"location": _present(location), **how, **self._make_terms()})
 
     def _make_batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
-        """Return a position with only time and place, so that many share a message as a track
-        (docs/reference/on-air.md). None of them is replaced.
+        """Return a position with only time and place, so that many positions share a message as a
+        track (docs/reference/on-air.md). No position replaces another one.
         """
         location = {
             "latitude": round(fix.latitude, BATCH_DECIMALS),

@@ -1,6 +1,6 @@
-"""Decides which positions are posted: by time, by distance, more often in motion. Pure.
+"""Decides which positions are posted, by time and by distance, and more often in motion. Pure.
 
-A position that is not posted costs nothing. A posted one replaces the waiting one, by its
+A position that is not posted costs nothing. A posted position replaces a waiting one, by its
 collapseKey. Times are from the satellites, because the gateway may not know the time.
 """
 
@@ -19,17 +19,17 @@ class Policy:
     """Seconds between two positions at rest."""
     moving_interval: float = 300.0
     distance: float = 500.0
-    """Distance in metres from the last position after which the next one is due, but not before
-    `shortest`."""
+    """Distance in metres from the last position after which the next position is due, but not
+    before `shortest`."""
     shortest: float = 30.0
     satellite_factor: float = 4.0
     """Factor for all of the above if only satellite is up."""
     moving_from: float = 1.0
-    """Speed in m/s from which it is moving. A receiver at rest reports up to about half of that,
-    which is the limit for the end of motion."""
+    """Speed in m/s from which the kit counts as moving. Motion ends below half of it, because a
+    receiver at rest reports up to about that speed."""
     steady: float = 60.0
-    """Seconds for which the speed must be above or below, so that noise and most red lights do not
-    count."""
+    """Seconds for which the speed must be above or below the limit, so that noise and most red
+    lights do not count."""
 
     def with_interval(self, interval: float) -> Policy:
         """Return the policy for another interval, with all other values in proportion."""
@@ -44,20 +44,21 @@ class Policy:
 
 @dataclass(slots=True)
 class Track:
-    """Gets every fix, and decides if the newest is due."""
+    """Receiver of all fixes. It decides if the newest position is due."""
 
     policy: Policy = field(default_factory=Policy)
     _newest: Fix | None = None
     _posted: Fix | None = None
     _moving: bool = False
-    """At rest until proven otherwise, because a first fix often has a wrong speed."""
+    """True if the kit is moving. It is False at first, because a first fix often has a wrong
+    speed."""
     _moving_when_posted: bool = False
     _contradicted_since: float | None = None
     """Unix time since which the speed contradicts `_moving`."""
 
     def see(self, fix: Fix) -> None:
-        """Process the newest fix. Motion begins or ends after the speed has shown it for
-        `policy.steady` seconds.
+        """Process the newest fix. Motion begins or ends after the speed has been on the other side
+        of the limit for `policy.steady` seconds.
         """
         self._newest = fix
         if self._is_moving(fix) is self._moving:
@@ -68,14 +69,14 @@ class Track:
             self._moving, self._contradicted_since = not self._moving, None
 
     def is_due(self, *, costly: bool) -> bool:
-        """Return True if the newest position must be posted. `costly`: only satellite is up. A
-        position that is due then is also due otherwise.
+        """Return True if the newest position must be posted. `costly` is True if only satellite is
+        up. A position that is due with `costly` is also due without it.
         """
         fix, last, policy = self._newest, self._posted, self.policy
         if fix is None or last is None:
             return fix is not None
         factor = policy.satellite_factor if costly else 1.0
-        # A receiver that has set its clock back has not gone back in time.
+        # Use the absolute value, because a receiver may set its clock back.
         passed = abs(fix.time - last.time)
         interval = policy.moving_interval if self._moving else policy.interval
         far = compute_distance(last, fix) >= policy.distance * factor
@@ -85,8 +86,8 @@ class Track:
         return passed >= interval * factor or ((far or turned) and soon)
 
     def compute_next(self, *, costly: bool) -> float | None:
-        """Return the Unix time at which the next position is due at the latest, if nothing changes;
-        None before the first.
+        """Return the latest Unix time at which the next position is due if nothing changes; None
+        before the first position.
         """
         if self._posted is None:
             return None
@@ -95,7 +96,7 @@ class Track:
         return self._posted.time + interval * (policy.satellite_factor if costly else 1.0)
 
     def is_moving(self) -> bool:
-        """Return True if it moves, by the speed during `policy.steady` seconds."""
+        """Return True if the kit is moving, by the speed during `policy.steady` seconds."""
         return self._moving
 
     def mark_posted(self) -> None:

@@ -20,7 +20,7 @@ from fieldagent.system.terminal import escape_line, format_local_time, format_st
 from fieldagent.system.wording import format_count, format_duration
 
 LETTER_SHOWN = 160
-"""Maximum characters of an unreadable message; --json shows all."""
+"""Largest number of characters of an unreadable message. --json prints all."""
 
 
 def _query(arguments: argparse.Namespace) -> str:
@@ -39,7 +39,7 @@ def cancel(arguments: argparse.Namespace) -> int:
 
 @make_calling
 def show_package(arguments: argparse.Namespace) -> int:
-    """Print one Package: its status, its holders, the stations that are missing it, and its
+    """Print one Package: its status, its holders, the stations that do not have it, and its
     history.
     """
     package = call(arguments.port, "GET", f"/api/package/{arguments.id}").body
@@ -121,7 +121,7 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
 
 
 def _list_waits(package: dict[str, Any]) -> list[str]:
-    """Return the reasons why it waits, and the times of the next attempts."""
+    """Return the reasons why the Package waits, and the times of the next attempts."""
     return [
         escape_line(f"{'':>10}  {name} waits: {delivery['reason']}")
         for name, delivery in package["channels"].items()
@@ -185,7 +185,7 @@ def _fetch_forecasts(port: int) -> dict[str, Any]:
 
 
 def _format_sos(sos: dict[str, Any]) -> list[str]:
-    """Return the lines about SOS: this kit's, then those of others."""
+    """Return the lines about SOS: first this kit's SOS, then those of other kits."""
     own = [] if sos["incident"] is None else [format_incident(sos["incident"])]
     return [escape_line(each) for each in (*own, *map(format_heard, sos["heard"]))]
 
@@ -314,7 +314,7 @@ def _quote_for_path(request_id: str) -> str:
 
 @make_calling
 def mark_inbound_read(arguments: argparse.Namespace) -> int:
-    """Record that a payload was read. Its sender gets a read receipt."""
+    """Record that a payload was read. The sender gets a read receipt."""
     body = {"by": arguments.by} if arguments.by else {}
     answer = call(
         arguments.port, "POST", f"/api/inbound/{_quote_for_path(arguments.request_id)}/read", body
@@ -325,8 +325,8 @@ def mark_inbound_read(arguments: argparse.Namespace) -> int:
 
 @make_calling
 def replay_inbound(arguments: argparse.Namespace) -> int:
-    """Hand payloads over again; with --dead all dead ones, the oldest first. Returns USAGE without
-    an argument.
+    """Hand payloads over again. With --dead, hand over all dead letters, oldest first. Return USAGE
+    without an argument.
     """
     wanted = list(arguments.request_id)
     if arguments.dead:

@@ -1,4 +1,5 @@
-"""The kit's own network as a QR code for phones, from the text of hostapd.conf. Pure."""
+"""Makes the text of a QR code with which phones join the kit's own network, from hostapd.conf.
+Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _SPECIAL = re.compile(r'([\\;,:"])')
 
 
 class NoNetwork(Exception):
-    """The text is incomplete. The message names the missing setting."""
+    """Error: the text of hostapd.conf is incomplete. The message names the missing setting."""
 
 
 class WifiNetwork(NamedTuple):
@@ -33,7 +34,7 @@ def read_network(text: str) -> WifiNetwork:
     for line in text.splitlines():
         name, is_set, value = line.partition("=")
         if is_set and not name.startswith("#"):
-            # Use the first of several networks.
+            # Use the first network if there are several.
             settings.setdefault(name.strip(), value)
     if not settings.get("ssid"):
         raise NoNetwork("it has no ssid= line")
