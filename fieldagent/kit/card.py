@@ -1,6 +1,5 @@
-"""Handling of `kit.properties` on a card of `build/image`. It takes the file from the boot
-partition at a start, configures Debian's programs at each start, and writes the results to the
-partition.
+"""Handles `kit.properties` on a card of `build/image`. At a start it takes the file from the boot
+partition. At each start it configures Debian's programs, and writes the results to the partition.
 
     python3 -m fieldagent.kit.card take     before the network
     python3 -m fieldagent.kit.card check    once all has started
@@ -31,14 +30,15 @@ NAMES = (card_format.NAME, f"{card_format.NAME}.txt")
 KEPT_CARD_FILE = Path("etc/fieldagent") / card_format.NAME
 RESULT = "kit-result.txt"
 TIMEOUT_S = 120.0
-"""Seconds within which everything must work."""
+"""Longest time in seconds until everything must work."""
 CHECK_INTERVAL_S = 10.0
-"""Seconds between two checks, because a slow board is busy at a start."""
+"""Seconds between two checks. They are not more frequent because a slow board is busy at a
+start."""
 
 
 def take_card(root: Path) -> str:
-    """Take the file from the card and return an empty string. If it is wrong, return the reason:
-    the file stays on the card, and the earlier settings stay valid. Raises OSError.
+    """Take the file from the card and return an empty string. If the file is wrong, return the
+    reason; then it stays on the card, and the earlier settings stay valid. Raises OSError.
     """
     wrong = ""
     if waiting := _find_waiting_card(root):
@@ -75,7 +75,7 @@ def _read(path: Path) -> str:
 
 
 def read_kept_settings(root: Path) -> dict[str, str]:
-    """Return the settings from the card; empty if there never were any, or if the kept file is
+    """Return the settings from the card; empty if there were none so far, or if the kept file is
     unreadable.
     """
     try:
@@ -99,7 +99,9 @@ def start(said: Mapping[str, str]) -> None:
 
 
 def check_settings(said: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return the reason of each setting that does not work; an empty string if it works."""
+    """Return the reason of each setting that does not work; an empty string if the setting
+    works.
+    """
     reasons = {}
     addresses = _read_addresses()
     if "time-zone" in said:
@@ -147,7 +149,9 @@ def _is_active(unit: str) -> bool:
 
 
 def describe_result(said: Mapping[str, str], reasons: Mapping[str, str], wrong: str) -> str:
-    """Return the text for a laptop, without secrets."""
+    """Return the result as a text for the card, which people read on a laptop. It contains no
+    secrets.
+    """
     lines = [f"Not applied: {wrong}"] if wrong else []
     lines += [f"{name}: {why or 'works'}" for name, why in reasons.items()]
     host = said.get("hostname")

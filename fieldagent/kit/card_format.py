@@ -24,7 +24,7 @@ PORTAL = 9093
 """Value of the agent's `page-portal-port`."""
 
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-"""A label of RFC 1123 2.1."""
+"""A label of a host name (RFC 1123, 2.1)."""
 COUNTRY = re.compile(r"[A-Z]{2}")
 _ZONE = re.compile(r"[A-Za-z0-9+_-]+(/[A-Za-z0-9+_-]+)*")
 _PRE_SHARED = re.compile(r"[0-9a-f]{64}")

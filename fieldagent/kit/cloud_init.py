@@ -31,7 +31,7 @@ class UnfitValue(Exception):
 
 
 def make_user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Return cloud-init's user data, with a user for these SSH keys, if any. Raises Unfit."""
+    """Return cloud-init's user data, with a user for these SSH keys, if any. Raises UnfitValue."""
     if not card_format.LABEL.fullmatch(host):
         raise UnfitValue(f"{host!r} is not a host name: use lowercase letters, digits and -")
     document: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
@@ -54,7 +54,7 @@ def make_user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]
 
 def make_network_config(name: str, password: str, country: str) -> dict[str, Any]:
     """Return the settings of a Wi-Fi, in addition to a cable. Without a password, the Wi-Fi is
-    open. Raises Unfit.
+    open. Raises UnfitValue.
     """
     if not card_format.is_network_name(name):
         raise UnfitValue(f"{name!r} is not a Wi-Fi name: use 1 to 32 bytes")
@@ -76,7 +76,7 @@ def _derive_pre_shared_key(name: str, password: str) -> str:
 
 
 def read_public_keys(file: Path) -> Sequence[str]:
-    """Return the keys of a file such as `id_ed25519.pub`. Raises Unfit, OSError."""
+    """Return the keys of a file such as `id_ed25519.pub`. Raises UnfitValue, OSError."""
     try:
         lines = read_text_file(file).splitlines()
     except UnicodeDecodeError:
@@ -88,8 +88,8 @@ def read_public_keys(file: Path) -> Sequence[str]:
 
 
 def write_texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """Return the files, by name. cloud-init treats different content as another machine, and
-    configures it.
+    """Return the files, by name. If the content changes, cloud-init takes the system for another
+    machine and configures it again.
     """
     made = {"user-data": "#cloud-config\n" + _write_text(user)}
     if network is not None:

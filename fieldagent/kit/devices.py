@@ -1,7 +1,7 @@
 """Detection of the devices at a kit's ports.
 
-The radios and modems define their own recognition. This module uses the lists of
-their names for the settings. A port is opened once for each speed.
+The radios and modems define their own recognition. This module uses the lists of their names in the
+settings. A port is opened once for each speed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FoundDevice(NamedTuple):
 
     place: str
     kind: str = ""
-    """Its name in the settings; empty if no device was recognized."""
+    """Name of the device's kind in the settings; empty if no device was recognized."""
     report: DeviceReport | None = None
     reason: str = ""
     """Reason for people, if there is no report."""
@@ -49,13 +49,13 @@ class FoundDevice(NamedTuple):
 
     @property
     def trouble(self) -> tuple[str, ...]:
-        """Return the problems of its device, for people; empty if no device answered."""
+        """Problems of the device, for people; empty if no device answered."""
         return () if self.report is None else self.report.trouble
 
 
 def get_radios() -> list[Recognition]:
-    """Return the recognitions of all known radios that have one, those between kits and
-    people's.
+    """Return the recognitions of all known radios that have one: radios between kits, and people's
+    radios.
     """
     ways = [load_radio(name).recognition for name in RADIOS]
     found = [way() for way in ways if way]
@@ -123,8 +123,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
             lost = lost or error
     if not heard:
         raise lost or PortLost(f"{place} is not on a port of a known radio")
-    # Data at one speed is noise at the others, so the first data that was received is the most
-    # useful.
+    # Data at one speed is noise at the others, so keep the first data that was received.
     reply = next((each for each in heard if each.last_bytes or each.echoes), heard[0])
     return FoundDevice(place, reason=f"{place}: {reply.describe_facts()}", is_answering=True)
 

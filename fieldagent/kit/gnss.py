@@ -1,5 +1,5 @@
-"""Detection of a satellite navigation receiver with NMEA, by listening only. The agent does not use
-it directly: gpsd reads it for all programs.
+"""Detects a satellite navigation receiver with NMEA, by listening only. The agent does not use the
+receiver directly, because gpsd reads it for all programs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fieldagent.wire import nmea
 
 NAME = "gnss"
 SENTENCE_TIMEOUT_S = 1.3
-"""Seconds within which a receiver sends something."""
+"""Longest time in seconds until a receiver sends something."""
 TELL_MAX = 2.0
 
 
@@ -46,4 +46,4 @@ RECOGNITIONS = [
     )
     for turn, baud in ((0, 9_600), (9, 38_400), (10, 4_800))
 ]
-"""Receivers have different speeds; over USB the speed does not matter."""
+"""Recognitions at the usual speeds of receivers. Over USB the speed does not matter."""

@@ -1,5 +1,5 @@
-"""Check that the agent of this kit works as before a change, for updates and remote settings. This
-module sends nothing.
+"""Checks, for updates and remote settings, that the agent of this kit works as it did before a
+change. This module sends nothing.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from fieldagent.system.log_lines import complain
 AGENT = "fieldagent.service"
 OTHER_UNITS = ("fieldagent-track.service", "fieldagent-hub.service")
 ANSWER_TIMEOUT_S = 10.0
-"""Seconds within which a running agent answers."""
+"""Longest time in seconds until a running agent answers."""
 SILENCE_S = 120.0
 """Seconds without an answer after which the agent counts as not starting."""
 START_TIMEOUT_S = 600.0
-"""Seconds within which a machine has started."""
+"""Longest time in seconds until a machine has started."""
 CHECK_S = 1.0
 BOOTS = 3
-"""Maximum number of starts of the kit during a trial; with more, the trial is considered
-the cause."""
+"""Maximum number of starts of the kit during a trial. If there are more, the trial counts as the
+cause."""
 WORKING_STATES = {"ready": 2, "busy": 2, "no service": 1}
 """States in which a channel works; a higher number is better."""
 
@@ -42,7 +42,7 @@ class HealthConditions:
     channels: Mapping[str, str] = field(default_factory=dict)
     """Channels that worked, each with its state."""
     version: str = ""
-    """Version of the agent; empty: any."""
+    """Version of the agent; empty means any version."""
     minutes: float = 15.0
     """Minutes within which everything must work again."""
     steady: float = 30.0
@@ -64,14 +64,14 @@ def restart_others() -> None:
 
 
 def leave_at_work() -> None:
-    """Start the agent after a failure, with the current program and settings."""
+    """After a failure, start the agent with the current program and settings."""
     with suppress(OSError):
         call_systemctl("start", "--no-block", AGENT)
 
 
 def wait_for_start() -> None:
-    """Wait until the machine has started everything, at most ten minutes, because the agent is slow
-    before.
+    """Wait at most START_TIMEOUT_S until the machine has started everything, because the agent is
+    slow until then.
     """
     wait = ["systemctl", "is-system-running", "--quiet", "--wait"]
     with suppress(subprocess.TimeoutExpired):
@@ -125,7 +125,7 @@ def fetch_status(settings: Path) -> dict[str, Any] | None:
 
 def find_stop_obstacle(port: int) -> str:
     """Return the reason why the agent must not be stopped now: an open SOS that is not on its disk
-    would be lost. Empty if it may be stopped, or if no agent answers.
+    would be lost. Return an empty string if it may be stopped, or if no agent answers.
     """
     try:
         answer = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body
@@ -137,7 +137,7 @@ def find_stop_obstacle(port: int) -> str:
 
 
 def wait_until_safe_to_stop(port: int) -> None:
-    """Wait until a stop would lose no SOS, for as long as one is open."""
+    """Wait until a stop would lose no SOS, however long an SOS is open."""
     announced = ""
     while why := find_stop_obstacle(port):
         if why != announced:

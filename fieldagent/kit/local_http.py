@@ -13,7 +13,8 @@ from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason
 
 TIMEOUT = 150.0
-"""Timeout in seconds; longer than a session, because a cancel call waits for its end."""
+"""Timeout in seconds; longer than a session, because a call to cancel waits for the session's
+end."""
 
 UNKNOWN = (
     ". It is unknown whether it has done this: before you call again, check with"

@@ -1,7 +1,9 @@
-"""Settings that follow from the detected devices, in addition to a kit's existing ones.
+"""Proposes settings that follow from the detected devices, in addition to a kit's existing
+settings.
 
-A port that is set stays if it has a device of its kind, or if another program (usually the agent)
-uses it. If it has another device or none, the first detected device without a port replaces it.
+The setting of a port stays if a device of its kind is there, or if another program (usually the
+agent) uses the port. If another device or no device is there, the port of the first detected device
+that has no setting replaces it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class DeviceSeat(NamedTuple):
 
     port: str
     kind: str
-    """Setting for the kind of device; empty if there is only one kind."""
+    """Name of the setting for the kind of device; empty if there is only one kind."""
     names: Collection[str]
     """Possible devices, by their recognized names."""
 
@@ -40,15 +42,15 @@ def _choose_seat(port: str, part: KitPart) -> DeviceSeat:
 
 
 AUTO = "auto"
-"""Kind that means: any that answers."""
+"""Kind that stands for any device that answers."""
 RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
 SEATS = (
     DeviceSeat("satellite-port", "satellite-modem", get_modems()),
     *(_choose_seat(port, part) for port, part in get_device_parts().items()),
     RADIO,
 )
-"""Devices in order. A radio that fits several uses becomes one between kits last, because a single
-kit has no use for that."""
+"""Devices in order of choice. Radios between kits are the last choice for a radio with several
+uses, because a single kit has no use for them."""
 DEFAULTS = {key.name: key.default for key in list_all_keys()}
 
 
@@ -68,8 +70,8 @@ class Proposal(NamedTuple):
 
 
 def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] = {}) -> Proposal:
-    """Return the settings to make in the settings file `text`. `more` are further settings from the
-    user.
+    """Return the settings to make in the settings file `text`. `more` contains other settings from
+    the user.
     """
     before = dict(pairs_in(text))
     by_port: dict[str, Mapping[str, str]] = {}
@@ -106,7 +108,7 @@ def _find_at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | 
 
 def _can_stay(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]) -> bool:
     if there is None or there.in_use or there.kind in seat.names:
-        # A place that was not checked, such as a radio over UDP.
+        # The place was not checked, such as that of a radio over UDP.
         return True
     # A device that cannot be recognized stays, unless another device answers in its place.
     return there.is_answering and not there.kind and not _can_tell(seat, before)

@@ -1,7 +1,7 @@
 """`fieldagent provision`: takes settings that a person has put on the card with a laptop.
 
-A laptop with any system can read a card's boot partition, so the file waits there for the first
-boot (or for a later one). After a power failure at any point, the next boot completes the work.
+A laptop with any system can write to a card's boot partition, so the file waits there for the first
+boot, or for a later one. After a power failure at any point, the next boot completes the work.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUP = "fieldagent"
 
 def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
     """Take the settings from the first folder that has some, and the files beside them, to
-    `target`. Returns an exit code.
+    `target`. Return an exit code.
     """
     try:
         for folder in folders:
@@ -60,7 +60,7 @@ def _take_beside(card: Path, target: Path) -> None:
 
 
 def _print_names(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
-    """Print the names of the set settings and the file, but no values, because some are secret."""
+    """Print the names of the settings and of the file, but no values, because some are secret."""
     if as_json:
         print(json.dumps({"settings": None if target is None else str(target), "set": names}))
     elif target is None:
@@ -86,8 +86,8 @@ def _take_file(card: Path, target: Path, as_json: bool) -> int:
     names = sorted(pairs)
     report = f"The kit has applied these settings: {', '.join(names)}."
     report += " The file itself was erased: it held keys.\n"
-    # Do this first. After a power failure behind the next line this code does not run again, and
-    # errors of an earlier start would stay in the result.
+    # Write the result first. If power fails after the next line, this code does not run again, and
+    # the errors of an earlier start would stay in the result.
     put_file(card.with_name(RESULT), report.encode())
     rename_file(card, card.with_name(TAKEN_FILE))
     erase(card.with_name(TAKEN_FILE))
@@ -101,7 +101,7 @@ def put_settings(text: str, target: Path) -> None:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     before = target.read_bytes() if target.exists() else b""
-    # After a power failure they may be in place already: then keep the earlier copy.
+    # After a power failure the settings may be in place already. Then keep the earlier copy.
     if before and before != text.encode():
         put_file(target.with_name(f"{target.name}.before"), before, mode=0o640, group=GROUP)
     put_file(target, text.encode(), mode=0o640, group=GROUP)
@@ -127,8 +127,8 @@ def read_card_text(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def write_card(folder: Path, text: str) -> Path:
-    """Write the card's file into the folder and return its path. Raises OSError, also if a file is
-    there, which then stays.
+    """Write the card's file into the folder and return its path. Raises OSError, also if there is
+    already a file, which is not changed.
     """
     card = folder / NAME
     if card.exists():

@@ -1,5 +1,5 @@
-"""Common parts of a kit's root units: their folder, which one unit uses at a time, and the files
-that the agent leaves for them.
+"""Common parts of a kit's root units: their folder, which only one unit uses at a time, and the
+files that the agent leaves for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OFFER_BYTES = 131_072
 
 
 def make(folder: Path) -> None:
-    """Make the folder, in which the agent can read the results."""
+    """Make the folder, which the agent can read, because it contains the results."""
     make_private_folder(folder)
     folder.chmod(0o711)
 
@@ -43,8 +43,8 @@ def wait_until_alone(folder: Path) -> Iterator[None]:
 
 def read_left(offer: Path) -> bytes | None:
     """Return the file that the agent has left, read as the agent's user; None if there is none.
-    That user may have put anything there, so links are not followed, and nothing blocks. Raises
-    OSError.
+    That user may have put anything there, so links are not followed, and reading never blocks.
+    Raises OSError.
     """
     left: str | None = run_as_owner(offer.parent, partial(_read_left, offer))
     return None if left is None else left.encode("latin-1")
@@ -58,7 +58,7 @@ def _read_left(offer: Path) -> str | None:
     except OSError:
         return ""
     if not stat.S_ISREG(os.fstat(file).st_mode):
-        # A folder too can be opened; Python makes no stream of one.
+        # A folder can be opened too, but Python raises an error instead of making a stream of it.
         os.close(file)
         return ""
     with os.fdopen(file, "rb") as stream:
@@ -81,7 +81,7 @@ def _remove_left(offer: Path) -> None:
 
 def read_trial(path: Path, kind: type[T]) -> T:
     """Return the trial in that file. An unreadable file is moved aside, so that it does not block
-    later trials; the current state stays. Raises OSError.
+    later trials; the current program and settings stay. Raises OSError.
     """
     try:
         return kind(**json.loads(path.read_bytes()))

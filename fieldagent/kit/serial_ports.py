@@ -1,4 +1,4 @@
-"""The serial ports of this machine, each by a name that is the same after a restart."""
+"""Lists the serial ports of this machine, each with a name that is the same after a restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_serial_ports(dev: Path = DEV, tty: Path = TTY) -> list[str]:
 
 
 def _has_hardware(path: Path, tty: Path) -> bool:
-    """Return True if the port has hardware. Linux makes PC ports even without a chip; those have
+    """Return True if the port has hardware. Linux creates PC ports even without a chip; these have
     type 0.
     """
     if not path.name.startswith("ttyS"):
@@ -44,7 +44,7 @@ def find_lasting_name(place: str, dev: Path = DEV) -> str:
 
 
 def is_same_port(one: str, other: str) -> bool:
-    """Return True if both names are the same port, also over a symbolic link. Addresses must be
+    """Return True if both names mean the same port, also through a symbolic link. Addresses must be
     equal as text.
     """
     if "://" in one or "://" in other:

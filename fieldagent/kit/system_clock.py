@@ -2,8 +2,8 @@
 
 A kit without a clock battery and without a network starts in the past. Then a hub's certificates
 seem not yet valid, and the link that could report the time is refused. The agent gets the time from
-satellites, a receiver and the hub, but may not set a clock; it leaves the time in a file for this
-unit. If the system itself has a source for its clock, nothing is done.
+satellites, a receiver and the hub, but may not set a clock. So it leaves the time in a file for
+this unit. If the system itself has a source for its clock, nothing is done.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
 AGE_MAX_S = 3600.0
-"""Seconds after which the file is too old."""
+"""Seconds after which the agent's file is too old."""
 
 
 CLOCK_MOVE_MAX_S = 3600.0
-"""Seconds by which the clock may be moved, in all, after the first time within a boot."""
+"""Maximum seconds, in total, by which the clock may be moved after it was set for the first time in
+a boot."""
 
 
 class ClockNotSet(ValueError):
@@ -43,12 +44,12 @@ def set_clock(
     as_json: bool,
     own_folder: Path | None = None,
 ) -> int:
-    """Take what the agent of these settings has left, once, and `put` the clock there; `look` reads
-    the clocks. Returns an exit code.
+    """Take the time that the agent of these settings has left, and set the clock to it with `put`.
+    `look` reads the clocks. Return an exit code.
 
-    `own_folder` is root's alone and lasts for a boot. An intruder who has become the agent's user
-    may lie about the time once in a boot. Later times count from that one, so that many small lies
-    go no further.
+    `own_folder` belongs only to root and is kept for one boot. An intruder who has become the
+    agent's user can give a wrong time once in a boot. Later times are compared with that first one,
+    so that many small steps move the clock no further.
     """
     try:
         left = load(settings).state_directory / CLOCK_OFFER
@@ -76,8 +77,9 @@ def set_clock(
 
 
 def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
-    """Record the first time of a boot. Raises NotTheTime for a later one that is far from it, and
-    OSError."""
+    """Record the first time in a boot. Raises ClockNotSet if a later time is far from it, and
+    OSError.
+    """
     if folder is None:
         return
     first = unix - now.since_boot
@@ -94,7 +96,7 @@ def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
 
 
 def _read(body: bytes, now: Reading) -> tuple[str, float]:
-    """Return the source and the current time by that source. Raises NotTheTime."""
+    """Return the source and the current time by that source. Raises ClockNotSet."""
     try:
         document = load_document(body)
         source, boot = str(document["source"]), str(document["boot"])

@@ -61,7 +61,7 @@ NUMBERS = {
     49: "save your battery",
     50: "is it still an emergency?",
 }
-"""Texts by their numbers: up to 23 one byte, up to 255 two."""
+"""Texts by their numbers. A number takes one byte up to 23, and two bytes up to 255."""
 
 
 def _read_catalogue_texts(*numbers: int) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ FROM_KIT = _read_catalogue_texts(9, 10, 11, *range(13, 17), *range(24, 38))
 FROM_HELPERS = _read_catalogue_texts(12, 17, 18, 11, 33, 34, 20, 21, 22, 23)
 """Texts from a person at another kit."""
 FROM_DESK = _read_catalogue_texts(*range(17, 24), *range(38, 51), 11)
-"""Texts from a dispatcher."""
+"""Texts from a dispatcher at the hub."""
 
 LAST = 255
 _BY_WORDS = {words: number for number, words in NUMBERS.items()}
@@ -83,17 +83,18 @@ _LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
 def number_of(words: str) -> int | None:
-    """Return the number of exactly this text, or None."""
+    """Return the number of exactly this text; None if there is none."""
     known = _BY_WORDS.get(words)
     if known is None and (later := _LATER_TEXT.fullmatch(words)):
         number = int(later[1])
-        # Recognize the form of `get_text`, so that an unknown number survives relaying.
+        # Recognize the texts that `get_text` makes for unknown numbers, so that these numbers
+        # survive relaying.
         known = number if number <= LAST and words == get_text(number) else None
     return known
 
 
 def get_text(number: int) -> str:
-    """Return the text of a number. An unknown number of a later version gives a text that contains
-    it.
+    """Return the text of a number. For an unknown number of a later version, return a text that
+    contains the number.
     """
     return NUMBERS.get(number, f"canned words {number}")

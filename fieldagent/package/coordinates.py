@@ -12,23 +12,24 @@ from fieldagent.system.sentence import sentence
 # Keep the patterns as text: `re` compiles them at first use, and most kits never use them.
 _NUMBER = r"([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)"
 _DECIMAL = rf"([+-]?)\s*{_NUMBER}\s*[°º]?"
-# Degree, minute and second signs, as keyboards and phones offer them; spaces are accepted, too.
+# Degree, minute and second signs, as keyboards and phones offer them. Spaces are accepted too.
 _DEGREES_MINUTES_SECONDS = (
     rf"([+-]?)\s*([0-9]{{1,3}})(?:\s*[°º:]\s*|\s+){_NUMBER}\s*(?:['′’´:]\s*|\s+|$)"
     rf"(?:{_NUMBER}\s*(?:\"|″|”|''|′′)?\s*)?"
 )
 _SIDES = {"N": 1, "S": -1, "E": 1, "W": -1}
-"""Sides of the compass. O is missing, because it is east in German and west in French."""
+"""Sides of the compass. O is missing, because it means east in German and west in French."""
 TEXT_MAX = 64
 
 
 NEAR_NOWHERE = 1e-4
-"""Distance in degrees: 11 m."""
+"""Distance in degrees (11 m) up to which a position counts as 0, 0."""
 
 
 def is_nowhere(latitude: float, longitude: float, blur: float = 0.0) -> bool:
-    """Return True at 0, 0, far out at sea. Receivers, radios and phones report this position until
-    they know their own. `blur` is the possible error of the position in degrees.
+    """Return True if the position is 0, 0, which is far out at sea. Receivers, radios and phones
+    report it until they know their own position. `blur` is the possible error of the position in
+    degrees.
     """
     return max(abs(latitude), abs(longitude)) < max(NEAR_NOWHERE, blur)
 

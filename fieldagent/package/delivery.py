@@ -1,5 +1,5 @@
-"""Delivery of one Package over its channels, up to its terminal status. Only decisions: no I/O, no
-clock.
+"""Delivery of one Package over its channels, up to its terminal status. The module only decides,
+without I/O or a clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Stage(IntEnum):
     STORED = 0
     """The person's kit has it on its disk."""
     PROGRAMS = 1
-    """A program of the person has accepted it: the kit's hook, or its page."""
+    """A program of the person has accepted it: the kit's hook or page."""
     READ = 2
     """A person has confirmed reading it."""
     HANDED_OVER = 3
@@ -27,8 +27,9 @@ class Stage(IntEnum):
     NOBODY = 4
     """The name or address is unknown or cannot be reached; the text contains the reason."""
     RADIO = 5
-    """Their own radio has confirmed it: no person has, by that. If a text is longer than a radio
-    takes, this begins with the part that is there, such as `1/4`."""
+    """The person's own radio has confirmed it, which does not show that the person has read it. For
+    a text that is too long for one packet, the stage's text begins with the arrived part, such as
+    `1/4`."""
 
 
 LADDER = (Stage.NOBODY, Stage.STORED, Stage.RADIO, Stage.PROGRAMS, Stage.HANDED_OVER, Stage.READ)
@@ -40,7 +41,7 @@ def describe_stage(stage: Stage, who: str, text: str = "") -> str:
     service or a reason.
     """
     if stage is Stage.READ and not text:
-        # The kit's current user has read it, and has given no name.
+        # The kit's current user has read it without giving a name.
         return f"read at {who}'s kit"
     if stage is Stage.READ:
         return f"read by {text}" if text == who else f"read by {text}, at {who}'s kit"
@@ -64,13 +65,15 @@ CHEAPEST_FIRST = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
 
 
 class FanOut(Enum):
-    """Rule for the other channels after a success. An SOS always uses every channel."""
+    """Rule for the other channels after a success on one channel. An SOS always uses every
+    channel.
+    """
 
     EVERY = "every"
     """Each channel continues after the first success."""
     FIRST = "first"
-    """All channels begin at once. At the first success, channels that have not transmitted are
-    withdrawn."""
+    """All channels begin at once. At the first success, the Package is withdrawn from channels that
+    have not transmitted it."""
     CHEAPEST = "cheapest"
     """As FIRST, but each channel gets a head start before the next, more expensive one begins
     (`agent.outbound.head_start`)."""
@@ -83,7 +86,7 @@ class ChannelDelivery:
     status: Status | None = None
     reason: str = ""
     begins_after: float = 0.0
-    """Seconds after its acceptance at which it may begin on this channel."""
+    """Seconds from the acceptance of the Package until it may begin on this channel."""
 
 
 def get_terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:

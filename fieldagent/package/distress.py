@@ -2,10 +2,10 @@
 
 | text                                              | call                             |
 |---------------------------------------------------|----------------------------------|
-| `SOS`, `MAYDAY` first, with any signs around them | SOS                              |
+| `SOS`, `MAYDAY` first, with any signs around it   | SOS                              |
 | `СОС`, `S.O.S.`, `S O S`, fullwidth, 🆘, Morse    | SOS                              |
 | `SOS CANCEL` and nothing else                     | CANCEL                           |
-| `help`, `Hilfe`, `au secours`; `sos` further on   | MAYBE: ask whether it is one     |
+| `help`, `Hilfe`, `au secours`; `sos` further on   | MAYBE: ask if it is one          |
 | `sos …` in small letters, on a channel            | MAYBE: in Spanish, "you are"     |
 """
 
@@ -18,10 +18,10 @@ from unicodedata import category, normalize
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 TEXT_MAX = 1_000
-"""Characters that are looked at."""
+"""Maximum number of characters that are examined."""
 _S = "[s\N{CYRILLIC SMALL LETTER ES}\N{GREEK SMALL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}]"
 _O = "[o0\N{CYRILLIC SMALL LETTER O}\N{GREEK SMALL LETTER OMICRON}]"
-"""Letters as keyboards of three alphabets have them."""
+"""Letter O, as keyboards of three alphabets have it."""
 _SOS = rf"{_S}+{_O}+{_S}+(?:{_O}+{_S}+)*|{_S}([. *_-]{{1,2}}){_O}\2{_S}|mayday|ме[ий]дей|мэйдэй"
 _CALL = re.compile(rf"[\W_]*({_SOS})(?![^\W\d_])[\W_]*")
 _CANCEL = re.compile(r"[\W_]*sos[\W_]+cancel[\W_]*")
@@ -35,7 +35,7 @@ HELP = {
     "es": ("ayuda", "socorro", "auxilio", "emergencia"),
     "uk": ("допоможіть", "допомога", "рятуйте", "помогите", "спасите"),
 }
-"""Words for help in the languages of the page. Russian ones count as Ukrainian."""
+"""Words for help in the languages of the page. Russian words count as Ukrainian."""
 
 
 class Call(Enum):
@@ -48,11 +48,13 @@ class Call(Enum):
 class Reading(NamedTuple):
     call: Call
     remaining_words: str
-    """The words behind `SOS`; all words if the call is another one."""
+    """The words after `SOS`; the whole text for another call."""
 
 
 def read(text: str, *, direct: bool = True) -> Reading:
-    """Read a text. If it is not `direct`, it is on a channel: there, an SOS has capitals."""
+    """Return the call in a text. A text that is not `direct` was sent to a channel, where only an
+    SOS in capitals counts.
+    """
     visible = "".join(each for each in text if category(each) != "Cf" and each != "\ufe0f")
     wide = normalize("NFKC", visible[:TEXT_MAX].replace("🆘", " SOS "))
     if (morse := _MORSE.match(wide)) is not None:
@@ -72,7 +74,7 @@ def read(text: str, *, direct: bool = True) -> Reading:
 
 
 def _fold_case(text: str) -> str:
-    """Return small letters, one for each character."""
+    """Return the text in small letters, with one letter for each character."""
     return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
 
 

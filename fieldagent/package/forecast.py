@@ -1,11 +1,11 @@
-"""Forecast of the delivery time of a Package, on a channel of a kit or from the hub to a kit, from
-the times of earlier ones. Pure.
+"""Forecasts the delivery time of a Package, on a channel of a kit or from the hub to a kit, from
+the times of earlier Packages. Pure.
 
 A Package that ended without a delivery (withdrawn because another channel was faster, replaced,
-expired) or still waits only shows a minimum time. It counts as waiting until then, and not later
-(Kaplan and Meier, Journal of the American Statistical Association 53, 1958). So a channel that has
-been silent since noon gets no credit for its morning. Without earlier Packages there is no
-forecast.
+expired) or still waits only shows a minimum time. It counts as waiting until that time, and is left
+out after it (Kaplan and Meier, Journal of the American Statistical Association 53, 1958). So a
+channel that has been silent since noon gets no credit for its morning. Without earlier Packages
+there is no forecast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIME_OF_DAY_DISTANCE_S = 3 * 3600.0
 """Maximum difference in seconds of similar times of day. Satellites, people and hubs have daily
 patterns."""
 LEAST_NEAR = 10
-"""Minimum number of Packages at that time of day; with fewer, those of all day are used."""
+"""Minimum number of Packages at that time of day; with fewer, the Packages of all day are used."""
 SHARES, NEARLY_ALL = 0.5, 0.9
 _DAY = 86_400.0
 _ROUNDING = 1e-9
@@ -49,10 +49,10 @@ class Forecast(NamedTuple):
     of: int
     """Number of Packages that the forecast uses."""
     half: float | None
-    """Seconds from the earliest start until half of such Packages are delivered; None if fewer
-    were."""
+    """Seconds from the earliest start until half of such Packages are delivered; None if fewer than
+    half were delivered."""
     most: float | None
-    """Seconds until nine of ten are delivered; None if fewer were."""
+    """Seconds until nine of ten are delivered; None if fewer were delivered."""
     share: float
     """Share, 0 to 1, that is delivered in the end."""
     last: float
@@ -63,7 +63,7 @@ class ForecastAccuracy(NamedTuple):
     """Accuracy of forecasts."""
 
     of: int
-    """Number of Packages with a forecast for nine of ten, whose time is over."""
+    """Number of Packages that had a forecast of `most`, and whose forecast time is over."""
     within: int
     """Number of these that were delivered in that time."""
 
@@ -142,7 +142,7 @@ def _get_waiting_time(delivery: PastDelivery, now: float) -> tuple[float, bool]:
 
 def _compute_shares(deliveries: Sequence[PastDelivery], now: float) -> list[tuple[float, float]]:
     """Return pairs of seconds and the share that is delivered by then, rising."""
-    # At equal times, deliveries come first.
+    # At equal times, count deliveries first.
     ends = sorted(
         (seconds, not done)
         for seconds, done in (_get_waiting_time(delivery, now) for delivery in deliveries)

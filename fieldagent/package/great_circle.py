@@ -1,4 +1,6 @@
-"""Distance of two places on a sphere. The error of this approximation is at most 0.5 %."""
+"""Computes the distance of two places on a sphere. The error of this approximation is at most 0.5
+%.
+"""
 
 from __future__ import annotations
 

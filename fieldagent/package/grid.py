@@ -41,8 +41,8 @@ _ROWS = "ABCDEFGHJKLMNPQRSTUV"
 _SQUARE, _ROUND = 100_000, 2_000_000
 """Side of a square in metres, and the distance after which row letters repeat."""
 _MARGIN = 1.0
-"""Tolerance in degrees: a square may extend beyond its band, and a position at the edge of a zone
-may use that zone."""
+"""Tolerance in degrees: a square may extend beyond its band, and a position just outside a zone may
+use that zone."""
 
 _ZONE = re.compile(r"([0-9]{1,2})\s*([C-HJ-NP-X])(?=\s*[A-Z0-9])\s*", re.ASCII)
 _POLAR = re.compile(r"([ABYZ])(?=\s*[A-Z0-9])\s*", re.ASCII)
@@ -111,7 +111,9 @@ def _read_in_zone(zone: int, band: str, rest: str) -> tuple[float, float] | None
 
 
 def _find_metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, float]]:
-    """Return the possible positions, because row letters repeat. Those in the south are below 0."""
+    """Return the possible positions in metres; there are several, because row letters repeat. In
+    the south, north is negative.
+    """
     if match := _METRES.fullmatch(rest):
         return [(float(match[1]), float(match[2]) - (_SOUTH if lowest < 0 else 0))]
     square = _find_square_middle(rest, _COLUMNS[(zone - 1) % 3], _ROWS)
@@ -177,7 +179,7 @@ def _read_at_pole(letter: str, rest: str) -> tuple[float, float] | None:
     else:
         return None
     latitude, longitude = _of_stereographic(east - _POLE, north - _POLE, is_south=letter in "AB")
-    # Letters of the west and the east meet at the pole's own meridian.
+    # The letters of the western and the eastern half meet at the pole's meridian.
     is_there = latitude >= 84 - _MARGIN if letter in "YZ" else latitude <= -80 + _MARGIN
     is_west = east < _POLE
     return (latitude, longitude) if is_there and is_west == (letter in "AY") else None

@@ -13,8 +13,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 def format_short_number(number: int) -> str:
-    """Return the last three digits of the number by which its kit names an SOS. With the kit's name
-    they show people which SOS is meant; programs use the whole number."""
+    """Return the last three digits of an SOS's number at its kit. Together with the kit's name they
+    show people which SOS is meant. Programs use the whole number.
+    """
     return f"{abs(number) % 1000:03}"
 
 
@@ -79,7 +80,7 @@ class Data:
 
 
 class IncidentState(StrEnum):
-    """State in an `IncidentUpdate`."""
+    """State of an incident in an `IncidentUpdate`."""
 
     OPEN = "open"
     """From a kit to the hub: this incident is open here."""
@@ -88,7 +89,7 @@ class IncidentState(StrEnum):
     CLOSED = "closed"
     """A person at the hub has closed it."""
     CALLED_OFF = "called off"
-    """Its own kit has called it off."""
+    """Its own kit has canceled it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +97,15 @@ class IncidentUpdate:
     """An incident update. An incident is the SOS of one kit, from its start to its end."""
 
     incident: int
-    """Number of the item that raised it."""
+    """Number of the item that raised the incident."""
     state: IncidentState
     station: int = 0
-    """Kit of the incident; 0 is the kit that sends or gets the update."""
+    """Station number of the kit with the incident; 0 is the kit that sends or gets the update."""
     by: str = ""
     """Name of the person behind the update."""
     text: str = ""
     proof: bytes = b""
-    """Proof that a holder of the key of this kit and the hub made the update
+    """Proof that the update was made with the key that this kit and the hub share
     (`wire.incident_proof`); empty without such a key."""
 
 
@@ -118,17 +119,18 @@ class Parcel:
     station: int = 0
     """Receiver; 0 is the hub."""
     minutes: int | None = None
-    """From the hub to the relaying kit: minutes for which to try. Not on the air."""
+    """Minutes for which the relaying kit tries to deliver it. The hub sends this value to the
+    relaying kit; it is not on the air."""
 
 
 Item = Message | Location | Waypoint | Data | IncidentUpdate | Parcel
-"""Contents for people, and containers of such contents."""
+"""Items for people, and containers of such items."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckIn:
-    """To the hub itself: raise an alarm if this kit is silent for `within_s` seconds (whole
-    minutes); None ends the check-in.
+    """Request to the hub itself to raise an alarm if this kit is silent for `within_s` seconds
+    (whole minutes). None ends the check-in.
     """
 
     within_s: int | None = None
@@ -145,7 +147,7 @@ class CommandOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """To the hub itself: result of the command with that number (`wire.command`)."""
+    """Message to the hub itself: the result of the command with that number (`wire.command`)."""
 
     number: int
     outcome: CommandOutcome
@@ -162,8 +164,8 @@ that the hub looks up (a name, `device:NAME`, an e-mail address, a telephone num
 
 
 TRACKER = "tracker:"
-"""Prefix of a tracker's name, as the author of a waypoint. A hub that knows the tracker records it
-as the tracker's position; other hubs and kits show a waypoint."""
+"""Prefix of a tracker's name, as the author of a waypoint. A hub that knows the tracker records the
+waypoint as the tracker's position. Other hubs and kits show a waypoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,27 +173,27 @@ class Package:
     item: Item | ToHub
     id: int | None = None
     channels: frozenset[Channel] | None = None
-    """Channels; None means all configured ones."""
+    """Channels to use; None means all configured channels."""
     collapse_key: int | None = None
     priority: int = 11
     time_to_live: int | None = None
     """Seconds; None means the default of the settings. An SOS does not expire."""
     gather: int | None = None
-    """Seconds to wait for other Packages that can share a message, if messages cost. The newest
-    goes first. An SOS does not wait."""
+    """On a channel whose messages cost, seconds to wait for other Packages that can share a
+    message. The newest Package goes first. An SOS does not wait."""
     by: int | None = None
-    """Seconds until it should be delivered. Until then, an expensive channel leaves it to cheaper
-    ones. None means the default of the settings."""
+    """Seconds within which it should be delivered. As long as there is time, an expensive channel
+    leaves it to cheaper channels. None means the default of the settings."""
     to: Person | None = None
-    """Addressee; None: everyone in the workspace."""
+    """Addressee; None means everyone in the workspace."""
     wants_receipt: bool = False
     """True if its sender wants a read receipt."""
     author: Person | None = None
-    """Author, a person at this kit; None: the current user of the kit."""
+    """Author, a person at this kit; None means the current user of the kit."""
 
     @property
     def sos(self) -> bool:
-        """Return True if it belongs to an incident of this kit. It opens one if there is none."""
+        """True if it is an SOS: it joins this kit's open incident, or opens one."""
         return self.priority >= SOS_PRIORITY and isinstance(
             self.item, Message | Location | Waypoint | Data
         )
@@ -222,13 +224,13 @@ CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
 """Range of a check-in in seconds."""
 FIRST_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_DATE = datetime(2105, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""Limits of a date in a Package. A decoder replaces a date outside by the nearer limit, because
-lists could not read such a date from the store."""
+"""Limits of a date in a Package. A decoder replaces a date outside the limits by the nearer limit,
+because lists could not read such a date from the store."""
 
 
 def date_of(unix: float) -> datetime:
     """Return a Unix time as a date in UTC, from FIRST_DATE to LAST_DATE."""
-    # datetime.fromtimestamp fails after 2038 on an ARM kit whose time_t has 32 bits.
+    # On an ARM kit whose time_t has 32 bits, datetime.fromtimestamp fails after 2038.
     seconds = min(max(unix, 0), (LAST_DATE - FIRST_DATE).total_seconds())
     return FIRST_DATE + timedelta(seconds=seconds)
 

@@ -36,8 +36,8 @@ class Identity:
 
 
 def make_unknown_identity(origin: int) -> Identity:
-    """Return an identity for a sender without an introduction. 0 is the far end of the link itself,
-    a negative number is a station on the air.
+    """Return an identity for a sender without an introduction. 0 is the other end of the link
+    itself, and a negative number is a station on the air.
     """
     kind = "Integration" if origin == 0 else "Device" if origin < 0 else "User"
     return Identity(str(abs(origin)), type=kind)
@@ -49,7 +49,7 @@ strings are escaped."""
 
 
 ALARM_MARK = '"alarm":"'
-"""The difference of the hub's own alarm's event, in the same way. The kind follows."""
+"""Mark of an event of the hub's own alarm, in the same way. The kind of alarm follows."""
 UNAUTHENTICATED_MARK = '"unauthenticated":true'
 """Mark of an unauthenticated SOS event in the compact JSON."""
 
@@ -64,7 +64,7 @@ def encode_payload(
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """Return compact JSON of one delivery, in ASCII, so that it fits into an environment variable.
-    `extra` are further members of its event.
+    `extra` contains other members of its event.
     """
     members = make_event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
     return encode_event(request_id, sender, members)

@@ -1,4 +1,4 @@
-"""Detection of pictures in data, by their first bytes."""
+"""Detects pictures in data by their first bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON in: a posted body becomes a Package, or raises an error with all of its faults.
+"""Reads JSON: makes a Package of a posted body, or raises an error with all its faults.
 
 Field names, ranges and default priorities are those of the interface document, "Local Package".
 """
@@ -44,8 +44,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import Sentence, sentence
 
 ITEM_BYTES_MAX = 100_000
-"""Maximum bytes of a text or data, so that it fits into one message of the IP link with its
-sender's name."""
+"""Maximum bytes of a text or data, so that it fits, with its sender's name, into one message of the
+IP link."""
 INT32 = range(-(2**31), 2**31)
 
 
@@ -58,7 +58,7 @@ class Fault:
 
 
 def number_of_faults(faults: Sized) -> Sentence:
-    """Return `1 fault`, `2 faults`."""
+    """Return the number of faults in words: `1 fault`, `2 faults`."""
     return sentence("1 fault") if len(faults) == 1 else sentence("{n} faults", n=len(faults))
 
 
@@ -263,7 +263,7 @@ ITEMS: Items = {
 
 
 def read_check_in(value: Any) -> int:
-    """Read the seconds of a check-in. On air they are minutes."""
+    """Read the seconds of a check-in. On the air the time is in minutes."""
     seconds = read_int32(value)
     if not CHECK_IN_MIN <= seconds <= CHECK_IN_MAX or seconds % 60:
         raise WrongValue(
@@ -331,8 +331,8 @@ KINDS: Items = {
         },
     ),
 }
-"""All kinds: those that a caller can post, and the agent's own, which precede everything but an
-SOS."""
+"""All kinds of items: those that a caller can post, and the agent's own, which go before all items
+except an SOS."""
 
 PERSON_MAX = 254
 """Maximum characters of a name or address: the longest e-mail address (RFC 5321, 4.5.3.1)."""
@@ -397,7 +397,7 @@ def parse_package(body: bytes, unread: list[Fault] | None = None) -> Package:
 def read_package(document: Any, kinds: Items = KINDS, unread: list[Fault] | None = None) -> Package:
     """Return the Package of a JSON document. Raises InvalidPackage with all faults.
 
-    With `unread` an SOS is never refused. Its faults are added to `unread`, and the faulty members
+    With `unread` an SOS is never refused: its faults are added to `unread`, and its faulty members
     are left out.
     """
     faults: list[Fault] = []
@@ -410,14 +410,15 @@ def read_package(document: Any, kinds: Items = KINDS, unread: list[Fault] | None
         priority = SOS_PRIORITY
         unread += faults
     package = Package(item=item, **{"priority": priority, **routing})
-    # Drop a faulty addressee: an SOS is for everyone in any case, and refusing it would be worse.
+    # Drop a faulty addressee, because an SOS is for everyone in any case, and must not be refused.
     return replace(package, to=None) if package.sos else package
 
 
 def read_one_of(
     document: Any, items: Items, routing: Mapping[str, Field]
 ) -> tuple[Any, int, dict[str, Any]]:
-    """Return the one item of a body, the priority of its kind, and the other members, by attribute.
+    """Return the one item of a body, the priority of its kind, and the body's other members by
+    attribute.
 
     Raises InvalidPackage with all faults.
     """
@@ -448,7 +449,7 @@ def read_one_of(
 
 
 def is_sos(document: Any) -> bool:
-    """Return True if a Package's document has a readable priority that is an SOS's."""
+    """Return True if a Package's document has a readable priority, and it is that of an SOS."""
     try:
         return isinstance(document, dict) and read_int32(document.get("priority")) >= SOS_PRIORITY
     except WrongValue:
@@ -496,7 +497,7 @@ def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
 
 
 _NAME_SHOWN = 80
-"""Maximum characters of a member's name in a pointer, because an unknown name may be as long as the
+"""Maximum characters of a member's name in a pointer. An unknown name may be as long as the
 body."""
 
 
@@ -507,7 +508,7 @@ def read_members(
     faults: list[Fault],
     also: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the readable members, by attribute. The faults are added to `faults`. null is the same
+    """Return the readable members by attribute, and add the faults to `faults`. A null is the same
     as a missing member.
     """
     attributes: dict[str, Any] = {}

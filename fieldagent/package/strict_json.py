@@ -13,7 +13,8 @@ from typing import Any
 from fieldagent.system.sentence import Sentence, sentence
 
 MEMBERS_MAX = 64
-"""Maximum members of one object or array. The largest of the interface, a push, has 13."""
+"""Maximum members of one object or array. The largest object of the interface, a push, has 13
+members."""
 DEPTH_MAX = 16
 PARTS_MAX = 1000
 """Maximum number of strings, brackets and commas in one body."""
@@ -30,8 +31,8 @@ class NotJson(Exception):
 def load_document(
     body: bytes, *, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX
 ) -> Any:
-    """Return the value of a body. A few bodies, such as a shape on the map, have higher limits.
-    Raises NotJson.
+    """Return the value of a body. The limits are parameters, because a few bodies, such as a shape
+    on the map, need higher ones. Raises NotJson.
     """
     try:
         text = body.decode()
@@ -48,8 +49,8 @@ def load_document(
             sentence("the body is not JSON: {msg}{where}", msg=error.msg, where=where)
         ) from None
     except ValueError as error:
-        # Python's message for a number with thousands of digits describes how a program could allow
-        # it.
+        # Do not use Python's message for a number with thousands of digits, because it describes
+        # how a program could allow that.
         why = str(error).partition("; use sys.")[0]
         raise NotJson(sentence("the body is not usable JSON: {error}", error=why)) from None
 
@@ -67,8 +68,8 @@ def _is_small(text: str) -> bool:
 def check_depth(text: str) -> None:
     """Raise NotJson if brackets are nested deeper than DEPTH_MAX.
 
-    For text that `json` parses directly: its maximum depth, and the error for it, differ between
-    versions of Python.
+    Use it for text that `json` parses directly, because the maximum depth of `json`, and the error
+    for it, differ between versions of Python.
     """
     if text.count("{") + text.count("[") > DEPTH_MAX:
         _look_for_bounds(text, members_max=len(text), parts_max=len(text))
@@ -118,7 +119,7 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
                     )
                 )
         elif part == '"' and (at := text.find('"', at + 1)) < 0:
-            return  # a string without an end is not JSON; the parser reports it
+            return  # The parser reports a string without an end, which is not JSON.
         at += 1
 
 

@@ -21,7 +21,7 @@ CONTENT_TYPES = {
 
 
 class PlacedPoint(NamedTuple):
-    """A position of a person, or a point that they marked."""
+    """A position of a person, or a point that a person has marked."""
 
     id: str
     sender: Identity
@@ -105,7 +105,7 @@ def make_kml(places: Sequence[PlacedPoint], pause: float = inf) -> str:
 
 
 DOCUMENTS = {"gpx": make_gpx, "kml": make_kml}
-"""Formats in XML: text that cannot contain further information."""
+"""Formats in XML, by their names in `?format=`."""
 
 
 def split_into_legs(points: Sequence[PlacedPoint], pause: float) -> list[list[PlacedPoint]]:
@@ -140,7 +140,7 @@ def _make_placemark(name: str, each: PlacedPoint, notes: str | None = None) -> s
 
 
 def _format_line(points: Sequence[PlacedPoint]) -> str:
-    """Return the coordinates of a line. KML readers need heights for all of its points, or for
+    """Return the coordinates of a line. KML readers need heights for all points of a line, or for
     none.
     """
     heights = [_get_height(each) for each in points]
@@ -174,7 +174,7 @@ def _format_point(tag: str, each: PlacedPoint) -> str:
 
 
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-# The standard function, in xml.sax.saxutils, imports HTTP and e-mail clients: 1 MB.
+# The standard function, in xml.sax.saxutils, imports HTTP and e-mail clients, which take 1 MB.
 
 
 def _escape_text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""JSON out: a Package as a body that can be posted, in one canonical form."""
+"""Writes JSON: a Package as a body that can be posted, in one canonical form."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def make_canonical(package: Package) -> str:
-    """Return the sorted `encode_package` as text, which is equal for equal bodies in any form and
-    with any id.
+    """Return the result of `encode_package` as sorted text. It is the same for equal bodies, in
+    whatever form and with whatever id they were posted.
     """
     return _canonical(encode_package(package))
 

@@ -22,7 +22,7 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 GATHER_S = 0.002
-"""Seconds that a commit waits for the callers of the one before."""
+"""Seconds that a commit waits for orders of the callers of the commit before."""
 
 
 class StoreFull(Exception):
@@ -54,13 +54,13 @@ NOT_STORED = StoreFull, StoreFailed, StoreUnavailable
 @dataclass(slots=True, eq=False)
 class Order(Generic[C]):
     operation: Callable[..., Any]
-    """Function that gets a connection."""
+    """Function that is called with a connection."""
     caller: trio.lowlevel.Task | None = None
     """Task that waits for the order; None if there is none to wake."""
     result: Any = None
     error: BaseException | None = None
     is_combined: bool = False
-    """True: `operation` gets the arguments of all such concurrent orders, and returns one result
+    """If True, `operation` gets the arguments of all such concurrent orders, and returns one result
     for each."""
     argument: Any = None
     pay: Pay = field(default_factory=get_payer)
@@ -85,7 +85,7 @@ class GroupCommit(Generic[C]):
     """Queue of orders for group commits. `transact` runs in a thread: it runs all orders in one
     transaction, or raises an error.
 
-    It raises StoreFailed when nothing may be written any more.
+    `transact` raises StoreFailed when nothing may be written any more.
     """
 
     def __init__(self, transact: Callable[[Sequence[Order[C]]], None]) -> None:
@@ -96,12 +96,12 @@ class GroupCommit(Generic[C]):
         self._news = trio.Event()
         self._ended = False
         self.failed: StoreFailed | None = None
-        """Error of the disk, after which it stays set; None before."""
+        """Error of the disk, which stays set; None if there was none."""
         self.writing_since = inf
         """Start of the current commit (trio's clock); `inf` if there is none."""
 
     async def commit(self, operation: Callable[[C], T]) -> T:
-        """Run `operation` in a transaction and return when it is on disk.
+        """Run `operation` in a transaction. Its changes are on disk when this returns.
 
         Raises StoreFailed, StoreUnavailable, or an error of `operation` or of the commit.
         """
@@ -144,8 +144,8 @@ class GroupCommit(Generic[C]):
         await self._news.wait()
 
     def fail(self, why: str) -> StoreFailed:
-        """Refuse all further orders, and let `run` end. Returns the error to raise, which is the
-        first failure.
+        """Refuse all later orders, and let `run` end. Return the error to raise, which is the first
+        failure.
         """
         if self.failed is None:
             self.failed = StoreFailed(why)
@@ -153,7 +153,7 @@ class GroupCommit(Generic[C]):
         return self.failed
 
     async def run(self) -> None:
-        """Run the orders until cancelled. Orders that exist by then are still run.
+        """Run the orders until cancelled. Orders that exist at that time are still run.
 
         Returns when the store has failed, after all waiting callers have got the error.
         """
@@ -185,7 +185,7 @@ class GroupCommit(Generic[C]):
         try:
             took = await trio.to_thread.run_sync(self._run_timed, orders)
         except Exception as error:
-            # The system cannot start a thread now. Fail the orders, so that no caller waits
+            # If the system cannot start a thread now, fail the orders, so that no caller waits
             # forever.
             took = 0.0
             for order in orders:
@@ -201,7 +201,7 @@ class GroupCommit(Generic[C]):
         self._news = trio.Event()
 
     def _run_timed(self, orders: Sequence[Order[C]]) -> float:
-        """Run the orders, in a thread. Returns the CPU seconds used."""
+        """Run the orders, in a thread, and return the CPU seconds that they used."""
         begun = time.thread_time()
         self._carry_out(orders)
         return time.thread_time() - begun
@@ -218,7 +218,8 @@ class GroupCommit(Generic[C]):
                     order.error = error
                 return
             for order in orders:
-                # Stop after an error of the disk: a later success of the same disk is not reliable.
+                # After an error of the disk, stop, because a later success of the same disk is not
+                # reliable.
                 failed = next((o.error for o in orders if isinstance(o.error, StoreFailed)), None)
                 if failed is None:
                     self._carry_out([order])

@@ -47,7 +47,7 @@ class Schema:
 
     @property
     def first(self) -> int:
-        """Return the version of the first release, which is the lowest that was ever written."""
+        """Version of the first release, which is the lowest version of any database."""
         return min(self.steps, default=self.version)
 
     def can_use(self, version: int) -> bool:
@@ -55,8 +55,8 @@ class Schema:
         return self.first <= version <= self.version
 
     def judge(self, version: int) -> None:
-        """Raise WrongVersion if another program version has written the database, and
-        sqlite3.DatabaseError if none has. 0 is an empty database.
+        """Raise WrongVersion if this program cannot use a database of that version, and
+        sqlite3.DatabaseError if no program can have written it. 0 is an empty database.
         """
         if version < 0:
             raise sqlite3.DatabaseError(f"no program has given it the version {version}")
@@ -68,7 +68,7 @@ class Schema:
             raise WrongVersion(WRITTEN_EARLIER, why)
 
     def get_upgrade_steps(self, version: int) -> str:
-        """Return SQL that upgrades a database from that version; 0 is an empty one.
+        """Return SQL that upgrades a database from that version; 0 is an empty database.
 
         Raises the same errors as `judge`.
         """

@@ -1,7 +1,7 @@
 """Opens an SQLite file so that commits survive a power cut, and writes to it in groups.
 
-It uses WAL mode with `synchronous=FULL`. In a power cut, NORMAL lost each of 200 acknowledged
-commits, FULL none (docs/explain/reliability.md).
+It uses WAL mode with `synchronous=FULL`. In a test of power cuts, NORMAL lost each of 200
+acknowledged commits, and FULL lost none (docs/explain/reliability.md).
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from fieldagent.system.sentence import sentence
 log = logging.getLogger(__name__)
 
 COPIED_PAGES = 1_000
-"""Pages of a copy between two reports of progress."""
+"""Number of copied pages between two reports of progress."""
 CHECK = "PRAGMA quick_check(1)"
 _OF_THE_DISK = (
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
-    # A file system with errors is mounted read-only from then on.
+    # Linux makes a file system with errors read-only.
     sqlite3.SQLITE_READONLY,
 )
 LOCKED_S = 5.0
-"""Seconds that a writer waits for another program's transaction, which takes milliseconds."""
+"""Longest time in seconds that a writer waits for another program's transaction, which usually
+takes milliseconds."""
 
 
 def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connection]]) -> None:
@@ -49,7 +50,7 @@ def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connecti
 
 
 def roll_back(writer: sqlite3.Connection) -> None:
-    """Roll back, unless SQLite has done it itself, as it does if the disk is full or fails."""
+    """Roll back, unless SQLite has already done so, because the disk is full or fails."""
     if writer.in_transaction:
         writer.execute("ROLLBACK")
 
@@ -64,7 +65,7 @@ def is_fatal(error: BaseException) -> bool:
 
 def _replace_texts(error: BaseException) -> BaseException:
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
-        # The log's index has no space. Nothing has been written yet.
+        # This error means that there is no space for the log's index. Nothing has been written yet.
         return StoreFull("the disk is full")
     if is_fatal(error):
         return StoreFailed(sentence("the disk cannot store data: {error}", error=error))
@@ -76,10 +77,10 @@ def _replace_texts(error: BaseException) -> BaseException:
 def connect(
     path: Path, schema: Schema, *, checked: bool = False, marked: bool = False
 ) -> sqlite3.Connection:
-    """Open the file for writing and upgrade it to `schema`. A missing file is created, for its
-    owner only; SQLite gives the same mode to the files beside it. `checked`: the file was
-    already checked. `marked`: its version is stored twice (`version_mark`), and a damaged one is
-    repaired.
+    """Open the file for writing and upgrade it to `schema`. A missing file is created for its owner
+    only, and SQLite gives the same mode to the files beside it. `checked` means that the file was
+    already checked. `marked` means that its version is stored twice (`version_mark`), and that a
+    damaged version is repaired.
 
     Raises sqlite3.DatabaseError for a damaged file or a later version, or OSError.
     """
@@ -101,7 +102,7 @@ def connect(
             _bring_up_marked(connection, schema, path)
         elif _read_version(connection) != schema.version:
             _migrate(connection, schema)
-        # Detect a file that can be read but not written now, instead of at the first commit.
+        # Detect now, and not only at the first commit, a file that can be read but not written.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA user_version={schema.version}")
         connection.execute("ROLLBACK")
@@ -120,8 +121,8 @@ def _close_alike(path: Path) -> None:
 
 
 def close_keeping_log(writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
-    """Close both connections. Log and index stay beside the file, which then contains all of their
-    data. A disk that fills up meanwhile would have no space to recreate them
+    """Close both connections. The log and its index stay beside the file, which then contains all
+    their data, because a disk that fills up meanwhile would have no space to create them again
     (SQLITE_IOERR_SHMSIZE).
 
     They stay because the last connection to close is read-only. Raises no error of the disk.
@@ -135,8 +136,8 @@ def close_keeping_log(writer: sqlite3.Connection, reader: sqlite3.Connection) ->
 
 
 def _begin_log(connection: sqlite3.Connection) -> None:
-    """Turn on WAL mode. Here SQLite does not wait for other programs, and two may start at the same
-    time.
+    """Turn on WAL mode. Try it repeatedly, because SQLite does not wait here if another program
+    starts at the same time.
     """
     deadline = time.monotonic() + LOCKED_S
     while True:
@@ -158,7 +159,7 @@ def _read_version(connection: sqlite3.Connection) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
-    """Run the steps, for one program at a time. A program that waited finds nothing left to do."""
+    """Run the steps, for one program at a time. A program that had to wait finds nothing to do."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for statement in _split_statements(schema.get_upgrade_steps(_read_version(connection))):
@@ -180,7 +181,7 @@ def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path)
     schema.judge(head.version)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Another program may have upgraded it meanwhile.
+        # Another program may have upgraded the file meanwhile.
         head = read_head(connection, schema.version)
         if head.version != schema.version:
             _take_steps(connection, schema, head)
@@ -229,13 +230,13 @@ def copy_whole(
     source: sqlite3.Connection, new: Path, report: Callable[[int, int], None] | None = None
 ) -> None:
     """Copy the database as of one moment to a file for its owner only, and check it. An existing
-    file is replaced. `report` gets the number of copied pages, and of all. Raises OSError,
-    sqlite3.Error.
+    file is replaced. `report` gets the number of copied pages, and the number of all pages. Raises
+    OSError, sqlite3.Error.
     """
     new.unlink(missing_ok=True)
     make_private_file(new)
     with closing(sqlite3.connect(new)) as copy:
-        # In a transaction, all steps read the same moment, whatever others write meanwhile.
+        # In a transaction, all steps read the same state, whatever other programs write meanwhile.
         source.execute("BEGIN")
         try:
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
@@ -254,7 +255,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     """Open a file for reading, in any thread. Raises sqlite3.OperationalError if it is missing."""
     place = f"file:{_quote(path)}?mode=ro"
     connection = sqlite3.connect(place, uri=True, check_same_thread=False)
-    # Read damaged text, too, so that the damage can be found.
+    # Read damaged text without an error, so that the damage can be found.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     return connection
 

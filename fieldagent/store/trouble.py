@@ -1,7 +1,8 @@
-"""Reasons why a database file cannot be used, with the fix. Distinguishes damage from other errors.
+"""Describes why a database file cannot be used, and how to fix it. Distinguishes damage from other
+errors.
 
 A full disk, a read error, a lock, a missing permission or a later version do not mean that the file
-is damaged: it stays unchanged. Only SQLITE_CORRUPT, SQLITE_NOTADB and the file's own check mean
+is damaged, so it stays unchanged. Only SQLITE_CORRUPT, SQLITE_NOTADB and the file's own check mean
 damage (https://sqlite.org/rescode.html, PRAGMA quick_check).
 """
 
@@ -29,7 +30,7 @@ class WrittenByOtherVersion(Unusable):
 
 def is_damage(error: BaseException) -> bool:
     """Return True if an error, of SQLite or of our own check, means that the file is damaged.
-    Another version, a full disk or a lock do not.
+    Another version, a full disk or a lock is not damage.
     """
     if isinstance(error, WrongVersion) or not isinstance(error, sqlite3.DatabaseError):
         return False
@@ -74,7 +75,7 @@ def _describe_reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, s
     if code == sqlite3.SQLITE_FULL:
         return _DISK_FULL
     if code == sqlite3.SQLITE_IOERR:
-        # SQLite reports the same if the disk has no space for its log's index.
+        # SQLite reports the same error if the disk has no space for the log's index.
         return _DISK_FULL if is_full(path.parent) else _DISK
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _LOCKED
@@ -82,7 +83,7 @@ def _describe_reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, s
 
 
 def _describe_place(path: Path, what: str) -> tuple[str, str]:
-    """Return a problem of its place or its owner, and the fix."""
+    """Return a problem with the file's place or owner, and the fix."""
     if path.is_dir():
         return "it is a folder", "Move it away, or name another place"
     folder = path.parent

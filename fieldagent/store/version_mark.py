@@ -1,9 +1,10 @@
-"""The version of a file's tables, twice in its head, so that a damaged version is not taken for a
-later one.
+"""The version of a file's tables, which is stored twice in the file's head, so that a damaged
+version is not taken for a later one.
 
 SQLite keeps `user_version` at bytes 60 to 63 and `application_id` at 68 to 71
-(https://sqlite.org/fileformat2.html#the_database_header). The second one contains the version and
-its complement, so that a changed bit in either is detected. Both are written in one transaction.
+(https://sqlite.org/fileformat2.html#the_database_header). `application_id` contains the version and
+its complement, so that a changed bit in either is detected. Both values are written in one
+transaction.
 
 | application_id | user_version | the version is |
 |---|---|---|
@@ -34,7 +35,7 @@ class Head(NamedTuple):
     user_version: int
     """Value of `user_version`."""
     is_contradictory: bool
-    """True if both differ, so that the tables must confirm the version."""
+    """True if the two values differ, so that the tables must confirm the version."""
     is_marked: bool
     """True if `application_id` contains a version."""
 
