@@ -1,9 +1,9 @@
 """Runs work in a folder as the folder's owner, if the program was started by root.
 
-Files in another user's folder can be anything: a link, a FIFO, or a rollback journal with which
-SQLite deletes a file elsewhere. So root opens nothing in it. Root finds the folder's owner over a
-path that this user cannot have changed, and continues as that user: `become_owner_of` for good,
-`run_as_owner` in a child process that returns a result.
+A file in another user's folder can be a link, a FIFO, or a rollback journal that makes SQLite
+delete a file elsewhere. So root opens nothing in such a folder. Root finds the folder's owner over
+a path that this user cannot have changed, and continues as that user. `become_owner_of` does so for
+good, and `run_as_owner` in a child process that returns a result.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 T = TypeVar("T")
 
 DEADLINE_S = 900.0
-"""Seconds within which a child must end; it may copy a long journal on a slow card."""
+"""Longest time in seconds for a child process, which may copy a long journal on a slow memory
+card."""
 GRACE_S = 5.0
-"""Further seconds until a child that blocks its alarm is abandoned."""
+"""Additional seconds after which a child process that blocks its alarm is abandoned."""
 MOST_BYTES = 1 << 20
 """Maximum bytes of a child's result, because another user may have made the data that root
 reads."""
@@ -43,7 +44,7 @@ _ONLY_NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeFolder(OSError):
-    """Root refuses to work there. The text contains the reason and the fix."""
+    """Root refuses to work in the folder. The text contains the reason and the fix."""
 
 
 class Owner(NamedTuple):
@@ -53,15 +54,16 @@ class Owner(NamedTuple):
 
 
 def become_owner_of(folder: Path) -> None:
-    """Continue as the owner of `folder`, if root has started this program. No effect for other
-    users, or if the folder is root's. Raises OSError.
+    """Continue as the owner of `folder`, if root has started this program. Do nothing for other
+    users, or if the folder belongs to root. Raises OSError.
     """
     if os.geteuid() == 0 and (owner := find_owner(folder)).uid:
         _become(owner)
 
 
 def run_as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE_S) -> T:
-    """Return the result of `work`, run as the owner of `folder`. It must be JSON-serializable.
+    """Return the result of `work`, run as the owner of `folder`. The result must be
+    JSON-serializable.
 
     Raises OSError, also for an OSError of `work`.
     """
@@ -129,8 +131,8 @@ def _work_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, within: flo
 
 
 def _close_all_but(pipe: int) -> None:
-    """Close all files that root has opened, except the pipe and the program itself. A zipapp keeps
-    itself open for later imports (`build/program.py`).
+    """Close all files that root has opened, except the pipe and the program itself, which a zipapp
+    keeps open for later imports (`build/program.py`).
     """
     program = (re.match(r"/proc/self/fd/(\d+)", each) for each in sys.path)
     begin = 3
@@ -149,8 +151,8 @@ def _become(owner: Owner) -> None:
 def find_owner(folder: Path) -> Owner:
     """Return the owner of `folder`; if it is missing, the owner of its last existing parent.
 
-    Each folder on the path must belong to root or the owner, and root's must not be writable by
-    others. Only links made by root are followed. Raises UnsafeFolder, OSError.
+    Each folder on the path must belong to root or the owner, and root's folders must not be
+    writable by other users. Only links that root made are followed. Raises UnsafeFolder, OSError.
     """
     way = [*reversed(folder.absolute().parts[1:])]
     links = 0
@@ -188,13 +190,13 @@ def find_owner(folder: Path) -> Owner:
 
 
 def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
-    """Check a folder of root's: only root may be able to write to it. On the path to another
-    folder, a sticky bit is sufficient.
+    """Check that only root can write to a folder of root. On the path to another folder, a sticky
+    bit is sufficient.
     """
     mode = status.st_mode
     writable = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and status.st_gid)
     if status.st_uid == 0 and writable and (last or not mode & stat.S_ISVTX):
-        # A sticky folder such as /tmp is meant for everyone.
+        # A folder with a sticky bit, such as /tmp, is meant for all users.
         fix = "" if mode & stat.S_ISVTX else f"`chmod go-w {place}`, or "
         raise UnsafeFolder(
             f"{place} belongs to root, but others can write to it, so root does not use it;"

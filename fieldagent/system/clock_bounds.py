@@ -8,4 +8,4 @@ ROLLOVER_S = 1024 * 7 * 86_400.0
 """Seconds after which the week number of GPS restarts at 0 (IS-GPS-200, 20.3.3.3.1.1). A receiver
 with the wrong cycle is wrong by this amount."""
 LATEST = EARLIEST_TIME + ROLLOVER_S
-"""17 August 2045."""
+"""Unix time of 17 August 2045."""

@@ -15,7 +15,7 @@ def read_data(package: str, name: str) -> bytes:
     module = import_module(package)
     assert module.__file__ is not None
     assert module.__spec__ is not None
-    # A zipapp and the Debian package have compiled code in a separate folder, but data files only
-    # once.
+    # In a zipapp and in the Debian package, compiled code is in a separate folder, without the data
+    # files.
     folder = module.__file__.rpartition("/")[0].replace(f"/{sys.implementation.cache_tag}/", "/", 1)
     return cast("ResourceLoader", module.__spec__.loader).get_data(f"{folder}/{name}")

@@ -27,7 +27,9 @@ LOCK = "agent.lock"
 
 
 def is_held(directory: Path) -> bool | None:
-    """Return True if an agent uses this state directory; None if this user may not know."""
+    """Return True if an agent uses this state directory; None if this user may not read the
+    lock.
+    """
     try:
         # Do not block if a FIFO has this name.
         lock = os.open(directory / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

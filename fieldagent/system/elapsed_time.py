@@ -22,10 +22,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 CLOCK_SET_FROM_S = 0.5
-"""Seconds from which a change of the clock counts as set; a smaller change is a slow correction."""
+"""Smallest jump in seconds that counts as a set clock. A smaller change is a slow correction."""
 CLOCK_WARN_FROM_S = 60.0
-"""Seconds from which someone should look at a set clock: at each start it moves by a second or two,
-because a clock chip has whole seconds."""
+"""Smallest jump in seconds that people should notice. At each start the clock jumps by a second or
+two, because a clock chip has whole seconds."""
 SAVE_INTERVAL_S = 60.0
 """Seconds between two writes of the stored value."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -37,9 +37,9 @@ CLOCK_CACHE_S = 5.0
 """Seconds for which the kernel's state of the clock is cached. After a change of the clock, it is
 read again."""
 CLOCK_ERROR_MAX_S = 30.0
-"""Error of the system's clock in seconds from which TLS and logs have problems."""
+"""Error of the system's clock, in seconds, from which TLS and logs have problems."""
 CONTRADICTION_S = 3600.0
-"""Difference in seconds of two sources from which at least one is wrong."""
+"""Difference of two sources, in seconds, from which at least one must be wrong."""
 SOURCE_VARIATION_S = 2.0
 """Normal variation of a source in seconds, because the hub sends whole seconds."""
 GPS = "GPS"
@@ -72,7 +72,7 @@ class ReportedTime(NamedTuple):
     source: str
     boot: str
     since_boot: float
-    """Seconds since boot at which the time was `unix`."""
+    """Seconds since the boot when the time was `unix`."""
     unix: float
 
 
@@ -83,12 +83,12 @@ class ClockBase(NamedTuple):
     since_boot: float
     elapsed: float
     offset: float
-    """Seconds to add for the wall clock's time."""
+    """Seconds to add to elapsed time for the wall clock's time."""
     trusted: bool
 
 
 class MachineClocks:
-    """Reader of the machine's clocks. Slow values are cached, because each row of a listing has
+    """Reads the machine's clocks. Slow values are cached, because each row of a listing has
     dates.
     """
 
@@ -108,7 +108,8 @@ class MachineClocks:
         return Reading(self._boot, since_boot, wall, self._source)
 
     def _ask(self) -> str:
-        # Its struct has at most 208 bytes. With all bytes zero it only queries.
+        # The struct of adjtimex(2) has at most 208 bytes. With all bytes zero, the call only
+        # queries.
         if self._kernel.adjtimex(ctypes.create_string_buffer(512)) not in (-1, _UNSYNCHRONISED):
             return "network"
         try:
@@ -126,7 +127,8 @@ def compute_elapsed_time(base: ClockBase | None, seen: Reading) -> float:
     off = seen.wall_time - base.offset - base.elapsed
     if base.trusted and seen.trusted and off >= seen.since_boot:
         return base.elapsed + off
-    # The machine's off time is unknown: count rather too little of it, so that items live longer.
+    # It is unknown how long the machine was off. Count too little rather than too much, so that
+    # items live longer.
     return base.elapsed + seen.since_boot
 
 
@@ -139,11 +141,11 @@ class ElapsedTime:
         seen = look()
         self._begun, self._since_boot = compute_elapsed_time(base, seen), seen.since_boot
         self._offset = 0.0 if base is None else base.offset
-        """Seconds to add for the date."""
+        """Seconds to add to elapsed time for the date."""
         self._told: dict[str, float] = {}
-        """Seconds to add by each other source since the boot."""
+        """Seconds to add to elapsed time for the time of each other source, since the boot."""
         self._kept: float | None = None
-        """Seconds since boot of the last stored state."""
+        """Time of the last stored state, in seconds since the boot."""
         self._follow_clock(seen)
 
     def now(self) -> float:
@@ -151,7 +153,9 @@ class ElapsedTime:
         return self._read_elapsed(self._look())
 
     def date(self, elapsed: float) -> float:
-        """Return an elapsed time as Unix time. It is correct once a trusted source exists."""
+        """Return an elapsed time as Unix time. It is correct as soon as there is a trusted
+        source.
+        """
         self._follow_clock(self._look())
         return elapsed + self._offset
 
@@ -190,8 +194,8 @@ class ElapsedTime:
         return self._source(self._look())
 
     def find_better_time(self) -> ReportedTime | None:
-        """Return the correct time if the system's clock is not trusted and wrong by at least
-        `CLOCK_ERROR_MAX_S`, else None.
+        """If the system's clock is not trusted, and is wrong by at least `CLOCK_ERROR_MAX_S`,
+        return the correct time, else None.
         """
         seen = self._look()
         source = self._source(seen)

@@ -14,13 +14,13 @@ REFUSED = 65
 MISSING = 66
 """EX_NOINPUT: the named settings file is missing."""
 NO_PERSON = 67
-"""EX_NOUSER: nobody is called like the addressee."""
+"""EX_NOUSER: there is no addressee with this name."""
 UNAVAILABLE = 69
 """EX_UNAVAILABLE: no agent, hub or database answers."""
 IO_FAILED = 74
 """EX_IOERR: the journal cannot be written."""
 TAKEN = 75
-"""EX_TEMPFAIL: another program uses the port, or another agent the state directory."""
+"""EX_TEMPFAIL: another program uses the port, or another agent uses the state directory."""
 NEWER = 76
 """A later version of the program has written the journal, or the hub's database has another
 version."""

@@ -1,4 +1,5 @@
-"""The description of an extension: the things that one folder of `fieldagent/extensions/` adds.
+"""The description of an extension, which contains everything that one folder of
+`fieldagent/extensions/` adds.
 
 A place is `package.module:NAME`. It is imported only when something uses it.
 """
@@ -13,8 +14,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Describes one extension. Each mapping has the name that settings or commands use, and the
-    place of the object that it names."""
+    """Describes one extension. Each mapping contains names that settings or commands use, with the
+    places of the objects.
+    """
 
     title: str
     """A noun phrase for people, such as "MQTT and Home Assistant"."""

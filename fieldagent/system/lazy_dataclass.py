@@ -1,8 +1,8 @@
 """The library's `dataclass` with slots, built when the first object of a class is made.
 
 The library writes and compiles six functions for each class, in about half a millisecond. An agent
-loads about ninety such classes at its start, which took a third of the import time of trio. Only a
-few of them are used before it listens.
+loads about ninety such classes at its start. Building them took a third of the import time of trio,
+although only a few are used before the agent listens.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 
 def _make_slotted(plain: type[Any] | None = None, /, **options: Any) -> Any:
-    """Replacement of `dataclass`, which type checkers see. Base classes must not have members.
-    `dataclasses.replace` and similar functions accept objects, but not the class.
+    """Replacement for `dataclass`; type checkers see the original. Base classes must not have
+    members. `dataclasses.replace` and similar functions accept objects, but not the class.
     """
     if plain is None:
         return partial(_make_slotted, **options)
     if not options.get("slots"):
-        # Without slots, an object may have further attributes.
+        # Without slots, an object may have other attributes.
         return dataclasses.dataclass(plain, **options)
     kind: Any = type(plain)
     attributes = {name: value for name, value in vars(plain).items() if name not in _OF_PLAIN}
     attributes["__qualname__"] = plain.__qualname__
     names = [name for name, text in plain.__annotations__.items() if "ClassVar" not in text]
-    # A class attribute with a member's name is its default.
+    # A class attribute with a member's name is that member's default.
     body = {name: value for name, value in attributes.items() if name not in names}
     slotted = kind(plain.__name__, plain.__bases__, {**body, "__slots__": tuple(names)})
 
     # The closure refers only to `slotted`, so that `plain` is freed after its use.
     def decorate_later(self: Any, *values: Any, **members: Any) -> None:
-        # Concurrent threads each build their own, with the same result.
+        # Concurrent threads may each build the class, with the same result.
         worked_out = kind(slotted.__name__, slotted.__bases__, dict(attributes))
-        # Set the signature, because the library would build a text of it.
+        # Set the signature here, because otherwise the library builds a text of it.
         worked_out.__doc__ = slotted.__doc__ or slotted.__name__
         dataclasses.dataclass(worked_out, **{**options, "slots": False})
         kept = (attributes.keys() | _OF_PLAIN) - {"__hash__"}

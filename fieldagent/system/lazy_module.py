@@ -1,4 +1,4 @@
-"""Modules that a library imports but does not use."""
+"""Delays the loading of modules that a library imports but does not use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def load_lazily(name: str) -> None:
     """Load this module of a package at the first access to one of its attributes.
 
-    `importlib.util.LazyLoader` loads it at the first import, until Python 3.12.
+    Before Python 3.12, `importlib.util.LazyLoader` loads the module already at the first import.
     """
     if name in sys.modules:
         return

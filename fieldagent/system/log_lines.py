@@ -19,7 +19,7 @@ PIECE = 1024
 
 def has_room(stream: TextIO) -> bool:
     """Return True if a line can be written without waiting. A pipe without a reader fills up, and
-    waiting for it would block the program.
+    waiting for space in it would block the program.
     """
     watch = select.poll()
     watch.register(stream, select.POLLOUT)
@@ -27,7 +27,9 @@ def has_room(stream: TextIO) -> bool:
 
 
 def start_logging(verbose: bool) -> None:
-    """Log to standard error. The journal adds time and severity itself."""
+    """Log to standard error. If the output goes to systemd's journal, the journal adds the time
+    itself.
+    """
     line = "%(levelname)-7s %(message)s"
     if sys.stderr.isatty():
         line = f"%(asctime)s {line}"
@@ -69,7 +71,7 @@ def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     """
     try:
         at = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # it was closed, or is not a file of the system
+    except (OSError, ValueError):  # The stream was closed, or has no file descriptor.
         return False
     return environ.get("JOURNAL_STREAM") == f"{at.st_dev}:{at.st_ino}"
 
@@ -96,7 +98,7 @@ class JournalFormatter(EscapingFormatter):
     """Formatter that begins each line with its severity."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record with the severity before each line, also of a traceback
+        """Format a record with the severity before each line, including the lines of a traceback
         (sd-daemon(3)).
         """
         return _add_severity(super().format(record), record.levelno)

@@ -34,7 +34,7 @@ class TrustedKey(NamedTuple):
     """Public key, 32 bytes."""
 
     def format_id(self) -> str:
-        """Return its id in minisign's form."""
+        """Return the key's id in minisign's form."""
         return f"{int.from_bytes(self.id, 'little'):X}"
 
 
@@ -48,8 +48,8 @@ class Signature(NamedTuple):
 
 
 def read_keys(text: str) -> list[TrustedKey]:
-    """Read a file with one or more keys in the form of `minisign -G`; other lines are comments.
-    Raises NotSigned if there is no key.
+    """Read a file with one or more keys in the form of `minisign -G`; other lines count as
+    comments. Raises NotSigned if there is no key.
     """
     keys = []
     for line in text.splitlines():

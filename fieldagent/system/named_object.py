@@ -1,4 +1,4 @@
-"""Objects that settings name: by one of our names, or by their place in Python,
+"""Objects that are named in settings, either by one of our names or by their place in Python,
 `package.module:NAME`.
 """
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 def import_known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
-    """Import the object of this `kind` with that name in `known`, or a third party's.
+    """Import the object of this `kind` with that name in `known`, or a third-party object at that
+    place.
 
     Raises WrongProperty, with a text that follows the setting's name.
     """

@@ -11,9 +11,9 @@ from pathlib import Path
 from fieldagent.system.folder import put_file
 
 VALIDITY_DAYS = 36_500
-"""Validity in days. The clock may show 1970 when it is made."""
+"""Validity in days. It is long because the clock may show 1970 when the certificate is made."""
 MAKING_MAX = 60.0
-"""Timeout in seconds."""
+"""Longest time in seconds for making the certificate."""
 
 
 class NoCertificate(Exception):
@@ -21,8 +21,8 @@ class NoCertificate(Exception):
 
 
 def provide_own_certificate(path: Path) -> Path:
-    """Return the file at `path` with both. If it is missing or unreadable, OpenSSL makes it. Raises
-    NoCertificate.
+    """Return `path`, a file with both the key and the certificate. If it is missing or unreadable,
+    make it with OpenSSL. Raises NoCertificate.
     """
     if path.exists() and not path.is_file():
         raise NoCertificate(f"{path} is not a file: remove it, and the program creates a new one")

@@ -1,4 +1,4 @@
-"""Price of a credit, in settings and for people."""
+"""Price of a credit, in settings and for people; and accounts for CPU time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def charge_to(pay: Pay) -> None:
 
 
 def get_payer() -> Pay:
-    """Return the account of this task; `charge_nobody` if it has none."""
+    """Return the account of this task; `charge_nobody` if the task has no account."""
     return _payer.get()
 
 
 async def run_billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-    """Run `step` in a thread, charged to this task. A cancelled caller does not wait for the end,
-    and is charged then.
+    """Run `step` in a thread, and charge its CPU time to this task. A cancelled caller does not
+    wait for the end, but is charged when `step` ends.
     """
     pay, loop = get_payer(), trio.lowlevel.current_trio_token()
 
@@ -59,15 +59,15 @@ _PRICE = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,6}))? ([A-Z]{3})", re.ASCII)
 
 
 class Price(NamedTuple):
-    """Price of one unit, in millionths of the currency's unit."""
+    """Price of one unit, for example a credit, in millionths of the currency's unit."""
 
     millionths: int
     currency: str
     """Code of the currency, three letters (ISO 4217)."""
 
     def of(self, units: float) -> str:
-        """Return the price of several units for people: `1.44 EUR`. Below a hundredth, all decimals
-        are shown.
+        """Return the price of several units for people: `1.44 EUR`. An amount below a hundredth is
+        shown with all decimals.
         """
         millionths = round(self.millionths * units)
         hundredths, rest = divmod(millionths, 10_000)

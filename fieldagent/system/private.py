@@ -27,7 +27,9 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty file. An existing one is closed to users other than its owner and group."""
+    """Make an empty file. Deny access to an existing file to all users except its owner and
+    group.
+    """
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _FILE)
     except FileExistsError:
@@ -42,5 +44,5 @@ def make_private_file(path: Path) -> None:
 def _close_to_others(path: Path) -> None:
     mode = path.stat().st_mode & 0o777
     if mode & _OTHERS_MODE:
-        with suppress(PermissionError):  # another user owns the file and decides its mode
+        with suppress(PermissionError):  # Another user owns the file and decides about its mode.
             path.chmod(mode & ~_OTHERS_MODE)

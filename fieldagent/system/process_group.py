@@ -12,14 +12,15 @@ import signal
 import trio
 
 GRACE_S = 5.0
-"""Seconds from SIGTERM to SIGKILL, and from there until the wait ends."""
+"""Seconds from SIGTERM to SIGKILL, and seconds after that until the wait ends."""
 POLL_INTERVAL_S = 0.05
-"""Seconds between two checks of a group. There is no notification of its last process's end."""
+"""Seconds between two checks of a group. There is no notification when the last process of a group
+ends."""
 
 
 async def end_group(process: trio.Process) -> bool:
-    """End the group with SIGTERM, time to clean up, and SIGKILL. Returns False if it survives,
-    because it runs as another user or waits for a device.
+    """End the group with SIGTERM, time to clean up, and SIGKILL. Return False if a process
+    survives, because it runs as another user or waits for a device.
     """
     with trio.CancelScope(shield=True):
         _signal_group(process, signal.SIGTERM)
@@ -39,6 +40,6 @@ def _signal_group(process: trio.Process, number: int) -> bool:
         os.killpg(process.pid, number)
     except ProcessLookupError:
         return False
-    except PermissionError:  # all of it runs as another user, for example by sudo
+    except PermissionError:  # All processes run as another user, for example through sudo.
         return True
     return True

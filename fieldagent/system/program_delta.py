@@ -1,8 +1,9 @@
-"""A program file made from another one: the difference of two builds, 4 to 40 kB instead of 2.5 MB.
+"""Makes a program file from another one with the difference of two builds, which has 4 to 40 kB
+instead of 2.5 MB.
 
-The bytes of a zip file depend on the packer, so its contents are compared: the names and files in
-order, as one plain sequence of bytes, and its SHA-256. The difference is made by zstd
-(`--patch-from`). A delta contains it after both digests:
+The bytes of a zip file depend on the packer. So the contents are compared: the names and files in
+order, as one unpacked sequence of bytes with its SHA-256. zstd makes the difference
+(`--patch-from`). A delta contains the difference after both digests:
 
     fieldagent delta 1 LF, SHA-256 of the contents before, SHA-256 of those after, zstd's frame
 """

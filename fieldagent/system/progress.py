@@ -16,7 +16,7 @@ from fieldagent.system.terminal import escape_line
 BAR = 30
 """Characters of the bar."""
 LINE_EVERY_S = 10.0
-"""Seconds between two lines, where standard error is not a terminal."""
+"""Seconds between two lines if standard error is not a terminal."""
 DRAWN_EVERY_S = 0.1
 """Seconds between two drawings of the bar."""
 

@@ -110,7 +110,7 @@ def read_endpoint(value: str) -> tuple[str, int]:
 
 
 def _check_host(host: str) -> None:
-    """Refuse a name that cannot be looked up, for which Python raises UnicodeError instead of
+    """Refuse a name that cannot be looked up, because Python raises UnicodeError for it instead of
     OSError. Raises WrongProperty.
     """
     try:
@@ -181,8 +181,8 @@ def read(
     absent_extension: Callable[[str], str] = lambda name: "",
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
     """Return the value of each key by its attribute, the pairs of the file, and a sentence for each
-    fault. `find_absent_extension` returns the extension that a key belongs to if this program does
-    not have it, else an empty string.
+    fault. If a key belongs to an extension that this program does not have, `find_absent_extension`
+    returns that extension's name, otherwise an empty string.
 
     Raises InvalidSettings if the text is not a properties file.
     """
@@ -214,7 +214,7 @@ def read(
 
 
 def describe_unknown_setting(name: str, known: Iterable[str]) -> str:
-    import difflib  # import here, only for a typo
+    import difflib  # Import it here, because only a typo needs it.
 
     near = difflib.get_close_matches(name, known, n=1)
     remedy = f"the nearest is {near[0]}" if near else "correct its name, or remove it"

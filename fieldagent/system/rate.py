@@ -16,7 +16,7 @@ LOG_INTERVAL_S = 60.0
 
 
 class EventRate:
-    """Counter of one kind of event. `clock` is any steady clock in seconds."""
+    """Counts one kind of event. `clock` is any steady clock in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -24,8 +24,8 @@ class EventRate:
         self._since = 0
 
     def note(self) -> int:
-        """Count an event. Returns the number of events since the last line if a new line is due,
-        else 0.
+        """Count an event. If a new log line is due, return the number of events since the last
+        line, otherwise 0.
         """
         self._since += 1
         if self._clock() - self._told < LOG_INTERVAL_S:
@@ -39,7 +39,7 @@ class EventRate:
 class Rate:
     per_minute: float
     burst: int
-    """Maximum number of calls at once after a long silence."""
+    """Maximum number of calls at the same time after a long silence."""
 
     def admit(self, tat: float, now: float) -> tuple[float, float]:
         """Return the `tat` to store and 0 if the call is allowed; else the old `tat` and the

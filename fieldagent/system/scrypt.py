@@ -1,4 +1,6 @@
-"""Storage of passwords: people choose them, so scrypt (RFC 7914) makes guessing expensive."""
+"""Stores passwords with scrypt (RFC 7914), which makes guessing expensive, because people choose
+weak passwords.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from functools import cache, partial
 _N, _R, _P = 2**14, 8, 1
 """Parameters of RFC 7914 section 2: 16 MiB and about 50 ms per guess."""
 SCRYPT_SECONDS = 0.05
-"""CPU seconds on an average machine, charged for a wrong password on any machine."""
+"""CPU seconds for a guess on an average machine. They are charged for a wrong password on every
+machine."""
 _DUMMY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(32)).decode()
 
 
@@ -28,8 +31,8 @@ def hash_password(password: str) -> str:
 
 
 def check_password(password: str, stored: str | None) -> bool:
-    """Return True if the password matches. A user without a password takes the same time as a wrong
-    password.
+    """Return True if the password matches. The check of a user without a password takes as long as
+    that of a wrong password.
     """
     _, n, r, p, salt, expected = (stored or _DUMMY).split("$")
     digest = _run_scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
@@ -44,7 +47,7 @@ def _run_scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
 
 @cache
 def _get_threads() -> ThreadPoolExecutor:
-    """Return the shared pool of two threads. glibc keeps the memory that each thread once used, and
-    callers have many threads.
+    """Return the shared pool of two threads. With more threads it would take more memory, because
+    glibc keeps the memory that each thread once used.
     """
     return ThreadPoolExecutor(2)

@@ -11,8 +11,9 @@ _PLACE = re.compile(r"\{(\w+)\}")
 class Sentence(str):
     """A sentence in English that keeps its template and values.
 
-    For logs, programs and tests it is the English text. `str()` of it, or of an error that contains
-    it, is the same object, so that it can still be translated when it is sent.
+    For logs, programs and tests, a Sentence is the English text. `str()` of a Sentence, or of an
+    error that contains it, returns the same object, so that it can still be translated when it is
+    sent.
     """
 
     __slots__ = ("form", "values")
@@ -32,14 +33,14 @@ def sentence(form: str, /, **values: object) -> Sentence:
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> Sentence:
-    """Return the sentences in one, separated by semicolons."""
+    """Return one sentence that contains these, separated by semicolons."""
     values = {f"of{at}": each for at, each in enumerate(sentences)}
     return sentence("; ".join(f"{{{name}}}" for name in values), **values)
 
 
 def translate_text(text: str, catalogue: Mapping[str, str]) -> str:
-    """Return the text in the language of `catalogue`, which is looked up by the English template.
-    Values are translated, too. A missing text stays English.
+    """Return the text in the language of `catalogue`, which contains translations by the English
+    template. Values are translated too. A missing text stays English.
     """
     if not isinstance(text, Sentence):
         return catalogue.get(text, text)

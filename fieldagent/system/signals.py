@@ -23,18 +23,18 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def run_breakable(
     work: Callable[..., Awaitable[T]], *arguments: Any, clock: trio.abc.Clock | None = None
 ) -> T:
-    """Run a command's work under trio, and return its result. Ctrl-C ends it only where it waits,
-    because else waiters for a write in progress could wait forever.
+    """Run a command's work under trio, and return its result. Ctrl-C ends the work only at a point
+    where it waits. Otherwise tasks that wait for a write in progress could wait forever.
     """
     return trio.run(work, *arguments, clock=clock, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signals) -> None:
     """Run a program under trio, and pass it the signals that ask it to stop. `used` are signals
-    with another use for the program; it gets them under `nohup` as well.
+    that the program uses for something else; the program gets them under `nohup` too.
 
-    After the program ends, signals are ignored until the process is gone. It is ending in good
-    order, and its exit code shows the result. `trio.open_signal_receiver` would raise unread
+    After the program ends, signals are ignored until the process is gone. The program ends
+    properly, and its exit code shows the result. `trio.open_signal_receiver` would raise unread
     signals again and interrupt the end.
     """
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and signal.SIGHUP not in used
@@ -59,8 +59,8 @@ async def _set_event(
 
 
 def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
-    """Ignore the signals from here on. Python reports a signal at this very moment as an unraisable
-    error (`PyErr_CheckSignals`), which is suppressed.
+    """Ignore the signals from here on. If a signal arrives during this call, Python reports an
+    unraisable error (`PyErr_CheckSignals`), which is suppressed.
     """
     tell = sys.unraisablehook
 
@@ -74,6 +74,6 @@ def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
 
 
 async def stop_at_signal(asks: Asks, stopping: trio.Event) -> None:
-    """Set the event at the first signal; run until cancelled."""
+    """Set the event at the first signal. Runs until cancelled."""
     async for _ in asks:
         stopping.set()

@@ -2,7 +2,7 @@
 
     fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21
 
-It binds the kind, the version and the expiry to the signature of the file.
+The signature of the file so also covers the kind, the version and the expiry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Release(NamedTuple):
     version: str
     signed: date
     expires: date
-    """Last day, in UTC, on which it may be installed."""
+    """Last day, in UTC, on which the release may be installed."""
 
 
 def read_release(comment: str) -> Release:

@@ -1,6 +1,6 @@
 """Keeps the parts of a program running: a part that fails is restarted, and the others continue.
 
-A fault is an unexpected exception, and so a bug. It is logged with its traceback and kept for
+A fault is an unexpected exception, which means a bug. It is logged with its traceback and kept for
 `status` and the metrics. A failed part restarts after a pause, which grows with repeated failures.
 A single failed call is logged and not repeated.
 """
@@ -46,17 +46,18 @@ class PartFault:
     """Number of faults since the part last ran steadily; 0 for calls that are not restarted."""
     first: float = 0.0
     last: float = 0.0
-    """Time of the last fault in a row (trio's clock); `first` is the time of the first."""
+    """Time of the last fault in a row (trio's clock). `first` is the time of the first fault in the
+    row."""
 
     def is_down(self, now: float) -> bool:
-        """Return True if the part does not recover."""
+        """Return True if the part has not recovered within DOWN_AFTER_S."""
         steady = now - self.last >= STABLE_AFTER_S
         return bool(self.in_a_row) and not steady and self.last - self.first >= DOWN_AFTER_S
 
 
 class Supervisor:
-    """Supervisor of parts. `fatal` exceptions end the whole program. They and those of `outside`
-    are not bugs, and their text describes the error. `clock` is Unix time.
+    """Supervises parts. `fatal` exceptions end the whole program. The exceptions in `fatal` and
+    `outside` are not bugs, and their text describes the error. `clock` is Unix time.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Supervisor:
         """Run `part` until it returns or is cancelled, and restart it when it fails.
 
         `mend` cleans up after a failed run and is awaited before the next run; its failure counts
-        as a fault of the part, too. Raises fatal errors.
+        as a fault of the part too. Raises fatal errors.
         """
         fault = self._faults.setdefault(name, PartFault(name))
         failed = False
@@ -87,7 +88,7 @@ class Supervisor:
             except* self._fatal:
                 raise
             except* Exception as errors:
-                # A cancellation in the group continues from here by itself.
+                # A cancellation in the group is raised again by itself.
                 failures.append(errors)
                 self._count_in_a_row(fault)
                 pause = PAUSES[min(fault.in_a_row, len(PAUSES)) - 1]
@@ -150,7 +151,9 @@ def log_fault(error: BaseException, doing: str) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return one line with the error and its place in our code; for a group, each kind once."""
+    """Return one line with the error and its place in our code. For a group, the line contains each
+    kind of error once.
+    """
     return " and ".join(dict.fromkeys(map(_describe_one_error, get_all_errors(error))))
 
 

@@ -1,7 +1,7 @@
 """The image of a whole system: kernel, Debian and program in one file system, in pieces of 16 MiB.
 
     NAME.system             list of its pieces: JSON, which is signed (`build/sign`)
-    NAME.system.from-ID     the same for kits with the system ID: pieces may be differences from it
+    NAME.system.from-ID     the same for kits with the system ID; pieces may be differences from it
     NAME.system.pieces/…    the files, each named by its own SHA-256: a piece packed by zstd
 
 A piece is identified by the SHA-256 of its content. So a piece that is already there, from an
@@ -50,17 +50,17 @@ class SystemImage(NamedTuple):
     size: int
     pieces: list[SystemPiece]
     before: str = ""
-    """Id of the system that it is a difference from."""
+    """Id of the old system, if the list is for kits with that system."""
     before_size: int = 0
-    """Size of that system in bytes."""
+    """Size of the old system in bytes."""
 
     def compute_length(self, number: int) -> int:
-        """Return the size of a piece in bytes. The last one may be shorter."""
+        """Return the size of a piece in bytes. The last piece may be shorter."""
         return min(PIECE, self.size - number * PIECE)
 
 
 Read = Callable[[int, int], bytes]
-"""Function from offset and length to the bytes there; fewer at the end."""
+"""Function that returns the bytes at an offset with a length; fewer at the end."""
 
 
 def make_reader(file: int) -> Read:
@@ -131,8 +131,8 @@ def make_delta_name(name: str, id_: str) -> str:
 
 
 def read_around(read: Read, size: int, number: int) -> bytes:
-    """Return the old system's data at the place of a piece, plus one piece before and after, which
-    is as far as files move between two builds.
+    """Return the old system's data at the place of a piece, plus one piece before and after,
+    because files move at most that far between two builds.
     """
     begin = max(0, number - 1) * PIECE
     end = min(size, (number + 2) * PIECE)
@@ -140,7 +140,7 @@ def read_around(read: Read, size: int, number: int) -> bytes:
 
 
 def read_in_pieces(read: Read, size: int) -> Iterator[bytes]:
-    """Yield `size` bytes of `read` in pieces of PIECE bytes. The last may be shorter."""
+    """Yield `size` bytes of `read` in pieces of PIECE bytes. The last piece may be shorter."""
     for begin in range(0, size, PIECE):
         yield read(begin, min(PIECE, size - begin))
 

@@ -1,5 +1,5 @@
-"""Display on a terminal. Untrusted text cannot move the cursor, clear the screen, hide a word or
-begin a line. Words of state have a colour.
+"""Shows text on a terminal. Untrusted text cannot move the cursor, clear the screen, hide a word or
+begin a line. Words for a state have a colour.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import time
 from datetime import datetime
 
 _ACTS = re.compile(
-    "[\x00-\x1f\x7f-\x9f"  # C0 and C1: ESC, BEL, CSI and their like (ECMA-48)
+    "[\x00-\x1f\x7f-\x9f"  # Control characters of C0 and C1, such as ESC, BEL and CSI (ECMA-48).
     "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff]"  # halves of characters, which no terminal can show
+    "\ud800-\udfff]"  # Surrogates, which no terminal can show.
 )
 
 
@@ -28,7 +28,8 @@ def escape_lines(text: str) -> str:
 
 
 _MARKS = {"green": "\ufdd0", "yellow": "\ufdd1", "red": "\ufdd2"}
-"""A character before a word of state. No text contains them: Unicode keeps them free of meaning."""
+"""Characters that mark the colour of the word after them. Texts do not contain them, because
+Unicode defines them as noncharacters."""
 _SGR = {"\ufdd0": "\x1b[32m", "\ufdd1": "\x1b[33m", "\ufdd2": "\x1b[31m"}
 _MARKED_TEXT = re.compile("([\ufdd0-\ufdd2])([^\ufdd0-\ufdd2\n]*?)(\ufdd3|$)", re.MULTILINE)
 _END = "\ufdd3"
@@ -47,15 +48,17 @@ _COLOURS = {
 
 
 def format_state(word: str, width: int = 0) -> str:
-    """Return a word of state for `format_lines`, filled up with blanks to `width` characters."""
+    """Return a word for a state, to be used with `format_lines`, padded with blanks to `width`
+    characters.
+    """
     colour = _COLOURS.get(word)
     filled = " " * (width - len(word))
     return f"{_MARKS[colour]}{word}{_END}{filled}" if colour else word + filled
 
 
 def format_lines(text: str, stream: int = 1) -> str:
-    """Return our own lines as the file descriptor `stream` shows them: escaped, and words of state
-    in colour.
+    """Return our own lines for the file descriptor `stream`: escaped, and with words for a state in
+    colour.
     """
     shown = escape_lines(text)
     if not has_colours(stream):
@@ -71,7 +74,9 @@ def has_colours(stream: int) -> bool:
 
 
 def get_terminal_width() -> int | None:
-    """Return the columns of the terminal on standard output; None if it is another file."""
+    """Return the columns of the terminal on standard output; None if standard output is not a
+    terminal.
+    """
     return shutil.get_terminal_size().columns if os.isatty(1) else None
 
 

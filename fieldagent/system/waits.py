@@ -1,8 +1,8 @@
 """Waits of a computed length, and work that may finish while the program stops.
 
-trio refuses a negative length, and a remaining time can become negative while code runs. So all
-computed lengths use this module (tests/layers.py checks that). For a known deadline use
-`trio.move_on_at`, which accepts a past one.
+trio refuses a negative length, but a remaining time can become negative while code runs. So all
+code with computed lengths uses this module (tests/layers.py checks that). For a known deadline use
+`trio.move_on_at`, which accepts a deadline in the past.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 import trio
 
 STOP_GRACE_S = 5.0
-"""Seconds for work that may finish; systemd waits longer."""
+"""Longest time in seconds for work that may finish. systemd waits longer."""
 BEAT_INTERVAL_S = 60.0
-"""Seconds of the beat. Work that is not urgent runs on the beat, all at once, so that an idle kit
-wakes up only once for it."""
+"""Seconds between two beats. All work that is not urgent runs together on a beat, so that an idle
+kit wakes up only once for it."""
 
 
 async def sleep(seconds: float) -> None:
@@ -24,16 +24,17 @@ async def sleep(seconds: float) -> None:
 
 
 def beat_after(seconds: float) -> float:
-    """Return the time, on trio's clock, of the beat nearest to `seconds` from now, at most half a
-    beat away. A length below one beat is not rounded.
+    """Return the time, on trio's clock, of the beat that is nearest to `seconds` from now. It
+    differs by at most half a beat. A length below one beat is not rounded.
     """
     at = trio.current_time() + seconds
     return at if seconds < BEAT_INTERVAL_S else BEAT_INTERVAL_S * round(at / BEAT_INTERVAL_S)
 
 
 def compute_next_tick(every: float) -> float:
-    """Return the next time, on trio's clock, that is a multiple of `every`. All viewers with this
-    interval share one wake-up, also with the beat if that is a multiple.
+    """Return the next time, on trio's clock, that is a multiple of `every`. All waits with this
+    interval share one wake-up. They share it with the beat too, if the beat is a multiple of the
+    interval.
     """
     return every * (trio.current_time() // every + 1)
 
@@ -44,7 +45,7 @@ def move_on_after(seconds: float) -> trio.CancelScope:
 
 
 async def run_to_the_end(work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work`. After a cancellation from outside, it still has STOP_GRACE_S to finish.
+    """Run `work`. After a cancellation from outside, `work` still has STOP_GRACE_S to finish.
 
     Use it if another program has begun to act, and would act again after the next start.
     """

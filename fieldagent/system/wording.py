@@ -1,4 +1,4 @@
-"""Numbers and errors in sentences."""
+"""Formats numbers and errors for sentences."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def format_count(number: int, unit: str) -> str:
 
 
 def describe_reason(error: Exception) -> str:
-    """Return the text of an error without the system's error number. urllib attaches the reason to
-    its own error.
+    """Return the text of an error without the system's error number. For an error of urllib, use
+    the reason inside it.
     """
     reason = getattr(error, "reason", None)
     cause = reason if isinstance(reason, OSError) else error

@@ -11,7 +11,7 @@ from pathlib import Path
 from fieldagent.system.wording import describe_reason
 
 WINDOW = "--long=27"
-"""Window of 128 MiB, so that a match can be anywhere in the compared data."""
+"""Option for a window of 128 MiB, so that a match can be anywhere in the compared data."""
 TIGHT_OPTIONS = ("-19", "--single-thread")
 ZSTD_TIMEOUT_S = 300.0
 """Timeout in seconds for zstd on a slow kit."""
