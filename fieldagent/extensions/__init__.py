@@ -34,11 +34,11 @@ SETTINGS = {
     "tak-": "tak",
     "twilio-": "sms",
 }
-"""The extension of each setting, by the beginning of the setting's name. An entry stays if the
-extension is deleted, so that `fieldagent check` can name it."""
+"""Extension of each setting, by the beginning of the setting's name. An entry stays when its
+extension is deleted, so that `fieldagent check` can name the extension."""
 _THIRD_PARTY: dict[str, Extension] = {}
-"""Extensions that the settings file names, by their place. A process reads one settings file, so
-the process has one set of extensions."""
+"""Extensions that the settings file names, by their places. A process reads only one settings file,
+so it has one set of extensions."""
 
 
 @cache
@@ -62,7 +62,7 @@ def add_extensions(value: str) -> tuple[str, ...]:
 
 
 def find_absent_extension(setting: str) -> str:
-    """Return the deleted extension that a setting belongs to, or an empty string."""
+    """Return the deleted extension to which a setting belongs, or an empty string."""
     owners = (name for beginning, name in SETTINGS.items() if setting.startswith(beginning))
     return next((name for name in owners if name not in NAMES), "")
 
@@ -73,7 +73,7 @@ def get_own_calls() -> list[str]:
 
 
 def get_third_party_calls() -> list[str]:
-    """Return those places of the extensions that the settings file names."""
+    """Return the same places of the extensions that the settings file names."""
     return [each.hub_api for each in _THIRD_PARTY.values() if each.hub_api]
 
 

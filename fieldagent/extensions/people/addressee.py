@@ -1,11 +1,11 @@
 """Selects inbound items for people with handhelds, and writes their texts.
 
-This is a hook like the others: an item counts as handed over when its text is on disk for the
-person.
+This is a hook like any other. An item counts as handed over when its text is on disk for the
+person. These items are selected:
 
-    to a user whose handheld is known       addressed by the hub
-    a message that begins with `@name `     from any sender who has no other way to address it
-    an update about this kit's SOS          for all people in that SOS
+    an item to a user whose handheld is known, as addressed by the hub
+    a message that begins with `@name `, for senders who cannot address a person otherwise
+    an update about this kit's SOS, for all people in that SOS
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> Handover
     text = _find_text(event, sender.get("name") or sender["id"])
     now = journal.clock.now()
     for handle in handles if text else ():
-        # If there is only one addressee, keep the request's id, so that its sender gets the
+        # If there is only one addressee, keep the request's id, so that the sender gets the
         # receipt.
         request = delivery.request_id
         if len(handles) > 1:

@@ -1,16 +1,16 @@
 """APRS stations at a KISS TNC as a people's radio: their positions, and messages to the kit's
 callsign.
 
-    their callsign        is their identity, but it is not authenticated
-    admitted stations     are decided by `aprs_door`
-    an acknowledgement    is sent once the message is on disk, and again for each repetition; it is
-                          also the sign for that. A refused message is rejected
+    a station's callsign  identifies the person, but is not authenticated
+    admitted stations     are chosen by `aprs_door`
+    an acknowledgement    is sent once the message is on disk, and again for each repetition. It
+                          replaces the sign for that stage. A refused message is rejected
     other signs           are texts, because APRS has no reactions
-    an emergency          of Mic-E is an alert
+    a Mic-E emergency     is an alert
     an object             is a point that its sender marks, not the sender's own position
-    APRS-IS               carries packets that do not show who is near: they are not acknowledged
+    APRS-IS               carries packets whose senders may be far away. They are not acknowledged
 
-Without a callsign of its own the kit does not transmit.
+A kit without a callsign of its own does not transmit.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ TCP_PORT = 8001
 DESTINATION = ax25.Callsign("APZFLD")
 PATH = (ax25.Callsign("WIDE1", 1), ax25.Callsign("WIDE2", 1))
 WRITE_TIMEOUT_S = 10.0
-"""Seconds in which a TNC takes a frame from its line."""
+"""Seconds within which a TNC must take a frame from its line."""
 ACK_AFTER = 1.0, 3.0
-"""Lowest and highest delay of an acknowledgement in seconds, so that it does not collide with the
+"""Shortest and longest delay of an acknowledgement in seconds, so that it does not collide with the
 digipeated copy of the message."""
 ACK_MAX_S = 20.0
 """Seconds to wait for an acknowledgement, for each of the two transmissions of a message."""
@@ -75,7 +75,8 @@ SAME_ID, SAME_TEXT = 1800.0, 28.0
 """Seconds within which an equal message counts as a repetition, with an id and without."""
 REMEMBERED_MAX = 1000
 WAITING_MAX = 200
-"""Most received things that wait for the desk; messages beyond that are not acknowledged."""
+"""Largest number of received reports that wait for the desk. Further messages are not
+acknowledged."""
 ID_COUNT = 36**wire.ID_MAX
 PRECISIONS = (PRECISE, 18, 14, 11, 8)
 """Valid bits of a position, by its number of omitted digits."""
@@ -93,14 +94,14 @@ class _HeardMessage:
     number: int
     until: float
     is_kept: bool = False
-    """True once it is on disk."""
+    """True once the message is on disk."""
 
 
 @dataclass(slots=True)
 class _HeardThing:
     heard: HandheldReport
     key: tuple[str, str, str] | None = None
-    """Key of its message: station, id and text."""
+    """Key of the message: station, id and text."""
 
 
 class AprsPeople:
@@ -127,7 +128,7 @@ class AprsPeople:
         self._heard: deque[_HeardThing] = deque()
         self._news = trio.Event()
         self._taken: _HeardThing | None = None
-        """The thing that the desk is handling now."""
+        """Report that the desk is handling now."""
         self._named: set[str] = set()
         self._messages: dict[tuple[str, str, str], _HeardMessage] = {}
         self._asked: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}
@@ -149,7 +150,7 @@ class AprsPeople:
 
     def _judge(self, frame: ax25.Frame, heard: AprsHeard) -> None:
         if heard.source == self._own:
-            # A gateway's copy of our own packet.
+            # This is a gateway's copy of our own packet.
             return
         now, raw = trio.current_time(), (str(frame.destination), frame.info)
         became = self._door.judge(heard, raw, self._own, now)
@@ -222,8 +223,8 @@ class AprsPeople:
         self._hear(heard, number, HandheldText(words, True, alert=True))
 
     def _take_object(self, heard: AprsHeard, thing: AprsObject) -> None:
-        """Take in an object, which is repeated for hours. It keeps its number until its content
-        changes. An object that is removed from the map stays where it was marked.
+        """Accept an object, which its sender repeats for hours. It keeps its number until its
+        content changes. An object that its sender removes from the map stays where it was marked.
         """
         place, name = thing.there, thing.name or "?"
         mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
@@ -264,7 +265,7 @@ class AprsPeople:
         return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
 
     async def receive(self) -> HandheldReport:
-        # A call for the next thing means that the last one is on disk.
+        # A call for the next report means that the last one is on disk.
         self._settle(has_it=True)
         while not self._heard:
             self._news = trio.Event()
@@ -318,7 +319,7 @@ class AprsPeople:
         return await self._send_text(handle, text, _make_id(number))
 
     async def refuse(self, heard: HandheldReport, why: str) -> None:
-        """Refuse a message with an APRS rejection, which the sender's station shows; a text is not
+        """Refuse a message with an APRS rejection. The sender's station shows it, so no text is
         needed.
         """
         self._settle(has_it=False)

@@ -1,8 +1,8 @@
-"""Admits frames on an APRS frequency, where all stations hear each other.
+"""Admits frames on an APRS frequency, where all stations hear each other. Decisions:
 
-unlisted    from a station that neither the kit knows nor a setting names
+unlisted    from a station that the kit does not know and no setting names
 copies      the same frame again, as digipeaters send it
-limited     above the rate limit; frames for the kit and calls for help have their own limit
+limited     above the rate limit. Frames for the kit and calls for help have a separate limit
 taken       all other frames
 """
 
@@ -21,12 +21,12 @@ from fieldagent.extensions.people.aprs_wire import (
 from fieldagent.system.rate import Rate
 
 COPY, COPY_TO_US = 28.0, 5.0
-"""Seconds within which an equal frame counts as a copy: for any frame, and for a frame to the kit.
-The second is shorter, because a station repeats a message until it is acknowledged."""
+"""Seconds within which an equal frame counts as a copy, for any frame and for a frame to the kit.
+The second value is shorter, because a station repeats a message until it is acknowledged."""
 REMEMBERED_MAX = 1_000
 RATE = Rate(per_minute=60, burst=60)
-"""Admitted frames of all stations together, and as many again for the kit. Each frame takes one or
-two writes of the journal."""
+"""Rate of admitted frames of all stations together. Frames for the kit have a separate limit of the
+same size. Each frame takes one or two writes of the journal."""
 
 
 class FrameAdmission:
@@ -38,8 +38,8 @@ class FrameAdmission:
         self._next = {False: 0.0, True: 0.0}
 
     def judge(self, heard: AprsHeard, frame: tuple[str, bytes], own: str, now: float) -> str:
-        """Return the decision about a frame, given its destination and information. `own` is the
-        kit's callsign; `now` is from any monotonic clock, in seconds.
+        """Return the decision about a frame. `frame` contains its destination and information, and
+        `own` is the kit's callsign. `now` is the time of any monotonic clock in seconds.
         """
         if not self._admits(heard.source.lower()):
             return "unlisted"

@@ -1,9 +1,10 @@
 """APRS (Protocol Reference 1.0.1, with the additions of 1.1 and 1.2): positions and messages of
 amateur stations, in AX.25 UI frames.
 
-This module reads positions in all forms (chapters 8 to 10), with times in the first of them, and
-objects and items (chapter 11). It also reads messages, acknowledgements and rejections (chapter
-14), and all of these from third parties (chapter 17). It writes only messages and their answers.
+This module reads positions in all forms (chapters 8 to 10; the form of chapter 8 can contain a
+time), and objects and items (chapter 11). It also reads messages, acknowledgements and rejections
+(chapter 14), and all of these from third parties (chapter 17). It writes only messages and their
+answers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fieldagent.wire.ax25 import Callsign, Frame, read_call
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 TEXT_MAX_BYTES = 67
-"""Maximum bytes of a message (chapter 14 counts characters)."""
+"""Largest number of bytes of a message (chapter 14 counts characters)."""
 ID_MAX = 5
 ADDRESSEE = 9
 _KNOT = 1852 / 3600
@@ -48,14 +49,14 @@ class AprsPosition(NamedTuple):
 
 
 class AprsEmergency(NamedTuple):
-    """A Mic-E emergency whose position cannot be read."""
+    """Mic-E emergency whose position cannot be read."""
 
     fault: str
     """Error of the position."""
 
 
 class AprsObject(NamedTuple):
-    """A report of a station about another object or place."""
+    """Report of a station about another object or place."""
 
     name: str
     there: AprsPosition
@@ -67,7 +68,7 @@ class AprsMessage(NamedTuple):
     to: str
     text: str
     id: str = ""
-    """Id for the acknowledgement; empty if none is wanted."""
+    """Id for the acknowledgement; empty if no acknowledgement is wanted."""
     acknowledges: str = ""
     """Id of a message that this message also acknowledges (reply-acks of 1.1)."""
 
@@ -88,7 +89,7 @@ class AprsHeard(NamedTuple):
     what: AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None
     """None if the contents have no supported type."""
     over_internet: bool = False
-    """True if it arrived over APRS-IS, so that the sender need not be near."""
+    """True if the frame arrived over APRS-IS, so the sender may be far away."""
 
 
 def read(frame: Frame) -> AprsHeard:
@@ -137,7 +138,7 @@ def _message(text: str) -> AprsMessage | AprsAnswer | None:
     head = _ADDRESSED.match(text)
     if head is None:
         return None
-    # Some radios write small letters, and a blank or NUL behind the id.
+    # Some radios write small letters, and a blank or NUL after the id.
     to, said = head[1].strip().upper(), text[head.end() :].rstrip("\0 \t\r\n")
     if answer := re.fullmatch(r"(ack|rej)([A-Za-z0-9]{1,5})(?:\}.*)?", said):
         return AprsAnswer(to, answer[2], answer[1] == "ack")
@@ -149,8 +150,8 @@ def _message(text: str) -> AprsMessage | AprsAnswer | None:
 
 
 def _decode_text(text: str) -> str:
-    """Decode a text as UTF-8 (since 1.2), or else as Latin-1, because older texts have an unknown
-    encoding.
+    """Decode a text as UTF-8 (since 1.2). If that fails, decode it as Latin-1, because older texts
+    have an unknown encoding.
     """
     raw = text.encode("latin-1")
     try:
@@ -191,7 +192,7 @@ def parse_date(when: str, now: datetime) -> datetime | None:
 
 
 _CLOCK_LEAD_MAX = timedelta(minutes=5)
-"""Maximum lead of a sender's clock."""
+"""Largest time by which a sender's clock may be ahead."""
 
 
 def _parse_position(text: str) -> AprsPosition:
@@ -238,7 +239,9 @@ _WEATHER = "_"
 
 
 def _parse_compressed(text: str) -> AprsPosition:
-    """Parse the form of chapter 9: symbol table, 4 and 4 characters of base 91, symbol, 2, 1."""
+    """Parse the form of chapter 9: symbol table, latitude and longitude with 4 characters of base
+    91 each, symbol, and 2 and 1 further characters.
+    """
     if not re.match(r"[/\\A-Za-j][!-{]{8}.{4}", text, re.S):
         raise RemoteProtocolError("an invalid compressed position")
     latitude = 90 - _decode_base_91(text[1:5]) / 380_926
@@ -276,7 +279,7 @@ def _parse_mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
 
 
 _EMERGENCY = re.compile("[0-9L]{3}")
-"""Beginning of an emergency's destination: three message bits are 0 (chapter 10)."""
+"""Beginning of an emergency's destination, in which the three message bits are 0 (chapter 10)."""
 
 
 def _parse_mic_e_position(text: str, to: Callsign) -> AprsPosition:

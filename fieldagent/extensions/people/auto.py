@@ -1,5 +1,5 @@
-"""Detects the firmware at `mesh-port` at each opening, because another radio may have been plugged
-in.
+"""Detects the firmware of the radio at `mesh-port` at each opening, because another radio may have
+been plugged in.
 """
 
 from __future__ import annotations

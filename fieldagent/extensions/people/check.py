@@ -12,7 +12,7 @@ from fieldagent.system.finding import Finding
 
 
 def check(settings: PeopleSettings, mesh: Mapping[str, Any] | None) -> Iterator[Finding]:
-    """Yield the state of the radio, from the running agent's status or from its port."""
+    """Yield the state of the radio, from the running agent's status or from the radio's port."""
     port = settings.port or ""
     if mesh:
         text = f"people's radio at {port}: {mesh['reason'] or mesh['state']}"

@@ -1,9 +1,9 @@
-"""The contract between a people's radio and the agent.
+"""Contract between a people's radio and the agent.
 
-A people's radio is a module with a `PeoplesRadio`, named in `settings.RADIOS`. It talks to
-people's handhelds with their usual firmware; these need not know the kit. A handheld is identified
-by its *handle*, a permanent name of its firmware. Meshtastic: `!a1b2c3d4`. MeshCore: the public key
-in 64 hexadecimal digits. APRS: the callsign in lower case.
+A people's radio is a module with a `PeoplesRadio`, named in `settings.RADIOS`. It talks to people's
+handhelds, which have their usual firmware and need not know the kit. A handheld is identified by
+its *handle*, a permanent name that depends on the firmware. Meshtastic: `!a1b2c3d4`. MeshCore: the
+public key in 64 hexadecimal digits. APRS: the callsign in lower case.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class HandheldText(NamedTuple):
 
     text: str
     direct: bool
-    """True if it was sent to the kit alone, not on a channel."""
+    """True if the text was sent to the kit alone, not on a channel."""
     channel: str = ""
     alert: bool = False
     key: bytes = b""
     """Public key that authenticates the sender; empty if the sender is unauthenticated."""
     answers: int | None = None
-    """Number of our packet that it answers."""
+    """Number of our packet that the text answers."""
     reaction: bool = False
-    """True if it is a reaction to that packet, not a text."""
+    """True if this is a reaction to that packet, not a text."""
 
 
 class HandheldName(NamedTuple):
-    """Name and key that a handheld announces for its person; not authenticated."""
+    """Name and key that a handheld announces for its person. They are not authenticated."""
 
     name: str
     key: bytes
@@ -62,14 +62,16 @@ class HandheldPosition(NamedTuple):
 
 
 def make_located(where: Location, precision: int = PRECISE) -> HandheldPosition | None:
-    """Return a position, or None if it is the null position: then the handheld has no fix."""
+    """Return a position, or None for the null position, which means that the handheld has no
+    fix.
+    """
     blur = 2 ** (PRECISE - precision) * 1e-7
     nowhere = is_nowhere(where.latitude, where.longitude, blur)
     return None if nowhere else HandheldPosition(where, precision)
 
 
 class HandheldMarker(NamedTuple):
-    """A point that a person has marked; a later one with the same number replaces it."""
+    """Point that a person has marked. A later point with the same number replaces it."""
 
     mark: int
     latitude: float
@@ -86,16 +88,16 @@ class HandheldBattery(NamedTuple):
 
 
 class HandheldReport(NamedTuple):
-    """One thing received from a handheld."""
+    """One report received from a handheld."""
 
     handle: str
     number: int
-    """Number of the packet; 0 if the radio reports earlier knowledge of its own."""
+    """Number of the packet; 0 if the radio reports something that it knew before."""
     what: HandheldText | HandheldName | HandheldPosition | HandheldMarker | HandheldBattery | None
     """Content; None if it is not for the kit and only shows that the handheld is in range."""
     signal: HandheldSignal = HandheldSignal()
     over_internet: bool = False
-    """True if it came over an MQTT server, so it does not show who is near."""
+    """True if the report came over an MQTT server, so the sender may be far away."""
 
 
 class TextOutcome(NamedTuple):
@@ -106,8 +108,8 @@ class TextOutcome(NamedTuple):
     why: str
     """Reason for people, if it was not confirmed."""
     too_early: bool = False
-    """True if the kit's own radio refused it because it came too soon after another; this does not
-    reflect on the person's radio."""
+    """True if the kit's own radio refused the text because it came too soon after another. The
+    person's radio is then not at fault."""
 
 
 class HandheldPlace(NamedTuple):
@@ -120,8 +122,8 @@ class HandheldPlace(NamedTuple):
     baud: int = 9600
     """Baud rate of a serial port whose firmware does not prescribe one."""
     admits: Callable[[str], bool] = lambda handle: True
-    """Returns True if the kit accepts this handle; used if its radio hears all stations on a
-    frequency."""
+    """Returns True if the kit accepts this handle. It is used if the kit's radio hears all stations
+    on a frequency."""
     note: Callable[[str], None] = lambda became: None
     """Counts a received frame, by the decision about it."""
 
@@ -132,22 +134,22 @@ class PeopleRadio(Protocol):
     """
 
     text_bytes: int
-    """Longest text in bytes of UTF-8."""
+    """Largest number of UTF-8 bytes of a text."""
     has_signs: bool
-    """True if the firmware has reactions; if not, a text replaces a sign."""
+    """True if the firmware has reactions. Otherwise a text replaces a sign."""
 
     async def receive(self) -> HandheldReport:
-        """Wait for the next received thing and return it."""
+        """Wait for the next report and return it."""
 
     def make_number(self) -> int:
-        """Return a number for a packet, which answers refer to."""
+        """Return a number for a packet. Answers refer to it."""
 
     async def send_text(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         """Send a direct message, and wait for the result."""
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        """Add a sign to a person's message. If the radio has no signs, send it with `words`, which
-        explain it and name the message.
+        """Add a sign to a person's message. If the radio has no signs, send the sign with `words`,
+        which explain it and name the message.
         """
 
     async def refuse(self, heard: HandheldReport, why: str) -> None:
@@ -163,7 +165,7 @@ class PeoplesRadio:
     name: str
     """Name in `mesh-protocol`."""
     means: str
-    """Text for people."""
+    """Description for people."""
     open: Callable[
         [HandheldPlace, ChannelLink, Callable[[], float]],
         AbstractAsyncContextManager[PeopleRadio],
@@ -171,14 +173,13 @@ class PeoplesRadio:
     """Opens the radio at a place, with a clock of Unix time. Raises RadioLost and PortLost, in
     groups."""
     is_handle: Callable[[str], bool]
-    """Returns True if a handle is of this kind, because a person may have radios of
-    several kinds."""
+    """Returns True if a handle is of this kind. A person may have radios of several kinds."""
     recognition: Callable[[], Recognition] | None = None
     """Loads the recognition of this kind at a port; None if it cannot be recognised."""
     caveat: str = ""
-    """Warning that is shown with everything that comes over an unauthenticated radio. Such a sender
-    can raise an SOS or cause costs only if a setting allows it, and the hub shows their position
-    as a tracker's."""
+    """Warning that is shown with everything that comes over an unauthenticated radio. The sender
+    can raise an SOS or cause costs only if a setting allows that. The hub shows the sender's
+    position as a tracker's."""
 
 
 SHORT_KEY = 12

@@ -1,28 +1,30 @@
-"""Decides what becomes of what a person's handheld says, and puts it on disk.
+"""Decides about everything that people's handhelds send, and stores the results on disk.
 
-| heard                      | known person                 | guest                  |
-|----------------------------|------------------------------|------------------------|
-| direct text                | Package of that person       | told once a day why not|
-| text on a channel          | only behind the kit's word   | nothing                |
-| `SOS …`, `MAYDAY …`, alert | the kit's SOS, by their name | an SOS of their own    |
-| `SOS CANCEL` alone         | their own SOS is called off  | the same               |
-| `help`, `sos` on a channel | the kit asks for an SOS      | the same               |
-| position                   | kept, the newest             | the same               |
-| waypoint                   | Package                      | nothing                |
-| name and key               | kept; another key is told    | the same               |
-| battery                    | kept, never sent on          | the same               |
+| received                   | from a known person          | from a guest            |
+|----------------------------|------------------------------|-------------------------|
+| direct text                | Package of that person       | refused, explained daily|
+| text on a channel          | Package if it begins with    | nothing                 |
+|                            | `mesh-word`                  |                         |
+| `SOS …`, `MAYDAY …`, alert | the kit's SOS, in their name | an SOS of their own     |
+| `SOS CANCEL` alone         | calls off their part of it   | the same                |
+| `help`, `sos` on a channel | the kit asks for an SOS      | the same                |
+| position                   | the newest is stored         | the same                |
+| waypoint                   | Package                      | nothing                 |
+| name and key               | stored, a new key is logged  | the same                |
+| battery                    | stored, never sent on        | the same                |
 
-What came over the Internet (MQTT) is not taken. An SOS of it is a notice. A packet counts once in
-24 hours.
+Texts and waypoints that came over the Internet (MQTT) are ignored. An SOS among them is shown as a
+notice. The same packet counts once in 24 hours.
 
-Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that they say, and
+If the radio does not authenticate senders (`Desk.caveat`), the kit adds that warning to everything
+that they send, and these rules replace the ones above:
 
-| heard                      | known person                 | guest                  |
-|----------------------------|------------------------------|------------------------|
-| `SOS …`, `MAYDAY …`, alert | a message, and a notice      | a notice               |
-| the same, of `mesh-sos`    | an SOS of their own          | the same               |
-| position                   | a tracker's at the hub       | kept, the newest       |
-| whatever                   | costs nothing, or one budget has it for all           |
+| received                   | from a known person          | from a guest            |
+|----------------------------|------------------------------|-------------------------|
+| `SOS …`, `MAYDAY …`, alert | a message, and a notice      | a notice                |
+| the same, in `mesh-sos`    | an SOS of their own          | the same                |
+| position                   | a tracker's at the hub       | the newest is stored    |
+| anything                   | free, or within one budget for all such people         |
 """
 
 from __future__ import annotations
@@ -100,10 +102,10 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
-"""A telephone number or an e-mail address."""
+"""Pattern of a telephone number or an e-mail address."""
 JOIN_COMMAND = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
 REPLY_LASTS_S = 3600.0
-"""Seconds for which the kit's reply is tried."""
+"""Seconds for which the kit tries to send a reply."""
 GUESSES_A_DAY = 5
 """Number of codes that one handheld may try per day."""
 KM_A_DEGREE = 111.2
@@ -119,7 +121,8 @@ class Desk:
     settings: PeopleSettings
     proof_keys: Sequence[bytes]
     caveat: str = ""
-    """See `PeoplesRadio.caveat`."""
+    """Warning about unauthenticated senders (`PeoplesRadio.caveat`); empty if the radio
+    authenticates them."""
     unbelieved: UnauthenticatedCalls = field(default_factory=UnauthenticatedCalls)
 
     @property
@@ -128,7 +131,7 @@ class Desk:
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
     async def receive_message(self, heard: HandheldReport) -> bool:
-        """Handle a received thing. Return True if it was accepted and is on disk, and False if its
+        """Handle a received report. Return True if it was accepted and is on disk, or False if the
         sender must be notified of the refusal. Raises the journal's errors.
         """
         await self._note(heard)
@@ -266,7 +269,7 @@ class Desk:
             log.warning("%s: %s", make_distress_notice(person, FROM_AFAR), said.text)
 
     async def _take_unbelieved(self, heard: HandheldReport, said: HandheldText) -> bool:
-        """Handle a call for help from an unauthenticated sender: people see it, but no alarm is
+        """Handle a call for help from an unauthenticated sender. People see it, but no alarm is
         raised.
         """
         person = self.find_holder(heard.handle)
@@ -281,8 +284,8 @@ class Desk:
         return taken
 
     async def _turn_away(self, heard: HandheldReport, said: HandheldText) -> bool:
-        """Explain to a guest once a day why their messages are not sent; an alert gets no text.
-        Return False.
+        """Explain to a guest once a day why the guest's messages are not sent. An alert gets no
+        text. Return False.
         """
         if said.direct and not said.alert:
             template = STRANGER_REPLY if self.caveat else GUEST
@@ -318,7 +321,7 @@ class Desk:
         is_direct = said is not None and said.direct and not said.alert
         earlier = outbound.find_by_idempotency_key(self.journal, _make_key(heard))
         if earlier is not None:
-            # An object is repeated for days; its cost was decided at its first arrival.
+            # An object is repeated for days. Its cost was decided at its first arrival.
             await self._remember(heard, earlier.sequence if is_direct else None)
             return True
         await self.toll.give_back()
@@ -334,7 +337,9 @@ class Desk:
         return True
 
     def _afford(self, heard: HandheldReport, package: Package) -> tuple[Package | None, int]:
-        """Return the Package with its affordable channels, or None, and its price in credits."""
+        """Return the Package with the channels that are affordable, or None if there are none, and
+        its price in credits.
+        """
         if self.caveat:
             plan = self.toll.afford(heard.handle, heard.number, package, self._credits)
             return (plan.package if plan.goes else None), plan.price
@@ -344,7 +349,8 @@ class Desk:
 
     async def _raise(self, heard: HandheldReport, said: HandheldText) -> None:
         person = self.find_holder(heard.handle, said.key if said.direct else None)
-        # An unauthenticated sender opens an incident of their own, because any radio could send it.
+        # An unauthenticated sender opens a separate incident, because any radio could have sent the
+        # call.
         unproved = "" if person.is_known and not self.caveat else heard.handle
         handheld = handhelds.read_handheld(self.journal, heard.handle)
         text = distress.read(said.text, direct=said.direct).remaining_words.strip()
@@ -367,7 +373,7 @@ class Desk:
             position = _add_position(person, where, priority=SOS_PRIORITY)
             if unproved:
                 position, _ = await self._afford_sos(position)
-            # The incident may have been canceled meanwhile; a position alone does not raise
+            # The incident may have been canceled meanwhile. A position alone does not raise
             # another.
             with suppress(IncidentOver):
                 await self.intake.accept(position, f"{_make_key(heard)} position", joins=number)
@@ -412,7 +418,8 @@ class Desk:
                 # Do not wait for a session, because another person's SOS may be next.
                 ending = self.cancellation, self.intake, self.proof_keys, open_incident.number
                 await call_off(self.journal, *ending, within=0.0)
-            # Store this last: if power fails before the SOS is over, the person can cancel again.
+            # Store this last, so that the person can cancel again if power fails before the SOS is
+            # over.
             await self.journal.persist(handhelds.leave_sos(open_incident.number, heard.handle))
             await self._reply(heard, CALLED_OFF if over else STAYS_OPEN_REPLY)
         await self._remember(heard, None)
@@ -492,7 +499,7 @@ def _number(text: str) -> int:
 
 
 def _find_exact_position(handheld: Handheld) -> Location | None:
-    """Return the last position of a handheld; None if it is unknown or blurred."""
+    """Return the last position of a handheld; None if it is unknown or blurred on purpose."""
     if (
         handheld.latitude is None
         or handheld.longitude is None
@@ -504,7 +511,9 @@ def _find_exact_position(handheld: Handheld) -> Location | None:
 
 
 def _add_position(person: Holder, where: Location, **more: Any) -> Package:
-    """Return a Package with a person's position. An unauthenticated person is sent as a tracker."""
+    """Return a Package with a person's position. An unauthenticated person is shown as a
+    tracker.
+    """
     if not person.caveat:
         return Package(where, author=person.author, **more)
     name = person.handle.upper()

@@ -1,8 +1,9 @@
 """Finds the holder of a handheld: in the hub's directory, in the kit's settings, or by the join
 code.
 
-A person is *known* while the handheld's key is the first one that it sent; otherwise they are a
-guest. The directory and the settings name the handheld, so a changed key invalidates them.
+A person is *known* only while the handheld uses the first key that it sent. Otherwise the person is
+a guest. The directory and the settings name only the handheld, so after a change of the key they no
+longer count.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ class Holder(NamedTuple):
     author: int | None = None
     """User number at the hub, if the hub knows the person."""
     caveat: str = ""
-    """Warning shown with their name if they are unauthenticated."""
+    """Warning shown with the person's name if the person is unauthenticated."""
 
     @property
     def signature(self) -> str:
-        """Return the prefix of their messages that names the sender. For a hub user it has no name,
-        because the hub shows it.
+        """Return the prefix of the person's messages, with the name and the warning. For a hub user
+        it contains no name, because the hub shows the name.
         """
         name = self.name if self.author is None else ""
         who = " ".join(filter(None, (name, self.caveat)))
@@ -42,7 +43,7 @@ def find_holder(
     journal: Journal, own: Mapping[str, str], handle: str, key: bytes | None = None
 ) -> Holder:
     """Return the holder of a handheld. `own` contains the handhelds of the settings. `key` is the
-    key that authenticated the message, None if that is not checked.
+    key that authenticated the message. If it is None, the key is not checked.
     """
     handheld = handhelds.read_handheld(journal, handle)
     name = own.get(handle) or handheld.name or handle
@@ -64,8 +65,8 @@ class Handles(NamedTuple):
     """Returns True if a handle is of the radio's own kind."""
 
     def of(self, name: str) -> str | None:
-        """Return the handheld of the person with that name; None if there is none, or more than
-        one.
+        """Return the handheld of the person with that name; None if there is no such handheld, or
+        more than one.
         """
         person = directory.find_by_name(self.journal, name)
         if person is not None and (reached := self._list_reached(person.handles)):

@@ -1,9 +1,9 @@
 """Handhelds whose identity people should check, for any firmware.
 
-another key      of a radio that is identified by its number (Meshtastic): it was reset, or
-                 another person uses its number
-a known name     of a radio that is not known. If the key is the identity (MeshCore), this may
-                 be a person's new radio, or an impostor's
+another key      A radio that is identified by its number (Meshtastic) has a new key. It was reset,
+                 or another person uses its number.
+a known name     An unknown radio has the name of a known person. If the key is the identity
+                 (MeshCore), this may be the person's new radio, or an impostor's.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NAMESAKE = (
 class Doubt(NamedTuple):
     handle: str
     notice: str
-    """The fact, and the remedy."""
+    """Fact and remedy, for people."""
     namesake_of: str | None = None
     """Handle of the known person's radio."""
 
 
 def list_doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
-    """Return the doubtful handhelds of all that are around; `own` contains those of the
+    """Return the doubtful handhelds among all that are around. `own` contains the handhelds of the
     settings.
     """
     there = handhelds.list_around(journal)

@@ -1,14 +1,15 @@
 """A MeshCore companion as a people's radio: direct messages, adverts and batteries of people.
 
-    their public key      is their identity: another key is another person's radio
+    a public key          identifies a person: another key is another person's radio
     a text on a channel   is not authenticated. In a private channel its name is accepted if exactly
-                          one contact has it; elsewhere it may raise an SOS, under that name
-    reactions             do not exist: the result of a message is sent as a text
-    waypoints, alerts     do not exist; an SOS is a text
+                          one contact has it. Otherwise the text can still raise an SOS under that
+                          name
+    reactions             do not exist, so the result of a message is sent as a text
+    waypoints, alerts     do not exist, and an SOS is a text
     an acknowledgement    comes from the person's radio
 
 The radio gives each message to its host once and then forgets it. So the next message is requested
-only when the last is on disk.
+only when the last message is on disk.
 """
 
 from __future__ import annotations
@@ -69,12 +70,13 @@ ADVERT_AFTER, ADVERT_EVERY = 60.0, 43_200.0
 BATTERY_INTERVAL_S = 21_600.0
 """Seconds between two queries of a person's battery, each of which costs two packets."""
 AT_ONCE = 6
-"""Texts that may be on their way at one time: a radio remembers eight expected acknowledgements."""
+"""Largest number of texts that may be on their way at the same time. A radio remembers eight
+expected acknowledgements."""
 ACK_SPARE_S = 3.0
 """Seconds to wait for an acknowledgement beyond the radio's own estimate."""
 ACK_MAX = 60.0
 UNANSWERED_MAX = 200
-"""Most texts whose time is remembered for a retry."""
+"""Largest number of texts whose time is remembered for a retry."""
 CHARGES = (
     *((3.3, 0), (3.5, 5), (3.6, 15), (3.7, 35), (3.8, 55), (3.9, 70), (4.0, 85), (4.2, 100)),
 )
@@ -98,8 +100,8 @@ class _UnacknowledgedText(NamedTuple):
 
 
 class TextTimes:
-    """Times of the kit's texts. Each is unique, because the mesh treats texts with one time as one
-    text.
+    """Times of the kit's texts. Each time is unique, because the mesh treats texts with the same
+    time as one text.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -108,7 +110,9 @@ class TextTimes:
         self._unanswered: dict[tuple[str, str], _UnacknowledgedText] = {}
 
     def begin(self, handle: str, text: str) -> _UnacknowledgedText:
-        """Return the state of a text that is sent now: that of its last attempt, or a new one."""
+        """Return the state of a text that is sent now: the state of its last attempt, or a new
+        state.
+        """
         before = self._unanswered.pop((handle, text), None)
         return before if before is not None else _UnacknowledgedText(self.make_time(), 0, [])
 
@@ -118,7 +122,7 @@ class TextTimes:
         return self._last
 
     def remember(self, handle: str, text: str, unanswered: _UnacknowledgedText) -> None:
-        """Keep a text until it is acknowledged; beyond UNANSWERED_MAX the oldest is dropped."""
+        """Keep a text until it is acknowledged. Beyond UNANSWERED_MAX, drop the oldest."""
         while len(self._unanswered) >= UNANSWERED_MAX:
             del self._unanswered[next(iter(self._unanswered))]
         self._unanswered[handle, text] = unanswered
@@ -142,7 +146,7 @@ class MeshcorePeople:
         self._own_texts = TextTimes(clock)
         self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
         self._wrote = b""
-        """Key of the last message's sender, until their battery is queried."""
+        """Key of the last message's sender, until the sender's battery is queried."""
         self._ask_battery_at: dict[bytes, float] = {}
         self._turns = trio.Semaphore(AT_ONCE)
 
@@ -228,7 +232,8 @@ class MeshcorePeople:
             return
         there = self._find_called(message.sender)
         if not there:
-            # If the radio is lost during this, it has already forgotten the message.
+            # The radio has already forgotten the message, so continue even if the radio is lost
+            # during this call.
             with suppress(RadioLost):
                 await self._learn_contacts()
             there = self._find_called(message.sender)
@@ -249,7 +254,8 @@ class MeshcorePeople:
     def _hear_on_channel(self, message: CompanionText) -> None:
         name, colon, text = message.text.partition(": ")
         if not colon:
-            # Apps put the name there. A text without a name may still be a call for help.
+            # Apps put the name before the colon. A text without a name may still be a call for
+            # help.
             name, text = "", message.text
         assert message.channel is not None
         channel = self._host.channels.get(message.channel)
@@ -295,8 +301,8 @@ class MeshcorePeople:
             self._hear_of(contact, number, None)
 
     async def _take_newcomer(self, contact: CompanionContact) -> None:
-        """Add a contact that the radio would not add by itself. It does not read texts of unknown
-        people, and a person in distress may be unknown to it.
+        """Add a contact that the radio would not add by itself. The radio does not read texts of
+        unknown people, and a person in distress may be unknown to it.
         """
         if contact.type != ContactType.CHAT:
             return
@@ -329,8 +335,8 @@ class MeshcorePeople:
         return datetime.fromtimestamp(earliest, UTC) if 0 < earliest <= self._clock() else None
 
     def _note_room(self, *, full: bool) -> None:
-        """Show if the radio's contact list is full. `full` means that the radio itself
-        reported it.
+        """Show if the radio's contact list is full. `full` is True if the radio itself reported
+        that.
         """
         most = self._host.device.contacts_max
         self._is_full = full or 0 < most <= len(self._contacts)
@@ -366,13 +372,15 @@ class MeshcorePeople:
             await self.send_text(heard.handle, why, self.make_number(), heard.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        # A reason may be long; an over-long text would be refused, and retried before all others
-        # forever.
+        # A reason may be long. A text that is too long would be refused, and retried before all
+        # others forever.
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
         return await self.send_text(handle, text, number)
 
     async def _send_by_path(self, handle: str, key: bytes, text: str) -> TextOutcome:
-        """Send by the path that the radio knows. If that is not acknowledged, flood the mesh."""
+        """Send a text by the path that the radio knows. If the text is not acknowledged, flood the
+        mesh.
+        """
         time, attempt, codes = self._own_texts.begin(handle, text)
         floods = False
         while not floods and not self._host.is_acknowledged(codes):
@@ -399,8 +407,8 @@ class MeshcorePeople:
         return TextOutcome(False, "no acknowledgement")
 
     async def _send_on_channel(self, handle: str, text: str) -> TextOutcome:
-        """Send once on the channel, where all members read it, because the person cannot be reached
-        otherwise.
+        """Send a text once on the channel, where all members read it, because the person cannot be
+        reached otherwise.
         """
         if (handle, text) not in self._said_on_channel:
             self._said_on_channel.append((handle, text))
@@ -415,8 +423,8 @@ def _clean_text(name: str) -> str:
 
 
 def _number_of(message: CompanionText) -> int:
-    """Return a number that identifies a person's message. It has no number of its own, but each
-    attempt has the same time and text.
+    """Return a number that identifies a person's message. MeshCore messages have no numbers, but
+    each attempt has the same time and text.
     """
     where = message.sender if message.channel is None else bytes([message.channel])
     return _number(where + message.time.to_bytes(4, "big") + message.text.encode())

@@ -37,9 +37,9 @@ from fieldagent.wire.meshcore_companion import (
 log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 5.0
-"""Seconds in which a radio answers."""
+"""Seconds within which a radio must answer."""
 GREETINGS = 3
-"""Number of greetings, because opening the port restarts many boards."""
+"""Number of greetings. Several are needed, because opening the port restarts many boards."""
 LULL_S = 2.0
 """Seconds of silence within a frame after which the rest of the frame is lost."""
 PUSHES_MAX = 256
@@ -105,7 +105,7 @@ class CompanionHost:
                 log.warning("the radio sent more than the kit can store: %d lost", count)
 
     async def push(self) -> bytes:
-        """Wait for the next unsolicited report and return it; acknowledgements are not included."""
+        """Wait for the next unsolicited report and return it. Acknowledgements are not included."""
         return await self._ear.receive()
 
     async def ask(self, command: bytes, *expected: CompanionMessage) -> bytes:
@@ -133,8 +133,8 @@ class CompanionHost:
         raise RadioLost(SILENT_REASON)
 
     async def has_acknowledged(self, codes: list[bytes], seconds: float) -> bool:
-        """Wait until one of those codes has been acknowledged. Return False if the time is over
-        first.
+        """Wait until one of these codes has been acknowledged. Return False if that does not happen
+        in time.
         """
         with waits.move_on_after(seconds):
             while not self.is_acknowledged(codes):
@@ -142,7 +142,9 @@ class CompanionHost:
         return self.is_acknowledged(codes)
 
     def is_acknowledged(self, codes: list[bytes]) -> bool:
-        """Return True if any copy of a text was acknowledged, by the codes that the radio gave."""
+        """Return True if any copy of a text was acknowledged. `codes` are the codes that the radio
+        has reported for the copies.
+        """
         return any(code in self._acks for code in codes)
 
     async def greet(self) -> None:
@@ -194,8 +196,8 @@ class CompanionHost:
         return known[0] if known else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
-        """Set the radio's clock if it is behind, as after a restart, because it has no
-        battery-backed clock. Return True if it was set. Raises RadioLost.
+        """Set the radio's clock if it is behind. It is behind after each restart, because the radio
+        has no battery-backed clock. Return True if it was set. Raises RadioLost.
         """
         try:
             shown = wire.read_time(

@@ -1,4 +1,4 @@
-"""Recognises a MeshCore companion and queries its settings; channel keys are never shown. Its
+"""Recognises a MeshCore companion and queries its settings. Channel keys are never shown, and
 messages stay in the radio.
 """
 
@@ -23,7 +23,7 @@ from fieldagent.wire.meshcore_companion import CompanionCommand, CompanionMessag
 
 NAME = "meshcore"
 CONFIG_TIMEOUT_S = 30.0
-"""Seconds in which it sends its full configuration."""
+"""Seconds within which the radio must send its full configuration."""
 
 
 def _is_answer(said: bytes) -> bool:

@@ -1,6 +1,4 @@
-"""A Meshtastic radio as a people's radio: texts, alerts, positions, waypoints and names of
-people.
-"""
+"""Meshtastic radio as a people's radio: texts, alerts, positions, waypoints and names of people."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ from fieldagent.wire.meshtastic import MeshData, MeshPacket, NodeInfo, Port, Rou
 
 TEXT_BYTES = 200
 TEXT_INTERVAL_S = 2.1
-"""Seconds between two texts or reactions: the radio refuses more."""
+"""Seconds between two texts or reactions. The radio refuses a shorter interval."""
 NEVER_EXPIRES, DELETED_EXPIRY = {0, 2**31 - 1}, 1
 """Special values of a waypoint's expiry time."""
 CHARGING = 101

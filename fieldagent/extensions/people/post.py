@@ -1,8 +1,9 @@
 """Sends texts to people's handhelds, and signs for their own messages.
 
-A text is sent in parts, each until the person's radio confirms it. A person who is out of range is
-tried again when their radio is heard, and otherwise less and less often, until the text expires. A
-confirmation by the radio is not a read receipt; an answer or a reaction of the person is.
+A text is sent in parts. Each part is repeated until the person's radio confirms it. A person who is
+out of range is tried again when their radio is heard, and otherwise less and less often, until the
+text expires. A confirmation by the radio is not a read receipt. An answer or a reaction of the
+person is a read receipt.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 AGAIN_AFTER = (60.0, 300.0, 900.0, 3600.0)
-"""Seconds until a person who did not answer is tried again without being heard; the last value
-repeats."""
+"""Seconds until a person who did not answer, and who is not heard meanwhile, is tried again. The
+last value repeats."""
 PARTS_MAX = 3
 MORE_SUFFIX = " … more at the kit"
 OWN_WORDS = ("answer ", "guest ", "given up ")
@@ -42,12 +43,13 @@ OWN_WORDS = ("answer ", "guest ", "given up ")
 LINE_LASTS = 3600.0
 LOOK_AGAIN = 3600.0
 BEGINNING = 24
-"""Characters of a message that are quoted, so that its sender recognises it."""
+"""Number of characters of a message that are quoted, so that its sender recognises the message."""
 
 
 def split_into_parts(text: str, size: int) -> list[str]:
     """Split a text into parts of at most `size` bytes, at spaces if possible, each with its number
-    in front. If there are too many parts, return only the first, with a note that there is more.
+    in front. If there would be more than PARTS_MAX parts, return only the first, with a note that
+    there is more.
     """
     if len(text.encode()) <= size:
         return [text]
@@ -173,7 +175,7 @@ class Postman:
                     return
         finally:
             busy.discard(handle)
-            # Something may have arrived for them meanwhile.
+            # Something may have arrived for the person meanwhile.
             self._wake()
 
     async def _sign(self, radio: PeopleRadio, sent: HandheldSent, sign: str, line: str) -> bool:
@@ -225,7 +227,7 @@ class Postman:
             await self.journal.persist(is_there)
             return True
         name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]
-        # Store both in one commit, because the receipt could not be made up later.
+        # Store both in one commit, because the receipt could not be created later.
         if (cut := count_parts(post.text, radio.text_bytes)) > len(parts):
             name = f"{len(parts)}/{cut} {name}"
         whose = self.journal, self.inbox, request, name

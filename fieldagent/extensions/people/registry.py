@@ -1,4 +1,4 @@
-"""Loads the configured people's radio, and all that can be detected."""
+"""Loads the configured people's radio, and all radios that can be detected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fieldagent.system.properties import WrongProperty
 def load_peoples_radio(name: str) -> PeoplesRadio:
     """Load the radio with this name, or a third-party radio: `package.module:NAME`.
 
-    Raises WrongProperty, in words that follow `mesh-protocol`.
+    Raises WrongProperty, with a text that follows `mesh-protocol`.
     """
     return import_known_object(name, RADIOS, PeoplesRadio)
 
@@ -30,7 +30,7 @@ def find_caveat(name: str) -> str:
 
 def can_reach(protocol: str, link: ChannelLink, handle: str) -> bool:
     """Return True if the kit's radio can reach a handheld. For `auto` the last detected firmware
-    decides; before the first detection any handheld counts as reachable.
+    decides. Before the first detection any handheld counts as reachable.
     """
     name = str(link.facts.get("protocol", protocol))
     return load_peoples_radio(name).is_handle(handle)

@@ -1,4 +1,4 @@
-"""The kit's own texts to people with handhelds, in the languages of the catalogues beside this
+"""Kit's own texts to people with handhelds, in the languages of the catalogues beside this
 module.
 """
 

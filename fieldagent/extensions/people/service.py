@@ -57,7 +57,9 @@ def plan(settings: PeopleSettings, base: PartBase) -> PartPlan:
 
 
 class PeopleService(PartService):
-    """Service for a people's radio. Call `run` under a supervisor; the rest is for the API."""
+    """Service for a people's radio. Call `run` under a supervisor. The other methods are for the
+    API.
+    """
 
     def __init__(self, settings: PeopleSettings, desk: Desk, link: ChannelLink) -> None:
         self._settings = settings

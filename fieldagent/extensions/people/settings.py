@@ -30,7 +30,7 @@ class PeopleSettings(NamedTuple):
     join_code: str | None = None
     word: str = "@hub"
     credits_per_day: int | None = None
-    """Credits per day for each person; None if it is not set, see `CREDITS_PER_DAY`."""
+    """Credits per day for each person; None if not set (see `CREDITS_PER_DAY`)."""
     positions: int = 0
     callsign: str = ""
     baud: int = 9600
@@ -43,7 +43,7 @@ class PeopleSettings(NamedTuple):
 
 
 CREDITS_PER_DAY = 20
-"""Default credits per day for each person; an unauthenticated person has none by default."""
+"""Default credits per day for each person. Unauthenticated people have no credits by default."""
 
 
 _NAME = r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{3,6}"

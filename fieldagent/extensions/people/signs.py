@@ -1,12 +1,12 @@
 """Signs that a person sees on their own message, as far as its progress is known.
 
     📥  the kit has it on its disk
-    🛰  it left by satellite; this does not show that a receiver has it
-    ✅  a person has it, or a person's kit
-    ❌  given up; a text gives the reason
+    🛰  it left by satellite, but it is unknown if a receiver has it
+    ✅  a person or their kit has it
+    ❌  the kit has given up, and a text contains the reason
 
-Only a change is shown, and only the highest stage: at most three signs per message. The stage "only
-the hub has it" has no sign.
+A sign is sent only if the stage has changed, and only for the highest stage, so a message gets at
+most three signs. The stage "only the hub has it" has no sign.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STAGES = {
     "nobody": GIVEN_UP,
     "ended": GIVEN_UP,
 }
-"""Sign for each value of `outbound.reach.Step.stage`; other values have no sign."""
+"""Sign for each value of `outbound.reach.Step.stage`. Other values have no sign."""
 SIGN_MEANINGS = {
     STORED_SIGN: "on the kit's disk",
     LEFT_SIGN: "left by satellite",

@@ -16,7 +16,7 @@ from fieldagent.package.package import Channel, Package
 
 
 class HandheldLimits:
-    """Limits for handhelds. `bearer_bytes` is that of `affordable.SpendingLimits`."""
+    """Limits for handhelds. `bearer_bytes` is explained in `affordable.SpendingLimits`."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class HandheldLimits:
         return datetime.fromtimestamp(now, UTC).date().isoformat()
 
     def compute_price(self, package: Package) -> int:
-        """Return the satellite credits of a Package that is sent alone; 0 if it costs none."""
+        """Return the satellite credits of a Package that is sent alone; 0 if it is free."""
         now = self._journal.clock.date(self._journal.clock.now())
         cost = compute_costs(package, self._outboxes, now).get(Channel.SATELLITE)
         return 0 if cost is None else cost.credits
@@ -72,8 +72,8 @@ class HandheldLimits:
         await unproved_sos.pay(self._journal, price)
 
     async def receive_message(self, handle: str, number: int, price: int) -> None:
-        """Book the price before the Package is accepted. If power fails in between, the person's
-        day has one message less, never one more.
+        """Book the price before the Package is accepted. If power fails in between, the person may
+        send one message less on that day, never one more.
         """
         if price:
             await self._journal.persist(handhelds.spend(self.get_day(), handle, number, price))

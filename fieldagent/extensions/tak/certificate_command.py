@@ -28,7 +28,7 @@ ENROLL = "tak://com.atakmap.app/enroll"
 
 def run_command(arguments: argparse.Namespace) -> int:
     """List, make or revoke certificates of phones, invite a phone by a QR code, or write the
-    certificates that phones must trust.
+    package with the authority that phones must trust.
     """
     drawn: list[str] = []
 
@@ -80,7 +80,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _find_workspace(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> int:
-    """Return the named workspace, or that of the TAK server."""
+    """Return the named workspace, or the workspace of the TAK server."""
     return directory.find_workspace(
         db, arguments.workspace or settings.bridge_own["tak-workspace"] or ""
     )
@@ -166,7 +166,7 @@ def _put(file: Path, content: bytes) -> None:
 
 
 def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict[str, object]:
-    """Write a package without a secret."""
+    """Write a package that contains no secret."""
     host, port = _find_address(settings)
     try:
         from fieldagent.extensions.tak.server import authority
@@ -202,8 +202,8 @@ def _invite(
         "username": holder.name,
         "token": token,
         "link": f"{ENROLL}?{urlencode({'host': host, **asked})}",
-        # Without the port, PyTAK connects by WebSocket, which only TAK Server has. In its settings
-        # file a percent sign is special.
+        # Without the port, PyTAK connects by WebSocket, which only TAK Server offers. In PyTAK's
+        # settings file a percent sign has a special meaning.
         "pytak": f"{ENROLL}?{urlencode({'host': f'{host}:{port}', **asked}, safe=':')}",
         "itak": f"{holder.name.replace(',', ' ')},{host},{port},SSL",
         "expires": now + invitations.LIFETIME_S,

@@ -1,8 +1,8 @@
 """Cursor-on-Target: the events that TAK programs send each other, as XML in a stream.
 
 An event contains an object (`uid`, `type`), times (`time`, `start`, `stale`), a position (`point`)
-and more (`detail`). In a stream the events follow each other, each possibly after an XML
-declaration. A TAK server splits the stream at the text `</event>`, so nothing may follow it
+and more (`detail`). In a stream, events follow each other. Each event can have an XML declaration
+before it. A TAK server splits the stream at the text `</event>`, so nothing may follow it
 (MIL-STD-6090 draft; ATAK's streamingsocketmanagement.cpp). Anyone at the server can write events,
 so size, depth and entities are limited.
 """
@@ -23,12 +23,12 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 EVENT_BYTES_MAX = 65_536
 ELEMENTS_MAX = 4_000
-"""More than fit into an event: a shape of 2,000 points has 64 kB."""
+"""Largest number of elements, more than fit into an event. A shape of 2,000 points has 64 kB."""
 DEPTH_MAX = 12
 UNKNOWN = 9_999_999.0
 """Value for an unknown height or error."""
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
-"""The time of an alarm whose own time cannot be read."""
+"""Time of an alarm whose own time cannot be read."""
 _UNKNOWN_FROM = 999_999.0
 _END = b"</event>"
 _EVENT_BEGIN = re.compile(rb"<event[\s>]")
@@ -88,7 +88,7 @@ class CotEvent:
     stale: datetime
     """Time at which it expires."""
     how: str
-    """Source of the position."""
+    """Code for the source of the position."""
     point: CotPoint = NOWHERE
     detail: tuple[CotElement, ...] = ()
 
@@ -99,7 +99,7 @@ class CotEvent:
 
 class EventSplitter:
     """Splits a stream into the bytes of single events. It skips an event that is too long, and
-    finds the next one after its end.
+    continues with the event after it.
     """
 
     def __init__(self) -> None:
@@ -149,8 +149,8 @@ def find_type(raw: bytes) -> str:
 
 
 def decode(raw: bytes) -> CotEvent:
-    """Parse one event. Skips everything before it, because a document type there could define
-    entities. Raises RemoteProtocolError if it is not an event.
+    """Parse one event. Skip everything before it, because a document type there could define
+    entities. Raises RemoteProtocolError if there is no valid event.
     """
     begin = _EVENT_BEGIN.search(raw)
     if begin is None:
@@ -160,7 +160,7 @@ def decode(raw: bytes) -> CotEvent:
     is_alarm = type_.startswith(_ALARMS)
     if not type_ or not (uid or is_alarm):
         raise RemoteProtocolError("an event without uid or type")
-    # Nothing that is missing or wrong beside an alarm refuses it.
+    # An alarm is accepted even if other parts of the event are missing or wrong.
     read = _alarm_moment if is_alarm else _read_moment
     time, start, stale = (read(root.get(name), name) for name in _TIMES)
     detail = root.find("detail")

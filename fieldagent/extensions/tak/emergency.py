@@ -1,4 +1,4 @@
-"""The question to a phone whose chat reads like a call for help.
+"""Question to a phone whose chat reads like a call for help.
 
 A chat message raises nothing: the 911 alert of the app does.
 """
@@ -14,7 +14,7 @@ QUESTION = "Is this an emergency? Send the 911 alert of your TAK app: it raises 
 
 def make_question(text: str, *, direct: bool) -> str:
     """Return the question, in the language of the text if that is known; empty if the text does not
-    read like a call for help. If it is not `direct`, it is in a chat room.
+    read like a call for help. `direct` is False for a text in a chat room.
     """
     if distress.read(text, direct=direct).call not in (Call.SOS, Call.MAYBE):
         return ""

@@ -1,4 +1,4 @@
-"""The CoT events of ATAK and its servers: units, GeoChat and its ticks, 911 alerts, markers.
+"""CoT events of ATAK and its servers: units, GeoChat and its ticks, 911 alerts, markers.
 
 | meaning | type |
 |---|---|
@@ -11,8 +11,8 @@
 
 The types are those of ATAK-CIV 4.6 (GeoChatService, EmergencyManager, CotMapAdapter). A server
 delivers a chat to the uids in `__chat`, and other events to the callsigns in `marti`. An event
-without either goes to everyone. ATAK recognizes a tick by its event's uid, which is the id of the
-message.
+without receivers goes to everyone. ATAK recognizes a tick by its event's uid, which is the id of
+the message.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 UNIT, CHAT, ON_PHONE, READ = "a-f-G-U-C", "b-t-f", "b-t-f-d", "b-t-f-r"
 ALERT, CANCEL, MARKER, POINTS = "b-a-o-tbl", "b-a-o-can", "b-m-p-s-m", "b-m-p-"
 ALERTS = "b-a-o-"
-"""The beginnings of the types of alerts that a person raises: 911, ring the bell, in contact,
-custom."""
+"""Beginning of the types of alerts that a person raises: 911, ring the bell, in contact, custom."""
 REMOVAL = "t-x-d-d"
 PING, PONG = "t-x-c-t", "t-x-c-t-r"
 GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
@@ -201,7 +200,9 @@ def _make_addressing(
 
 
 def make_alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
-    """Return a 911 alert, or its cancel. The caller must repeat it, because a server forgets it."""
+    """Return a 911 alert, or its cancel. The caller must repeat it, because servers do not
+    keep it.
+    """
     said = {"cancel": "true"} if cancels else {"type": "911 Alert"}
     detail = [
         _make_element("link", uid=who.uid, type=UNIT, relation="p-p"),
@@ -365,11 +366,13 @@ class PhoneAlert(NamedTuple):
 
 
 ALERT_NAME_MAX = 100
-"""Characters of the uid and the callsign of an alert. The rest is cut."""
+"""Largest number of characters of the uid and of the callsign of an alert. The rest is cut off."""
 
 
 def read_alert(event: CotEvent) -> PhoneAlert | None:
-    """Return an event's alert, or None if it is another event. Each part may be missing."""
+    """Return the alert of an event, or None if it is another event. Each part of the alert may be
+    missing.
+    """
     if not event.type.startswith(ALERTS):
         return None
     link, contact = event.find("link"), event.find("contact")
@@ -383,7 +386,7 @@ def read_alert(event: CotEvent) -> PhoneAlert | None:
 
 
 def _clean_line(text: str) -> str:
-    """Return the text as one line without characters that hide something."""
+    """Return the text as one line without invisible characters."""
     return "".join(each for each in " ".join(text.split()) if each.isprintable())
 
 
@@ -413,7 +416,7 @@ def read_marker(event: CotEvent) -> PlacedMarker | None:
 
 
 def read_marker_author(event: CotEvent) -> TakUnit | None:
-    """Return the author of a marker, or None if the event does not contain it."""
+    """Return the author of a marker, or None if the event does not name one."""
     link = event.find("link")
     if link is None or not link.get("uid"):
         return None

@@ -1,5 +1,5 @@
-"""Positions and messages of people as events for a TAK map. The hub at a server and the kit on its
-LAN use the same form.
+"""Positions and messages of people as events for a TAK map. A hub at a server and a kit on its LAN
+use the same form.
 
 A position counts as current for half an hour, because positions over satellite are rare. An older
 position stays on the map with a marker beside it, whose name shows the time.
@@ -25,12 +25,13 @@ FRESH_S = 1_800.0
 SHOWN_S = 600.0
 """Seconds for which an older position is shown until it is sent again."""
 LEAST_S = 10.0
-"""Minimum seconds between two positions of one unit."""
+"""Shortest time in seconds between two positions of one unit."""
 MOVED_M = 10.0
 """Distance in metres from which a position is sent as a new one."""
 DAY = 86_400.0
 WORDS_MAX = 5_000
-"""Maximum characters of a message, because phones and servers limit the length of an event."""
+"""Largest number of characters of a message, because phones and servers limit the length of an
+event."""
 
 
 class PersonPosition(Protocol):
@@ -91,7 +92,7 @@ def make_date(moment: float) -> datetime:
 
 
 def format_age(seconds: float) -> str:
-    """Return a duration as text, such as "5 min" or "1 h 5 min". A negative one is 0 min."""
+    """Return a duration as text, such as "5 min" or "1 h 5 min". A negative duration is "0 min"."""
     minutes = int(max(0.0, seconds) // 60)
     if minutes < 60:
         return f"{minutes} min"
@@ -190,14 +191,14 @@ def _has_moved(before: PersonPosition, now: PersonPosition) -> bool:
 
 
 def find_question(text: str) -> str:
-    """Return the rest of a message that begins with a question mark, whose cost is asked for. Empty
-    for any other message, or for only question marks.
+    """Return the rest of a message that begins with a question mark, because that asks for the cost
+    of the rest. Empty for any other message, or for question marks alone.
     """
     return text.lstrip("? ") if text.startswith("?") else ""
 
 
 def shorten_text(text: str, os: str) -> str:
-    """Return the text, cut to the maximum length of a message, with the number of removed
+    """Return the text, cut to the largest length of a message, with the number of removed
     characters.
     """
     if len(text) <= WORDS_MAX:

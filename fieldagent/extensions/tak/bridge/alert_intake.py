@@ -1,8 +1,9 @@
-"""Raises an SOS for the 911 alert of a TAK phone, which the hub's TAK bridge has heard.
+"""Raises an SOS for the 911 alert of a TAK phone that the hub's TAK bridge has received.
 
-The phone becomes a tracker, named by its callsign. So its SOS has the rules of trackers: it rings
-once until a person has closed it, goes to kits only over their links, and costs nothing. Its own
-cancel closes nothing, because a uid proves nothing: the incident's timeline shows it.
+The phone becomes a tracker, named by its callsign. So its SOS has the rules of trackers. It
+notifies people once until a person has closed it, goes to kits only over their links, and costs
+nothing. A cancel from the phone is only shown in the incident's timeline, because a uid proves
+nothing.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.coordinates import is_nowhere
 
 SOURCE = "TAK"
-"""The source of a device."""
+"""Source of a device."""
 PHONES_MAX = 200
-"""Most phones of a workspace with a separate device. Others share one."""
+"""Largest number of phones of a workspace with a separate device. Further phones share a device."""
 OTHER_PHONES = "other phones (TAK)"
 SHARED_TRACKER = "tak:"
-"""The tracker of the others."""
+"""Id of the tracker that further phones share."""
 
 
 def take_in(
     db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: float
 ) -> ItemResult:
-    """Take in an alert, or its cancel. `member` is whose phone it is, if the hub knows that."""
+    """Accept an alert, or its cancel. `member` is the user of the phone, if the hub knows them."""
     ident = f"tak:{alert.sender.uid}"
     if trackers.find(db, workspace, ident) is None:
         ((many,),) = db.execute(

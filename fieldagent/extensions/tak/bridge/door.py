@@ -1,6 +1,6 @@
-"""Filter for events from a TAK server. Only events of a wanted type, for a user here, not from a
-bridge, and within the rate limits are processed further. All others are dropped and counted.
-Times are Unix time.
+"""Filter for events from a TAK server. An event is processed further if its type is wanted, it is
+for a user here, it is not from a bridge, and it is within the rate limits. All other events are
+dropped and counted. Times are Unix time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 OF_ONE, OF_ALL = Rate(6.0, 10), Rate(120.0, 60)
-"""Rates of accepted messages and markers: from one phone, and from all."""
+"""Rates of accepted messages and markers: from one phone, and from all phones."""
 TICKS = Rate(600.0, 200)
 """Rate of ticks and cancelled alerts that are looked up in the database."""
 UNITS = Rate(600.0, 250)
@@ -35,7 +35,7 @@ PHONES_MAX = 2_000
 SEEN_AGAIN_S = 30.0
 """Seconds within which a phone that was seen is not checked again."""
 ALERT_AGAIN_S = 30.0
-"""Seconds in which an alert that a phone repeats is not stored again."""
+"""Seconds within which a repeated alert of a phone is not stored again."""
 AWAY_S = 300.0
 """Seconds of silence after which a phone counts as away."""
 REPLY_INTERVAL_S = 600.0
@@ -52,7 +52,9 @@ class ReceivedEvent(NamedTuple):
 
 
 class EventAdmission:
-    """Filter of events. `markers`: markers sent to a user are wanted. `clock` returns Unix time."""
+    """Filter of events. `markers` is True if markers sent to a user are wanted. `clock` returns
+    Unix time.
+    """
 
     def __init__(self, note: NoteEvents, clock: Callable[[], float], *, markers: bool) -> None:
         self._note = note
@@ -73,8 +75,8 @@ class EventAdmission:
         if kind.startswith(tak.POINTS):
             wanted = self._markers and b"<marti" in raw
         else:
-            # An event for everyone, or for another user with a connection of their own, is not
-            # wanted here.
+            # An event for everyone, or for another user who has their own connection, is not wanted
+            # here.
             is_kind = kind in (tak.CHAT, tak.ON_PHONE, tak.READ, tak.CANCEL)
             wanted = is_kind and uid.encode() in raw
         return self._read(kind, raw, uid, now) if wanted else self.drop(ItemResult.OTHER)
@@ -99,8 +101,9 @@ class EventAdmission:
         return event if self._admit_from(author.uid, now) else self.drop(ItemResult.LIMITED)
 
     def admit_alert(self, raw: bytes, now: float) -> CotEvent | None:
-        """Return an alert of a phone, or its cancel, that is to be stored. A phone repeats an alert
-        every few seconds: the door takes it again after ALERT_AGAIN_S."""
+        """Return an alert of a phone, or its cancel, if it must be stored, else None. A phone
+        repeats an alert every few seconds, so a repeat is returned only after ALERT_AGAIN_S.
+        """
         try:
             event = cot.decode(raw)
         except RemoteProtocolError as error:

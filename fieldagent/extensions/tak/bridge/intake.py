@@ -1,4 +1,4 @@
-"""Processes the accepted events: ticks, messages, markers, arriving phones, cancelled alerts."""
+"""Processes accepted events: ticks, messages, markers, arriving phones, cancelled alerts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class TakIntake:
-    """Processor of events. `links` and `alarms` are those of the bridge, by member and by
+    """Processor of events. `links` are the bridge's links by member, and `alarms` its alarms by
     incident.
     """
 
@@ -51,7 +51,7 @@ class TakIntake:
         self._get = get
 
     async def run(self) -> None:
-        """Process waiting events one after another until the channel is closed. It waits while the
+        """Process waiting events one after another until the channel is closed. Wait while the
         database is unavailable, because the server does not repeat events.
         """
         in_hand = 0

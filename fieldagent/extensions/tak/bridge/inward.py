@@ -1,13 +1,12 @@
 """Messages and markers from people at a TAK server to users here.
 
-1. An event is accepted once, by the phone's uid and its id there.
-2. Its author becomes a member without a sign-in, called `CALLSIGN (TAK)`. Kits answer to that
-   name or id. A callsign is not authenticated; the server decides who may use it.
+1. An event is accepted once. It is identified by the phone's uid and the phone's own id of it.
+2. Its author becomes a member who cannot sign in, called `CALLSIGN (TAK)`. Kits answer to that name
+   or id. A callsign is not authenticated: the server decides who may use it.
 3. The item goes over satellite or SMS if its author is in `tak-allow` and the day's credits are
    sufficient. Otherwise it waits for a link, and the author is notified, but not often.
-4. A text that begins with `?` asks for the cost of the rest. The hub answers, and enters
-   nothing.
-5. The ticks follow later: when a kit has the item on disk, and when a person there has read it.
+4. A text that begins with `?` asks for the cost of the rest. The hub answers and stores nothing.
+5. A tick follows when a kit has the item on disk, and another when a person there has read it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class TakRules(NamedTuple):
     shares: frozenset[str]
     people: int
     allow: frozenset[str]
-    """Callsigns."""
+    """Callsigns whose messages may use paid channels."""
     credits_per_day: int
 
 
@@ -90,7 +89,7 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
 
 
 def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: float) -> TakOutcome:
-    """Accept a marker that was sent to a member. A marker that was moved later is a new one."""
+    """Accept a marker that was sent to a member. A marker that is moved later is a new marker."""
     placed = sent.placed
     item = Waypoint(
         placed.point.latitude,

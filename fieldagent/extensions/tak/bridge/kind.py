@@ -1,4 +1,4 @@
-"""The bridge to a team's TAK server: settings and start."""
+"""Bridge to a team's TAK server: settings and start."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     address: TakAddress | None = own["tak-server"]
     if address is None or own["tak-workspace"] is None:
         return None
-    # Import only here: every hub command reads these settings, and most hubs have no TAK server.
+    # Import it only here. Every hub command reads these settings, and most hubs have no TAK server.
     from fieldagent.extensions.tak.bridge import service
     from fieldagent.extensions.tak.bridge.link import TakServer, open_team_server
 

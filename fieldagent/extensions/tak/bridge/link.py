@@ -1,9 +1,9 @@
-"""A connection to a TAK server for one user. A server delivers private messages only on the
+"""Connection to a TAK server for one user. A server delivers private messages to a user only on the
 connection on which the user has reported a position.
 
-1. The server has accepted an event once it has answered a ping sent after it, because a server
-   reads in order. A ping that comes back counts as an answer. That does not show if anyone has
-   received the event.
+1. The server has accepted an event once it has answered a ping that was sent after the event,
+   because a server reads in order. A ping that comes back counts as an answer. An answer does not
+   show if anyone has received the event.
 2. A server that sends nothing for SILENCE seconds counts as lost, whatever TCP reports.
 3. After a lost connection, the waits between attempts grow.
 """
@@ -35,12 +35,12 @@ from fieldagent.system.wording import describe_reason
 RETRY_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two attempts, plus up to half as many at random. The last value repeats."""
 STABLE_AFTER_S = 60.0
-"""Seconds that a connection must last before the waits start again from the first."""
+"""Seconds that a connection must last before the waits start again with the first value."""
 CONNECT_MAX = 20.0
 SEND_TIMEOUT_S = 15.0
 """Seconds within which a server must accept sent data."""
 ANSWER_TIMEOUT_S = 20.0
-"""Seconds within which it must answer a ping, and seconds between two pings."""
+"""Seconds within which a server must answer a ping, and seconds between two pings."""
 NOT_ANSWERED = f"the server has not answered a ping within {ANSWER_TIMEOUT_S:g} s"
 SILENCE = 50.0
 RECEIVE_MAX = 65_536
@@ -53,13 +53,13 @@ class TakServer(NamedTuple):
     certificate: Path | None = None
     key: Path | None = None
     ca_file: Path | None = None
-    """Replaces the system's authorities."""
+    """File with authorities that replace the system's."""
     name: str | None = None
-    """Name in its certificate."""
+    """Name in the server's certificate."""
 
 
 def make_context(server: TakServer) -> ssl.SSLContext | None:
-    """Return the TLS context for the server; None without TLS. Raises Lost."""
+    """Return the TLS context for the server; None without TLS. Raises ConnectionLost."""
     if not server.secure:
         return None
     try:
@@ -100,7 +100,7 @@ async def open_team_server(server: TakServer, workspace: int) -> AsyncIterator[T
 
 @asynccontextmanager
 async def _open_session(server: TakServer, unit: TakUnit) -> AsyncIterator[StreamSession]:
-    """Open a user's session. Raises Lost."""
+    """Open a user's session. Raises ConnectionLost."""
     context = await trio.to_thread.run_sync(make_context, server)
     async with connect(server, context) as stream:
         yield StreamSession(stream, unit.uid)
@@ -110,7 +110,7 @@ async def _open_session(server: TakServer, unit: TakUnit) -> AsyncIterator[Strea
 async def connect(
     server: TakServer, context: ssl.SSLContext | None
 ) -> AsyncIterator[trio.abc.Stream]:
-    """Connect to the server. Raises Lost."""
+    """Connect to the server. Raises ConnectionLost."""
     stream: trio.abc.Stream | None = None
     with trio.move_on_after(CONNECT_MAX):
         name = server.name or ""
@@ -126,8 +126,8 @@ async def connect(
 
 
 class StreamSession:
-    """Sender and receiver on a connection. Call `run` in parallel; all methods raise Lost once the
-    connection is lost. `uid` is the user's.
+    """Sender and receiver on a connection. Call `run` in parallel. All methods raise ConnectionLost
+    once the connection is lost. `uid` is the uid of the user.
     """
 
     def __init__(self, stream: trio.abc.Stream, uid: str) -> None:
@@ -203,7 +203,7 @@ class StreamSession:
         return encode(tak.make_ping(self._uid, datetime.now(UTC)))
 
     async def send_events(self, events: Iterable[CotEvent]) -> None:
-        """Send events; return once the server has accepted them."""
+        """Send events, and return once the server has accepted them."""
         said = b"".join(map(encode, events))
         async with self._sending:
             ping = self._make_next_ping()
@@ -222,8 +222,8 @@ class StreamSession:
             await self._write(data)
 
     async def _write(self, data: bytes) -> None:
-        """Write data. A partial event would corrupt the next one, so a timeout closes the
-        connection.
+        """Write data. A timeout closes the connection, because a partial event would corrupt the
+        next event.
         """
         try:
             with trio.move_on_after(SEND_TIMEOUT_S):

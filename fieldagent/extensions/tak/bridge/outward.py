@@ -36,7 +36,7 @@ def make_unit(identity: str, user: KitUser) -> TakUnit:
 
 
 def make_listening_unit(identity: str) -> TakUnit:
-    """Return the unit of a connection that only hears. It never appears on a map."""
+    """Return the unit of a connection that only receives. It never appears on a map."""
     return TakUnit(f"{identity}-0", "hub")
 
 
@@ -49,8 +49,8 @@ def make_position_events(
 
 
 def find_person(item: NewItem, people: Collection[int], shares: Collection[str]) -> int | None:
-    """Return the member at the server for whom an item is, 0 for everyone there, None if it is for
-    no one there. An item from a bridge is not sent.
+    """Return the member at the server for whom an item is, 0 for everyone there, None if it must
+    not be sent there. An item from a bridge is not sent.
     """
     if item.brought:
         return None
@@ -80,8 +80,8 @@ def make_event(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
 
 
 AWAITED_S = 10.0
-"""Seconds after an SOS in which its own position may follow it. Until then its alert does not show
-the device's earlier place."""
+"""Seconds after an SOS within which its own position may follow. Until then the alert does not show
+the device's earlier position."""
 
 
 def make_alert(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:

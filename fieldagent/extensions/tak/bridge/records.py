@@ -1,4 +1,4 @@
-"""Database records for a TAK server: the people there, and outgoing and incoming events.
+"""Database records for a TAK server: people at the server, and outgoing and incoming events.
 
 A row of `tak_event` is an item to or from the server. Outgoing: `waiting`, then `sent` (accepted by
 the server), `delivered` (confirmed by the phone), `read` (by a person), or `over`. Incoming: `sent`
@@ -22,7 +22,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NAME = "tak"
 PREFIX = tak_map.PREFIX
-"""Common prefix of the uids of every hub's units, by which hubs recognise each other's."""
+"""Common prefix of the uids of all hubs' units. By it, hubs recognise each other's units."""
 OVER_AFTER_S = 86_400.0
 """Seconds after which an event is not tried or updated any more."""
 REPEAT_WAITS_S = (60.0, 300.0, 900.0, 3_600.0)
@@ -36,7 +36,7 @@ SERVER = "the TAK server"
 
 
 class KitUser(NamedTuple):
-    """A user with a kit, and its last position."""
+    """A user with a kit, and the last position of the kit."""
 
     member: int
     name: str
@@ -113,8 +113,8 @@ def find_person(db: Db, workspace: int, callsign: str) -> TakPerson | None:
 
 
 def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
-    """Return the person with this callsign, and make them a member at the first contact. Their
-    messages go to this phone. None if there are too many people already.
+    """Return the person with this callsign, and make them a member at the first contact. Messages
+    to them go to this phone from now on. Return None if there are too many people already.
     """
     known = find_person(db, workspace, callsign)
     if known is None:
@@ -183,8 +183,8 @@ def queue_items(
     db: Db, items: Sequence[tuple[NewItem, int | None]], up_to: int, now: float
 ) -> None:
     """Enter the items for the server, each for one person or for everyone, and store the place.
-    Items already entered are skipped, because with several hub processes the place is behind the
-    last item.
+    Items that were entered before are skipped, because with several hub processes the place can be
+    behind the last entered item.
     """
     for item, person in items:
         db.execute(
@@ -206,7 +206,7 @@ class OutEvent(NamedTuple):
     person: int | None
     callsign: str
     uid: str
-    """Uid of their phone; empty if it is for everyone."""
+    """Uid of the person's phone; empty if the item is for everyone."""
     message_id: str
     attempts: int
     content: Item
@@ -238,8 +238,8 @@ def list_due_events(db: Db, members: Collection[int], now: float, limit: int) ->
 
 
 def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
-    """Record that the server has the item. `handed`: as far as the hub can know, the server passes
-    it on.
+    """Record that the server has the item. `handed` is True if, as far as the hub can know, the
+    server passes the item on.
     """
     state, again = "sent", now + REPEAT_WAITS_S[min(out.attempts, len(REPEAT_WAITS_S) - 1)]
     if out.person is None:
@@ -255,7 +255,7 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
 
 def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool) -> bool:
     """Record that a phone has a message of the hub, or that a person has read it. Return True if
-    the message is the hub's.
+    the message is from the hub.
     """
     rows = db.execute(
         # The tick may arrive before the server's own confirmation.
@@ -294,7 +294,7 @@ def give_up(db: Db, now: float) -> None:
 
 
 def _has_kit(db: Db, person: int) -> bool:
-    """Return True if a kit may deliver it to them, too."""
+    """Return True if a kit may also deliver the item to the person."""
     kits = "SELECT 1 FROM device WHERE member = ? AND disabled IS NULL"
     return bool(db.execute(kits, person))
 
@@ -310,8 +310,8 @@ def _has_come(db: Db, item: int, person: int) -> bool:
 def note_came(
     db: Db, member: int, uid: str, message_id: str, now: float, *, person: int | None
 ) -> int | None:
-    """Record an event for a member and return its row. None if it arrived before; its ticks are
-    then sent again, because its author has not received them.
+    """Record an event for a member and return its row. Return None if the event arrived before. Its
+    ticks are then sent again, because its author has not received them.
     """
     rows = db.execute(
         "INSERT INTO tak_event (member, person, inward, uid, message_id, state, not_before, at)"
@@ -348,7 +348,9 @@ def compute_spent_today(db: Db, now: float) -> int:
 
 
 class PendingTick(NamedTuple):
-    """A tick for an author at the server: the kit has their message, or it was read there."""
+    """A tick for an author at the server: the kit has the message, or a person there has read
+    it.
+    """
 
     id: int
     member: int
@@ -361,8 +363,8 @@ class PendingTick(NamedTuple):
 
 
 def list_owed_ticks(db: Db, members: Collection[int], limit: int) -> list[PendingTick]:
-    """Return the oldest ticks owed to authors of messages to these members: first that a kit has
-    stored the message, then that it was read.
+    """Return the oldest ticks owed to authors of messages to these members. The tick for a stored
+    message comes before the tick for a read message.
     """
     among, values = make_membership(db, sorted(members))
     rows = db.execute(
@@ -396,9 +398,9 @@ class OpenAlert(NamedTuple):
     sos: int
     member: int
     ends: bool
-    """True if it is closed, and people at the server may have seen the alert."""
+    """True if the incident is closed and people at the server may have seen the alert."""
     raised: float = 0.0
-    """Unix time."""
+    """Unix time when the incident was raised."""
     place: sos.IncidentPlace | None = None
     """Position of the incident; None if it is unknown."""
 
@@ -408,7 +410,7 @@ CANCELS = 3
 
 
 def list_alerts(db: Db, workspace: int) -> list[OpenAlert]:
-    """Return the unanswered incidents, and the ends that must be sent."""
+    """Return the unanswered incidents, and the closed incidents whose end must be sent."""
     rows = db.execute(
         "SELECT sos.id, device.member, 0, sos.raised FROM sos JOIN device ON device.id = sos.device"
         " WHERE sos.workspace = ? AND sos.state = 'open' AND sos.kind = 'sos' UNION ALL"
@@ -443,7 +445,7 @@ CALLED_OFF_THERE = "cancelled the alert in TAK: the SOS continues until a dispat
 
 def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: float) -> None:
     """Record that a person at the server has cancelled a user's alert. Each open incident gets one
-    note, and continues.
+    note, and stays open.
     """
     for (id_,) in db.execute(
         "SELECT sos.id FROM sos JOIN device ON device.id = sos.device WHERE sos.workspace = ?"

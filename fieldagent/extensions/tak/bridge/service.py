@@ -1,13 +1,14 @@
-"""Keeps the hub connected to a TAK server, from one process, with a session per user.
+"""Keeps the hub connected to a TAK server. One process has the connections, with a session for each
+user.
 
 1. A round reads everything that may be due, and hands it to the users' connections. It then
    waits until something is written or falls due. A busy connection gets its next events in the
    next round.
 2. Only events that the server has accepted are stored as sent. If a connection is lost or the
    hub dies before that, they are sent again with the same id.
-3. Incoming events are filtered by type before they are decoded, and by rate before they are
-   stored. Only one connection listens for arriving phones, because all hear the same. Accepted
-   events are stored even if this process stops, or another one takes over the bridge.
+3. Incoming events are filtered by type before they are decoded, and by rate before they are stored.
+   Only one connection listens for arriving phones, because all connections receive the same events.
+   Accepted events are stored even if this process stops, or another process takes over the bridge.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ TURN_MAX_S = 30.0
 LOOK_BACK_S = 300.0
 """Seconds between two checks for events that have become too old."""
 AT_ONCE = 500
-"""Rows per round."""
+"""Largest number of rows in a round."""
 WAITING_MAX = 64
-"""Events that can wait to be stored."""
+"""Largest number of events that can wait to be stored."""
 NO_KIT = "only users with a kit can write to the TAK server"
 
 
@@ -92,11 +93,11 @@ async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
 
 
 LISTENING_KEY = 0
-"""The key of the connection that only hears. No member has it."""
+"""Key of the connection that only receives. No member has this id."""
 
 
 class _Bridge:
-    """Bridge of the process that holds it."""
+    """Bridge in the process that holds it."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class _Bridge:
         self._links: dict[int, UserLink] = {}
         self._alarms: dict[int, Alarm] = {}
         self._done = trio.Event()
-        """Set when a connection is established, or is free again."""
+        """Set when a connection is established or free again."""
         self._door = EventAdmission(
             host.note_events, host.clock, markers="waypoints" in rules.shares
         )
@@ -122,7 +123,7 @@ class _Bridge:
         inbox = TakInbox(workspace, rules, site.person_of)
         self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
         self._trouble = "not connected yet"
-        """The last logged reason for which no user is connected; empty while one is."""
+        """Last logged reason why no user is connected; empty while a user is connected."""
         self._ear: int | None = None
         """Member whose connection listens for arriving phones."""
         self._looked_back = 0.0
@@ -202,8 +203,9 @@ class _Bridge:
         )
 
     def _keep_links(self, users: Sequence[KitUser], nursery: trio.Nursery) -> None:
-        """Keep a connection for each user, and end those of users without a kit. Without any user,
-        one connection of the hub only hears: a phone's 911 needs no kit.
+        """Keep a connection for each user, and end the connections of users without a kit. If there
+        is no user, keep one connection that only receives, because a phone's 911 alert needs no
+        kit.
         """
         units = {each.member: outward.make_unit(self._identity, each) for each in users}
         units = units or {LISTENING_KEY: outward.make_listening_unit(self._identity)}
@@ -360,7 +362,7 @@ class _Bridge:
         elif kind.startswith(tak.ALERTS) and not (
             kind == tak.CANCEL and records.PREFIX.encode() in raw
         ):
-            # Each connection brings it: one of them counts.
+            # Each connection receives it, so only one of them counts.
             event = self._door.admit_alert(raw, self._host.clock()) if member == self._ear else None
         else:
             event = self._door.admit(kind, raw, link.unit.uid, self._host.clock())

@@ -1,4 +1,4 @@
-"""The server at which the bridge works: a team's TAK server, or the hub's own."""
+"""Server at which the bridge works: a team's TAK server, or the hub's own server."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class TakSession(Protocol):
-    """Session of one user there. Its methods raise Lost once it is over."""
+    """Session of one user at the server. Its methods raise ConnectionLost once it is over."""
 
     async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
         """Pass each event with its type to `take`, until cancelled."""
         ...
 
     async def send_events(self, events: Iterable[CotEvent]) -> None:
-        """Send events; return once the server has accepted them."""
+        """Send events, and return once the server has accepted them."""
         ...
 
 
 class FindPerson(Protocol):
-    """Lookup of a phone's user; returns None if the phone is unknown. `now` is Unix time."""
+    """Lookup of a phone's user. It returns None if the phone is unknown. `now` is Unix time."""
 
     def __call__(
         self, db: Db, workspace: int, callsign: str, uid: str, now: float
@@ -37,7 +37,7 @@ class TakSite(NamedTuple):
     title: str
     """Name in the log."""
     connect: Callable[[TakUnit], AbstractAsyncContextManager[TakSession]]
-    """Opens a user's session. Raises Lost."""
+    """Opens a user's session. Raises ConnectionLost."""
     person_of: FindPerson
     has: Callable[[str], bool] = lambda uid: True
     """Returns True if, as far as can be known, the server passes events on to this phone."""

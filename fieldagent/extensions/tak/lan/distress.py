@@ -1,8 +1,9 @@
 """Raises an SOS for the 911 alert of a TAK phone on the kit's network.
 
-A uid proves nothing. So the alert has the rules of other people's radios: a separate incident, and
-the budget of `unproved_sos`. A phone repeats its alert every few seconds. That raises no other
-incident. Its cancel ends nothing: people at the hub read it in the incident.
+A uid proves nothing. So the alert has the rules of unauthenticated radios: a separate incident, and
+the budget of `unproved_sos`. A phone repeats its alert every few seconds, but only the first raises
+an incident. A cancel from the phone does not end the incident. It becomes a message in the
+incident, for people at the hub.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 log = logging.getLogger(__name__)
 
 SILENCE_S = 600.0
-"""Seconds without the alert after which it counts as another one."""
+"""Seconds of silence after which an alert of the same phone counts as a new alert."""
 OPEN_MAX = 20
-"""Phones with a separate open incident. Others share one."""
+"""Largest number of phones with a separate open incident. Further phones share an incident."""
 REMEMBERED_MAX = 200
-"""Phones whose alert is remembered once its incident is over."""
+"""Largest number of phones whose last alert is remembered."""
 
 
 class LanDistress:
-    """The alerts of phones in the kit's network."""
+    """Alerts of phones in the kit's network."""
 
     def __init__(
         self, journal: Journal, intake: Intake, outboxes: Mapping[Channel, ChannelOutbox]
@@ -41,10 +42,10 @@ class LanDistress:
         self._intake = intake
         self._outboxes = outboxes
         self._heard: OrderedDict[str, float] = OrderedDict()
-        """The time of a phone's last alert, by its uid."""
+        """Time of each phone's last alert, by its uid."""
 
     async def take_in_alert(self, alert: PhoneAlert) -> str:
-        """Take in an alert or its cancel, and return the result: taken or repeated."""
+        """Accept an alert or its cancel, and return the result, `taken` or `repeated`."""
         handle = self._handle(alert)
         open_incident = incident.open_of(self._journal, handle)
         if alert.cancels:

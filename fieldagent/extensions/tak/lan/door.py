@@ -1,17 +1,18 @@
-"""Decides what becomes of what a phone on the kit's network says, and puts it on disk.
+"""Decides about everything that phones on the kit's network send, and stores it on disk.
 
-| said to                         | becomes                                      |
-|---------------------------------|----------------------------------------------|
-| the kit's own unit              | a message to everybody                       |
-| the unit of a user              | a message to that user                       |
-| a chat room called as a group   | a message to that group                      |
-| anybody else, all chat rooms    | nothing: phones hear each other by themselves |
-| everybody, as a 911 alert       | a separate SOS (`distress`)                  |
+| sent to                         | result                                        |
+|---------------------------------|-----------------------------------------------|
+| the kit's own unit              | a message to everyone                         |
+| the unit of a user              | a message to that user                        |
+| a chat room named like a group  | a message to that group                       |
+| another unit, all chat rooms    | nothing, because phones hear each other       |
+| everyone, as a 911 alert        | a separate SOS (`distress`)                   |
 
-What begins with `?` asks what the rest would cost: that is answered, and nothing is queued.
+A message that begins with `?` asks for the cost of the rest. It is answered, and nothing is queued.
 
-A callsign proves nobody: whoever is in the network may take any. So a message begins with it, and
-only those of `tak-lan-allow` use what costs. All of them together have one budget.
+A callsign proves nothing, because anyone in the network can use any callsign. So each message
+begins with its callsign. Only callsigns in `tak-lan-allow` may use channels that cost money, and
+all of them share one budget.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ from fieldagent.system.rate import Rate
 from fieldagent.wire.errors import RemoteProtocolError
 
 BURST = 10
-"""Messages that are accepted at once after a long silence."""
+"""Number of messages that are accepted at once after a long silence."""
 TEXT_MAX, CALLSIGN_MAX = 1_000, 40
 PHONES_MAX = 200
-"""Most phones for which the time of the last reply is remembered."""
+"""Largest number of phones for which the time of the last reply is remembered."""
 REPLY_INTERVAL_S = 600.0
-"""Seconds between two explanations to one phone, so that two machines that answer each
-other stop."""
+"""Seconds between two explanations to one phone, which also stops two machines from answering each
+other."""
 _OWN_UID_PREFIX = b' uid="' + PREFIX.encode()
-"""Part of our own events, because multicast returns to its sender."""
+"""Part of our own events. It is needed because multicast returns to its sender."""
 COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable", "other")
 
 
@@ -64,7 +65,7 @@ class LanOutcome(NamedTuple):
 
 
 class LanAdmission:
-    """Admission of phones' messages. `bearer_bytes` is that of `affordable.SpendingLimits`."""
+    """Admission of phones' messages. `bearer_bytes` is explained in `affordable.SpendingLimits`."""
 
     def __init__(
         self,
@@ -98,7 +99,8 @@ class LanAdmission:
 
     async def _take_in_event(self, raw: bytes) -> LanOutcome:
         try:
-            # Nearly all events from phones are positions, so only possible chat is decoded.
+            # Nearly all events from phones are positions, so only possible chats and alerts are
+            # decoded.
             said = tak.read_chat(event) if (event := _read_wanted(raw)) is not None else None
         except RemoteProtocolError:
             return LanOutcome("unreadable")
@@ -115,7 +117,7 @@ class LanAdmission:
         is_for_all = said.to.uid == tak.ALL_CHAT_ROOMS
         asks = emergency.make_question(said.text, direct=not is_for_all)
         if not is_known:
-            # What one phone writes to another is not for the kit.
+            # A message from one phone to another is not for the kit.
             return LanOutcome("other", said.sender, asks if is_for_all else "")
         self._next, wait = self._rate.admit(self._next, self._journal.clock.now())
         if wait:
@@ -183,7 +185,9 @@ class LanAdmission:
 
 
 def _read_wanted(raw: bytes) -> cot.CotEvent | None:
-    """Return an event that is chat or an alert, read. Raises RemoteProtocolError."""
+    """Return the decoded event if it is a chat or an alert, else None. Raises
+    RemoteProtocolError.
+    """
     if raw[:1] == b"\xbf":
         raise RemoteProtocolError("it is protobuf, not XML")
     kind = cot.find_type(raw)

@@ -1,4 +1,4 @@
-"""Text for a phone that asks for the cost of a message; the message is not queued. Pure."""
+"""Text for a phone that asks for the cost of a message. The message is not queued. Pure."""
 
 from __future__ import annotations
 

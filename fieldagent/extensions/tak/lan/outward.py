@@ -1,4 +1,4 @@
-"""Builds the events that phones on the kit's network see. Uses only its parameters.
+"""Builds the events that phones on the kit's network see. Pure functions.
 
 | ours                         | there                               | when                       |
 |------------------------------|-------------------------------------|----------------------------|
@@ -27,7 +27,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 PORT = 4242
 """TCP port at which ATAK receives messages for one phone."""
 PEOPLE_MAX = 200
-"""Most units that are shown."""
+"""Largest number of units that are shown."""
 
 
 class LanUser(NamedTuple):
@@ -55,8 +55,8 @@ def _clean_uid_part(text: str) -> str:
 
 
 def make_unit(kind: str, number: str, name: str) -> TakUnit:
-    """Return the unit of a user, or of a station on the air; it is the same at each kit of
-    a team.
+    """Return the unit of a user, or of a station on the air. It is the same at each kit of a
+    team.
     """
     return TakUnit(
         f"{PREFIX}{kind[:1] or 'U'}-{_clean_uid_part(number)}", name or f"{kind} {number}"
@@ -64,7 +64,7 @@ def make_unit(kind: str, number: str, name: str) -> TakUnit:
 
 
 def find_user(uid: str) -> int | None:
-    """Return the user number of a unit's uid; None if it is not a user's."""
+    """Return the user number in a unit's uid; None if the unit is not a user's."""
     number = uid.removeprefix(f"{PREFIX}U-")
     fits = uid.startswith(f"{PREFIX}U-") and number.isascii() and number.isdecimal()
     return int(number) if fits and len(number) < 19 else None
@@ -98,8 +98,8 @@ def _add_units(others: Iterable[PlacedPoint]) -> list[tuple[TakUnit, PlacedPoint
 def make_position_events(
     user: LanUser, address: str, previous: SentPosition | None, now: float
 ) -> list[CotEvent]:
-    """Return the events that show a user's position. `address` is the kit's, because messages for
-    shown units go there.
+    """Return the events that show a user's position. `address` is the address of the kit, because
+    messages for shown units go there.
     """
     shown_by = ShowingProgram("kit", "shown by the kit", f"{address}:{PORT}:tcp")
     return tak_map.make_position_events(user.unit, user, shown_by, previous, now, shared=True)
@@ -129,7 +129,7 @@ class LanAlert(NamedTuple):
 
     unit: TakUnit
     place: CotPoint | None = None
-    """The position in the SOS itself."""
+    """Position in the SOS itself."""
 
 
 def list_alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
@@ -140,7 +140,7 @@ def list_alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
         ringing.append(LanAlert(own, _find_place(mine["items"])))
     for each in status["heard"]:
         if each["state"] == "open":
-            # Station 0 is this kit: unknown handhelds are distinguished only by numbers.
+            # Station 0 is this kit. Unknown handhelds are distinguished only by numbers.
             station = str(each["station"] or f"0-{each['number']}")
             name = str(each.get("name") or f"kit {station}")
             ringing.append(LanAlert(TakUnit(f"{PREFIX}S-{station}", name)))
@@ -162,6 +162,6 @@ def make_alert(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: b
         is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name
         if is_theirs and user.latitude is not None and user.longitude is not None:
             point = CotPoint(user.latitude, user.longitude)
-    # The SOS's position is newer than the last one that the kit posted before it.
+    # The position in the SOS is newer than the last position that the kit posted before it.
     point = alert.place or point
     return tak.make_alert(alert.unit, point, tak_map.make_date(now), cancels=over)

@@ -1,10 +1,10 @@
 """Keeps the kit in its network's TAK multicast, and receives messages of phones there.
 
-1. Multicast has no acknowledgement, so it is unknown if a phone received an event. So no item
-   counts as handed over by it. Positions and alerts are repeated.
+1. Multicast has no acknowledgement, so it is unknown if a phone received an event. So an item that
+   was sent by multicast does not count as handed over. Positions and alerts are repeated.
 2. Messages for our units arrive by multicast, or over TCP at the port that ATAK expects. ATAK sends
    one event per connection; other programs send several.
-3. After a network failure it is tried again after growing waits.
+3. After a network failure the service tries again after growing waits.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ TTL = 1
 RETRY_WAITS_S = (1.0, 5.0, 30.0, 60.0)
 """Seconds between two attempts after a network failure; the last value repeats."""
 TURN_MIN, QUIET_MAX = 1.0, 9.0
-"""Shortest seconds between two looks, and additional seconds if nothing is new. Together they are
-the time between two alerts of one SOS."""
+"""Shortest time in seconds between two checks for news, and additional seconds if nothing is new.
+Together they are the time between two alerts of one SOS."""
 RETRY_AFTER_S = 30.0
-"""Seconds between two positions of one unit, because phones that come later have no other
+"""Seconds after which a unit's position is sent again, because phones that come later have no other
 source."""
 CANCELS = 3
 """Number of times that the end of an alert is sent."""
 LOOKED_AT = 500
 DATAGRAM_MAX = 65_507
-"""Most bytes of a UDP datagram over IPv4."""
+"""Largest number of bytes of a UDP datagram over IPv4."""
 CONNECTIONS = 16
-"""Most phones that may be connected at once."""
+"""Largest number of phones that may be connected at the same time."""
 EVENT_WITHIN_S = 10.0
-"""Seconds in which a phone must send its events."""
+"""Seconds within which a phone must send its events."""
 
 
 PAYER = "TAK"
-"""The name under which the journal books the cost of messages from phones."""
+"""Name under which the journal books the cost of messages from phones."""
 
 
 def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
@@ -87,7 +87,7 @@ def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
 
 
 class TakLan(PartService):
-    """TAK on the kit's network. Call `run` under a supervisor; `get_status` is for the API.
+    """TAK on the kit's network. Call `run` under a supervisor. `get_status` is for the API.
     `incidents` returns the answer to `GET /api/sos`.
     """
 
@@ -113,14 +113,14 @@ class TakLan(PartService):
         self._last = 0
         """Number of the last payload that was sent."""
         self._unsaid: list[CotEvent] = []
-        """Events of received items that are not sent yet; each is sent once, and the network may
-        fail."""
+        """Events of received items that are not sent yet, because the network may fail. Each is
+        sent once."""
         self.link = ChannelLink()
 
     async def run(
         self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note
     ) -> NoReturn:
-        """Show received items to phones and receive their messages; try again after network
+        """Show received items to phones and receive their messages. Try again after network
         failures. Raises the journal's errors.
         """
         tries = 0
@@ -183,7 +183,7 @@ class TakLan(PartService):
         news, self._place = changes.list_since(self._journal, self._place, ("inbound",))
         events = []
         for change in news:
-            # A change also occurs when a hook takes it or a person reads it.
+            # A change also occurs when a hook accepts the payload or a person reads it.
             if change.subject <= self._last:
                 continue
             self._last = change.subject
@@ -240,7 +240,7 @@ class TakLan(PartService):
                     async with unproved.admit(address) as visit:
                         raw = await _receive_all(stream)
                 if raw:
-                    # Its source pays for this, too, but another phone does not end it.
+                    # The source also pays for this work, but another phone cannot end it.
                     visit.begin()
                     try:
                         for each in EventSplitter().receive_data(raw) or [raw]:
@@ -296,7 +296,7 @@ def _open_listener(address: str) -> trio.socket.SocketType:
         plain.bind((GROUP, GROUP_PORT))
         membership = socket.inet_aton(GROUP) + socket.inet_aton(address)
         plain.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-        # Otherwise it would receive groups that another program has joined elsewhere.
+        # Otherwise the socket would receive groups that another program has joined elsewhere.
         plain.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         return trio.socket.from_stdlib_socket(plain)
     except BaseException:
@@ -314,7 +314,7 @@ async def _open_tcp_listener(address: str) -> trio.SocketListener:
 
 
 async def _receive_all(stream: trio.SocketStream) -> bytes:
-    """Return the bytes that a phone sends until it closes; empty if they are too long."""
+    """Return the bytes that a phone sends until it closes; empty if there are too many."""
     raw = b""
     try:
         async for data in stream:

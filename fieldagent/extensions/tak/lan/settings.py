@@ -15,7 +15,7 @@ class TakLanSettings(NamedTuple):
     address: str | None = None
     name: str = "kit"
     allow: frozenset[str] = frozenset()
-    """Callsigns that may use channels that cost."""
+    """Callsigns that may use channels that cost money."""
     credits_per_day: int = 0
     messages_per_hour: int = 60
 

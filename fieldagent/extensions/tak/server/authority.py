@@ -1,8 +1,8 @@
 """The hub's own certificate authority for phones at its TAK server, in formats for ATAK and iTAK.
 
 It uses RSA with 2048 bits and SHA-256, which every TAK program supports. A phone's file is PKCS #12
-with the old encryption (PBE with SHA-1 and 3DES), because Android refuses the newer one. It needs
-`cryptography`. Times are Unix time.
+with the old encryption (PBE with SHA-1 and 3DES), because Android refuses the newer encryption. It
+needs `cryptography`. Times are Unix time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ KEY = "tak-authority"
 ORGANIZATION = "fieldagent"
 BITS, EXPONENT = 2048, 65_537
 VALID_FROM, VALID_UNTIL = datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC)
-"""Validity of the authority. Its certificates begin in the past, because clocks are late without a
-network."""
+"""Validity of the authority. Its certificates begin in the past, because the clock of a machine
+without a network may be behind."""
 SERVER_LASTS, SERVER_BEFORE = 397 * 86_400.0, 90 * 86_400.0
-"""Validity in seconds of the server's certificate after and before now. Apple's phones accept at
-most 825 days."""
+"""Seconds for which the server's certificate is valid after now, and before now. Apple's phones
+accept at most 825 days."""
 
 
 class Authority(NamedTuple):
@@ -43,7 +43,7 @@ class Authority(NamedTuple):
 
 
 class IssuedCertificate(NamedTuple):
-    """A key, and its certificate from the authority."""
+    """Key, and its certificate from the authority."""
 
     key: rsa.RSAPrivateKey
     certificate: x509.Certificate
@@ -55,8 +55,8 @@ class IssuedCertificate(NamedTuple):
 
 
 def open_authority(db: Db) -> Authority:
-    """Return the hub's authority, created at its first use. Its certificate is always the same when
-    it is built again from the key.
+    """Return the hub's authority, which is created at its first use. Its certificate is built from
+    the key each time, and is always the same.
     """
     rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
     if not rows:
@@ -154,8 +154,8 @@ def _sign(
 
 
 def find_expiry(certificate: x509.Certificate) -> datetime:
-    """Return the end of a certificate's validity. Before version 42, as in Debian 12, cryptography
-    knows it only without a time zone.
+    """Return the end of a certificate's validity. Before version 42, such as in Debian 12,
+    cryptography returns it only without a time zone.
     """
     after: datetime | None = getattr(certificate, "not_valid_after_utc", None)
     return after or certificate.not_valid_after.replace(tzinfo=UTC)
@@ -195,8 +195,8 @@ def _encode_pem(certificate: x509.Certificate) -> bytes:
 
 
 def make_context(by: Authority, host: str, now: float) -> ssl.SSLContext:
-    """Return the TLS context of the server, which only accepts certificates of this authority.
-    Takes a tenth of a second, and writes a temporary file.
+    """Return the TLS context of the server, which only accepts certificates of this authority. This
+    takes a tenth of a second, and writes a temporary file.
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2

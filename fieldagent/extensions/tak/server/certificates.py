@@ -1,10 +1,10 @@
 """Certificates for the hub's own TAK server, and the phones that use them.
 
-1. A certificate is valid while its row exists, it is neither revoked nor expired, and its user
-   is enabled and in the workspace.
-2. A phone's uid belongs to the user whose certificate it first used, until that is revoked,
-   because private messages go to a uid.
-3. A user with a certificate is a person at the server (`tak.records`), under their own name.
+1. A certificate is valid while its row exists, while it is neither revoked nor expired, and while
+   its user is enabled and in the workspace.
+2. A phone's uid belongs to the user whose certificate the phone used first, until that certificate
+   is revoked. This matters because private messages go to a uid.
+3. A user with a certificate is a person at the server (`bridge.records`), under their own name.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder 
 
 
 def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
-    """Return the valid certificates among these."""
+    """Return those of these certificates that are valid."""
     if not serials:
         return set()
     which, some = make_membership(db, serials)
@@ -125,7 +125,7 @@ def find_phone_owner(db: Db, workspace: int, uid: str, now: float) -> PhoneHolde
 
 
 def list_phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]]:
-    """Return the serial, the uid and the user of each phone that has come."""
+    """Return the serial, the uid and the user of each phone that has connected."""
     rows = db.execute(
         f"SELECT serial, uid, member.id FROM {_IN_FORCE} AND uid IS NOT NULL AND uid <> ''",
         *(workspace, now),
@@ -134,8 +134,8 @@ def list_phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]
 
 
 def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
-    """Record that a phone has connected. Messages for its user go there, and unconfirmed ones are
-    sent again at once.
+    """Record that a phone has connected. Messages for its user go to that phone, and unconfirmed
+    messages are sent again at once.
     """
     db.execute("UPDATE tak_certificate SET uid = ?, seen = ? WHERE serial = ?", uid, now, serial)
     db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, member)
@@ -147,8 +147,8 @@ def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
 
 
 def find_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
-    """Return the user of a phone, whatever its callsign. Implements `FindPerson`. Messages for them
-    go to this phone from now on.
+    """Return the user of a phone, whatever its callsign. Implements `FindPerson`. Messages for the
+    user go to this phone from now on.
     """
     owner = find_phone_owner(db, workspace, uid, now)
     if owner is None:

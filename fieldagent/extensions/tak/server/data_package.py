@@ -2,8 +2,8 @@
 
 It is a zip with a manifest, settings and PKCS #12 files, as made by TAK Server's own tools. A
 package with a user's own file identifies its holder as that user, because it contains the key and
-its password. A package without it is for anyone: the phone asks for a name and a secret, and
-fetches its certificate.
+its password. A package without such a file is for anyone. The phone then asks for a name and a
+secret, and fetches its certificate.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Connection(NamedTuple):
     description: str
     """Name of the server on the phone."""
     callsign: str
-    """Callsign of its user."""
+    """Callsign of the phone's user."""
     password: str
-    """Password of both files."""
+    """Password of both PKCS #12 files."""
 
 
 def make_data_package(
     uid: str, to: Connection, trust: bytes, own: bytes | None = None, *, flat: bool = False
 ) -> bytes:
-    """Return the zip. `trust` and `own` are PKCS #12; `uid` identifies the package. A `flat`
-    package has no folders and no manifest, as iTAK requires.
+    """Return the zip. `trust` and `own` are PKCS #12 files, and `uid` identifies the package. A
+    `flat` package has no folders and no manifest, as iTAK requires.
     """
     files = {SETTINGS: _write_settings(to, enrolls=own is None).encode(), TRUST: trust}
     if own is not None:

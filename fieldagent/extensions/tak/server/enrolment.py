@@ -4,11 +4,11 @@ certificate.
 1. `GET /Marti/api/tls/config`: names that the phone adds to its request besides its user's
    name.
 2. `POST /Marti/api/tls/signClient/v2` with a PKCS #10 request (RFC 2986), with or without PEM
-   armour: returns the certificate, and that of the authority.
+   armour: returns the certificate, and the certificate of the authority.
 3. `GET /Marti/api/tls/profile/enrollment`: settings for the phone; there are none.
 
 Each call contains the user's name and the secret of an invitation as Basic (RFC 7617). TAK has not
-documented this; it follows the behaviour of its clients (`docs/how-to/tak-server.md`).
+documented these endpoints. They follow the behaviour of its clients (`docs/how-to/tak-server.md`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 PATH_PREFIX = "/Marti/api/tls"
 BODY = 16_384
-"""Largest number of bytes of a request. One with 4096 bits has 1700."""
+"""Largest number of bytes of a request. A request for a key of 4096 bits has 1700."""
 CONTENT_TYPES = ("application/pkcs10", "application/octet-stream", "text/plain", FORM, "")
 """Content types that clients use. curl's default is the form."""
 BITS = (2_048, 4_096)
@@ -114,12 +114,12 @@ class Enrolment:
         return Response(200, CONFIG.encode(), "application/xml")
 
     async def answer_profile(self, request: Request, caller: Invited) -> Response:
-        """Answer that there is no profile. A client asks for it after enrolment."""
+        """Answer that there is no profile. A client asks for a profile after enrolment."""
         return Response(204)
 
     async def sign(self, request: Request, caller: Invited) -> Response:
-        """Return a certificate for the key in a PKCS #10 request; the same key gets the same one
-        again. Raises Problem 409 if another phone has used the invitation.
+        """Return a certificate for the key in a PKCS #10 request. The same key gets the same
+        certificate again. Raises Problem 409 if another phone has used the invitation.
         """
         public = await trio.to_thread.run_sync(read_public_key, request.body)
         key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
@@ -133,7 +133,8 @@ class Enrolment:
             raise Problem(409, str(refused)) from None
         if terms is None:
             raise Problem(409, "this invitation was used by another phone: ask for another")
-        # It is valid before the phone has it, and a phone that misses the answer asks again.
+        # The certificate is valid before the phone has it. A phone that misses the answer asks
+        # again.
         signed = await trio.to_thread.run_sync(
             partial(authority.certify_phone, self._by, caller.holder.name, public, terms)
         )

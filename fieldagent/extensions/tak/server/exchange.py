@@ -1,11 +1,11 @@
-"""Route events between the phones and users at the hub's own TAK server. Times are Unix time.
+"""Routes events between the phones and users at the hub's own TAK server. Times are Unix time.
 
 1. A phone sends only under its first uid and callsign, which no other connected phone may use.
    The server refuses an event in the name of a user or of another phone. The same holds for the
    position and the alert of a phone that is away.
-2. An event that names receivers goes to these alone. Any other event goes to all phones except its
+2. An event that names receivers goes only to these. Any other event goes to all phones except its
    sender, and also to phones that only listen.
-3. A user receives the events that name them, and learns who cancels their alert. Nothing else goes
+3. A user receives the events that name the user, and cancels of the user's alert. Nothing else goes
    to a user, because it costs money.
 4. The server keeps map objects until they are stale, and the last messages to all. It sends them to
    each phone that connects later.
@@ -39,11 +39,11 @@ KEPT_MAX, KEPT_BYTES_MAX = 1_000, 2_097_152
 SAID_MAX = 50
 """Largest number of kept messages to everyone."""
 LASTS_MAX = 86_400.0
-"""Longest time in seconds for which anything is kept, whatever its phone requests."""
+"""Longest time in seconds for which anything is kept, whatever the phone requests."""
 HEARD_MAX = 1_000
 """Largest number of absent phones whose heard messages are remembered."""
 NAME_MAX = 100
-"""Characters of a uid, and of a callsign."""
+"""Largest number of characters of a uid, and of a callsign."""
 _KEPT_TYPES = ("a-", tak.POINTS, "u-", tak.ALERT)
 
 
@@ -56,15 +56,15 @@ class TakGuest:
     """Sends an event: its type, its bytes and the uid of its unit. Returns False if there is no
     space."""
     key: str = ""
-    """Identifies a phone when it comes back."""
+    """Key that identifies a phone when it comes back."""
     uid: str = ""
-    """Empty while the phone only listens."""
+    """Uid of the guest; empty while the phone only listens."""
     callsign: str = ""
     spoke: float = 0.0
-    """State of its rate limit."""
+    """State of the guest's rate limit."""
     heard: int = 0
-    """Number of the last message to all after which the phone was heard. Later messages are sent
-    again after a lost connection."""
+    """Number of the last message to all that was sent before the phone was heard. Later messages
+    are sent again after a lost connection."""
 
 
 class _Kept(NamedTuple):
@@ -252,8 +252,8 @@ class Exchange:
             to = others
             self._keep_event(event, raw, unit, now)
         if guest.key and event.type.startswith(tak.ALERTS):
-            # The hub raises an SOS for a phone's alert, whomever it names: users' sessions bring it
-            # there.
+            # The hub raises an SOS for a phone's alert, whoever its receivers are. It gets the
+            # alert through users' sessions.
             self._send_to_users(event.type, raw, [each for each in others if each not in told])
         phones = [each for each in to if each.key]
         for each in phones:
@@ -262,7 +262,7 @@ class Exchange:
             self._note(ItemResult.PASSED)
 
     def _send_to_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
-        """Send an event to users of the hub, who count it themselves."""
+        """Send an event to users of the hub. Their sessions count it."""
         for each in to:
             if not each.key and not kind.startswith("a-"):
                 each.send_event(kind, raw, "")

@@ -18,16 +18,16 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 LIFETIME_S = 900.0
-"""Seconds."""
+"""Seconds for which an invitation is valid."""
 OF_A_USER = 5
-"""Largest number of valid invitations of a user. One more ends the oldest."""
+"""Largest number of valid invitations of a user. A further invitation ends the oldest."""
 
 
 class CertificateTerms(NamedTuple):
     """Terms of a phone's certificate. A repeated request gets the same terms."""
 
     serial: str
-    """Hexadecimal."""
+    """Serial number of the certificate, in hexadecimal."""
     expires: float
 
 
@@ -49,8 +49,8 @@ def invite(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
 
 
 def find_invited(db: Db, workspace: int, name: str, token: str, now: float) -> PhoneHolder | None:
-    """Return the user for whom the secret was created, if the name matches; None if it is not
-    valid.
+    """Return the user for whom the secret was created, if the name matches; None if the secret is
+    not valid.
     """
     rows = db.execute(
         "SELECT member.id, member.name FROM tak_invitation JOIN member ON member.id ="
@@ -68,10 +68,11 @@ def find_invited(db: Db, workspace: int, name: str, token: str, now: float) -> P
 def use(
     db: Db, workspace: int, holder: PhoneHolder, token: str, key: str, new: CertificateTerms
 ) -> CertificateTerms | None:
-    """Put a certificate with the terms `new` in force for a key (SHA-256 in hexadecimal). If the
-    key has one already, return its terms. None if the secret was used for another key.
+    """Make a certificate with the terms `new` valid for a key (SHA-256 in hexadecimal), and return
+    its terms. If the key has a certificate already, return the terms of that certificate. Return
+    None if the secret was used for another key.
 
-    Raises Refused if the name cannot be at the server, or if the secret has ended.
+    Raises Refused if the name cannot be used at the server, or if the secret is no longer valid.
     """
     stored = secret.hash_for_lookup(token)
     now = new.expires - certificates.PHONE_LASTS

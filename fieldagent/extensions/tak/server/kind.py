@@ -80,7 +80,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     own = host.own
     if own["tak-listen"] is None or own["tak-workspace"] is None:
         return None
-    # Import only here: every hub command reads these settings, and most hubs have no phones.
+    # Import it only here. Every hub command reads these settings, and most hubs have no phones.
     from fieldagent.extensions.tak.bridge import service
 
     try:

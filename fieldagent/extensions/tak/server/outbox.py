@@ -21,7 +21,7 @@ class PhoneOutbox:
         self._news = trio.Event()
 
     def put(self, data: bytes, unit: str = "") -> bool:
-        """Add an event; a unit's event replaces its earlier one. Return False if there is no
+        """Add an event. A unit's event replaces its earlier event. Return False if there is no
         space.
         """
         before = len(self._waiting.get(unit, b"")) if unit else 0
@@ -35,7 +35,7 @@ class PhoneOutbox:
         return True
 
     async def take_events(self) -> bytes:
-        """Return all waiting events, once there is one."""
+        """Return all waiting events, once there is at least one."""
         while not self._waiting:
             self._news = trio.Event()
             await self._news.wait()

@@ -1,7 +1,7 @@
 """Connection of one phone at the hub's own TAK server, from TLS to its end.
 
-1. Nothing is read before its certificate is known to be valid. From then on the phone gets what is
-   for all. Before it has identified itself, only its pings are accepted.
+1. Nothing is read before the phone's certificate is known to be valid. From then on the phone gets
+   events for all. Until the phone has identified itself, only its pings are accepted.
 2. The phone gets events within the size limit. A phone that accepts nothing for SEND_TIMEOUT_S
    seconds is disconnected.
 """
@@ -55,7 +55,7 @@ class PhoneHost(NamedTuple):
 
 
 class TooSlow(Exception):
-    """The phone accepts no data."""
+    """Error: the phone accepts no data."""
 
 
 async def serve(
@@ -93,14 +93,14 @@ class _Phone:
         self._outbox = PhoneOutbox()
         self.guest = TakGuest(holder.member, self._send, serial)
         self._told = ""
-        """Last reason for refusing it that was logged."""
+        """Last logged reason for refusing the phone."""
         self._begins = True
-        """True until its first bytes."""
+        """True until the first bytes of the phone."""
         self._sent = 0
-        """Number of the last message to all that was sent."""
+        """Number of the last message to all that was sent to the phone."""
         self._unit: TakUnit | None = None
-        """Its unit until the database has it. Private messages to and from the phone depend on the
-        database."""
+        """Unit of the phone until it is stored in the database. Private messages to and from the
+        phone depend on the database."""
 
     def _send(self, kind: str, raw: bytes, unit: str) -> bool:
         return self._outbox.put(raw, unit)
@@ -113,12 +113,12 @@ class _Phone:
             with trio.move_on_after(SEND_TIMEOUT_S) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
-                # A partial event would corrupt the next one.
+                # A partial event would corrupt the next event.
                 raise TooSlow
             self._sent = said
 
     async def hear(self) -> None:
-        """Process its events until it leaves."""
+        """Process the phone's events until it leaves."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
             if self._begins and bytes(data[:1]) == PROTOBUF:
@@ -132,7 +132,7 @@ class _Phone:
             if splitter.too_long > too_long:
                 why = f"it is longer than {EVENT_BYTES_MAX} bytes"
                 self._host.exchange.drop(self.guest, why, self._host.clock())
-            # Give other tasks a turn, because dropping a flood of events never waits.
+            # Give other tasks a turn, because the dropping of many events never waits.
             await trio.lowlevel.checkpoint()
 
     async def _take_in_event(self, raw: bytes) -> None:
@@ -160,7 +160,7 @@ class _Phone:
             self._host.exchange.refuse()
             self._note(why)
             return
-        # Enter the phone first, so that other guests who hear of it can reach it.
+        # Enter the phone first, so that other guests who see it can reach it.
         self._host.exchange.enter(self.guest, unit, now)
         self._unit = unit
 
@@ -184,7 +184,9 @@ class _Phone:
         return False
 
     def _note_protobuf(self) -> None:
-        """Tell a client with protobuf that the server only reads XML, in the log and by a chat."""
+        """Report in the log and by a chat to the client that the server reads XML but not
+        protobuf.
+        """
         self._note(f"it {SPEAKS_PROTOBUF}")
         now = datetime.fromtimestamp(self._host.clock(), UTC)
         hub = TakUnit(f"{map_events.PREFIX}hub", "hub")

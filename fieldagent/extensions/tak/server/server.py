@@ -1,7 +1,7 @@
 """The hub's own TAK server for phones: admission, and the end of connections.
 
-1. A phone is admitted with a valid certificate of this hub's authority. Revocation ends the
-   certificate within seconds, and with it the connection.
+1. A phone is admitted with a valid certificate of this hub's authority. A revocation ends the
+   phone's connection within seconds.
 2. A phone that connects again replaces its earlier connection, which may be dead.
 3. The bridge works here as at a team's server, without a network in between.
 """
@@ -57,8 +57,8 @@ PHONES_MAX = 300
 UNANSWERED_PROBES_MAX = 3
 """Unanswered keep-alive probes of the kernel after which a phone counts as gone."""
 STRANGERS_MAX = 50
-"""Largest number of connections in a TLS handshake. One more ends the oldest of the source with the
-most, so unknown callers cannot keep others out."""
+"""Largest number of connections in a TLS handshake. A further connection ends the oldest one of the
+source with the most, so unknown callers cannot keep others out."""
 HANDSHAKE_MAX = 20.0
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks of the certificates without an announced write."""
@@ -81,7 +81,7 @@ class PhoneServer(NamedTuple):
     """Name or address that phones use."""
     enroll_listen: tuple[str, int] | None = None
     enroll_certificate: Path | None = None
-    """Certificate that phones trust already; None for one of the hub's authority."""
+    """Certificate that phones trust already; None for a certificate of the hub's authority."""
     enroll_key: Path | None = None
 
 
@@ -89,7 +89,7 @@ class PhoneServer(NamedTuple):
 async def open_own_server(
     host: BridgeHost, server: PhoneServer, workspace: int
 ) -> AsyncIterator[TakSite]:
-    """Return the hub's own server as the bridge sees it, and serve phones meanwhile."""
+    """Return the hub's own server in the form for the bridge, and serve phones meanwhile."""
     exchange = Exchange(host.note_events)
     phones = _Phones(host.store, PhoneHost(host.store, exchange, workspace, host.clock), server)
     async with trio.open_nursery() as nursery:
@@ -239,7 +239,7 @@ class _Phones:
                     holder = await self._find_holder(_format_serial(stream))
                 if stream is not None and holder is not None:
                     visit.note_proved(_format_serial(stream))
-        except OSError:  # it has left
+        except OSError:  # The phone has left.
             return
         except Problem:
             self._note_refused("their address uses too much processor time")
@@ -261,7 +261,7 @@ class _Phones:
                 log.info("the phone of %s is disconnected: %s", holder.name, why)
 
     async def _find_holder(self, serial: str) -> PhoneHolder | None:
-        """Return the holder of a certificate in force, or None after noting the reason."""
+        """Return the holder of a valid certificate. Otherwise log the reason and return None."""
         workspace, now = self._host.workspace, self._host.clock()
         try:
             holder = await self._store.read(
