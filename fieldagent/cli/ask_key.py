@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
-import sys
-
+from fieldagent.cli.ask_password import ask_once
 from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.log_lines import complain
 
@@ -13,9 +11,8 @@ KEY_BYTES = 32
 
 def ask_key(name: str) -> bytes:
     """Return the key. `name` is its setting. Raises SystemExit if the key is invalid."""
-    asked = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.readline()
     try:
-        key = bytes.fromhex(asked.strip())
+        key = bytes.fromhex(ask_once(name).strip())
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:

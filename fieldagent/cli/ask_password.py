@@ -13,10 +13,15 @@ from fieldagent.system.log_lines import complain
 
 def ask_password(what: str = "Password") -> str:
     """Ask for a password twice on a terminal; otherwise read a line of standard input."""
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\r\n")
-    first = getpass.getpass(f"{what}: ")
-    if first != getpass.getpass("Again: "):
+    first = ask_once(what)
+    if sys.stdin.isatty() and first != getpass.getpass("Again: "):
         complain("the two are not the same")
         raise SystemExit(USAGE)
     return first
+
+
+def ask_once(what: str) -> str:
+    """Ask for a secret with a prompt on a terminal; otherwise read a line of standard input."""
+    if sys.stdin.isatty():
+        return getpass.getpass(f"{what}: ")
+    return sys.stdin.readline().rstrip("\r\n")

@@ -28,7 +28,7 @@ CHANGES = {
     WORKS: LATER,
     UNWELL: {
         f"{PROGRAM}/agent/api/routes.py": (
-            'return json_response({"status": "UP"})',
+            'return make_json_response({"status": "UP"})',
             'raise RuntimeError("no")',
         ),
         **LATER,

@@ -14,5 +14,5 @@ EXTENSION = Extension(
         "tak": "fieldagent.extensions.tak.bridge.kind:KIND",
         "phones": "fieldagent.extensions.tak.server.kind:KIND",
     },
-    hub_commands={"user": "fieldagent.extensions.tak.hub_table:COMMANDS"},
+    hub_commands=dict.fromkeys(("user", "tak"), "fieldagent.extensions.tak.hub_table:COMMANDS"),
 )

@@ -15,6 +15,16 @@ user tak -> certificate_command:run_command: make a data package for a user's ph
   --trust FILE.zip path: without a user: write the trusted certificates for phones, if the hub has
       its own authority
   --revoke: revoke all packages of the user and close their connections
+tak [Programs]: connect the hub to a team's TAK server
+@json
+  --json: print JSON
+tak enroll -> enroll_command:enroll @json: fetch the hub's certificate from a team's TAK server
+  host HOST: name or address of the server
+  --user! USER: the hub's user at the server; the command asks for the password
+  --port PORT port=8446: port for enrolment (8446)
+  --ca-file FILE path: PEM file of the server's certificate authority (the system's authorities)
+  --server-name NAME: name in the server's certificate, if it is not HOST
+  --folder FOLDER path=.: existing folder for the three PEM files (this folder)
 """,
     "fieldagent.extensions.tak",
 )

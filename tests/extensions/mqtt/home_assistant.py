@@ -5,23 +5,16 @@ its own API.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.machine import unavailable
+from tests.debian_thirteen import DebianThirteen
 from tests.processes import Running, until
 
-ROOT = Path(__file__).parents[3]
-DEBIAN = str(ROOT / "build/debian")
-CANNOT = 77
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fieldagent"
-OWN = {"XDG_CACHE_HOME": str(CACHE / "home-assistant")}
-"""A Debian of its own, because only one run at a time can use a Debian."""
+HERE = DebianThirteen("home-assistant")
 VERSION = "2026.2.3"
 """The last version for Python 3.13."""
 PACKAGES = f"homeassistant=={VERSION} paho-mqtt==2.1.0 home-assistant-frontend==20260128.6"
@@ -56,12 +49,8 @@ done
 
 
 def install() -> None:
-    """Install Home Assistant, unless an earlier run has done so. It takes minutes."""
-    command = [DEBIAN, "trixie", "sh", "-euc", INSTALL]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **OWN})
-    if done.returncode == CANNOT:
-        unavailable(done.stderr.strip())
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Install Home Assistant, unless an earlier run has done so."""
+    HERE.install(INSTALL)
 
 
 class HomeAssistant(Running):
@@ -72,7 +61,7 @@ class HomeAssistant(Running):
         (folder / "configuration.yaml").write_text(CONFIGURATION.format(port=port))
         self._address = f"http://127.0.0.1:{port}"
         self._token = ""
-        super().__init__([DEBIAN, "--with", str(folder), "trixie", "sh", "-euc", RUN], **OWN)
+        super().__init__(HERE.make_command(RUN, "--with", str(folder)), **HERE.environment)
         try:
             self._set_up(broker)
         except BaseException:

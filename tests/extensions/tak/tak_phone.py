@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from configparser import ConfigParser
 from datetime import UTC, datetime, timedelta
@@ -150,6 +151,7 @@ async def main() -> None:
         there = pytak.read_pref_package(URL)
     else:
         there = {"COT_URL": URL, **dict(zip(names, FILES, strict=False))}
+    there |= {name: value for name, value in os.environ.items() if name.startswith("PYTAK_")}
     config["phone"] = {"TAK_PROTO": "0", **there}
     reader, writer = await pytak.protocol_factory(config["phone"])
     if CALLSIGN:

@@ -74,11 +74,18 @@ def _takyctl(*arguments: str, cwd: Path | None = None) -> None:
 class Phone(Running):
     """A phone. `got` contains its received events."""
 
-    def __init__(self, url: str, uid: str, callsign: str, identity: Identity | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        uid: str,
+        callsign: str,
+        identity: Identity | None = None,
+        **environment: str,
+    ) -> None:
         files = [] if identity is None else [str(each) for each in identity]
         self.uid, self.callsign = uid, callsign
         command = [sys.executable, str(PHONE), url, uid, callsign, *files]
-        super().__init__(command, "at the server")
+        super().__init__(command, "at the server", **environment)
 
     @property
     def got(self) -> list[dict[str, Any]]:

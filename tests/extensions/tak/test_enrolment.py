@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import ssl
+import subprocess
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -35,7 +36,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tests.extensions.tak.tak_server import Phone
 from tests.extensions.tak.test_server import Valley, is_let_in
-from tests.processes import PATIENCE, administer, until
+from tests.processes import MODULE, PATIENCE, administer, until
 
 ADDRESS = f"127.{os.getpid() >> 8 & 0xFF}.{os.getpid() & 0xFF}.46"
 SIGN = "/Marti/api/tls/signClient/v2?clientUid=ANDROID-1&version=4.10"
@@ -142,6 +143,41 @@ def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
     assert there.tak("Ben", "--revoke")["revoked"] == 1
     there.hub.expect("the phone of Ben is disconnected")
     assert there.ask(CONFIG, "Ben", invitation["token"]).status == 401
+
+
+def test_another_hub_fetches_a_certificate(there: Camp, tmp_path: Path) -> None:
+    token = there.invite("Ben")["token"]
+    authority = tmp_path / "authority.pem"
+    answer = there.ask(SIGN, "Ben", there.invite("Ben")["token"], request_of(new_key()))
+    own = json.loads(answer.body)["ca0"]
+    signed_by = x509.load_der_x509_certificate(base64.b64decode(own))
+    authority.write_bytes(signed_by.public_bytes(Encoding.PEM))
+
+    def enroll(secret: str, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [*MODULE, "hub", "tak", "enroll", ADDRESS, "--user", "Ben", *more]
+        return subprocess.run(
+            command, input=f"{secret}\n", cwd=tmp_path, capture_output=True, text=True
+        )
+
+    trusting = ("--ca-file", str(authority))
+    for ended, why in (
+        (enroll(token), "the certificate is not trusted"),
+        (enroll("wrong", *trusting), "refuses Ben with this password (HTTP 401)"),
+        (enroll(token, *trusting, "--folder", "nowhere"), "--folder nowhere is not a folder"),
+    ):
+        assert ended.returncode != 0
+        assert why in ended.stderr
+    assert not [*tmp_path.glob("tak*.pem")]
+    ended = enroll(token, *trusting)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    for line in (f"tak-server=tls://{ADDRESS}:8089", f"tak-key={tmp_path}/tak-key.pem"):
+        assert f"\n    {line}\n" in ended.stdout
+    assert (tmp_path / "tak-key.pem").stat().st_mode & 0o077 in (0, 0o040)
+    both = tmp_path / "both.pem"
+    both.write_bytes(
+        b"".join((tmp_path / f"{name}.pem").read_bytes() for name in ("tak", "tak-key"))
+    )
+    assert is_let_in(there, [both])
 
 
 def test_what_is_signed_is_the_user_whatever_the_request_says(there: Camp, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import CotPoint
 from fieldagent.extensions.tak.events import TakUnit
+from tests.extensions.tak.open_tak_server import OpenTakServer
 from tests.extensions.tak.tak_server import Phone, Taky
 from tests.hub.test_cluster import contents
 from tests.hub.test_journey import folder
@@ -35,15 +36,20 @@ ALL = ("All Chat Rooms", "All Chat Rooms")
 class Mountain:
     """A TAK server, a hub that is connected to it, and Ada's kit."""
 
-    def __init__(self, home: Path, stack: ExitStack, **settings: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        stack: ExitStack,
+        server: Taky | OpenTakServer | None = None,
+        **settings: str,
+    ) -> None:
         self.home, self.stack = home, stack
         self.database = settings.get("database", str(home / "hub.sqlite3"))
         administer(self.database, "init", "Alps")
         self.ada = administer(self.database, "user", "add", "Ada")["id"]
         device = administer(self.database, "device", "add", "kit", "--user", "Ada")
         self.token = device["hub-token"]
-        self.port = free_port()
-        self.server = stack.enter_context(Taky(home, self.port, tls=True))
+        self.server = server or stack.enter_context(Taky(home, free_port(), tls=True))
         own = self.server.identity("hub")
         self.settings = {
             "database": self.database,
@@ -68,9 +74,10 @@ class Mountain:
         running = agent(home, {**settings, "hub-token": self.token, "inbound-hook": "cat"})
         return self.stack.enter_context(running)
 
-    def phone(self, uid: str, callsign: str) -> Phone:
+    def phone(self, uid: str, callsign: str, **environment: str) -> Phone:
         identity = self.server.identity(uid)
-        return self.stack.enter_context(Phone(self.server.url, uid, callsign, identity))
+        phone = Phone(self.server.url, uid, callsign, identity, **environment)
+        return self.stack.enter_context(phone)
 
     @property
     def unit(self) -> str:
@@ -185,7 +192,7 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     kept = kit.call("POST", "/api/package", waiting).body["id"]
     until(lambda: there.rows("SELECT count(*) FROM tak_event WHERE inward = 0")[0][0] == 4)
     assert stages(kit, kept) == ["at the hub"]
-    there.server = stack.enter_context(Taky(tmp_path, there.port, tls=True))
+    there.server = stack.enter_context(Taky(tmp_path, there.server.port, tls=True))
     again = there.phone("ANDROID-1", "BRAVO")
     again.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
     again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "still here")

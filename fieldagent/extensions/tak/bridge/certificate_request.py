@@ -1,0 +1,107 @@
+"""Request of a client certificate from a TAK server, and its answer, as in TAK's phone apps.
+
+`server/enrolment.py` describes the calls. This module needs `cryptography`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Sequence
+from xml.etree import ElementTree
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+BITS, EXPONENT = 2048, 65_537
+NAMES = {
+    "O": x509.NameOID.ORGANIZATION_NAME,
+    "OU": x509.NameOID.ORGANIZATIONAL_UNIT_NAME,
+}
+"""Parts of a subject that a server can ask for in its configuration."""
+
+
+class NoCertificate(Exception):
+    """The answer contains no certificate for the key."""
+
+
+class ClientFiles(NamedTuple):
+    """Contents of PEM files."""
+
+    key: bytes
+    certificate: bytes
+    authorities: bytes
+    """Certificates of the server's authorities."""
+
+
+def make_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(EXPONENT, BITS)
+
+
+def make_request(key: rsa.RSAPrivateKey, user: str, config: bytes) -> bytes:
+    """Return a PKCS #10 request (RFC 2986) as Base64 without armour, as ATAK sends it. `config` is
+    the server's answer to `GET /Marti/api/tls/config`.
+    """
+    parts = [x509.NameAttribute(x509.NameOID.COMMON_NAME, user), *_read_names(config)]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(parts))
+    return base64.encodebytes(builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER))
+
+
+def _read_names(config: bytes) -> Iterator[x509.NameAttribute[str]]:
+    """Yield the parts of the subject that the server wants. Without a readable configuration there
+    are none.
+    """
+    try:
+        entries = [*ElementTree.fromstring(config).iter()]
+    except ElementTree.ParseError:
+        return
+    for entry in entries:
+        name, value = entry.get("name", ""), entry.get("value", "")
+        if name in NAMES and value:
+            yield x509.NameAttribute(NAMES[name], value)
+
+
+def read_answer(key: rsa.RSAPrivateKey, answer: bytes) -> ClientFiles:
+    """Return the files from the answer to a request with `key`, in JSON or XML. Raises
+    NoCertificate.
+    """
+    texts = _read_texts(answer)
+    try:
+        signed, *authorities = [_read_certificate(each) for each in texts]
+    except (binascii.Error, ValueError) as error:
+        raise NoCertificate("the answer contains no certificate") from error
+    if signed.public_key() != key.public_key():
+        raise NoCertificate("the certificate in the answer is for another key")
+    return ClientFiles(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        signed.public_bytes(Encoding.PEM),
+        b"".join(each.public_bytes(Encoding.PEM) for each in authorities),
+    )
+
+
+def _read_texts(answer: bytes) -> Sequence[str]:
+    """Return the signed certificate and those of the authorities, as Base64."""
+    try:
+        members = json.loads(answer)
+    except ValueError:
+        members = None
+    if isinstance(members, dict):
+        names = ["signedCert", *sorted(name for name in members if name.startswith("ca"))]
+        # OpenTAKServer sends its authority twice.
+        return [*dict.fromkeys(str(members.get(name, "")) for name in names)]
+    try:
+        root = ElementTree.fromstring(answer)
+    except ElementTree.ParseError:
+        return []
+    return [root.findtext("signedCert", ""), *(each.text or "" for each in root.iter("ca"))]
+
+
+def _read_certificate(text: str) -> x509.Certificate:
+    """Read a certificate in Base64, with or without armour. Raises ValueError."""
+    lines = [line for line in text.split("\n") if not line.startswith("-----")]
+    return x509.load_der_x509_certificate(base64.b64decode("".join(lines)))
