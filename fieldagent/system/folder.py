@@ -35,8 +35,8 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") 
             with suppress(KeyError, PermissionError):
                 os.fchown(stream.fileno(), -1, grp.getgrnam(group).gr_gid)
         if mode != 0o600 or os.fstat(stream.fileno()).st_mode & mode != mode:
-            # Set the mode only if the umask has changed it, because a boot partition has no modes
-            # and refuses to set them.
+            # Set the mode only if necessary, because a boot partition has no modes and refuses to
+            # set them. The umask may have removed bits.
             os.fchmod(stream.fileno(), mode)
         stream.flush()
         os.fsync(stream.fileno())

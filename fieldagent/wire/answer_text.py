@@ -15,7 +15,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 PLAIN, DEFLATED = b"\0", b"\1"
 PART_MIN = 8
-"""Minimum characters of a truncated line. A shorter rest of a line is left out."""
+"""Minimum characters of a truncated line. A shorter part of a line is left out."""
 TEXT_MAX_BYTES = 65_536
 """Maximum bytes of a decompressed answer."""
 
@@ -29,7 +29,7 @@ def pack(text: str) -> bytes:
 
 
 def pack_lines(lines: Sequence[str], size: int) -> bytes:
-    """Return as many of the first lines as fit into `size` bytes, and as much of the next line as
+    """Return as many of the first lines as fit into `size` bytes, with as much of the next line as
     fits.
     """
     fit = _find_most(lambda count: lines[:count], len(lines), size)
@@ -60,7 +60,7 @@ def _find_most(taken: Callable[[int], Sequence[str]], most: int, size: int) -> i
 
 
 def unpack(body: bytes) -> str:
-    """Return the text. Raises RemoteProtocolError."""
+    """Return the text of an answer. Raises RemoteProtocolError."""
     form, rest = body[:1], body[1:]
     if form == PLAIN:
         return rest.decode("utf-8", "replace")

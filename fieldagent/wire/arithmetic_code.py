@@ -1,4 +1,4 @@
-"""An arithmetic code: a sequence of weighted choices as one number, described in
+"""An arithmetic code, which writes a sequence of weighted choices as one number. It is described in
 `docs/reference/on-air.md`.
 """
 
@@ -13,7 +13,7 @@ _BITS, _LEAST = 32, 1 << 24
 
 class Coder(Protocol):
     """Either end of the arithmetic code. Both take the same steps: the encoder gets each choice,
-    the decoder finds it.
+    and the decoder finds it.
     """
 
     def choose(self, weights: Sequence[int], chosen: int) -> int:
@@ -50,8 +50,8 @@ class Decoder:
             self._code = self._code << 8 | next(self._rest, 0)
 
     def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Decode the next choice and return its index; `chosen` is ignored. The number is followed
-        by zeros.
+        """Decode the next choice and return its index; `chosen` is ignored. After the end of the
+        number, zeros are read.
         """
         ends = list(accumulate(weights))
         unit = self._range // ends[-1]

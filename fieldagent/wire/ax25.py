@@ -1,4 +1,4 @@
-"""AX.25 2.2: UI frames without flags and frame check, in the form of a KISS TNC."""
+"""AX.25 2.2: UI frames without flags and frame check, as a KISS TNC exchanges them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 UI = 0x03
 NO_LAYER_3 = 0xF0
 INFO_BYTES = 256
-"""Maximum bytes of information, unless both ends agreed on more (2.2, section 6.8)."""
+"""Maximum bytes of information, unless both ends have agreed on more (AX.25 2.2, section 6.8)."""
 DIGIPEATERS = 8
 _ADDRESS = 7
 
@@ -44,7 +44,9 @@ def read_call(text: str) -> Callsign:
 
 
 def encode(frame: Frame) -> bytes:
-    """Encode a command frame, as its C bits show (section 6.1.2). Raises LocalProtocolError."""
+    """Encode a command frame, with the C bits of a command (section 6.1.2). Raises
+    LocalProtocolError.
+    """
     if len(frame.info) > INFO_BYTES:
         raise LocalProtocolError(f"a UI frame holds at most {INFO_BYTES} bytes")
     if len(frame.digipeaters) > DIGIPEATERS:

@@ -1,9 +1,9 @@
-"""Notes by which a hub takes back from a kit what its database has lost:
+"""Notes with which a hub gets items from a kit that its database has lost:
 `docs/reference/ip-link.md`, "Restored hub database".
 
 1. On each new link the kit names the last items sent and received, in a `BackupSummary`.
-2. If the hub does not know them, it asks for lists of the kit's items (Ask), one page at a time.
-   It then asks for the items that it is missing (Fetch).
+2. If the hub does not know them, it requests lists of the kit's items (Ask), one page at a time.
+   It then requests the items that it is missing (ItemRequest).
 3. The kit answers each request with one note (Inventory, Copies). It does not store the progress.
 """
 
@@ -22,10 +22,10 @@ from fieldagent.wire.errors import RemoteProtocolError
 DIGEST_BYTES = 4
 """Length of the first part of an item's fingerprint."""
 PAGE = 200
-"""Maximum rows of an Inventory, and places of a Fetch."""
+"""Maximum rows of an Inventory, and places of an ItemRequest."""
 COPIES_BYTES = 16_384
-"""Maximum bytes of the items in a Copies with more than one item, so that an SOS does not wait long
-behind it."""
+"""Maximum bytes of all items in a Copies note with more than one item, so that an SOS does not wait
+long behind it."""
 
 
 class BackupKind(IntEnum):
@@ -47,7 +47,7 @@ class HeldItem(NamedTuple):
     """An item, identified by its number and the start of its fingerprint."""
 
     number: int = 0
-    """Number of the item; 0: no item."""
+    """Number of the item; 0 means no item."""
     digest: bytes = b""
 
 
@@ -58,7 +58,7 @@ class BackupSummary:
     last_sent: HeldItem = HeldItem()
     """The last item of the kit that the hub has acknowledged over IP."""
     hours: int = 0
-    """Hours since then."""
+    """Hours since that acknowledgement."""
     last_got: HeldItem = HeldItem()
     """The last item from the hub."""
 
@@ -83,14 +83,14 @@ class InventoryRow(NamedTuple):
     """An item in an Inventory."""
 
     place: int
-    """Number for a Fetch; increases with each row."""
+    """Number of the item for an ItemRequest. It increases with each row."""
     origin: int
-    """For a sent item: its station, 0 is the kit itself. For a received item: its sender."""
+    """Station of a sent item, where 0 is the kit itself, or sender of a received item."""
     number: int
     """Number under which it was sent or received."""
     digest: bytes
     at: int
-    """Unix time."""
+    """Unix time when it was sent or received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +131,14 @@ class Copy(NamedTuple):
 
     place: int
     body: bytes
-    """An envelope; empty: the item is deleted."""
+    """An envelope; empty if the item is deleted."""
     state: str = ""
-    """State of an SOS incident, as the kit knows it."""
+    """State of the item's incident at the kit, if the item is an SOS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Some of the requested items, in order. The hub must ask again for the missing ones."""
+    """Some of the requested items, in order. The hub must request the missing ones again."""
 
     direction: Direction
     copies: tuple[Copy, ...]

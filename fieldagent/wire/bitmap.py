@@ -1,5 +1,5 @@
-"""Bitmap of arrived fragments or items. Bit i of byte i/8 is number i, and a digest of them follows
-the bits.
+"""Bitmap of arrived fragments or items. Bit i % 8 of byte i // 8 stands for number i, with the
+lowest bit first. A digest of the fragments or items follows the bits.
 """
 
 from __future__ import annotations

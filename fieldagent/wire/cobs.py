@@ -1,6 +1,6 @@
 """Consistent Overhead Byte Stuffing (Cheshire and Baker, 1997): frames without a zero byte.
 
-A zero separates two frames. So a receiver that joins in the middle, or loses a byte, is
+A zero byte separates two frames. So a receiver that joins in the middle, or loses a byte, is
 synchronized again at the next zero.
 """
 

@@ -1,6 +1,6 @@
-"""Remote commands to a kit: a verb, by its number, and arguments. `docs/reference/on-air.md`,
-"Commands", has the format; `docs/how-to/remote-commands.md` has the meaning of each command for
-people.
+"""Remote commands to a kit. A command is the number of a verb, and arguments.
+`docs/reference/on-air.md`, "Commands", has the format; `docs/how-to/remote-commands.md` has the
+meaning of each command for people.
 
 The table contains everything that hub and kit must know about a verb. Numbers never change.
 """
@@ -51,7 +51,7 @@ class Verb(NamedTuple):
     number: int
     name: str
     argument_form: str
-    """Its arguments, in the form for people."""
+    """Arguments of the verb, in the form for people."""
     description: str
     read: Callable[[Sequence[str]], tuple[Argument, ...]]
     """Parser of people's words, which returns the arguments. Raises NotACommand."""
@@ -99,7 +99,7 @@ def _read_satellite(words: Sequence[str]) -> tuple[Argument, ...]:
 
 
 HOLDABLE_KINDS = ("message", "location", "waypoint", "data")
-"""Kinds of Packages that a kit can be asked to hold."""
+"""Kinds of Packages that a command can hold back."""
 
 
 def _read_kind(words: Sequence[str]) -> tuple[Argument, ...]:
@@ -127,7 +127,9 @@ def _is_package(arguments: tuple[Argument, ...]) -> bool:
 
 
 def get_answer_size(arguments: Sequence[Argument]) -> int:
-    """Return the maximum size of the answer in bytes, from the last argument."""
+    """Return the maximum size of the answer in bytes: the last argument if it is a number,
+    otherwise the default.
+    """
     last = arguments[-1] if arguments else ANSWER_BYTES
     return last if isinstance(last, int) else ANSWER_BYTES
 
@@ -141,7 +143,7 @@ def _get_package_size(arguments: tuple[Argument, ...]) -> int:
 
 
 def _read_settings(words: Sequence[str]) -> tuple[Argument, ...]:
-    """Return only the lines. The program that signs them adds the rest
+    """Return only the lines with settings. The program that signs them adds the other arguments
     (`wire.command_settings`).
     """
     if not words or not all(_SETTING.fullmatch(each) for each in words):
@@ -181,8 +183,8 @@ def _is_key_step(arguments: tuple[Argument, ...]) -> bool:
 
 
 def _read_file(words: Sequence[str]) -> tuple[Argument, ...]:
-    """Return only the file. Its reader replaces it by the digest of its contents
-    (`wire.signed_delta`).
+    """Return only the file. The program that reads the file replaces it by the digest of its
+    contents (`wire.signed_delta`).
     """
     if len(words) != 1:
         raise NotACommand("takes a file made by build/delta, with its signature in the same folder")
@@ -344,7 +346,7 @@ def format_command(command: RemoteCommand) -> str:
     verb = BY_NUMBER.get(command.verb)
     if verb is None:
         return f"command {command.verb}"
-    # Signed settings have a name and a signature as further arguments: leave these out.
+    # Signed settings also have a name and a signature as arguments. Leave these out.
     signed = len(command.arguments) > 1 and verb.name == "set"
     shown = str(command.arguments[1]).split("\n") if signed else command.arguments
     arguments = [str(each) for each in shown if not isinstance(each, bytes)]
@@ -366,7 +368,7 @@ def get_verb(command: RemoteCommand) -> Verb:
     return verb
 
 
-# Format on the air.
+# Functions for the format on the air.
 
 
 def write_command(command: RemoteCommand) -> list[Any]:

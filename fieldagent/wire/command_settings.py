@@ -1,13 +1,13 @@
 """Compact form of signed settings in a command.
 
-The kit rebuilds the signed text (`wire.settings_change`). The kit knows the head of the text, and
-the number is the command's. The signature is a complete minisign signature. The kit's root unit
+The kit rebuilds the signed text (`wire.settings_change`): it knows the head of the text, and the
+number is that of the command. The signature is a complete minisign signature. The kit's root unit
 verifies it in the same way as settings that arrive over the link.
 
 | argument | |
 |---|---|
 | text | the kit's name at the hub |
-| text | the settings, a line `NAME=VALUE` each |
+| text | the settings, one line `NAME=VALUE` each |
 | 74 bytes | algorithm, key and signature, as in minisign's second line |
 | text | the trusted comment |
 | 64 bytes | its signature |

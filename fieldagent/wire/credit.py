@@ -8,15 +8,15 @@ CREDIT_BYTES = 50
 
 
 class Tariff(NamedTuple):
-    """Price of a message: a `unit` for each started `step` of bytes, and at least `minimum` units.
-    Without a unit, messages are free.
+    """Price of a message: one `unit` for each started `step` of bytes, and at least `minimum`
+    units. Without a unit, messages are free.
     """
 
     unit: str
     step: int = CREDIT_BYTES
     minimum: int = 0
     booked: bool = True
-    """True if the end of a message books its price; False if the driver books each sent copy."""
+    """True if the price is booked when a message ends; False if the driver books each sent copy."""
 
     def compute_units(self, size: int) -> int:
         """Return the price of a message of `size` bytes, in units."""
@@ -27,7 +27,7 @@ class Tariff(NamedTuple):
         return max(self.minimum, -(-size // self.step)) * self.step
 
     def compute_affordable_size(self, units: int) -> int:
-        """Return the number of bytes that `compute_units` pay for."""
+        """Return the number of bytes that `units` pay for."""
         return 0 if units < self.minimum else units * self.step
 
 

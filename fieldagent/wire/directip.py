@@ -1,8 +1,8 @@
 """Iridium DirectIP between the operator's gateway and a hub: TCP, big-endian, one message in each
 direction.
 
-A message has a version, a length, and information elements in any order; unknown ones are skipped.
-Names and numbers are those of the SBD DirectIP interface description.
+A message has a version, a length, and information elements in any order. Unknown elements are
+skipped. Names and numbers are those of the SBD DirectIP interface description.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ VERSION = 1
 PORT = 10800
 """Usual port."""
 MESSAGE_MAX_BYTES = 4_096
-"""Maximum bytes of a message's elements. The largest MO message of any modem, 1960 bytes, fits."""
+"""Maximum bytes of a message's elements. The largest MO message of any modem has 1960 bytes, so it
+fits."""
 
 _HEAD = struct.Struct(">BH")
 _ELEMENT = struct.Struct(">BH")
@@ -47,7 +48,7 @@ class MoLocation:
     latitude: float
     longitude: float
     radius: int
-    """CEP, in kilometres."""
+    """Radius in kilometres (circular error probable, CEP)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class DirectIpMo:
     """The gateway's number of the session (CDR reference)."""
     imei: str
     status: int
-    """Status of the session; 0 to 2 are successful."""
+    """Status of the session; 0 to 2 mean success."""
     momsn: int
     mtmsn: int
     time: int
@@ -75,9 +76,9 @@ class DirectIpMt:
     client_id: int
     imei: str
     payload: bytes | None
-    """None with `RING_ONLY`."""
+    """The message; None with `RING_ONLY`."""
     flags: int = 0
-    """Value of `Flags`."""
+    """Disposition flags, a value of `Flags`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +190,8 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
 
 
 def write_mo_confirmation(taken: bool) -> bytes:
-    """Return the hub's answer to an MO message. If it is not `taken`, the gateway delivers it
-    again.
+    """Return the hub's answer to an MO message. If the message is not `taken`, the gateway delivers
+    it again.
     """
     return _join([(MO_CONFIRMATION, bytes([taken]))])
 
@@ -224,7 +225,7 @@ def _unpack(shape: struct.Struct, contents: dict[int, bytes], id_: int) -> tuple
 
 
 _WEST, _SOUTH, _FORMAT = 0x01, 0x02, 0x0C
-"""Bits of a location's first byte: hemispheres, and the format. 0 is the only format."""
+"""Bits of a location's first byte: the two hemispheres, and the format. The only format is 0."""
 
 
 def _read_location(contents: dict[int, bytes]) -> MoLocation | None:

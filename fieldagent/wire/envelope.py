@@ -1,7 +1,8 @@
 """The on-air format: one envelope of CBOR (RFC 8949) with one or more entries.
 
 `docs/reference/on-air.md` describes it byte by byte, with test vectors. For any bytes from a peer,
-`decode` returns the readable entries and a text for each other one, or raises RemoteProtocolError.
+`decode` returns the readable entries and a text for each unreadable entry, or raises
+RemoteProtocolError.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 
 EPOCH = 1_735_689_600
-"""Unix time of 2025-01-01T00:00:00Z, the zero of all times on air, in seconds."""
+"""Unix time of 2025-01-01T00:00:00Z, which is the zero of all times on the air."""
 PACKED_BYTES = 512
-"""Maximum size of an envelope with packed text, because decoding a hostile one must not
-take long."""
+"""Maximum size of an envelope with packed text, because decoding a hostile envelope must not take
+long."""
 BEYOND_MAX = 8
-"""Maximum number of stations in an Ack that are missing an item."""
+"""Maximum number of stations that an Ack lists as missing an item."""
 RADIUS_MAX = 20_100
-"""Kilometres: half of the earth's circumference."""
+"""Maximum radius of a position in kilometres: half of the earth's circumference."""
 AT_GATEWAY = 1
 """The value of an Ack's *by hub* if a satellite gateway has the item."""
 NO_ROUTE = 255
@@ -89,8 +90,8 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """List of the arrived fragments of the peer's `sequence`, so that the peer repeats the
-    others.
+    """List of the arrived fragments of the peer's item `sequence`, so that the peer repeats the
+    other fragments.
     """
 
     count: int
@@ -101,18 +102,20 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Assigns the entry's sequence to an identity, as its number (`origin`) from now on."""
+    """Gives an identity a number: from now on, the entry's sequence as an `origin` means this
+    identity.
+    """
 
     identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Delivery stage of the peer's `sequence` for one addressee, with a time."""
+    """Delivery stage of the peer's item `sequence` for one addressee, with a time."""
 
     by: int = 0
-    """From the hub: number (as an `origin`) of the addressee, 0 is the hub itself. To the hub:
-    station that gave `sequence`, 0 is the hub."""
+    """In a receipt from the hub: number (as an `origin`) of the addressee, where 0 is the hub
+    itself. In a receipt to the hub: station that assigned `sequence`, where 0 is the hub."""
     digest: bytes = b""
     """Value of `digest_of` the item."""
     stage: Stage = Stage.STORED
@@ -123,23 +126,23 @@ class Receipt:
 @dataclass(frozen=True, slots=True)
 class Ack:
     """Confirmation that the sender has stored the item `sequence` of a station, or some of its
-    fragments. With `count` 0 it is a summary: of the items from `sequence` on, it has exactly
-    those in `arrived`.
+    fragments. With `count` 0 it is a summary: of the items from `sequence` on, the sender has
+    exactly those in `arrived`.
     """
 
     station: int
     count: int = 1
     arrived: frozenset[int] = frozenset([0])
     by_hub: bool = False
-    """True if the hub has it too, from the sender of this Ack."""
+    """True if the sender of this Ack has delivered it to the hub."""
     digest: bytes = b""
     """Value of `digest_of` a complete item, or `digest_of_slices` of the arrived fragments; empty
     in a summary without items."""
     missing_at: tuple[int, ...] = ()
-    """Stations that are missing it, as far as the sender knows. The sender may not relay it,
-    because it has crossed as many kits as allowed."""
+    """Known stations that are missing the item. The sender may not relay the item to them, because
+    it has crossed as many kits as allowed."""
     is_at_gateway: bool = False
-    """The sender's satellite gateway has it. This does not show that the hub has it."""
+    """True if the sender's satellite gateway has it, which does not show that the hub has it."""
 
     @property
     def whole(self) -> bool:
@@ -152,15 +155,16 @@ class RelayRequest:
     """Request to a station to relay the other entries to the hub, or nearer to it."""
 
     station: int
-    """Number of the station; 0: any station, because no route to the hub is known."""
+    """Number of the station; 0 means any station, because no route to the hub is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteToHub:
-    """The sender's route to the hub, direct or over other kits, as known `minutes` ago."""
+    """The sender's route to the hub, direct or over other kits, as it was known `minutes` ago."""
 
     hops: int
-    """Number of kits between; 0: direct; `NO_ROUTE`: no longer reachable."""
+    """Number of kits between sender and hub: 0 for a direct route, `NO_ROUTE` if the hub is no
+    longer reachable."""
     minutes: int = 0
     cost: int = 0
     """Price in credits of a short message to the hub."""
@@ -182,7 +186,7 @@ class AuthorMark:
 
     station: int
     transmissions: int
-    """Number of transmissions that brought them to the sender of this envelope; 0: they are its
+    """Number of transmissions that brought them to the sender of this envelope; 0 if they are its
     own."""
 
 
@@ -229,7 +233,7 @@ class JournalNumber:
     """Number of the sender's journal, in the entry's sequence."""
 
     wants_names: bool = False
-    """True if the sender is missing names, so that all introductions must be repeated."""
+    """True if the sender is missing names, so that the hub must repeat all introductions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +241,7 @@ class Unreadable:
     """Report from a kit to the hub: a message arrived that could not be read."""
 
     size: int
-    """Size in bytes, as the modem reported it; 0: unknown."""
+    """Size in bytes, as the modem reported it; 0 if unknown."""
     guard: int | None = None
     """The two checksum bytes after the message, as a number; None if they were missing."""
 
@@ -275,9 +279,9 @@ class Entry:
     sos: bool = False
     items_back: int = 0
     """For an item of an incident: its number minus the number of the item that raised the incident.
-    If it is 0, its own number names the incident."""
+    If this is 0, the item itself raised it."""
     to: Person | None = None
-    """Addressee of an item; None: everyone."""
+    """Addressee of an item; None means everyone."""
     wants_receipt: bool = False
     """True if its sender wants a read receipt."""
     author: Person | None = None
@@ -293,20 +297,22 @@ class Entry:
 class Envelope:
     entries: tuple[Entry, ...]
     origin: int = 0
-    """Sender of the entries: 0 is the peer itself, others were introduced before."""
+    """Number of the entries' sender: 0 is the peer itself, and other numbers were introduced
+    before."""
     not_understood: tuple[str, ...] = ()
     """Entries of unknown kind or shape, each as a sentence for the log."""
     tagged: bool = False
-    """True if it ends with a possible tag, which is checked if there are keys."""
+    """True if the envelope ends with bytes that can be a tag, which is checked if there are
+    keys."""
     key: int | None = None
     """Index of the key that matches the tag."""
     is_packed: bool = False
-    """True if it has the short form, packed text, or a track. Its sender can read such envelopes,
+    """True if it has the short form, packed text, or a track. Its sender can read such envelopes
     too."""
 
 
 class Unauthenticated(RemoteProtocolError):
-    """No key matches the tag of the envelope. `missing`: the envelope has no tag."""
+    """No key matches the tag of the envelope. `missing` means that the envelope has no tag."""
 
     def __init__(self, *, missing: bool) -> None:
         super().__init__(f"the authentication tag is {'missing' if missing else 'wrong'}")
@@ -364,8 +370,8 @@ def encode(
 def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     """Decode one envelope. With `keys`, its tag must match one of them.
 
-    Raises RemoteProtocolError if nothing in it is usable (no CBOR, another version), or
-    Unauthenticated.
+    Raises RemoteProtocolError if nothing in it is usable, because it is not CBOR or has another
+    version, or Unauthenticated.
     """
     parts = read_form(body)
     key = find_key(body, keys) if parts.tagged else None
@@ -484,7 +490,7 @@ def _read_entry(entry: Any, base: int) -> Entry:
     try:
         if kind in _UNTIMED_KINDS:
             said = _UNTIMED_KINDS[kind][1](*rest)
-            # The time of a Report distinguishes it from an earlier one with the same contents.
+            # The time of a Report distinguishes it from an earlier Report with the same contents.
             return Entry(sequence, said, base if isinstance(said, Report) else EPOCH)
         if kind & ~SOS not in _TIMED_KINDS:
             raise RemoteProtocolError(f"kind {kind} is unknown")
@@ -542,7 +548,7 @@ def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: 
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
-    # Python takes True for 1, the value of LEFT.
+    # In Python True equals 1, the value of AT_GATEWAY.
     by_hub = reach is True
     details = by_hub, report.digest, tuple(stations), reach == AT_GATEWAY and not by_hub
     return Ack(station, report.count, report.arrived, *details)

@@ -24,16 +24,16 @@ VERSION = 1
 _SHORT_FORM_BITS = 0xC0
 """Value of the three highest bits in the first byte of a short form. No array begins with it."""
 _TAGGED, _ORIGIN, _AT_BASE, _WIDE, _LATER = 0x10, 0x08, 0x04, 0x02, 0x01
-"""The other five bits, in this order. It ends with a tag. An origin follows the base. The first
-entry is for everyone, and the 0 after its number is left out. The first number has 4 bytes. Not
-used yet."""
+"""The other five bits. _TAGGED: the envelope ends with a tag. _ORIGIN: an origin follows the base.
+_AT_BASE: the first entry is for everyone, and the 0 after its number is left out. _WIDE: the first
+number has 4 bytes. _LATER: not used yet."""
 _BARE, _MORE, _KIND = 0x80, 0x40, 0x3F
-"""Bits of the kind byte, in this order. It has two elements, and the last one is the bytes up to
-the entry's end. Another entry follows. The kind."""
+"""Bits of the kind byte. _BARE: the entry has two elements, and the last one is the bytes up to the
+entry's end. _MORE: another entry follows. _KIND: the kind."""
 _BASE_BYTES = _WIDE_BYTES = 4
 _WIDE_FROM = 1 << 16
 _TWO_BYTES, _LENGTH_MAX = 0x80, 0x7FFF
-"""A length from this value on has two bytes and the highest bit set."""
+"""A length of this value or more has two bytes, and the highest bit set."""
 _ARRAY = 4
 """Major type of an array. An array after a number is the address of an entry, because no element is
 an array."""

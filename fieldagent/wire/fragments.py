@@ -15,9 +15,9 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 COUNT_MAX = 255
 ASK_AFTER_S = 600.0
-"""Seconds without a further fragment after which the missing ones are requested."""
+"""Seconds without a new fragment after which the missing fragments are requested."""
 ASK_RARER = 4
-"""Factor of the silence before the next request."""
+"""Factor by which the silence before the next request grows."""
 ASK_UNTIL_S = 2 * 86_400.0
 """Seconds of silence after which requests stop."""
 OVERHEAD_BYTES = 18
@@ -27,7 +27,7 @@ _SUM_BYTES = 4
 
 def split(envelope: bytes, capacity: int) -> list[Fragment]:
     """Split an envelope into parts that each fit into an envelope of `capacity` bytes. A CRC-32
-    protects the whole.
+    protects the whole envelope.
     """
     size = capacity - OVERHEAD_BYTES
     count = -(-len(add_checksum(envelope)) // size)
@@ -37,7 +37,7 @@ def split(envelope: bytes, capacity: int) -> list[Fragment]:
 
 
 def add_checksum(envelope: bytes) -> bytes:
-    """Return the envelope with its CRC-32, which is the data to split."""
+    """Return the envelope with its CRC-32; this is the data to split."""
     return envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
 
 
@@ -56,9 +56,9 @@ def find_missing_fragments(
     """Return the indexes to send, in order. `held` has one list of stored indexes per receiver that
     has any.
 
-    First come fragments that no receiver has, then those that some are missing. A receiver that is
-    missing the first one may be out of range by now. So each try without progress starts with
-    another index.
+    Fragments that no receiver has come first, then fragments that some receivers are missing. A
+    receiver that is missing the first fragment may be out of range now. So each attempt without
+    progress starts with another index.
     """
     holders = Counter(index for indices in held for index in indices)
     worth = [index for index in range(count) if not held or holders[index] < len(held)]
@@ -74,7 +74,7 @@ class Reassembled:
     envelope: bytes
     entries: list[Entry]
     fragments: list[Entry]
-    """The fragments as they arrived. Any repeat of them is now a duplicate."""
+    """The fragments as they arrived. Each repeat of one of them is now a duplicate."""
     not_understood: list[str]
 
 
@@ -82,7 +82,7 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
     """Reassemble an envelope from stored parts; None while some are missing.
 
     Raises RemoteProtocolError if the parts do not fit together or cannot be read, because some
-    belong to another item with the same number. The caller then keeps only the newest one, so that
+    belong to another item with the same number. The caller then keeps only the newest part, so that
     the others are requested again.
     """
     if len(slices) < count:

@@ -1,4 +1,6 @@
-"""gpsd's JSON protocol (gpsd_json(5)), with one object per line. We watch, and read TPV reports."""
+"""gpsd's JSON protocol (gpsd_json(5)), with one object per line. We enable watching, and read TPV
+reports.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ WATCH = b'?WATCH={"enable":true,"json":true};\n'
 LINE_BYTES = 16_384
 """Maximum bytes of a line. gpsd's own lines have at most 10 240."""
 YEARS = range(1980, 2106)
-"""Years since the start of GPS time. A receiver that does not know the date may report any year."""
+"""Plausible years, from the start of GPS time. A receiver that does not know the date may report
+any year."""
 
 
 class Fix(NamedTuple):
@@ -76,7 +79,8 @@ def _number(report: dict[str, Any], name: str, low: float, high: float) -> float
     value = report.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # Compare first: a NaN is outside, and a large integer does not fit into a float.
+    # Compare before converting, because a large integer does not fit into a float. A NaN is outside
+    # the range too.
     return float(value) if low <= value <= high else None
 
 

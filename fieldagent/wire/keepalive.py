@@ -1,13 +1,14 @@
-"""Interval of tests on an idle link, and detection of devices that cut it. Pure: the caller reports
-events with their times.
+"""Chooses the interval of tests on an idle link, and detects devices that cut the link. Pure: the
+caller reports events with their times.
 
 Proxies and address translators drop a connection after a long silence: nginx after 60 s
-(proxy_read_timeout), HAProxy after its `timeout tunnel`, a cellular network without notifying
-either end. A test takes about 250 bytes, a new link about 5 000. Rules if no interval is set:
+(proxy_read_timeout), HAProxy after its `timeout tunnel`, and a cellular network without notice to
+either end. A test takes about 250 bytes, and a new link about 5 000 bytes. Rules if no interval is
+set:
 
 1. The interval begins at 45 s. After three answered tests in a row it grows by half.
 2. A link counts as cut if it breaks without a close frame and the first attempt reaches the hub
-   again. A kit out of coverage proves nothing.
+   again. A kit out of coverage is no evidence.
 3. Two breaks after the same idle time, without any traffic between, are a rule of the path. An
    unanswered test is weaker evidence: three are needed.
 4. The interval is then three quarters of that idle time. Once a day a longer one is tried,
@@ -40,7 +41,8 @@ class LinkBreak(NamedTuple):
 
     idle: float
     exact: bool
-    """False: the link was found broken only when data was sent after that time."""
+    """True if the link broke after exactly this time. False if it was found broken only when data
+    was sent after that time."""
 
     def equals(self, other: LinkBreak) -> bool:
         """Return True if both idle times are equal within 2 s or one twentieth."""
@@ -74,12 +76,14 @@ class Keepalive:
         """Break of the last link, until it is known if the hub can be reached."""
         self._alike: list[LinkBreak] = []
         self.cut: LinkBreak | None = None
-        """Rule of the path, if known."""
+        """Idle time after which the path cuts a link, if known."""
         self._learnt = -inf
 
     @property
     def promise(self) -> int:
-        """Return the maximum seconds between two messages of this end; 0 for no promise."""
+        """Return the longest time in seconds between two messages of this end that it promises; 0
+        for no promise.
+        """
         longest = LONGEST if self._adapts else self.interval
         return 0 if longest == inf else round(longest)
 
@@ -103,7 +107,9 @@ class Keepalive:
         self._link.sent_at = now
 
     def compute_due_time(self) -> float:
-        """Return the time of the next ping if this end sends nothing before; `inf` for never."""
+        """Return the time of the next ping if this end sends nothing until then; `inf` for
+        never.
+        """
         return self._link.sent_at + self.interval
 
     def record_acknowledged(self, now: float) -> None:

@@ -37,9 +37,9 @@ def read_waiting_bytes(answer: bytes) -> int | None:
 
 
 TEXT_MAX = 80
-"""Most bytes of text that are kept to recognise a prompt."""
+"""Maximum bytes of text that are kept to recognise a prompt."""
 LEAVE_COMMANDS = b"\rKISS ON\rRESTART\r"
-"""Commands that bring a TNC with TAPR's commands from its command mode back to KISS."""
+"""Commands that switch a TNC with TAPR's commands from its command mode back to KISS."""
 _PROMPT = re.compile(rb"(?:^|[\r\n])cmd:|EH\?")
 _NO_TEXT = re.compile(rb"[^\t\r\n -~]")
 
@@ -51,7 +51,9 @@ class CommandModeDetector:
         self._text = b""
 
     def hears_prompt(self, data: bytes) -> bool:
-        """Take what came; return True if it is a prompt. An AX.25 frame is never text alone."""
+        """Add received bytes, and return True if they are a prompt. An AX.25 frame never consists
+        only of text.
+        """
         self._text = (self._text + data).rpartition(b"\xc0")[2][-TEXT_MAX:]
         is_text = _NO_TEXT.search(self._text) is None
         return is_text and _PROMPT.search(self._text) is not None
@@ -91,7 +93,7 @@ class KissDeframer:
 
 
 def _unescape(raw: bytes) -> bytes | None:
-    # Some TNCs send a meaningless FESC before the FEND, in 2 to 3 of 100 frames.
+    # Some TNCs send a meaningless FESC before the FEND in 2 to 3 of 100 frames.
     raw = raw.rstrip(b"\xdb")
     if not raw or re.search(rb"\xdb(?![\xdc\xdd])", raw):
         return None

@@ -1,8 +1,7 @@
 """Condition of a kit, which it reports to the hub over its IP link: `docs/reference/ip-link.md`,
 "Condition".
 
-It contains the 32 bytes of the answer to `status`, and further facts that are too long for
-satellite.
+It contains the 32 bytes of the answer to `status`, and other facts that are too long for satellite.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ HOURS = 24
 CHANNELS = ("satellite", "cellular")
 """Channels whose signal is reported."""
 SYSTEM_MAX = 60
-"""Maximum characters."""
+"""Maximum characters of the description of the machine."""
 CLOCK_MAX = 2**40
 """Maximum plausible error of a clock in seconds."""
 STARTS_MAX = 1_000
@@ -35,7 +34,7 @@ CAUSES = ("unknown", "command", "power", "reset", "watchdog", "shutdown", "cut-o
 for each."""
 
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = (1 << bit for bit in range(4))
-"""Current bits of the Raspberry Pi's `get_throttled`."""
+"""Bits of the Raspberry Pi's `get_throttled` for the present state."""
 SINCE_BOOT = 16
 """Number of bits by which the same flags since the start are shifted."""
 THROTTLING = {

@@ -1,8 +1,8 @@
 """Contents of the notes of an IP link: `docs/reference/ip-link.md`, "Notes".
 
-The hub offers settings and programs that a kit's operator has signed. The kit reports the result,
-the result of its last update, and the signal of its modems. Each side repeats its notes on each new
-link, while they are valid.
+The hub offers settings and programs that a kit's operator has signed. The kit reports the result of
+an offer, the result of its last update, and the signal of its modems. Each side repeats its notes
+on each new link, while they are valid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ BARS, PERCENT = 5, 100
 OFFER_MAX = 16_384
 """Maximum characters of offered settings, and of their signature."""
 DIRECTORY_MAX = 1_000
-"""Maximum names in a directory. The hub finds others by the typed text."""
+"""Maximum names in a directory. For other names, the kit sends the typed text, and the hub finds
+the addressee."""
 
 
 ZIPAPP = "zipapp"
@@ -119,7 +120,8 @@ class SettingsOffer:
     text: str
     signature: str
     by_satellite: bool = False
-    """True if a command brought them over satellite, so that an IP link is not certain."""
+    """True if they arrived in a command over satellite, so that it is not certain that there is an
+    IP link."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -134,8 +136,8 @@ class ProgramOffer:
     number: int
     version: str
     url: str
-    """Address; empty if a command brought a delta to the installed program, which is never sent
-    over a link."""
+    """Address; empty if a delta to the installed program arrived with a command. Such a delta is
+    never sent over a link."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -203,10 +205,10 @@ class StationsInRange:
     """Stations that a kit can reach by radio. The kit relays the hub's messages to them."""
 
     hops: Mapping[int, int]
-    """Number of transmissions between the kit and the station, by station."""
+    """Number of transmissions from the kit to each station."""
 
     def encode(self) -> bytes:
-        """Return the note as CBOR, with the STATIONS_MAX nearest."""
+        """Return the note as CBOR, with the STATIONS_MAX nearest stations."""
         nearest = sorted(self.hops.items(), key=lambda each: (each[1], each[0]))[:STATIONS_MAX]
         return cbor2.dumps([NoteKind.EARSHOT, [[*each] for each in nearest]])
 
@@ -304,7 +306,7 @@ def _read_directory_entry(row: Any) -> DirectoryEntry:
 
 
 def is_address(url: str) -> bool:
-    """Return True if a program may be offered from that address."""
+    """Return True if a program may be offered at that address."""
     plain = url.isascii() and url.isprintable() and " " not in url
     return plain and len(url) <= WORDS_MAX and url.startswith(("https://", "http://"))
 
@@ -355,4 +357,4 @@ _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
     kit_condition.KIND: kit_condition.read,
     **dict.fromkeys(backup_note.KINDS, backup_note.read),
 }
-"""Reader of each kind. It gets the whole note, including the kind."""
+"""Function that reads a note of each kind. It gets the whole note, including the kind."""

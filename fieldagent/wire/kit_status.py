@@ -31,7 +31,7 @@ _NO_BARS = 15
 class KitStatus(NamedTuple):
     version: tuple[int, int, int]
     since: int
-    """Number of commits since that version; 0 for a release."""
+    """Number of commits since the version; 0 for a release."""
     disk_free: int
     """Free bytes on the journal's disk."""
     disk_used: int
@@ -46,9 +46,9 @@ class KitStatus(NamedTuple):
     starts: int
     """Number of starts of the agent with this journal."""
     links: tuple[str, str, str]
-    """States of `LINKS`."""
+    """States of the links, in the order of `LINKS`."""
     signals: tuple[int | None, int | None, int | None]
-    """Bars, 0 to 5."""
+    """Signals of the links in bars, 0 to 5; None if unknown."""
     queued: int
     """Number of waiting Packages."""
     credits_today: int
@@ -116,7 +116,7 @@ def format_lines(status: KitStatus) -> list[str]:
 
 
 def read_version_numbers(version: str) -> tuple[tuple[int, int, int], int]:
-    """Return the numbers of a program's version, and the commits since; zeros if it is not a
+    """Return the numbers of a program's version, and the commits since; zeros if the text is not a
     version.
     """
     if (match := _VERSION.match(version)) is None:

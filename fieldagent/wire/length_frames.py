@@ -17,9 +17,7 @@ class LengthDeframer:
     def __init__(
         self, mark: bytes, order: Literal["big", "little"], most: int, least: int = 0
     ) -> None:
-        """`order` is the byte order of the length. `least` and `most` limit the bytes of a
-        content.
-        """
+        """`order` is the byte order of the length. A content has from `least` to `most` bytes."""
         self._mark, self._order = mark, order
         self._least, self._most = least, most
         self._raw = bytearray()
@@ -27,13 +25,13 @@ class LengthDeframer:
 
     @property
     def is_within(self) -> bool:
-        """Return True if a frame has begun and is incomplete. Call `give_up` if no bytes arrive for
-        some time.
+        """Return True if a frame has begun and is incomplete. Call `give_up` if then no bytes
+        arrive for some time.
         """
         return bool(self._raw)
 
     def give_up(self) -> None:
-        """Discard the incomplete frame, because its rest was lost."""
+        """Discard the incomplete frame, because the rest of it was lost."""
         self.damaged += bool(self._raw)
         self._raw.clear()
 
@@ -54,7 +52,7 @@ class LengthDeframer:
                 yield content
 
     def _find_frame(self, head: int) -> bool:
-        """Drop the bytes before a frame. Returns True if the frame's head is complete."""
+        """Drop the bytes before a frame, and return True if the frame's head is complete."""
         begins = self._raw.find(self._mark)
         if begins < 0:
             # The last byte may be the first half of the mark.

@@ -2,8 +2,8 @@
 
 `docs/reference/ip-link.md` describes it byte by byte, with test vectors. Both ends use the same
 protocol. Each CBOR message is one binary WebSocket message. A link keeps no state after its end.
-Unacknowledged messages are sent again over the next link, and the numbers in the envelopes remove
-duplicates.
+Unacknowledged messages are sent again over the next link. Receivers recognise duplicates by the
+numbers in the envelopes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ VERSION = 1
 BODIES = 200
 """Maximum number of bodies in a message."""
 HEAD = 5
-"""Longest head in bytes of one of several bodies."""
+"""Maximum bytes of the head of each body, if there are several."""
 BODY_BYTES = 102_400
 """Minimum body size in bytes that every end accepts."""
 OVERHEAD_BYTES = 16
-"""Maximum bytes that a message adds to its body: array, kind, number and the body's own head. Each
-of several bodies counts with its head."""
+"""Maximum bytes that a message adds to its body: array, kind, number and the head of the body. If
+there are several bodies, each also has a head."""
 WINDOW = 4
 """Maximum number of unacknowledged messages that an end accepts, including pings."""
 NOTES = 1
@@ -50,14 +50,14 @@ class Close(IntEnum):
     """WebSocket close codes (RFC 6455 7.4.1) with a meaning for the link."""
 
     CHECKED = 1000
-    """It was only a check, not a link."""
+    """The connection was only a check, not a link."""
     GOING_AWAY = 1001
-    """The end stops or restarts: reconnect after a while."""
+    """This end stops or restarts; reconnect after a while."""
     PROTOCOL_ERROR = 1002
     POLICY = 1008
     """The device was disabled, or has another token."""
     TRY_AGAIN = 1013
-    """The end is running but cannot store anything now: reconnect soon."""
+    """This end runs but cannot store anything now; reconnect soon."""
     REPLACED = 4000
     """A newer link of the same device has replaced this one."""
     NO_COMMON_VERSION = 4001
@@ -74,20 +74,21 @@ class LinkHello:
     lowest: int = VERSION
     highest: int = VERSION
     features: int = 0
-    """Feature bits, such as NOTES. The link can use those of both ends."""
+    """Feature bits, such as NOTES. The link can use features that both ends have."""
     size: int = BODY_BYTES
-    """Maximum bytes of a message's body that it accepts."""
+    """Maximum bytes of a message's body that this end accepts."""
     window: int = WINDOW
-    """Maximum number of unacknowledged messages that it accepts."""
+    """Maximum number of unacknowledged messages that this end accepts."""
     silence: int = 0
-    """Maximum seconds between two of its messages; 0: no promise."""
+    """Maximum seconds between two messages of this end; 0 means no promise."""
     journal: int = 0
-    """Number of its journal, which shows the peer what it already knows; 0: no number."""
+    """Number of this end's journal. It shows the peer which data this end already has. 0 means no
+    number."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOpened:
-    """The peer's hello has arrived, so that messages can be sent."""
+    """The peer's hello has arrived; now messages can be sent."""
 
     version: int
     features: int
@@ -99,8 +100,8 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """A message. Acknowledge it when it is on disk, together with all earlier ones. No body is
-    a ping.
+    """A message. Acknowledge it when it is on disk, together with all earlier ones. A message
+    without a body is a ping.
     """
 
     number: int
@@ -109,7 +110,7 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """Messages that the peer has on disk."""
+    """Numbers of messages that the peer has on disk."""
 
     numbers: tuple[int, ...]
 
@@ -134,7 +135,7 @@ LinkEvent = LinkOpened | MessageReceived | Acknowledged | NoteReceived
 
 
 class IpLink:
-    """One end of a link, for the time of one connection. It is unusable after an error."""
+    """One end of a link, for one connection. It must not be used after an error."""
 
     def __init__(self, hello: LinkHello) -> None:
         self._hello = hello
@@ -215,8 +216,7 @@ class IpLink:
             raise RemoteProtocolError("a second hello")
         if len(members) < 6 or not all(_is_uint(member) for member in members[:6]):
             raise RemoteProtocolError("the hello is damaged")
-        # A peer that sends no journal number may have another member in this place in a later
-        # version.
+        # In a later version, a peer without a journal number may send another member in this place.
         journal = [member for member in members[6:7] if _is_uint(member)]
         peer = LinkHello(*members[:6], *journal)
         version = min(peer.highest, self._hello.highest)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def is_int(value: Any) -> bool:
-    """Return True if the value is an integer; a bool is not one."""
+    """Return True if the value is an integer; a bool is not an integer here."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -16,7 +16,7 @@ def is_in_range(value: Any, *, low: int = -(2**32), high: int = 2**32 - 1) -> bo
 
 
 def expect(condition: bool, what: str) -> None:
-    """Raise ValueError, which names `what` as missing, if the condition is false."""
+    """If the condition is false, raise ValueError with a text that `what` is missing."""
     if not condition:
         raise ValueError(f"{what} is missing")
 

@@ -6,9 +6,9 @@ sends `<` frames, the radio `>` frames. The host sends one command at a time, an
 Frames of kind 80 or more are unsolicited. Integers are little-endian, texts UTF-8. Between frames a
 radio may print log lines.
 
-- An author is named by six bytes of a public key. A radio receives only from keys that it
+- An author is identified by six bytes of a public key. A radio receives only from keys that it
   knows.
-- A text on a channel has no authenticated author. The name before it is from the sender's
+- A text on a channel has no authenticated author. The name before the text comes from the sender's
   radio.
 - An acknowledgement (82) comes from the receiver's radio, not from a person.
 
@@ -30,7 +30,7 @@ BAUD = 115_200
 TO_RADIO, FROM_RADIO = b"<", b">"
 """First byte of a frame, by direction."""
 FRAME_BYTES = 300
-"""Maximum bytes of a frame's content. More bytes are not a frame."""
+"""Maximum bytes of a frame's content. A longer content is not a frame."""
 KEY_BYTES, PREFIX_BYTES = 32, 6
 TEXT_BYTES = 133
 """Maximum bytes of a text that every firmware accepts."""
@@ -42,7 +42,8 @@ CHANNEL_KEY_BYTES = 16
 PUBLIC_KEY = bytes.fromhex("8b3387e9c5cdea6ac9e5edbaa115cd72")
 """Key of the public channel, which each radio has."""
 BY_PATH = 0xFF
-"""Path length of a message that arrived by a known path, whose length is not reported."""
+"""Value of the path length for a message that arrived by a known path, whose length is not
+reported."""
 HOPS = 0x3F
 """Bits of the hop count in a path length. The upper two bits are the length of each
 station's hash."""
@@ -143,10 +144,10 @@ class CompanionSelf(NamedTuple):
     name: str
     type: int = ContactType.CHAT
     latitude: int = 0
-    """Latitude in 1e-6 degree; 0 together with the longitude: not set."""
+    """Latitude in 1e-6 degree. If longitude and latitude are 0, the position is not set."""
     longitude: int = 0
     is_adding_by_hand: bool = False
-    """True if it reports a heard station instead of adding it."""
+    """True if the radio only reports a heard station, and does not add it."""
     frequency: int = 0
     """Frequency in kHz."""
     bandwidth: int = 0
@@ -174,7 +175,7 @@ class CompanionContact(NamedTuple):
     advertised: int = 0
     """Unix time of its last advert, by its own clock."""
     latitude: int = 0
-    """Latitude in 1e-6 degree; 0 together with the longitude: unknown."""
+    """Latitude in 1e-6 degree. If longitude and latitude are 0, the position is unknown."""
     longitude: int = 0
     changed: int = 0
     """Unix time of the last change of this entry, by the radio's clock."""
@@ -256,7 +257,7 @@ def query_device() -> bytes:
 
 
 def make_command(command: CompanionCommand, content: bytes = b"") -> bytes:
-    """Return a command with its argument: nothing, a key, or an index."""
+    """Return a command with its argument, which is empty, a key, or an index."""
     return bytes([command]) + content
 
 
@@ -268,8 +269,8 @@ def set_time(now: int) -> bytes:
 
 
 def send_text(to: bytes, text: str, time: int, attempt: int = 0) -> bytes:
-    """Return the command that sends a direct message. `to` is a key, or its first six bytes. A text
-    with the same time is the same message in each attempt.
+    """Return the command that sends a direct message. `to` is a key, or its first six bytes. In
+    each attempt, a text with the same time is the same message.
     """
     head = _SEND_TEXT.pack(TextType.PLAIN, attempt & 3, time, to[:PREFIX_BYTES])
     return make_command(CompanionCommand.SEND_TEXT, head + text.encode())
@@ -306,8 +307,8 @@ def read_self(content: bytes) -> CompanionSelf:
 
 
 def write_self(known: CompanionSelf) -> bytes:
-    """Return a radio's description of itself, in the form for `read_self`. Its power is also its
-    maximum power.
+    """Return a radio's description of itself, in the form for `read_self`. Its power is also given
+    as its maximum power.
     """
     head = _SELF.pack(
         known.type,
@@ -323,7 +324,7 @@ def write_self(known: CompanionSelf) -> bytes:
 
 
 def read_device(content: bytes) -> CompanionDevice:
-    """Parse the description of the device. The numbers are 0 for firmware before version 3. Raises
+    """Parse the description of the device. For firmware before version 3, the numbers are 0. Raises
     RemoteProtocolError.
     """
     body = _read_body(content, CompanionMessage.DEVICE_INFO, 1)
@@ -502,8 +503,8 @@ def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
 
 
 def write_telemetry(sender: bytes, volts: float) -> bytes:
-    """Return a radio's telemetry with only its battery voltage, in hundredths of a volt. `sender`
-    is the radio's key, or its beginning.
+    """Return a radio's telemetry that contains only its battery voltage, in hundredths of a volt.
+    `sender` is the radio's key, or its beginning.
     """
     value = round(volts * 100).to_bytes(2, "big")
     head = bytes([CompanionMessage.TELEMETRY, 0]) + sender[:PREFIX_BYTES]

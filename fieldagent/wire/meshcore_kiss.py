@@ -44,7 +44,8 @@ class MeshcoreReport(IntEnum):
     TX_DONE = 0xF8
     """Content 1: sent; 0: not sent."""
     SIGNAL = 0xF9
-    """Signal of the packet before: signal-to-noise ratio in quarters of a dB, strength in dBm."""
+    """Signal of the previous packet: signal-to-noise ratio in quarters of a dB, and strength in
+    dBm."""
 
 
 ERROR_BUSY = 7
@@ -84,7 +85,7 @@ def read_word(content: bytes) -> MeshcoreMessage | None:
 
 
 def is_answer_to(word: MeshcoreMessage, command: MeshcoreCommand) -> bool:
-    """Return True if a modem's message ends the request `command`."""
+    """Return True if a modem's message is the final answer to `command`."""
     if word.code in (MeshcoreReport.OK, MeshcoreReport.ERROR):
         return True
     return word.code == command | ANSWER

@@ -2,9 +2,10 @@
 TCP.
 
 Each frame is 94 C3, a length of two bytes, and one protobuf. The host sends `ToRadio`, the radio
-`FromRadio`. Between frames a radio may print log lines. Only the members that we use are read; the
-rest is skipped. Sources: meshtastic/protobufs (mesh, portnums, channel, config, telemetry,
-mesh.options), and StreamAPI, PhoneAPI, Router of the firmware for the meaning of the members.
+`FromRadio`. Between frames a radio may print log lines. Only the members that we use are read;
+other members are skipped. Sources: meshtastic/protobufs (mesh, portnums, channel, config,
+telemetry, mesh.options), and StreamAPI, PhoneAPI, Router of the firmware for the meaning of the
+members.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ TCP_PORT = 4403
 BAUD = 115_200
 MAGIC = b"\x94\xc3"
 FRAME_BYTES = 512
-"""Maximum bytes of a protobuf in a frame. More bytes are not a frame."""
+"""Maximum bytes of a protobuf in a frame. A longer content is not a frame."""
 WAKE_BYTES = b"\xc3" * 32
-"""Bytes to send when a serial line is opened. They wake a sleeping chip, and complete a half-read
-frame. A radio never takes C3 for the beginning of a frame."""
+"""Bytes to send when a serial line is opened. They wake a sleeping chip, and end a frame of which
+it has read only a part. A radio never takes C3 for the beginning of a frame."""
 PAYLOAD_BYTES = 233
 """Maximum bytes of `MeshData.payload` that a radio accepts from its host."""
 CHANNEL_BYTES, DIRECT_BYTES = 231, 219
 """Maximum bytes of a payload on the air: on a channel, and to one node by its public key."""
 BROADCAST = 0xFFFF_FFFF
 EVERYTHING_BUT_NODES = 69420
-"""Nonce with which the radio leaves out the other nodes that it knows. 69421 asks only for
-those."""
+"""Nonce of a request for everything except the other nodes that the radio knows. 69421 requests
+only those."""
 NODES_ALONE = 69421
 DEFAULT_KEY = bytes.fromhex("d4f1bb3a20290759f0bcffabcf4e6901")
 """The public default key."""
 OVER_MQTT = 5
-"""Value of `MeshPacket.transport`: it arrived over the Internet."""
+"""Value of `MeshPacket.transport` for a packet that arrived over the Internet."""
 
 
 class Port(IntEnum):
@@ -74,7 +75,7 @@ class RoutingError(IntEnum):
 
 
 class QueueError(IntEnum):
-    """Values of `QueueStatus.result` that are not a RoutingError: the firmware's own errors,
+    """Values of `QueueStatus.result` that are not a RoutingError but the firmware's own
     ErrorCode.
     """
 
@@ -148,7 +149,7 @@ class MeshData(NamedTuple):
     reply_id: int = 0
     """Id of the packet that a person answers with this text or reaction."""
     emoji: int = 0
-    """Not 0: the payload is a reaction to `reply_id`."""
+    """If not 0, the payload is a reaction to `reply_id`."""
 
 
 class MeshPacket(NamedTuple):
@@ -194,7 +195,8 @@ class MeshPosition(NamedTuple):
     ground_track: int | None = None
     """Course in 1e-5 degree, as the firmware sends it."""
     precision_bits: int = 0
-    """Fewer than 32: reduced on purpose; 0: the firmware does not send it."""
+    """Number of valid bits of the position. Fewer than 32 means reduced on purpose; 0 means that
+    the firmware does not send the number."""
 
 
 class MeshWaypoint(NamedTuple):
@@ -202,7 +204,7 @@ class MeshWaypoint(NamedTuple):
     latitude: int | None = None
     longitude: int | None = None
     expire: int = 0
-    """Unix time; 0 and 2^31 - 1: never; 1: deleted."""
+    """Unix time of the end; 0 and 2^31 - 1 mean never, and 1 means deleted."""
     name: str = ""
     description: str = ""
 
@@ -222,7 +224,7 @@ class QueueStatus(NamedTuple):
 
 class DeviceMetrics(NamedTuple):
     battery: int = 0
-    """Charge in per cent; 101: powered without a battery."""
+    """Charge in per cent; 101 means powered without a battery."""
     voltage: float = 0.0
 
 
@@ -268,11 +270,11 @@ class LoraConfig(NamedTuple):
     spreading: int = 0
     coding: int = 0
     region: int = 0
-    """Region; 0: not set, so that nothing is transmitted."""
+    """Number of the region; 0 means not set, so that nothing is transmitted."""
     hop_limit: int = 0
     transmits: bool = False
     power: int = 0
-    """Power in dBm; 0: the maximum that the region allows."""
+    """Power in dBm; 0 means the maximum that the region allows."""
     overrides_duty_cycle: bool = False
 
 
@@ -292,7 +294,7 @@ class Notification(NamedTuple):
 
 class Heartbeat(NamedTuple):
     nonce: int = 0
-    """1: the radio broadcasts its user information."""
+    """Nonce; with 1, the radio broadcasts its user information."""
 
 
 class ToRadio(NamedTuple):
@@ -305,7 +307,9 @@ class ToRadio(NamedTuple):
 
 
 class FromRadio(NamedTuple):
-    """A message from the radio, with a number and one more member, or none if we do not read it."""
+    """A message from the radio, with a number and one other member, or no other member if we do not
+    read it.
+    """
 
     number: int = 0
     packet: MeshPacket | None = None
@@ -509,8 +513,8 @@ def make_reaction(packet_id: int, sign: str) -> MeshData:
 def read_answer(packet: MeshPacket) -> tuple[int, int] | None:
     """Return the packet id that a ROUTING answers, and its RoutingError; None for any other packet.
 
-    NONE from the destination: its radio has the packet. NONE from the own radio: another radio
-    repeats it.
+    NONE from the destination means that its radio has the packet. NONE from our own radio means
+    that another radio repeats the packet.
     """
     data = packet.decoded
     if data is None or data.port != Port.ROUTING or not data.request_id:

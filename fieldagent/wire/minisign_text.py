@@ -9,7 +9,8 @@ import base64
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FIRST_BYTES, SECOND_BYTES = 74, 64
-"""Sizes of two parts: algorithm, key and signature; signature of the trusted comment."""
+"""Sizes in bytes of two parts: algorithm, key and signature together, and the signature of the
+trusted comment."""
 TRUSTED_COMMENT = "trusted comment: "
 
 
@@ -25,7 +26,7 @@ class SignatureParts(NamedTuple):
         return f"untrusted comment: {by}\n{first}\n{TRUSTED_COMMENT}{self.comment}\n{second}\n"
 
     def fit(self) -> bool:
-        """Return True if the parts can be those of a signature."""
+        """Return True if the parts have the sizes and forms of a signature."""
         is_line = "\n" not in self.comment and "\r" not in self.comment
         return is_line and (len(self.first), len(self.second)) == (FIRST_BYTES, SECOND_BYTES)
 

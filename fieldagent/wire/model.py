@@ -11,7 +11,7 @@ _ANSWER = re.compile(rb"[\r\n]([ -~]+)[\r\n]+(?:OK|0)[\r\n]")
 
 
 def read_model(said: bytes) -> str | None:
-    """Return the name in a modem's answer, or None."""
+    """Return the name in a modem's answer; None if there is none."""
     match = _ANSWER.search(b"\n" + said)
     if match is None:
         return None

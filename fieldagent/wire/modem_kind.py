@@ -22,7 +22,7 @@ class ModemKind(NamedTuple):
     keeps_copies: bool = True
     """True if the modem repeats a message that its host has not read."""
     guard: Callable[[bytes], int] = _compute_sum
-    """Returns the 16-bit checksum by which the modem checks a message that it hands over."""
+    """Returns the 16-bit checksum that the modem appends to a message for its host."""
 
 
 SBD = ModemKind()

@@ -22,7 +22,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1
 PACKET_BYTES = 200
-"""Packet size in a gateway's Hello, where it has no meaning, and of a node by default."""
+"""Default packet size of a node. A gateway's Hello contains it too, without a meaning."""
 WINDOW = 4
 """Maximum number of unacknowledged numbered frames."""
 FRAME_BYTES = 512
@@ -48,7 +48,7 @@ class NodeKind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class NodeHello:
     boot: int
-    """Random 32-bit number of each start. A new one shows that all state was lost."""
+    """Random 32-bit number of each start. A new number shows that all state was lost."""
     node: str = ""
     """Name of the node; empty for a gateway."""
     firmware: str = ""
@@ -62,7 +62,7 @@ class NodeHello:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To the node: transmit this packet. The number is repeated in its Result."""
+    """Message to the node to transmit this packet. Its Result contains the same number."""
 
     number: int
     packet: bytes
@@ -71,7 +71,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """From the node: result of a packet's transmission."""
+    """Message from the node with the result of a packet's transmission."""
 
     number: int
     transmitted: bool
@@ -80,8 +80,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class PacketHeard:
-    """From the node: a packet from the air, with its strength in dBm and its signal-to-noise ratio
-    in dB, if known.
+    """Message from the node with a packet from the air, with its strength in dBm and its
+    signal-to-noise ratio in dB, if known.
     """
 
     packet: bytes
@@ -98,7 +98,7 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """From the node: its condition. None means unknown."""
+    """Message from the node with its condition. None means unknown."""
 
     signal: int | None = None
     """Bars, 0 to 5."""
@@ -111,7 +111,9 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """From the node: a line for the gateway's log. Level 0 is debug, 3 an error."""
+    """Message from the node with a line for the gateway's log. Level 0 is debug, and level 3 an
+    error.
+    """
 
     level: int
     text: str
@@ -119,7 +121,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class NodeOpened:
-    """The peer's hello has arrived. `is_new_session`: the peer has lost all earlier state."""
+    """The peer's hello has arrived. `is_new_session` is True if the peer has lost all earlier
+    state.
+    """
 
     hello: NodeHello
     is_new_session: bool
@@ -134,7 +138,7 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class PeerDown:
-    """The peer does not answer. Nothing more is sent until `open`."""
+    """The peer does not answer. Nothing is sent until the next `open`."""
 
 
 Numbered = Send | Result | PacketHeard
@@ -163,10 +167,10 @@ class NodeLink:
         self._boot: int | None = None
         """Boot number of the peer, which is kept while the peer does not answer."""
 
-    # Calls of the owner.
+    # Methods for the owner.
 
     def open(self, now: float) -> None:
-        """Send a hello, and wait for the peer's. Unacknowledged frames are kept."""
+        """Send a hello, and wait for the peer's hello. Unacknowledged frames are kept."""
         self._output += bytes(2)
         self._tries = 1
         self._greet_peer(ANSWER_WANTED)
@@ -180,7 +184,9 @@ class NodeLink:
         return 0 if self.peer is None else self.peer.window - len(self._unacknowledged)
 
     def is_waiting_for(self, content: Numbered) -> bool:
-        """Return True if the frame waits for its acknowledgement; it is sent again if needed."""
+        """Return True if the frame still waits for its acknowledgement. Until then it is sent again
+        if necessary.
+        """
         return any(each is content for _, each in self._unacknowledged)
 
     def send(self, content: Numbered, now: float) -> None:
@@ -205,8 +211,8 @@ class NodeLink:
         self._write(kind, 0, 0, members)
 
     def tick(self, now: float) -> None:
-        """Send unanswered frames again. After `TRANSMISSIONS_MAX` transmissions, report the peer as
-        Down. Does nothing before `deadline`.
+        """Send unanswered frames again. After `TRANSMISSIONS_MAX` transmissions, report PeerDown.
+        Do nothing before `deadline`.
         """
         if now < self.deadline:
             return
@@ -228,8 +234,8 @@ class NodeLink:
             self._tries, self.deadline = 1, now + RETRY_S
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Process bytes of the line, for `next_event`. Damage is an event, too, and never an
-        exception.
+        """Process bytes of the line, for `next_event`. Damage is reported as an event too, never as
+        an exception.
         """
         before = self._deframer.overlong
         for coded in self._deframer.receive_data(data):
@@ -250,7 +256,7 @@ class NodeLink:
         self._output.clear()
         return data
 
-    # Received frames.
+    # Methods for received frames.
 
     def _receive(self, frame: bytes, now: float) -> None:
         head, body, guard = frame[:_HEAD], frame[_HEAD:-_SUM], frame[-_SUM:]
@@ -264,7 +270,7 @@ class NodeLink:
         if version != VERSION:
             raise RemoteProtocolError(f"version {version} is unknown")
         if self.peer is None:
-            # The peer has greeted before we started, or believes so: begin again.
+            # The peer sent its hello before we started, or believes so. Begin again.
             self._greet_peer(ANSWER_WANTED)
             return
         self._acknowledge(head[3], now)
@@ -288,7 +294,7 @@ class NodeLink:
         if flags & ANSWER_WANTED:
             self._greet_peer(0)
         if anew:
-            # Both sides start at 1: renumber the frames that the peer has never acknowledged.
+            # Both sides start at 1, so renumber the frames that the peer has not acknowledged.
             self._arrived = 0
             contents = [content for _, content in self._unacknowledged]
             self._unacknowledged = deque(enumerate(contents, 1))
@@ -308,12 +314,12 @@ class NodeLink:
         self._await(now)
 
     def _receive_numbered(self, kind: int, flags: int, sequence: int, members: Any) -> None:
-        """Process frames only in order. The peer repeats unacknowledged ones."""
+        """Process frames only in order. The peer repeats frames that are not acknowledged."""
         expected = sequence == (self._arrived + 1) % 256
         if expected:
             self._arrived = sequence
-        # Acknowledge a frame even if it cannot be read. A repeat would fail again, and block all
-        # later frames.
+        # Acknowledge a frame even if it cannot be read, because a repeat would fail again, and
+        # block all later frames.
         self._write(NodeKind.ACKNOWLEDGEMENT, 0, 0, [])
         if expected:
             content = _read(_NUMBERED_KINDS[kind], members)
@@ -321,7 +327,7 @@ class NodeLink:
                 content = Send(content.number, content.packet, urgent=True)
             self._events.append(content)
 
-    # Encoding.
+    # Functions that encode.
 
     def _greet_peer(self, flags: int) -> None:
         ours = self.hello

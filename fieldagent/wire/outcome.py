@@ -1,4 +1,4 @@
-"""Result of a transmission, for its sender: a driver of the agent, an operator of the hub."""
+"""Result of a transmission, as a driver of the agent or an operator of the hub reports it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Outcome(Enum):
     """Result of one transmission, as far as the modem's numbers show."""
 
     SENT = "sent"
-    """The far side of the link has it."""
+    """The receiver at the other end of the link has it."""
     NOT_SENT = "not sent"
     """It did not leave, or was refused for now. Retry after `retry_after`."""
     DOUBTFUL = "doubtful"

@@ -1,4 +1,4 @@
-"""Positions on the air, and the items that have one."""
+"""Positions on the air, and the items that contain a position."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read_location(
     latitude, longitude = read_position(position)
     expect(altitude is None or is_in_range(altitude), "altitude in metres")
     expect(speed is None or is_in_range(speed, low=0), "speed in 0.1 m/s")
-    # A receiver without a fix reports such values. Its position must not be lost with them.
+    # A receiver without a fix reports such values. Drop them, but keep the position.
     if altitude is not None and not ALTITUDE_MIN <= altitude <= ALTITUDE_MAX:
         altitude = None
     if speed is not None and speed > SPEED_MAX * 10:
@@ -87,7 +87,7 @@ def read_location(
         None if altitude is None else float(altitude),
         None if speed is None else speed / 10,
         None if course is None else float(course % 360),
-        # A source of a later version is left out.
+        # Leave out the source of a later version.
         _SOURCES[source] if source is not None and source < len(_SOURCES) else None,
     )
 
@@ -113,7 +113,7 @@ def make_location(fix: TrackFix) -> Location:
 
 
 def is_position(value: Any) -> bool:
-    """Return True if the value has the form of a position. Its numbers are not checked."""
+    """Return True if the value has the form of a position. The numbers are not checked."""
     return isinstance(value, bytes) and len(value) == _POSITION.size
 
 

@@ -1,6 +1,6 @@
-"""Protocol Buffers, as far as radios use them: proto3 messages of scalars, bytes and messages.
+"""The part of Protocol Buffers that radios use: proto3 messages of scalars, bytes and messages.
 
-A `ProtobufSchema` names the members of a message that we read. Other members are skipped, because
+A `ProtobufSchema` lists the members of a message that we read. Other members are skipped, because
 later versions add fields. Source: protobuf.dev, "Encoding".
 """
 
@@ -72,7 +72,7 @@ class ProtobufSchema(Generic[Message]):
         return bytes(written)
 
     def decode(self, data: bytes) -> Message:
-        """Decode a message. Raises RemoteProtocolError. If a member occurs twice, the last one
+        """Decode a message. Raises RemoteProtocolError. If a member occurs twice, the last value
         counts. A float that is not finite counts as missing.
         """
         members: dict[str, Any] = {}
@@ -80,7 +80,8 @@ class ProtobufSchema(Generic[Message]):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))
             if name and wire_type == _get_wire_type(kind):
                 value = _read_value(kind, raw)
-                # A failed measurement is not finite: it cannot be rounded, or written as JSON.
+                # The value of a failed measurement is not finite. It cannot be rounded, or written
+                # as JSON.
                 if kind is not Scalar.FLOAT or isfinite(value):
                     members[name] = value
         made: Callable[..., Message] = self._message
@@ -164,7 +165,7 @@ def _read_value(kind: Kind, raw: int | bytes) -> Any:
     if isinstance(raw, int):
         return _number(kind, raw)
     if kind is Scalar.TEXT:
-        # Third-party names and texts are for people: replace invalid UTF-8 by a mark.
+        # Third-party names and texts are for people, so replace invalid UTF-8 by a mark.
         return raw.decode("utf-8", "replace")
     return struct.unpack(FOUR_BYTE_FORMATS[kind], raw)[0] if kind in FOUR_BYTE_FORMATS else raw
 

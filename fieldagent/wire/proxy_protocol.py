@@ -1,8 +1,8 @@
-"""Client address behind a proxy, by the PROXY protocol version 2 ("The PROXY protocol", section
-2.2).
+"""Reads the address of a client behind a proxy, by the PROXY protocol version 2 ("The PROXY
+protocol", section 2.2).
 
-A connection begins with HEAD bytes, which contain the number of bytes that follow. After those come
-the client's bytes.
+A connection begins with HEAD bytes, which contain the number of the following bytes. After these,
+the client's bytes follow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ HEAD = 16
 EXTRA_BYTES_MAX = 2048
 """Maximum number of bytes after the head. Addresses and additions of proxies need some hundreds."""
 LOCAL, PROXY = 0x20, 0x21
-"""Commands: the proxy's own connection, such as a health check, and a client's connection."""
+"""Commands for the proxy's own connection, such as a health check, and for a client's
+connection."""
 TCP4, TCP6 = 0x11, 0x21
 ADDRESS = {TCP4: 4, TCP6: 16}
 

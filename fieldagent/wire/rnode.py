@@ -15,7 +15,7 @@ from fieldagent.wire import kiss
 from fieldagent.wire.lora import LoraSettings
 
 PACKET_BYTES = 254
-"""Maximum bytes of a packet in one segment; a longer one is sent in two."""
+"""Maximum bytes of a packet in one segment. A longer packet is sent in two segments."""
 HEADER_BYTES = 1
 """Bytes that the firmware adds before each segment."""
 OFF, STATE_ON, STATE_ASK = b"\x00", b"\x01", b"\xff"
@@ -25,7 +25,7 @@ LEAVE_COMMAND = b"\xff"
 HUNDRED_PER_CENT = 10_000
 """100 per cent, in hundredths of a per cent."""
 FREQUENCY_OFF = 100
-"""Tolerance in Hz of a frequency that is read back, because the chips have steps."""
+"""Tolerance in Hz of a frequency that is read back, because the chips tune in steps."""
 OLDEST_FIRMWARE = (1, 52)
 """Oldest supported firmware version."""
 
@@ -51,7 +51,7 @@ class RnodeCommand(IntEnum):
     READ_MEMORY = 0x51
     """Complete contents of its EEPROM."""
     RESET = 0x55
-    """From the radio: it has restarted."""
+    """Message from the radio that it has restarted."""
     ERROR = 0x90
 
 
@@ -73,17 +73,18 @@ QUESTIONS = (
 )
 """Queries of settings, which do not change them."""
 INFO_LOCK, OWN_SETTINGS, SET = 0x9B, 0xA7, 0x73
-"""Places in its EEPROM that show that it is provisioned and that it has stored settings, and their
-value in that case."""
+"""Places in the EEPROM that show that the board is provisioned and that it has stored settings, and
+the value that these places then have."""
 
 QUEUE_FULL_ERRORS = {RnodeError.QUEUE_FULL, RnodeError.MEMORY}
-"""Errors: the packet was refused, but can be accepted later."""
+"""Errors for a packet that was refused but can be accepted later."""
 BROKEN_ERRORS = {
     RnodeError.RADIO_INIT: "its LoRa chip does not start: is the firmware for this board?",
     RnodeError.NOT_PROVISIONED: "it is not provisioned: run `rnodeconf --autoinstall` with it once",
     RnodeError.MODEM_TIMEOUT: "its LoRa chip does not answer",
 }
-"""Errors after which it does not transmit any more, as the end of a sentence about a radio."""
+"""Errors after which the radio does not transmit any more, each as the end of a sentence about a
+radio."""
 
 
 class RnodeMessage(NamedTuple):
@@ -104,7 +105,9 @@ def make_command_frame(command: int, content: bytes = b"") -> bytes:
 
 
 def make_settings_commands(settings: LoraSettings, power: int) -> list[RnodeMessage]:
-    """Return the commands that set a radio that is off. It answers each with the current value."""
+    """Return the commands that set a radio that is off. The radio answers each command with the
+    current value.
+    """
     return [
         RnodeMessage(RnodeCommand.FREQUENCY, settings.frequency.to_bytes(4, "big")),
         RnodeMessage(RnodeCommand.BANDWIDTH, settings.bandwidth.to_bytes(4, "big")),
@@ -142,7 +145,7 @@ def is_provisioned(memory: bytes) -> bool | None:
 
 
 def can_start_by_itself(memory: bytes) -> bool:
-    """Return True if it has stored settings, with which its radio starts at power-on."""
+    """Return True if the board has stored settings, with which its radio starts at power-on."""
     return memory[OWN_SETTINGS : OWN_SETTINGS + 1] == bytes([SET])
 
 

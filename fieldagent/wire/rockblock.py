@@ -26,13 +26,14 @@ fAwkhxEjirC0/RYX7Wio5yL6jmykAHJqFG2HT0uyjjrQWMtoGgwv9cIcI7xbsDX6
 owIDAQAB
 -----END PUBLIC KEY-----"""
 )
-"""Public key of their signatures, as published."""
+"""Public key for RockBLOCK's signatures, as published."""
 CLOCK_AHEAD_MAX_S = 300.0
-"""Maximum seconds that their clock may be ahead of ours."""
+"""Maximum seconds that RockBLOCK's clock may be ahead of ours."""
 AGE_MAX_S = 7 * 86_400.0
-"""Seconds for which a message is delivered again."""
+"""Seconds for which RockBLOCK delivers a message again."""
 BOUND_MEMBERS = ("imei", "momsn", "data")
-"""Members that must be equal in token and form. Else a token could authenticate any form."""
+"""Members that must be equal in the token and in the form. Otherwise a token could authenticate any
+form."""
 
 POSITION = ("iridium_latitude", "iridium_longitude", "iridium_cep")
 
@@ -48,8 +49,8 @@ class RockBlockMo:
 
 
 def read_mobile_originated(signed: Mapping[str, Any], *, now: float) -> RockBlockMo:
-    """Parse the result of `check_token`. RockBLOCK signed it, so `data` is kept in spite of any
-    fault. `now` is in Unix seconds.
+    """Parse the result of `check_token`. RockBLOCK has signed it, so `data` is kept in spite of any
+    fault. `now` is Unix time.
     """
     faults = []
     imei = str(signed.get("imei", ""))
@@ -96,13 +97,15 @@ def read_position(claims: Mapping[str, Any]) -> tuple[float, float, int] | None:
 def make_mobile_terminated_form(
     imei: str, username: str, password: str, body: bytes
 ) -> dict[str, str]:
-    """Return the form of a call."""
+    """Return the form for a call with an MT message."""
     return {"imei": imei, "username": username, "password": password, "data": body.hex()}
 
 
 @dataclass(frozen=True, slots=True)
 class RockBlockAnswer:
-    """Answer to a call. If `code` is None, the message was accepted with their number `text`."""
+    """Answer to a call. If `code` is None, the message was accepted, and `text` is its number at
+    RockBLOCK.
+    """
 
     code: int | None
     text: str

@@ -1,8 +1,8 @@
-"""The conversation with an Iridium 9602/9603: the host's side, byte by byte, without I/O.
+"""The host's side of the conversation with an Iridium 9602/9603, byte by byte, without I/O.
 
 Names and sections are those of the ISU AT Command Reference. Every byte from the modem enters
 through `receive_data`, and every event leaves through `next_event`. Unsolicited lines are
-recognized only outside binary windows, because a payload can contain anything, also a line `OK`.
+recognized only outside binary data, because a payload can contain anything, even a line `OK`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 class SessionVerdict(Enum):
     SENT = "sent"
     DOUBTFUL = "doubtful"
-    """It may have been sent; the next MOMSN shows it."""
+    """The message may have been sent; the next MOMSN shows if it was."""
     NOT_SENT = "not sent"
     REFUSED = "refused"
     """This message can never be sent."""
@@ -30,10 +30,10 @@ class MoStatus(NamedTuple):
     verdict: SessionVerdict
     description: str
     wait_s: float | None = None
-    """Minimum seconds to wait if network or account need more than the usual schedule; None
-    otherwise."""
+    """Minimum seconds to wait if the network or the account needs a longer wait than the usual
+    schedule; otherwise None."""
     bars_sos: bool = False
-    """True if the wait also applies to an SOS, because the network itself asks for it."""
+    """True if the wait also applies to an SOS, because the network itself requests it."""
     network_waits: bool = False
     """True if the modem can report the waiting time (+SBDLOE)."""
 
@@ -85,8 +85,8 @@ def find_mo_status(number: int) -> MoStatus:
 
 URGENT_WAIT_MAX = 60.0
 _SPREADS = (0.0, 5.0, 5.0, 30.0, 30.0)
-"""Maximum random delays, by the vendor's advice: at once, twice within 5 s, twice within 30 s, then
-every five minutes."""
+"""Maximum random delays in seconds, by the maker's advice: at once, twice within 5 s, twice within
+30 s, and then every five minutes."""
 _STEADY = 300.0
 
 
@@ -94,8 +94,8 @@ def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) ->
     """Return the seconds until the next attempt after `tries` earlier ones. `chance`, from 0 to 1,
     spreads kits over time.
 
-    An SOS waits at most a minute, unless the network itself asks for more, because a fault of kit,
-    account or gateway may be fixed meanwhile.
+    An SOS waits at most a minute, because a fault of the kit, account or gateway may be fixed
+    meanwhile. It waits longer only if the network itself requests that.
     """
     steady = _STEADY * (0.75 + 0.5 * chance)
     wait = _SPREADS[tries] * chance if tries < len(_SPREADS) else steady
@@ -109,7 +109,9 @@ def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) ->
 
 
 def retry_at_once(status: MoStatus, chance: float) -> float:
-    """Return the seconds until the next attempt after the sky is back, or a person reports it."""
+    """Return the seconds until the next attempt when the network has returned, or a person says
+    that the sky is visible.
+    """
     soon = _SPREADS[1] * chance
     return max(soon, status.wait_s or 0.0) if status.bars_sos else soon
 
@@ -127,22 +129,22 @@ MO_BYTES = 340
 MT_BYTES = 270
 """Maximum bytes of an MT message of the 9602/9603 (+SBDRB)."""
 READ_BYTES = 1_890
-"""Maximum bytes of an MT message of the 9522/9523, which can be read, too."""
+"""Maximum bytes of an MT message of the 9522/9523, which can be read too."""
 LINE_BYTES = 256
-"""Maximum length of a line; a longer one is noise."""
+"""Maximum length of a line; a longer line is noise."""
 MOMSN_MODULUS = 65_536
 
 AT_PREFIX = "AT"
 SET_UP = "ATE0V1Q0&D0&K0"
-"""No echo, results as text and not suppressed, DTR and flow control ignored: independent of the
-stored profile."""
+"""Turns off the echo, shows results as text, and ignores DTR and flow control, whatever the stored
+profile contains."""
 SYSTEM_TIME = "AT-MSSTM"
 SYSTEM_EPOCH = 1_739_556_857
 """Unix time of 2025-02-14T18:14:17Z, the zero of the network's clock since January 2026."""
 SYSTEM_TICK = 0.09
 """Unit of the network's clock in seconds."""
 SERIAL_NUMBERS = ("AT+CGSN", "AT+GSN")
-"""If the first command is refused, the second one is sent."""
+"""Queries for the IMEI. If the modem refuses the first command, the second one is sent."""
 REVISION = "AT+CGMR"
 SIGNAL = "AT+CSQF"
 """Query for the last measured bars, without a delay. AT+CSQ measures again, for up to a minute."""
@@ -172,12 +174,13 @@ class LineSetting(NamedTuple):
 RINGS = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))
 SIGNAL_AND_SERVICE = LineSetting("AT+CIER=1,1,1", "AT+CIER?", (1, 1, 1))
 REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
-"""The modem registers again after it was moved far; else rings go to its old position."""
+"""With this setting, the modem registers again after it was moved far. Otherwise rings are sent to
+its old position."""
 
 
 def make_session_timeout(seconds: int) -> str:
     """Return the command that sets the modem's own limit of a session (+SBDST), in seconds. A
-    session that exceeds it ends with 17.
+    session that exceeds it ends with MO status 17.
     """
     return f"AT+SBDST={seconds}"
 
@@ -192,7 +195,7 @@ class WriteResult(Enum):
 
     STORED = 0
     TIMEOUT = 1
-    """Fewer bytes than announced arrived within 60 s; no OK follows."""
+    """Within 60 s fewer bytes arrived than announced; no OK follows."""
     WRONG_SUM = 2
     WRONG_SIZE = 3
 
@@ -204,7 +207,8 @@ class ModemReply:
     ok: bool
     lines: tuple[str, ...] = ()
     is_echoed: bool = False
-    """True if the modem echoed the command, as after each reset until the host turns that off."""
+    """True if the modem echoed the command. It does so after each reset, until the host turns the
+    echo off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +223,7 @@ class MobileTerminated:
     body: bytes
     intact: bool
     guard: int | None = None
-    """Checksum after a damaged message; None if its end is missing."""
+    """Checksum that followed a damaged message; None if the end is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +262,7 @@ class _State(Enum):
     """+SBDWB answered READY; the payload has not been sent yet."""
     AWAITING_WRITE_RESULT = auto()
     AWAITING_BINARY = auto()
-    """+SBDRB was sent; lines may arrive before the binary window."""
+    """+SBDRB was sent; lines may arrive before the binary data."""
 
 
 class Conversation:
@@ -291,8 +295,8 @@ class Conversation:
         return body + compute_checksum(body)
 
     def give_up(self) -> MobileTerminated | None:
-        """Stop waiting for an incomplete or missing answer; late bytes belong to no command.
-        Returns the incomplete message if one was being read.
+        """Stop waiting for an incomplete or missing answer; late bytes belong to no command. If a
+        message was being read, return its incomplete content.
         """
         begun = self._state is _State.AWAITING_BINARY and self._buffer[:1] < bytes([_LONGEST_HEAD])
         cut = bytes(self._buffer[2:]) if begun else b""
@@ -331,8 +335,8 @@ class Conversation:
             del self._buffer[0]
 
     def _read_binary(self) -> SbdEvent | NeedData:
-        """Read a message. NUL bytes on the line before it are not part of its length, so its
-        checksum shows its start. For an empty message, the bytes after it show its start.
+        """Read a message. NUL bytes may precede it on the line, so its checksum shows where it
+        starts. For an empty message, the bytes after it show that.
         """
         buffer = self._buffer
         payload, ended, intact, guard = b"", 2, False, None
@@ -421,11 +425,11 @@ class SessionResult:
     mo_status: int
     momsn: int
     mt_status: int
-    """0: no message, 1: one message received, 2: error while checking."""
+    """0 for no message, 1 for a received message, 2 for an error while checking."""
     mtmsn: int
     mt_length: int
     queued: int
-    """Number of further messages at the gateway."""
+    """Number of other messages at the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +443,7 @@ class BufferStatus:
     """1 while a message in the modem has not been cleared."""
     mtmsn: int
     ring_flag: int
-    """1 while a ring has not been answered; survives power cycles."""
+    """1 while a ring has not been answered. The flag survives power cycles."""
     waiting: int
 
 
@@ -492,12 +496,14 @@ def parse_numbers(reply: ModemReply) -> tuple[int, ...]:
 
 
 def parse_number(reply: ModemReply) -> int | None:
-    """Return the first number of a line such as `+CSQF:4`, or None."""
+    """Return the first number of a line such as `+CSQF:4`, or None if there is none."""
     return next(iter(parse_numbers(reply)), None)
 
 
 def parse_traffic(reply: ModemReply) -> int | None:
-    """Return the seconds after which a session may be tried (+SBDLOE), or None."""
+    """Return the seconds after which a session may be tried (+SBDLOE); None if they are not
+    reported.
+    """
     numbers = parse_numbers(reply)
     return numbers[1] if len(numbers) == 2 and numbers[0] == 0 else None
 

@@ -1,12 +1,12 @@
 """Encryption of an envelope for a group's radio channel: deterministic, without a nonce.
 
-A restarted kit, or one whose card was copied back, would use a counter twice, and a small board may
-have poor random numbers. So the seal is a synthetic one (SIV: Rogaway and Shrimpton, "Deterministic
-Authenticated-Encryption", 2006; RFC 5297 builds it from AES). A MAC over the content is the tag,
-and the tag starts the key stream. Equal content gives equal bytes, which reveals only that it is
-equal. Different content has a different tag and a different stream. Both parts are HMAC-SHA256
-here, the stream in counter mode (NIST SP 800-108r1, section 4.1), because Python has no AES in its
-library.
+After a restart, or after an old copy of its card was restored, a kit would use a counter twice, and
+a small board may have poor random numbers. So the seal is a synthetic one (SIV: Rogaway and
+Shrimpton, "Deterministic Authenticated-Encryption", 2006; RFC 5297 builds it from AES). A MAC over
+the content is the tag, and the tag starts the key stream. Equal content gives equal bytes, which
+reveals only that the content is equal. Different content has a different tag and a different
+stream. Both parts are HMAC-SHA256 here, the stream in counter mode (NIST SP 800-108r1, section
+4.1), because Python has no AES in its library.
 
 | bytes | |
 |---|---|
@@ -29,7 +29,7 @@ MARK = b"\xe0"
 
 
 def is_sealed(body: bytes) -> bool:
-    """Return True if a packet seems to be sealed. `unseal` finds the key, if any."""
+    """Return True if a packet seems to be sealed. `unseal` shows if a key matches."""
     return body[:1] == MARK
 
 
@@ -42,7 +42,7 @@ def seal(plain: bytes, key: bytes) -> bytes:
 
 
 def unseal(body: bytes, keys: Sequence[bytes]) -> tuple[bytes, int] | None:
-    """Return the envelope, and the index of the key that sealed it; None if no key fits."""
+    """Return the envelope, and the index of the key that sealed it; None if no key matches."""
     tag, hidden = body[1 : 1 + TAG_BYTES], body[1 + TAG_BYTES :]
     for at, key in enumerate(keys):
         plain = _combine(hidden, tag, key)

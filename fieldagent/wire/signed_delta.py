@@ -62,5 +62,5 @@ def read_payload(payload: bytes) -> SignedDelta:
 
 
 def digest_of_payload(payload: bytes) -> bytes:
-    """Return the 8-byte digest that names the payload in a command."""
+    """Return the 8-byte digest that identifies the payload in a command."""
     return hashlib.sha256(payload).digest()[:DIGEST_BYTES]

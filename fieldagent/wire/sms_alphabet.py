@@ -68,7 +68,7 @@ def count_parts(text: str) -> int:
 
 
 def encode_septets(text: str) -> bytes:
-    """Return the GSM code of each character, one a byte. Raises KeyError."""
+    """Return the GSM code of each character, one per byte. Raises KeyError."""
     return b"".join(_CODES[each] for each in text)
 
 
@@ -89,8 +89,8 @@ def decode_septets(codes: bytes) -> str:
 
 
 def pack(codes: bytes, skip: int = 0) -> bytes:
-    """Return septets as octets, the first in the lowest bits (TS 23.038, 6.1.2.1). `skip` is the
-    number of bits before them, which fill the last septet of a header.
+    """Return septets packed into octets, the first in the lowest bits (TS 23.038, 6.1.2.1). `skip`
+    is the number of bits before them, which fill the last septet of a header.
     """
     whole = 0
     for place, code in enumerate(codes):

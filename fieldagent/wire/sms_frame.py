@@ -1,6 +1,6 @@
 """SMS between a kit and the hub: an envelope and acknowledgements, as plain text.
 
-Every SMS service for a hub carries text, and few carry octets. So there is one form: `fa:` and
+Every SMS service for a hub carries text, but only few carry octets. So the only form is `fa:` and
 base64 (RFC 4648, 4) without padding, in the GSM alphabet. A message of 160 septets contains 117
 bytes of a frame. `docs/how-to/sms.md` describes it, with a vector:
 
@@ -13,7 +13,7 @@ bytes of a frame. `docs/how-to/sms.md` describes it, with a vector:
 | 8 | the tag over all of it: HMAC 256/64 by a key that kit and hub derive from the token |
 
 A frame is repeated unchanged until it is acknowledged, so that one acknowledgement is valid for all
-copies. The number of an SMS can be forged: only the tag authenticates the sender.
+copies. The sender's number of an SMS can be forged, so only the tag authenticates the sender.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SmsFrame:
     name: bytes
     envelope: bytes = b""
     acknowledged: tuple[bytes, ...] = ()
-    """Tags of frames that the sender of this one has on disk."""
+    """Tags of frames that the sender of this frame has on disk."""
     tag: bytes = b""
     """Tag of a received frame."""
 
@@ -89,7 +89,7 @@ class SmsFrame:
         return b"".join((head, self.name, *self.acknowledged, self.envelope))
 
     def tag_by(self, key: bytes) -> bytes:
-        """Return the tag, which is also used in its acknowledgement."""
+        """Return the tag. The acknowledgement of the frame contains it too."""
         return tag(self.make_plain(), key)
 
     def is_tagged_by(self, key: bytes) -> bool:
@@ -132,5 +132,5 @@ def read(text: str) -> SmsFrame:
 
 
 def fits_into_one_sms(acknowledged: Sequence[bytes], envelope: bytes) -> bool:
-    """Return True if a frame with both fits into one SMS."""
+    """Return True if a frame with these acknowledgements and this envelope fits into one SMS."""
     return len(envelope) + TAG_BYTES * len(acknowledged) <= ENVELOPE_BYTES

@@ -1,9 +1,9 @@
-"""Text messages in the form of a GSM modem in PDU mode (3GPP TS 23.040, 9.2; 27.005, 4).
+"""Text messages as a GSM modem exchanges them in PDU mode (3GPP TS 23.040, 9.2; 27.005, 4).
 
 A PDU begins with the service centre's address (SCA), followed by the TPDU, of which there are three
-kinds. SUBMIT goes to the network, DELIVER comes from it, and a STATUS-REPORT is the result of a
-SUBMIT. `encode` and `decode` convert each to bytes and back. `split` divides a text or data into
-the contents of one or more messages.
+kinds. A SUBMIT goes to the network, a DELIVER comes from it, and a STATUS-REPORT contains the
+result of a SUBMIT. `encode` and `decode` convert each to bytes and back. `split` divides a text or
+data into the contents of one or more messages.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Submit(NamedTuple):
     validity: int = 0xA7
     """TP-VP, relative: A7 is 24 hours, FF 63 weeks (TS 23.040, 9.2.3.12.1)."""
     reference: int = 0
-    """TP-MR; a modem writes its own."""
+    """TP-MR; the modem replaces it by its own."""
 
 
 class Deliver(NamedTuple):
     number: str
-    """Claimed sender: digits, or a name. It can be forged."""
+    """Sender's number in digits, or a name. It can be forged."""
     content: Content
     at: float
     """Unix time at the service centre."""
@@ -86,7 +86,7 @@ class StatusReport(NamedTuple):
     number: str
     """Receiver of the SUBMIT."""
     at: float
-    """Unix time at which the SUBMIT reached the service centre."""
+    """Unix time when the SUBMIT reached the service centre."""
     ended: float
     status: int
     """TP-ST (TS 23.040, 9.2.3.15)."""
@@ -103,14 +103,14 @@ class StatusReport(NamedTuple):
 
 class ReportState(Enum):
     DELIVERED = "delivered"
-    """The other handset has it."""
+    """The receiver's handset has it."""
     UNCONFIRMED = "unconfirmed"
     """The service centre has finished, and does not know if a handset has it."""
     TRYING = "trying"
     FAILED = "failed"
 
 
-# Contents.
+# Splitting of contents.
 
 
 def split(content: str | bytes, reference: int) -> list[Content]:
@@ -134,8 +134,8 @@ _SIZES = {Coding.GSM7: (160, 153), Coding.DATA: (140, 134), Coding.UCS2: (140, 1
 
 
 def _split_into_parts(coding: Coding, units: Sequence[bytes], reference: int) -> list[Content]:
-    """Distribute the units over parts. No unit is split: an escape with its character, or a
-    surrogate pair.
+    """Distribute the units over parts. A unit is never split; it can be an escape with its
+    character, or a surrogate pair.
     """
     whole, part = _SIZES[coding]
     if sum(map(len, units)) <= whole:
@@ -153,7 +153,7 @@ def _split_into_parts(coding: Coding, units: Sequence[bytes], reference: int) ->
     ]
 
 
-# PDUs.
+# Encoding and decoding of PDUs.
 
 
 def encode(message: Submit | Deliver | StatusReport) -> bytes:
@@ -171,7 +171,7 @@ def encode(message: Submit | Deliver | StatusReport) -> bytes:
         scheme = bytes((0, message.content.coding.value, message.validity))
         return head + scheme + _encode_user_data(message.content)
     if isinstance(message, Deliver):
-        # 04: no more messages wait at the centre.
+        # 04 means that no more messages wait at the service centre.
         head = bytes((0, _DELIVER | 0x04 | _make_header_bit(message))) + _encode_address(
             message.number
         )
@@ -227,7 +227,7 @@ def decode(pdu: bytes, *, sent: bool = False) -> Submit | Deliver | StatusReport
     Raises RemoteProtocolError.
     """
     reader = _Reader(pdu)
-    reader.take_bytes(reader.read_byte())  # SCA
+    reader.take_bytes(reader.read_byte())  # Skip the SCA.
     first = reader.read_byte()
     kind = first & 0x03
     if sent or kind == _SUBMIT:
@@ -349,7 +349,7 @@ def _read_coding(scheme: int) -> Coding:
 
 
 def _find_part(header: bytes) -> Part | None:
-    """Return the part by the first header element with that information; other elements are
+    """Return the part from the first header element that contains it. Other elements are
     skipped.
     """
     while len(header) >= 2:
@@ -359,6 +359,6 @@ def _find_part(header: bytes) -> Part | None:
             raise RemoteProtocolError("an element of its header ends too soon")
         if (kind, size) in ((0, 3), (8, 4)):
             part = Part(int.from_bytes(value[:-2]), value[-2], value[-1])
-            # A count of 0, or a number beyond it, means that the element is ignored.
+            # Ignore an element with a count of 0, or with a number above the count.
             return part if 1 <= part.number <= part.total else None
     return None

@@ -1,7 +1,7 @@
 """CBOR (RFC 8949) as all formats here use it: definite lengths, 64-bit integers, and no tags.
 
-A decoder builds everything that a tag in untrusted bytes asks for: patterns, fractions, integers of
-500 000 bits, structures that contain themselves. So all unused features are refused before
+A decoder builds everything that tags in untrusted bytes request: patterns, fractions, integers of
+500 000 bits, or structures that contain themselves. So all unused features are refused before
 decoding.
 """
 
@@ -15,7 +15,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 DEPTH_MAX = 16
 ITEMS_MAX = 40_000
-"""Maximum number of items. A message of 64 KiB can hold 3 000 positions of 9 items each."""
+"""Maximum number of items. A message of 64 KiB can contain 3 000 positions of 9 items each."""
 
 _BYTES, _TEXT, _MAP = 2, 3, 5
 _EXTRA = {24: 1, 25: 2, 26: 4, 27: 8}
@@ -44,7 +44,7 @@ def decode_item(data: bytes, begin: int) -> tuple[Any, int]:
     try:
         return cbor2.loads(data[begin:end]), end
     except Exception as error:
-        # cbor2 raises other errors, too: for text that is not UTF-8, and for maps with arrays as
+        # cbor2 also raises other errors, for text that is not UTF-8 and for maps with arrays as
         # keys.
         raise RemoteProtocolError(f"not CBOR: {error}") from error
 

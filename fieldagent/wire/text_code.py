@@ -1,8 +1,9 @@
-"""Text in fewer bytes than UTF-8: static models of short messages, and an arithmetic coder.
+"""Packs text in fewer bytes than UTF-8, with static models of short messages and an arithmetic
+coder.
 
 A general compressor cannot learn from a few dozen bytes, so the models contain the likely
 continuations in advance (`text_models`). A text begins in the Latin model, and changes to the model
-of another script at a letter of that script. Described in `docs/reference/on-air.md`.
+of another script at a letter of that script. `docs/reference/on-air.md` describes the format.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ from fieldagent.wire.text_models import (
 PER_BYTE = 8
 """Maximum characters per packed byte, which limits the cost of hostile input."""
 LONGEST = 2_000
-"""Maximum characters of a packed text; longer ones are not packed."""
+"""Maximum characters of a packed text. A longer text is not packed."""
 _CAPITALS = ((39, 1), (2, 30))
 """Weights of a small letter and a capital, after one capital, and after two or more."""
 _TEN, BYTE = [1] * 10, [1] * 256
 PLANES = [16, 8] + [1] * 15
 """Weights of Unicode planes. The second one contains the emoji."""
 NEAR, FAR, BLOCK, TABLE = range(4)
-"""Choices for a character that is not in the model. NEAR: this one, from the block of 256 code
-points that was named last. FAR: this one, from another block. BLOCK: change to the model of a
-block. TABLE and up: change to the model of a script."""
+"""Choices for a character that is not in the model. NEAR: only this character, from the block of
+256 code points that was named last. FAR: only this character, from another block. BLOCK: change to
+the model of a block. TABLE and up: change to the model of a script."""
 _OTHERS = (8, 4, 2, 4, 4, 1, 2)
 _FIRST_BLOCK = 1
-"""Block before the first one is named. It has the accented letters of Central Europe and of
-Turkish."""
+"""Block that is valid before one is named. It contains the accented letters of Central Europe and
+of Turkish."""
 _SCRIPTS = tuple(SCRIPTS)
 _LETTERS = {letter: script for script, known in SCRIPTS.items() for letter in known.letters}
 _BETWEEN_WORDS = frozenset(BETWEEN_WORDS + DIGITS)
 _LOOK_AHEAD_MAX = 16
-"""Maximum characters to look ahead for a single word of another script."""
+"""Maximum characters to look ahead, to detect a single word of another script."""
 assert len(_OTHERS) == TABLE + len(SCRIPTS)
 
 
 class CodedText:
-    """A text, as far as it is coded, at either end. Both take the same steps: the encoder gets each
-    symbol and character, the decoder finds them.
+    """The coded part of a text, at either end. Both ends take the same steps: the encoder gets each
+    symbol and character, and the decoder finds them.
     """
 
     def __init__(self, coder: Coder) -> None:
@@ -102,7 +103,7 @@ class CodedText:
         return self._coder.choose(weights, chosen)
 
     def append_unknown(self, how: int, character: str = "\0") -> None:
-        """Append a character that is not in the model, NEAR or FAR."""
+        """Append a character that is not in the model, with the choice NEAR or FAR."""
         number = ord(character)
         if how == FAR:
             self._choose_block(number >> 8)
@@ -142,8 +143,8 @@ class CodedText:
         self.append_known(symbol, character)
 
     def _code_choice(self, text: str, at: int) -> int:
-        """Return the choice for a character that is not in the model. It stays single if the next
-        letter is in the model, because two changes of the model cost more.
+        """Return the choice for a character that is not in the model. If the next letter is in the
+        model, only the character is coded, because two changes of the model cost more.
         """
         character, number = text[at], ord(text[at])
         script = _LETTERS.get(FOLDED.get(character, character))
@@ -159,7 +160,8 @@ class CodedText:
         return NEAR if number >> 8 == self._block else FAR
 
 
-# A waiting text is encoded again for each message that may be combined with it.
+# Cache the result, because a waiting text is encoded again for each message that may be combined
+# with it.
 @lru_cache(maxsize=64)
 def pack(text: str) -> bytes | str:
     """Return the packed text, or the text itself if UTF-8 is not longer."""
@@ -184,8 +186,8 @@ def unpack(packed: bytes) -> str:
         if symbol == known.end:
             return "".join(coded.characters)
         makes_none = {known.other: 1, known.shift: 2}.get(symbol, 0)
-        # A change or a shift cannot follow a change, and a shift cannot follow a shift: else there
-        # would be no end.
+        # A change or a shift cannot follow a change, and a shift cannot follow a shift. Otherwise a
+        # text could be endless.
         if 0 < makes_none <= owed:
             break
         owed = makes_none

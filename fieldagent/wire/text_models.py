@@ -4,7 +4,8 @@ learning one for scripts without a table.
 A table (`text_table_latin.bin` and others, made by `build/text_table.py`) contains the
 probabilities. The method is prediction by partial matching (Cleary and Witten 1984). The longest
 context in the table has the possible next symbols, or an escape to a shorter context. All numbers
-are integers, so that all machines decode the same. Described in `docs/reference/on-air.md`.
+are integers, so that all machines decode the same text. `docs/reference/on-air.md` describes the
+method.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 ORDER = 6
 """Maximum symbols of a context."""
 WEIGHTS = tuple(max(1, (1 << 12) * 2**level // 3**level) for level in range(16))
-"""Weights of the levels in the table. Each is two thirds of the one before."""
+"""Weights of the levels in the table. Each weight is two thirds of the previous one."""
 DIGITS = "0123456789"
 BETWEEN_WORDS = " \n.,!?-:;()'\"/"
 """Characters between the words of a script without a table."""
@@ -90,8 +91,8 @@ class TextAlphabet:
         self._symbol |= dict.fromkeys(DIGITS, self.digit)
 
     def get_symbol(self, character: str) -> int:
-        """Return a character's symbol; for a capital, that of its letter. `other` if it
-        has none.
+        """Return a character's symbol; for a capital, the symbol of its letter. Return `other` if
+        there is none.
         """
         direct = self._symbol.get(character)
         return self._symbol.get(FOLDED.get(character, ""), self.other) if direct is None else direct
@@ -109,7 +110,7 @@ class TextAlphabet:
             capitals = upper
 
     def find_capital(self, symbol: int) -> str | None:
-        """Return the capital with the same symbol, or None."""
+        """Return the capital with the same symbol; None if there is none."""
         capital = CAPITAL.get(self.characters[symbol])
         return None if capital in self._symbol else capital
 
@@ -118,16 +119,16 @@ class Model(Protocol):
     alphabet: TextAlphabet
 
     def code_symbol(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
-        """Code the next symbol, and return it. A decoder finds it."""
+        """Code the next symbol, and return it. A decoder ignores `symbol` and finds it."""
 
 
 class Table:
     """A table, as a tree of contexts. The children of a context have one more symbol at the front.
 
     The root is the empty context, after which every symbol is possible. The columns follow one
-    another, each after its length in 4 bytes. For each context: number of children, front symbol,
-    number of possible next symbols, and level of the escape. Then come the next symbols, and their
-    levels.
+    another, each after its length in 4 bytes. The first columns contain, for each context, the
+    number of children, the front symbol, the number of possible next symbols, and the level of the
+    escape. The last columns contain the next symbols and their levels.
     """
 
     def __init__(self, alphabet: TextAlphabet, table: bytes) -> None:
@@ -194,7 +195,7 @@ class Block:
 
 @cache
 def get_alphabet(script: str) -> TextAlphabet:
-    """Return the symbols of a script of SCRIPTS, which are made once."""
+    """Return the symbols of a script of SCRIPTS. They are built only once."""
     return TextAlphabet(SCRIPTS[script].characters)
 
 

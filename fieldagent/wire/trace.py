@@ -1,11 +1,12 @@
-r"""A trace: the bytes on a serial line with their times, as text for people and for replays in
-tests.
+r"""A trace, which contains the bytes on a serial line with their times, as text for people and for
+replays in tests.
 
 A line is `SECONDS > BYTES` from the host, `SECONDS < BYTES` from the device, or `SECONDS ! TEXT`
 for an event of the port. Bytes that are not printable ASCII are `\xNN`, and a backslash is doubled.
 Lines that begin with `#` are comments.
 
-`mask` removes the payloads. The rest has the same length, and a checksum stays right or wrong.
+`mask` removes the payloads. The lengths do not change, and a right checksum stays right, a wrong
+one wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 SENT, CAME, HAPPENED = ">", "<", "!"
 HEAD = "# fieldagent trace 1"
 FRAME_SHOWN = 3
-"""Number of bytes of a radio's frame that are shown without payloads."""
+"""Number of bytes of a radio's frame that `mask` does not remove."""
 LINK = "link"
 """Kind of a trace of the IP link, in which each record is one message."""
 RADIO = "radio"
@@ -43,7 +44,7 @@ class TraceRecord(NamedTuple):
     direction: str
     """One of `SENT`, `CAME`, `HAPPENED`."""
     data: bytes
-    """Bytes; for `HAPPENED`, text in ASCII."""
+    """The bytes; for `HAPPENED`, a text in ASCII."""
 
 
 def write(records: Iterable[TraceRecord]) -> str:
@@ -81,7 +82,7 @@ def _unescape(text: str) -> bytes:
     return re.sub(r"\\\\|\\x([0-9a-f]{2})", format_byte, text).encode("latin-1")
 
 
-# Masks.
+# Functions that mask payloads.
 
 
 def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
@@ -131,7 +132,9 @@ def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
 
 
 def _message_zeroed(whole: bytes) -> bytes:
-    """Return the answer to +SBDRB without its message. Echo, line ends and length stay."""
+    """Return the answer to +SBDRB without its message. The echo, the line ends and the length
+    stay.
+    """
     head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", whole)
     start = head.end() if head else 0
     if len(whole) < start + 2 or whole[start] >= 0x09:
@@ -171,7 +174,7 @@ def write_head(kind: str, *, masked: bool) -> str:
 
 
 def _mask_frames(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Replace a frame by its beginning and its length."""
+    """Replace each frame by its beginning and its length."""
     return [
         each
         if each.direction == HAPPENED

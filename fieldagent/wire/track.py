@@ -1,8 +1,8 @@
-"""Several positions in few bytes: differences, as Rice codes (Rice and Plaunt 1971).
+"""Encodes several positions in few bytes, as differences in Rice codes (Rice and Plaunt 1971).
 
 Numbers, times, latitudes and longitudes are stored as steps from one fix to the next, or as changes
 of these steps, whichever takes fewer bits. The same applies to altitudes, speeds and courses, for
-the fixes that have them. Described in `docs/reference/on-air.md`.
+the fixes that have them. `docs/reference/on-air.md` describes the format.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COUNT_MAX = 255
 LATITUDE_MAX, LONGITUDE_MAX = 9_000_000, 18_000_000
 _LATITUDE_BITS, _LONGITUDE_BITS, _PARAMETER_BITS, _COUNT_PARAMETER = 25, 26, 5, 4
 _MEMBER_BITS = 4
-"""Bits of the parameter in a column of altitudes, speeds or courses."""
+"""Number of bits of the parameter of a column of altitudes, speeds or courses."""
 _ORDERS = 8, 6, 9
 """Orders of the exponential Golomb code for the first value of these columns."""
 Members: TypeAlias = "tuple[int | None, int | None, int | None]"
@@ -91,8 +91,9 @@ def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
 
 
 def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
-    """Write which fixes have which members: no fix has any; or all fixes have all; or for each
-    member, no fix, all fixes, or a list.
+    """Write which fixes have which members. Either no fix has any member, or all fixes have all
+    members. Otherwise write, for each member, that no fix has it, that all fixes have it, or a list
+    of the fixes.
     """
     some = any(each is not None for fix in members for each in fix)
     every = all(each is not None for fix in members for each in fix)
@@ -147,7 +148,9 @@ def _read_members(bits: Bits, has: Sequence[bool], order: int) -> list[int | Non
 
 
 def _unwind_courses(courses: Sequence[int]) -> list[int]:
-    """Return the courses without a jump from west to east: each step turns the shorter way."""
+    """Return the courses without a jump between -180 and 179 degrees, so that each step turns the
+    shorter way.
+    """
     turns = [_centre(later - before) for before, later in pairwise(courses)]
     return [*accumulate(turns, initial=courses[0])] if courses else []
 
@@ -158,7 +161,7 @@ def _centre(angle: int) -> int:
 
 
 def _write_column(bits: Bits, column: Sequence[int], size: int = _PARAMETER_BITS) -> None:
-    """Write the steps from one value to the next; or the first step, and the change of each further
+    """Write the steps from one value to the next; or the first step, and the change of each later
     step.
     """
     steps = [zigzag(after - before) for before, after in pairwise(column)]
@@ -206,7 +209,7 @@ class Bits:
         self._at = 0
 
     def put(self, value: int, size: int) -> None:
-        """Append a non-negative number in `size` bits; it must fit."""
+        """Append a non-negative number in `size` bits. It must fit into them."""
         self._bits += f"{value:0{size}b}" if size else ""
 
     def put_rice(self, code: int, parameter: int) -> None:

@@ -1,4 +1,4 @@
-"""Signed integers as non-negative ones: 0, -1, 1, -2 as 0, 1, 2, 3."""
+"""Codes signed integers as non-negative integers: 0, -1, 1, -2 as 0, 1, 2, 3."""
 
 from __future__ import annotations
 
