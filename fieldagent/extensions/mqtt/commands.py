@@ -37,12 +37,12 @@ from fieldagent.system.wording import format_count
 log = logging.getLogger(__name__)
 
 BURST = 10
-"""Maximum number of commands at once after a long silence."""
+"""Largest number of commands at once after a long silence."""
 DROP_REASONS = ("retained", "too long", "too many")
 WAITING_MAX = 32
-"""Maximum number of commands that wait for the disk."""
+"""Largest number of commands that wait for the disk."""
 REMEMBERED_COMMANDS_MAX = 64
-"""Number of commands of the last session that are recognized as duplicates."""
+"""Largest number of commands of the last session that are recognized as duplicates."""
 
 
 class MqttCommand(NamedTuple):
@@ -51,13 +51,13 @@ class MqttCommand(NamedTuple):
 
     @property
     def identity(self) -> tuple[int | None, str, bytes]:
-        """Return the identity of a command within its session (2.3.1 and 3.3.1.1)."""
+        """Return the data that identify a command within its session (2.3.1 and 3.3.1.1)."""
         return self.came.number, self.came.topic, hashlib.blake2b(self.came.payload).digest()
 
 
 class HourlyGate:
-    """Limits the commands per hour. `clock` is Unix time. `note` gets the reason of each dropped
-    command.
+    """Limits the commands per hour. `clock` returns Unix time. `note` gets the reason of each
+    dropped command.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class HourlyGate:
         self.counts = dict.fromkeys(("taken", "refused", *DROP_REASONS), 0)
 
     def admit(self, came: Published) -> str:
-        """Admit the command and count it for the rate: return an empty string. Else return the
-        reason, which is counted too.
+        """Count the command for the rate, and return an empty string if it is admitted. Otherwise
+        count and return the reason, one of DROP_REASONS.
         """
         if came.retained:
             return self.drop("retained")
@@ -84,15 +84,15 @@ class HourlyGate:
         return self.drop("too many") if wait else ""
 
     def drop(self, why: str) -> str:
-        """Count a command as dropped, report it, and return the reason, one of DROPS."""
+        """Count a command as dropped, report it, and return the reason, one of DROP_REASONS."""
         self.counts[why] += 1
         self._note(why)
         return why
 
 
 class Commands:
-    """Queue of commands, which lasts as long as a session. `carry_out` returns the result for the
-    sender when it is on disk. `result_topic` returns the topic of the result, by the sender.
+    """Queue of the commands of a session. `carry_out` returns the result for the sender when it is
+    on disk. `result_topic` returns the topic of the result for a sender.
     """
 
     def __init__(
@@ -117,9 +117,11 @@ class Commands:
         self._put, self._get = trio.open_memory_channel[MqttCommand](WAITING_MAX)
 
     def admit(self, command: MqttCommand) -> bool:
-        """Return True if the command now waits to be run; if False, acknowledge it."""
+        """Return True if the command was put into the queue. If False, the caller must acknowledge
+        it.
+        """
         if command.came.again and command.identity in self._handled_before:
-            # This acknowledgement may be lost, too.
+            # The acknowledgement that follows may also be lost.
             self._handled.append(command.identity)
             return False
         why = self._gate.admit(command.came)

@@ -1,7 +1,7 @@
 """Home Assistant discovery (2024.11 or later): one retained message describes each device. Pure.
 
 The templates read members with `get`, because Home Assistant logs a warning for a missing member.
-The result `None` makes an entity unknown.
+The result `None` gives an entity the state unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def make_flag(name: str, member: str, device_class: str) -> dict[str, Any]:
 
 def make_choice(member: str, on: str) -> str:
     """Return the template of a binary sensor for a member of the state. `on` is the condition for
-    ON.
+    the state ON.
     """
     return f"{{{{ ('ON' if {on} else 'OFF') if '{member}' in value_json else none }}}}"
 
@@ -118,7 +118,7 @@ def make_announcement(
                 }
                 for key, part in parts.items()
             },
-            # A component with only its platform removes the entity.
+            # A component that contains only its platform removes the entity.
             **{key: {"platform": part["platform"]} for key, part in absent.items()},
         },
         "availability": [

@@ -8,8 +8,8 @@
     14       DISCONNECT
 
 A packet has a byte of type and flags, the length of the rest (up to four bytes of seven bits, the
-lowest first), and the rest. Quality of service is 0 or 1. We subscribe with at most 1, so a broker
-never sends 2.
+lowest first), and the rest. Quality of service is 0 or 1. The program subscribes with at most 1, so
+a broker never sends with 2.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 PACKET_MAX_BYTES = 65_536
-"""Maximum bytes of a packet's rest. The payload of a longer PUBLISH is skipped."""
+"""Largest number of bytes of a packet's rest. The payload of a longer PUBLISH is skipped."""
 TOPIC_MAX_BYTES = 1_024
-"""Maximum bytes of a topic from the broker. Our topics are shorter."""
+"""Largest number of bytes of a topic from the broker. Our topics are shorter."""
 _REST_MAX = 268_435_455
-"""Maximum length that four bytes of seven bits can contain (2.2.3)."""
+"""Largest length that four bytes of seven bits can contain (2.2.3)."""
 SUBSCRIPTION_REFUSED = 0x80
 """Code in a SUBACK for a refused subscription."""
 
@@ -64,7 +64,7 @@ class LastWill(NamedTuple):
 
 class Connack(NamedTuple):
     code: int
-    """Value of `ConnectCode`, or a reserved one."""
+    """Value of `ConnectCode`, or a reserved value."""
     present: bool
     """True if the broker has kept the session."""
 
@@ -78,9 +78,9 @@ class Published(NamedTuple):
     number: int | None
     """Packet number for the acknowledgement; None with QoS 0."""
     retained: bool
-    """True if the broker had stored it: it is not new."""
+    """True if the broker had stored the message, so it is not new."""
     again: bool = False
-    """True if it may have arrived before."""
+    """True if the message may have arrived before."""
     skipped: int = 0
     """Length in bytes of a payload that is too long to read."""
 
@@ -107,7 +107,8 @@ _SIZES: dict[int, range] = {
     PacketType.SUBACK: range(3, 3 + 16),
     PacketType.PINGRESP: range(1),
 }
-"""Allowed sizes of the rest, for packets of a broker. We subscribe to a few topics at a time."""
+"""Allowed sizes of the rest, for packets of a broker. A SUBACK is short, because the program
+subscribes to only a few topics at a time."""
 
 PINGREQ = bytes((PacketType.PINGREQ << 4, 0))
 DISCONNECT = bytes((PacketType.DISCONNECT << 4, 0))
@@ -148,7 +149,7 @@ def publish(
     *,
     retain: bool = False,
 ) -> bytes:
-    """Return a PUBLISH: with QoS 1 if there is a `number`, 1 to 65 535, else with QoS 0."""
+    """Return a PUBLISH. It has QoS 1 if there is a `number` (1 to 65 535), otherwise QoS 0."""
     flags = int(retain) | (0 if number is None else 0x02)
     name = b"" if number is None else number.to_bytes(2)
     return _encode_packet(PacketType.PUBLISH, flags, _encode_text(topic) + name + payload)
@@ -205,8 +206,8 @@ class PacketReader:
             skipped = min(self._skip, len(view))
             self._skip -= skipped
             view = view[skipped:]
-            # Process a limited number of bytes at a time. Else a long PUBLISH that arrives complete
-            # would be stored as a whole.
+            # Process a limited number of bytes at a time. Otherwise a long PUBLISH that arrives
+            # complete would be stored as a whole.
             self._buffer += view[: PACKET_MAX_BYTES + 5]
             view = view[PACKET_MAX_BYTES + 5 :]
             while (packet := self._read_next()) is not None:
@@ -221,7 +222,8 @@ class PacketReader:
         start, size = head
         kind, flags = self._buffer[0] >> 4, self._buffer[0] & 0x0F
         if kind != PacketType.PUBLISH and size not in _SIZES.get(kind, ()):
-            # Fail at once: else we would wait for the rest of data that is not from a broker.
+            # Fail at once. Otherwise the reader would wait for the rest of data that is not from a
+            # broker.
             raise RemoteProtocolError(f"a packet of type {kind} and {size} bytes makes no sense")
         if size > PACKET_MAX_BYTES:
             return self._read_next_long(flags, start, size)

@@ -26,20 +26,20 @@ PING_EVERY = 30.0
 ANSWER_TIMEOUT_S = 15.0
 """Seconds within which a broker must answer a CONNECT or a SUBSCRIBE, and accept our data."""
 ACK_MAX_S = 60.0
-"""Seconds within which it must acknowledge a publication."""
+"""Seconds within which a broker must acknowledge a publication."""
 NUMBERS = 65_535
-"""Maximum packet number; the first is 1."""
+"""Largest packet number. The first is 1."""
 RECEIVE_MAX = 16_384
 
 RETRY_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Seconds between two attempts to reach the broker, plus up to half as many at random. The last
 value repeats."""
 SHORT_SESSION_S, SHORT_SESSIONS_MAX = 300.0, 3
-"""Maximum seconds of a short session, and the number of short sessions in a row that indicates a
-conflict. Another client with our name ends our session each time it reconnects. The longest wait
-of such a client is shorter than this limit."""
+"""Longest time in seconds of a short session, and the number of short sessions in a row that
+indicates a conflict. Another client with our name ends our session each time it reconnects. The
+longest wait of such a client is shorter than this limit."""
 STABLE_AFTER_S = 60.0
-"""Seconds that a session must last before the waits start again from the first."""
+"""Seconds that a session must last before the waits start again with the first value."""
 
 REFUSALS: dict[int, str] = {
     ConnectCode.VERSION: "the broker does not speak MQTT 3.1.1",
@@ -53,7 +53,7 @@ REFUSALS: dict[int, str] = {
 
 
 class BrokerLost(Exception):
-    """There is no session. The text contains the reason and, for a `fault`, the fix."""
+    """Error: there is no session. The text contains the reason and, for a `fault`, the fix."""
 
     def __init__(self, reason: str, *, fault: bool = False, closed: bool = False) -> None:
         super().__init__(reason)
@@ -61,7 +61,7 @@ class BrokerLost(Exception):
         self.closed = closed
         """True if the broker ended a session that it had accepted."""
         self.fault = fault
-        """True if it stays so until someone fixes it."""
+        """True if the cause remains until someone fixes it."""
 
 
 class ShortSessions:
@@ -75,12 +75,12 @@ class ShortSessions:
 
     @property
     def often(self) -> bool:
-        """Return True if there were too many for an accident."""
+        """Return True if there were too many short sessions to be an accident."""
         return self._count >= SHORT_SESSIONS_MAX
 
     async def note_lasting(self, tell_ready: Callable[[], object]) -> None:
-        """Wait until a session has lasted SOON seconds. If earlier sessions ended early, reset the
-        counter and report the session as ready.
+        """Wait until a session has lasted SHORT_SESSION_S seconds. If earlier sessions ended early,
+        reset the counter and report the session as ready.
         """
         await trio.sleep(SHORT_SESSION_S)
         if self.often:
@@ -124,8 +124,8 @@ def wait_before(tries: int) -> float:
 async def open_session(
     open_stream: OpenStream, client: MqttClient, will: LastWill | None = None
 ) -> AsyncIterator[MqttSession]:
-    """Open a session, and drop the connection at the end. Without a will, it only probes the
-    broker, which stores nothing. Raises BrokerLost.
+    """Open a session, and drop the connection at the end. Without a will, the session only probes
+    the broker, and the broker stores nothing. Raises BrokerLost.
     """
     stream = None
     with trio.move_on_after(ANSWER_TIMEOUT_S):
@@ -149,8 +149,8 @@ async def open_session(
 
 
 class MqttSession:
-    """A session with a broker. Call `open`, then `run`; the other methods can be called during
-    `run`. All raise BrokerLost once the connection is lost.
+    """Session with a broker. Call `open`, then `run`. The other methods can be called during `run`.
+    All raise BrokerLost once the connection is lost.
     """
 
     def __init__(self, stream: trio.abc.Stream, client: MqttClient) -> None:
@@ -185,7 +185,7 @@ class MqttSession:
         raise BrokerLost(text)
 
     async def run(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
-        """Pass each received message to `take`, which must not wait for the broker."""
+        """Pass each received message to `take`. `take` must not wait for the broker."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
@@ -246,8 +246,8 @@ class MqttSession:
             await self._wait(answered, ACK_MAX_S, f"has not acknowledged {topic}")
 
     async def subscribe(self, filters: list[str]) -> None:
-        """Subscribe to all filters and wait for the answer. Raises BrokerLost if one is refused, or
-        without an answer.
+        """Subscribe to all filters and wait for the answer. Raises BrokerLost if a filter is
+        refused, or without an answer.
         """
         with self._use_number() as (number, answered):
             await self._send(mqtt.subscribe(number, filters))

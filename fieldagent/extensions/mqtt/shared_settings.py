@@ -30,7 +30,7 @@ def find_host(address: str) -> str:
 
 
 def find_port(address: str) -> int:
-    """Return the broker's port; without one in the address, the default of its scheme."""
+    """Return the broker's port. If the address has none, return the default port of its scheme."""
     where = urlsplit(address)
     return where.port or PORTS[where.scheme]
 
@@ -78,4 +78,4 @@ DISCOVERY = Key(
     "prefix under which Home Assistant looks for devices; none: nothing is announced"
     " (homeassistant)",
 )
-"""Settings with the same meaning in both programs. The other ones differ."""
+"""Settings with the same meaning in both programs. The other settings differ."""

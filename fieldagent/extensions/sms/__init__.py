@@ -1,8 +1,8 @@
 """SMS: a GSM modem in a kit, and services that carry a hub's messages to telephones.
 
-`agent/` has the kit's bearer, which sends items while the IP link is away. `sms_modem.py` and
-`modem_manager.py` hold the wire format of its modems. `hub/` has a kind of contact for each
-service.
+`agent/` contains the kit's bearer, which sends items while the IP link is away. `sms_modem.py` and
+`modem_manager.py` contain the wire format of the kit's modems. `hub/` contains a kind of contact
+for each service.
 """
 
 from fieldagent.system.extension import Extension

@@ -1,9 +1,9 @@
 """Arguments and output of `mmcli`, the command of ModemManager, for text messages. No I/O.
 
-With `-J` it prints one JSON object, in which a missing value is "--". A command that fails prints
-`error:` and the reason to standard error and exits with 1. Messages have object paths that end with
-a number. ModemManager joins the parts of a message. The forms are those of ModemManager 1.20
-(mmcli(1); D-Bus interfaces org.freedesktop.ModemManager1.Modem, .Modem.Messaging and .Sms).
+With `-J` mmcli prints one JSON object, in which a missing value is "--". A command that fails
+prints `error:` and the reason to standard error and exits with 1. Messages have object paths that
+end with a number. ModemManager joins the parts of a message. The forms are those of ModemManager
+1.20 (mmcli(1); D-Bus interfaces org.freedesktop.ModemManager1.Modem, .Modem.Messaging and .Sms).
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class ManagedState(NamedTuple):
     """State: locked, failed, disabled, enabled, searching, registered, connected…"""
     registered: bool
     bars: int | None
-    """Bars, 0 to 5; None while unknown."""
+    """Signal bars, 0 to 5; None while unknown."""
     imei: str
     wants: str
-    """Needed unlock of a locked modem, such as sim-pin."""
+    """Unlock that a locked modem needs, such as sim-pin."""
     failure: str
     """Reason of a failure, such as sim-missing."""
 
@@ -86,9 +86,9 @@ class ManagedState(NamedTuple):
 class ManagedSms(NamedTuple):
     place: int
     message: Submit | Deliver | StatusReport | None
-    """None if it has a kind that is not used here."""
+    """Content of the message; None if its kind is not used here."""
     whole: bool = True
-    """True if all of its parts have arrived."""
+    """True if all parts of the message have arrived."""
     reference: int | None = None
     """Reference of a sent message."""
 

@@ -1,17 +1,15 @@
-"""The conversation with a GSM modem about text messages: the host's side, without I/O.
+"""Conversation with a GSM modem about text messages: the host's side, without I/O.
 
 Commands are those of 3GPP TS 27.005 (PDU mode) and 27.007. Only one command is active at a time.
 Rules for the caller:
 
 1. `make_command` returns bytes to write. `next_event` then returns NEED_MORE until the `GsmReply`.
 2. `submit` asks for the prompt. At `Prompt` the caller writes the result of `encode_pdu`, which
-ends
-   with Ctrl-Z. From then on the message may have left, with or without an answer. A timeout, an
-   unreadable reply and an error without a meaning are DOUBTFUL (`judge`).
+   ends with Ctrl-Z. From then on the message may have left, with or without an answer. A timeout,
+   an unreadable reply and an error without a meaning are DOUBTFUL (`judge`).
 3. Write `LEAVE_PROMPT` to leave a prompt before its PDU, and before the set-up, because an
    earlier program may have left a prompt.
-4. Unsolicited lines (`MessageStored`, `StoredMessage`) arrive at any time. Inside a reply they are
-   recognized.
+4. Unsolicited lines (`MessageStored`, `StoredMessage`) can arrive at any time, even inside a reply.
 """
 
 from __future__ import annotations
@@ -27,26 +25,26 @@ from fieldagent.wire.sms_pdu import Deliver, StatusReport, Submit
 
 AT_PREFIX = "AT"
 FIRST_COMMANDS = ("ATE0", "AT+CMEE=1")
-"""No echo, and errors as numbers. These commands also work without a SIM."""
+"""Commands for no echo, and for errors as numbers. They also work without a SIM."""
 PIN = "AT+CPIN?"
 PDU_MODE = "AT+CMGF=0"
 NO_ACKNOWLEDGEMENT = "AT+CSMS=0"
-"""Selects the service in which the host need not acknowledge a message that the modem passes on
-(TS 27.005, 3.2.1). Otherwise the modem passes on no more after the first."""
+"""Selects the service in which the host need not acknowledge a message that the modem passes on (TS
+27.005, 3.2.1). Otherwise the modem stops passing on messages after the first."""
 NOTIFICATIONS = "AT+CNMI=?"
 """Asks for the values of +CNMI, for `notify`."""
 STORES = ("ME", "SM", "MT")
-"""Stores for messages, as arguments of `store_in`. Not every modem has the first one."""
+"""Stores for messages, as arguments of `store_in`. Not every modem has the first store."""
 NETWORK = "AT+CREG?"
 SIGNAL = "AT+CSQ"
 SERIAL_NUMBER = "AT+CGSN"
 LIST_ALL = "AT+CMGL=4"
 STORE = "AT+CPMS?"
 LINE_BYTES = 1_024
-"""Maximum length of a line; a longer one is noise. A PDU has at most 176 octets."""
+"""Largest number of bytes of a line. A longer line is noise. A PDU has at most 176 octets."""
 LEAVE_PROMPT = b"\x1b"
 SEND_SECONDS = 120.0
-"""Maximum seconds that the network may take for one message (TS 27.005, 3.5.1)."""
+"""Largest number of seconds that the network may take for one message (TS 27.005, 3.5.1)."""
 
 _REFERENCE = re.compile(r"\+CMGS: ?([0-9]{1,3})(?:,.*)?")
 _LISTED = re.compile(r"\+CMGL: ?([0-9]{1,5}),([0-9]),[^,]*,([0-9]{1,3})")
@@ -79,13 +77,13 @@ def delete(place: int) -> str:
 
 
 _WANTED_VALUES = ("21", "10", "0", "210", "01")
-"""Wanted values of +CNMI, the best first. A message goes to the store (<mt> 1, otherwise 0): no
-restart loses it there. A report goes to the store (<ds> 2), otherwise to the line (1)."""
+"""Wanted values of +CNMI, the best first. A message goes to the store (<mt> 1, otherwise 0), where
+no restart loses it. A report goes to the store (<ds> 2), otherwise to the line (1)."""
 
 
 def notify(reply: GsmReply) -> str:
-    """Return the command for a line about each arriving message and report, from the modem's reply
-    to `NOTIFICATIONS`.
+    """Return the command that makes the modem write a line about each arriving message and report.
+    `reply` is its reply to `NOTIFICATIONS`.
     """
     found = (each for line in reply.lines if (each := _OFFERED_VALUES.fullmatch(line)))
     offered = next((_VALUES.findall(each[1]) for each in found), [])
@@ -115,11 +113,11 @@ class GsmReply(NamedTuple):
 
 
 class Prompt(NamedTuple):
-    """The modem waits for the PDU."""
+    """Event: the modem waits for the PDU."""
 
 
 class MessageStored(NamedTuple):
-    """A message or a report was stored at this place."""
+    """Event: a message or a report was stored at this place."""
 
     place: int
 
@@ -132,12 +130,12 @@ NEED_MORE = NeedMore.NEED_MORE
 
 
 class StoredMessage(NamedTuple):
-    """A message in the modem's store, or one that the modem passed on without storing it."""
+    """A message in the modem's store, or a message that the modem passed on without storing it."""
 
     place: int
-    """Place in the store; below 0 and unique if the modem passed it on."""
+    """Place in the store. It is below 0 and unique if the modem passed the message on."""
     message: Submit | Deliver | StatusReport | None
-    """None if it cannot be read."""
+    """Content of the message; None if it cannot be read."""
     fault: str = ""
     text: str = ""
     """Text that the modem shows for an unreadable message."""
@@ -147,8 +145,8 @@ GsmEvent = GsmReply | Prompt | MessageStored | StoredMessage
 
 
 class GsmConversation:
-    """Conversation with a modem: `receive_data` accepts its bytes, `next_event` returns
-    the events.
+    """Conversation with a modem. `receive_data` accepts its bytes, and `next_event` returns the
+    events.
     """
 
     def __init__(self) -> None:
@@ -161,7 +159,9 @@ class GsmConversation:
         """Number of messages that the modem passed on."""
 
     def make_command(self, text: str) -> bytes:
-        """Return the bytes of a command. Raises LocalProtocolError while another one is active."""
+        """Return the bytes of a command. Raises LocalProtocolError while another command is
+        active.
+        """
         if self._under_way:
             raise LocalProtocolError(f"{self._under_way} is under way")
         self._under_way, self._lines = text, []
@@ -180,7 +180,7 @@ class GsmConversation:
         return sms_pdu.encode(message).hex().upper().encode() + b"\x1a"
 
     def give_up(self) -> None:
-        """Stop waiting for a reply; a late one is noise."""
+        """Stop waiting for a reply. A late reply counts as noise."""
         self._under_way, self._prompts, self._lines = "", False, []
 
     def receive_data(self, data: bytes) -> None:
@@ -216,7 +216,7 @@ class GsmConversation:
         if arrived := _ARRIVAL_LINE.fullmatch(line):
             return MessageStored(int(arrived[1]))
         if not self._under_way or line == self._under_way:
-            return None  # noise, or the echo of the command
+            return None  # This is noise, or the echo of the command.
         failed = _ERROR.fullmatch(line)
         if line not in _FINAL and failed is None:
             self._lines.append(line)
@@ -330,8 +330,8 @@ def read_used_places(reply: GsmReply) -> tuple[int, int] | None:
 
 
 def read_lock(reply: GsmReply) -> str:
-    """Return the unlock that the SIM needs, for people; empty if none. Raises RemoteProtocolError
-    if the reply does not contain it.
+    """Return the unlock that the SIM needs, for people; empty if it needs none. Raises
+    RemoteProtocolError if the reply does not contain that.
     """
     for line in reply.lines:
         if match := _PIN.fullmatch(line):

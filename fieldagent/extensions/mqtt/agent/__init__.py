@@ -1,1 +1,2 @@
-"""MQTT: lets other programs near the kit receive from it, and send through it, over a broker."""
+"""MQTT: other programs near the kit can receive from the kit, and send through it, over a
+broker."""

@@ -1,5 +1,5 @@
-"""Builds the published JSON documents: state, position, inbound items, Package progress, and
-discovery. Pure.
+"""Builds the JSON documents that the kit publishes: state, position, inbound items, Package
+progress, and discovery. Pure.
 
 Retained documents contain only facts that any client of the broker may read later: no message text
 and no secret.
@@ -23,7 +23,7 @@ LINKED = ("ready", "busy")
 
 
 def make_state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dict[str, Any]:
-    """Return the state document of the kit. `status` is the answer to `GET /api/status`; `left` is
+    """Return the state document of the kit. `status` is the answer to `GET /api/status`, and `left`
     the number of credits that MQTT may still spend today.
     """
     links = {name.lower(): link for name, link in status["channels"].items() if link["configured"]}
@@ -47,7 +47,7 @@ def make_state(status: Mapping[str, Any], last_inbound: str | None, left: int) -
 
 
 def make_position(place: Location) -> dict[str, Any]:
-    """Return a place with the names of a Home Assistant tracker's attributes. Its accuracy is
+    """Return a position with the attribute names of a Home Assistant tracker. Its accuracy is
     unknown.
     """
     attributes: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
@@ -63,8 +63,8 @@ def make_position(place: Location) -> dict[str, Any]:
 
 
 def encode_inbound(body: str) -> bytes:
-    """Return the JSON that a hook receives, with an `event_type` in front, which Home Assistant
-    uses.
+    """Return the JSON that a hook receives, with an `event_type` for Home Assistant at the
+    beginning.
     """
     event = _make_event_entity(body)
     kind = str(event["type"]).lower()

@@ -2,8 +2,9 @@
 
 Any client that can publish at the broker can send, under any client id. So the sender is the last
 level of the topic, which the broker's access rules can reserve for one client. Only senders in
-`mqtt-senders` may use channels that cost, name people (the kit cannot know at whose cost that is
-delivered), or replace waiting Packages. All senders together have one budget.
+`mqtt-senders` may use channels that cost money, or replace waiting Packages. Only these may name
+people, because the kit cannot know who would pay for the delivery. All senders together have one
+budget.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
 class CommandAdmission:
-    """Admission of commands. `bearer_bytes` is that of `affordable.SpendingLimits`."""
+    """Admission of commands. `bearer_bytes` is explained in `affordable.SpendingLimits`."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class CommandAdmission:
         name = f"{MARK}{sender} {key or secrets.token_hex(8)}"
         earlier = outbound.find_by_idempotency_key(self._journal, name)
         if earlier is not None:
-            # The cost, and with it the channels, was decided at the first arrival.
+            # The cost and the channels were decided at the first arrival.
             with suppress(DamagedPackage):
                 if (
                     known := outbound.read_kept_package(self._journal, earlier.sequence)
@@ -118,7 +119,7 @@ class CommandAdmission:
         said = {
             "to": package.to,
             "from": package.author,
-            # It would replace another program's Package.
+            # It would replace the Package of another program.
             "collapseKey": package.collapse_key,
         }
         for member, value in said.items():

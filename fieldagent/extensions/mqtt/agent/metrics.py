@@ -1,4 +1,4 @@
-"""The metrics of the kit's MQTT broker."""
+"""Metrics of the kit's MQTT broker."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from fieldagent.system.signals import run_breakable
 
 async def probe(settings: MqttSettings) -> str:
     """Return the reason why the broker does not accept this kit; empty if it does. The agent's own
-    session continues, because the probe uses another client id, for which the broker keeps no
-    state.
+    session continues, because the probe uses another client id. The broker keeps no state for that
+    id.
     """
     try:
         async with open_session(settings, suffix=f"-{secrets.token_hex(3)}") as session:
@@ -28,8 +28,9 @@ async def probe(settings: MqttSettings) -> str:
 
 
 def check(settings: MqttSettings, status: Mapping[str, Any] | None) -> list[Finding]:
-    """Connect to the broker once, under another client name than the agent's, whose session
-    continues. `status` is the broker's member of `GET /api/status`, None if no agent runs."""
+    """Connect to the broker once, under another client id than the agent, so that the agent's
+    session continues. `status` is the broker's member of `GET /api/status`, None if no agent runs.
+    """
     if why := run_breakable(probe, settings):
         return [Finding(False, f"MQTT: {why}")]
     if status and status["reason"] and status["state"] != LinkState.NO_SERVICE.value:

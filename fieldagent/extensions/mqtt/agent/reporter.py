@@ -29,12 +29,12 @@ from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Location
 
 LOOK_EVERY, LOOK_APART = 10.0, 1.0
-"""Longest and shortest seconds between two looks at the state."""
+"""Longest and shortest time in seconds between two checks of the state."""
 POSITIONS_LOOKED_AT = 20
 
 
 class Reporter:
-    """Reports to the broker. Call `run` for each session; it continues where the last session
+    """Reporter to the broker. Call `run` for each session. It continues where the last session
     ended.
     """
 
@@ -89,8 +89,8 @@ class Reporter:
                 await self._journal.wait_for_commit()
 
     def _find_last_inbound(self) -> str | None:
-        """Return the date of the newest item, as in its body. The kit's own date of its arrival
-        moves when the clock is set, so an automation would see a new item.
+        """Return the date of the newest item, as in its body. The kit's own date of the arrival is
+        not used, because it changes when the clock is set. An automation would then see a new item.
         """
         listed = inbound.list_payloads(self._journal, 1)
         return documents.date(listed[0]["body"]) if listed else None

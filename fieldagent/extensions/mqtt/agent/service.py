@@ -1,7 +1,7 @@
 """Keeps the kit connected to its broker, and reconnects after growing waits.
 
-1. Inbound items are handed over while there is a session, by the journal as to any hook. An item is
-   done once the broker has acknowledged it. If the session or the agent ended before that, it is
+1. While there is a session, the journal hands over inbound items as to any hook. An item is done
+   once the broker has acknowledged it. If the session or the agent ends before that, the item is
    handed over again.
 2. Commands go through `fieldagent.extensions.mqtt.commands`.
 """
@@ -44,11 +44,11 @@ from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResul
 log = logging.getLogger(__name__)
 
 HOOK = "MQTT"
-"""The broker's name in the journal, as a hook and as a payer."""
+"""Name of the broker in the journal, as a hook and as a payer."""
 
 
 class Publisher:
-    """Hook that publishes inbound items; it runs during a session."""
+    """Hook that publishes inbound items. It runs during a session."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -85,7 +85,7 @@ def plan(settings: MqttSettings, base: PartBase) -> PartPlan:
 
 
 class MqttService(PartService):
-    """Connection to the broker. Call `run` under a supervisor; `get_status` is for the API."""
+    """Connection to the broker. Call `run` under a supervisor. `get_status` is for the API."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class MqttService(PartService):
         self.link = ChannelLink()
 
     async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
-        """Connect to the broker, reconnect when it is lost, and serve the session. `get_status`
-        returns the answer to `GET /api/status`. Raises the journal's errors.
+        """Connect to the broker, reconnect when the connection is lost, and serve the session.
+        `status` returns the answer to `GET /api/status`. Raises the journal's errors.
         """
         tries = 0
         while True:
@@ -134,8 +134,8 @@ class MqttService(PartService):
         self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
 
     def _log_ready(self) -> None:
-        """Show that the session works, unless the last sessions were short: then this one will
-        probably end soon too.
+        """Show that the session works. Do not show it if the last sessions were short, because this
+        one will probably end soon too.
         """
         self.link.state = LinkState.READY
         if not self._short.often:

@@ -30,7 +30,7 @@ class MqttSettings(NamedTuple):
     name: str = "kit"
     prefix: str = "fieldagent"
     discovery: str = "homeassistant"
-    """Empty for no discovery."""
+    """Prefix of Home Assistant's discovery topics; empty for no discovery."""
     senders: frozenset[str] = frozenset()
     credits_per_day: int = 0
     commands_per_hour: int = 60

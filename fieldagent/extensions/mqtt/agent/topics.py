@@ -27,14 +27,14 @@ class MqttTopics(NamedTuple):
     """Id of this kit in Home Assistant."""
     config: str
     birth: str
-    """Topic of Home Assistant's birth message; empty, as `config`, without discovery."""
+    """Topic of Home Assistant's birth message. Without discovery, it is empty like `config`."""
 
     def get_package_topic(self, id_: int) -> str:
         """Return the topic for a Package's state."""
         return f"{self.base}/package/{id_}"
 
     def get_result_topic(self, sender: str) -> str:
-        """Return the topic for answers to a sender; without a name, the common topic."""
+        """Return the topic for answers to a sender. Without a name, return the common topic."""
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
     def list_filters(self) -> list[str]:
@@ -42,8 +42,8 @@ class MqttTopics(NamedTuple):
         return [self.send, f"{self.send}/+", *([self.birth] if self.birth else [])]
 
     def find_sender(self, topic: str) -> str | None:
-        """Return the sender that the topic names, empty if it names none; None if it is not a
-        command topic.
+        """Return the sender that the topic names. Empty if the topic names no sender; None if it is
+        not a command topic.
         """
         if topic == self.send:
             return ""

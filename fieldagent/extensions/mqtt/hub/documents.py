@@ -1,7 +1,7 @@
 """JSON documents that the hub publishes, and their descriptions for Home Assistant. Pure functions.
 
-Retained documents contain only data that anyone at the broker may read later: no text of a message,
-no secret.
+Retained documents contain only data that anyone at the broker may read later. They contain no text
+of a message and no secret.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class KitItem(NamedTuple):
     kind: str
     sos: bool
     private: bool
-    """True if it is for one person or a group."""
+    """True if the item is for one person or a group."""
     request_id: str
     alarm: bool = False
     """True for the hub's own alarm."""
 
     @property
     def has_way(self) -> bool:
-        """Return True if people want its delivery steps. That is seldom so for a position that is
-        sent every minute.
+        """Return True if the delivery steps of the item are published. People seldom want the steps
+        of a position that is sent every minute.
         """
         return self.kind != "location" or self.sos
 
@@ -58,7 +58,7 @@ class OpenIncident(NamedTuple):
 
 def is_shared(item: KitItem, shares: Collection[str]) -> bool:
     """Return True if the settings allow an item to be published. An item for one person or a group
-    also needs "private"; an SOS needs only "incidents".
+    also needs "private". An SOS needs only "incidents".
     """
     if item.sos or item.alarm:
         return "incidents" in shares
@@ -76,8 +76,8 @@ def format_clock(moment: float | None) -> str | None:
 
 
 def make_kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> dict[str, Any]:
-    """Return the published state of a kit. `device` is a kit as in `GET /api/devices`; `incidents`
-    are its open ones.
+    """Return the published state of a kit. `device` is a kit as in `GET /api/devices`, and
+    `incidents` are its open incidents.
     """
     sos = [each for each in incidents if each.kind == "sos"]
     state: dict[str, Any] = {
@@ -119,7 +119,9 @@ def make_position(device: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def make_hub_state(kits: int, incidents: Sequence[OpenIncident], left: int) -> dict[str, Any]:
-    """Return the published state of the hub. `left`: credits that MQTT may still cost today."""
+    """Return the published state of the hub. `left` is the number of credits that MQTT may still
+    cost today.
+    """
     unanswered = sum(each.state == "open" for each in incidents)
     return {
         "kits": kits,
@@ -139,8 +141,8 @@ def make_incident(
     document: Mapping[str, Any], event: Mapping[str, Any] | None, repeat: int
 ) -> dict[str, Any]:
     """Return the published state of an incident. `document` is an incident as in `GET /api/sos`.
-    `event` is its last event. It is None if the incident is published again because it
-    is unanswered, for the `repeat`th time.
+    `event` is its last event. It is None if the incident is published again because it is
+    unanswered; `repeat` is the number of that repetition.
     """
     own = {name: document[name] for name in _OF_INCIDENT}
     return {"event_type": "incident", **own, "event": event, "repeat": repeat}

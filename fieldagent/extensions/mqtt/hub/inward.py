@@ -7,12 +7,12 @@
 | `sourceUserId` and `workspaceId`       | message) to everyone                                 |
 | `{"acknowledge": 12, "text": "…"}`     | with `mqtt-acknowledge`, the answer to an incident   |
 
-1. The sender becomes a member without a sign-in, called `SENDER (MQTT)`. A sender that is not
-   in `mqtt-senders` becomes `MQTT`, because anyone can use any name.
+1. The sender becomes a member who cannot sign in, called `SENDER (MQTT)`. A sender that is not in
+   `mqtt-senders` becomes `MQTT`, because anyone can use any name.
 2. The item goes over satellite or SMS if its sender is in `mqtt-senders` and the day's credits
    are sufficient. Otherwise it waits for a link, and the result contains the reason.
 3. A command with a `key` is carried out only once, whatever fails. A command without a key is
-   recognised by its number and body, if the broker marks it as a possible repeat.
+   recognised by its packet number and body, if the broker marks it as a possible repeat.
 4. A command with `dryRun` gets its cost as the answer, and is not carried out.
 """
 
@@ -77,14 +77,14 @@ class CommandInbox(NamedTuple):
 
 
 class DeliveryMark(NamedTuple):
-    """How the broker delivered a command. A command without a key is recognised by it, because an
-    acknowledgement may be lost when this process ends.
+    """Marks of a command's delivery by the broker. They identify a command without a key, because
+    an acknowledgement may be lost when this process ends.
     """
 
     number: int | None
     again: bool
     chance: str
-    """A unique random text."""
+    """Unique random text."""
 
     @property
     def prefix(self) -> str:
@@ -124,7 +124,7 @@ def carry_out(
             answer = {"accepted": False, "dryRun": True, "key": key, **cost}
             return BrokerOutcome(ItemResult.ASKED, answer)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
-        # The outcome of a failed commit is unknown, so check if the command was stored.
+        # The outcome of a failed commit is unknown. So check if the command was stored.
         known = records.find_known_command(db, address.sender, key or came.own_key)
         if known is None and key is None and came.again:
             known = records.find_earlier_outcome(db, address.sender, came.prefix, digest, now)
@@ -191,7 +191,7 @@ def _take_dry_run(document: dict[str, Any]) -> bool:
 
 
 def _describe_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -> dict[str, Any]:
-    """Return the current cost of sending it."""
+    """Return the current cost of sending an item, as the answer to the sender."""
     quote = spending.make_quote(db, posting, allowance, now)
     return {
         "credits": quote.credits,

@@ -1,4 +1,4 @@
-"""The hub at an MQTT broker: settings and start."""
+"""Bridge of the hub to an MQTT broker: settings and start."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     address: str | None = own["mqtt-address"]
     if address is None or own["mqtt-workspace"] is None:
         return None
-    # Import only here: every hub command reads these settings, and most hubs have no broker.
+    # Import it only here. Every hub command reads these settings, and most hubs have no broker.
     from fieldagent.extensions.mqtt.hub import service
     from fieldagent.extensions.mqtt.hub.inward import HubMqttRules
 

@@ -4,7 +4,7 @@
    is the place stored in the database. A document under way at the end of a session, or of the
    hub, is sent again with the same id.
 2. A retained document is published in each new session, and after each change.
-3. An unanswered incident is published again, because later subscribers have missed it.
+3. An unanswered incident is published again, because subscribers that came later have missed it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.system import waits
 
 REST_S = 1.0
-"""Seconds between two rounds, so that a busy hub is not slowed down. A round publishes new items
-for at most that time."""
+"""Seconds between two rounds, so that a busy hub is not slowed down. Each round publishes new items
+for at most the same time."""
 TURN_MAX_S = 30.0
 """Seconds after which a round runs in any case."""
 FORGET_EVERY = 600.0
 
 
 class HubReporter:
-    """Publisher of the hub's documents. `run` it during a session; it continues from its place in
-    the next one.
+    """Publisher of the hub's documents. Call `run` during a session. It continues from its place in
+    the next session.
     """
 
     def __init__(self, host: BridgeHost, inbox: CommandInbox, name: str) -> None:
@@ -49,12 +49,13 @@ class HubReporter:
         self._announce = trio.Event()
         self._items: Follower | None = None
         self._happened: Follower | None = None
-        """Places of the last session; None if later events may not have been published."""
+        """Place of the last session among the events of incidents. None if later events may not
+        have been published."""
         self._alarms: dict[int, Alarm] = {}
         self._retained: dict[str, bytes] = {}
         """Payloads that the broker got in this session, by topic."""
         self._took_back = False
-        """True once documents of kits deleted between sessions have been removed."""
+        """True once the documents of kits that were deleted between sessions have been removed."""
         self._forgotten = 0.0
 
     def announce(self) -> None:
@@ -172,7 +173,7 @@ class HubReporter:
                     self._topics.get_kit_topic(item.kit, "item"), encode_compact(body)
                 )
                 items.append((item, self._topics.get_stages_topic(item.kit, item.request_id)))
-        # With several hub processes, the place is behind the published items.
+        # With several hub processes, the place can be behind the published items.
         if items or follower.place > before:
             note = partial(records.note_told, items=items, up_to=follower.place, now=now)
             await persist(store, note)
@@ -204,7 +205,7 @@ class HubReporter:
             wanted[config] = encode_compact(documents.of_hub(self._topics, self._name))
         for device in in_use:
             wanted |= self._of_kit(device, [i for i in incidents if i.kit == device["id"]])
-        # Remove the documents of a disabled kit, also those of an earlier session.
+        # Remove the documents of a disabled kit, including those of an earlier session.
         gone = [topic for topic in self._retained if topic not in wanted]
         if not self._took_back:
             deleted = partial(records.list_deleted_kits, workspace=self._inbox.workspace)

@@ -25,9 +25,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 NAME = "mqtt"
 DAY = 86_400.0
 KITS_MAX = 500
-"""Largest number of kits whose state is published, the newest."""
+"""Largest number of kits whose state is published. The newest kits are published."""
 WAYS_MAX = 500
-"""Largest number of items whose delivery steps are published, the newest of a day."""
+"""Largest number of items whose delivery steps are published. The newest items of a day count."""
 KEY_RETENTION_S = 7 * DAY
 """Seconds for which a command is recognised by its key."""
 BROUGHT_AGAIN_S = 3_600.0
@@ -98,7 +98,7 @@ class ItemDeliverySteps(NamedTuple):
     request_id: str
     steps: list[dict[str, Any]]
     stored: int
-    """Number of these steps."""
+    """Number of the delivery steps."""
 
 
 def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:
@@ -202,7 +202,9 @@ def _read_stored(rows: Sequence[tuple[Any, ...]]) -> StoredCommand | None:
 
 
 def find_known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
-    """Return a sender's command with this key, with its outcome; None if there was none."""
+    """Return a sender's command with this key, with its outcome; None if there was no such
+    command.
+    """
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
     )
@@ -213,8 +215,7 @@ def find_earlier_outcome(
     db: Db, sender: str, prefix: str, digest: bytes, now: float
 ) -> StoredCommand | None:
     """Return the outcome of the same command, if the broker delivered it within `BROUGHT_AGAIN_S`
-    under a key with this prefix, which contains its packet number. Brokers reuse numbers after
-    that.
+    under a key with this prefix. The prefix contains the packet number, which brokers reuse later.
     """
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND digest = ? AND at > ?"
@@ -246,8 +247,8 @@ def compute_spent_today(db: Db, now: float) -> int:
 
 
 def find_member(db: Db, workspace: int, sender: str, now: float) -> int:
-    """Return the member under whose name kits see a sender. It has no sign-in, and is created at
-    the sender's first command.
+    """Return the member under whose name kits see a sender. The member cannot sign in, and is
+    created at the sender's first command.
     """
     name = texts_to_kits.make_voice_name(f"{sender} (MQTT)" if sender else "MQTT")
     rows = db.execute(

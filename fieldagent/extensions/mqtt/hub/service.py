@@ -1,5 +1,5 @@
-"""Keeps the hub connected to an MQTT broker, from one process, with growing waits between
-attempts.
+"""Keeps the hub connected to an MQTT broker. One process has the connection, and waits longer after
+each failed attempt.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class HubBroker(NamedTuple):
     user: str | None = None
     password_file: Path | None = None
     ca_file: Path | None = None
-    """Replaces the system's authorities."""
+    """File with authorities that replace the system's."""
 
 
 async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
@@ -148,7 +148,7 @@ class _BrokerBridge:
                 nursery.start_soon(self._reporter.run, there)
 
     def _log_ready(self) -> None:
-        """Log the session, unless the broker is likely to end it soon like those before."""
+        """Log the session, unless the broker is likely to end it soon like earlier sessions."""
         if not self._short.often:
             self._trouble = ""
             log.info("MQTT: connected to the broker at %s", self._broker.host)

@@ -26,7 +26,7 @@ class CommandAddress(NamedTuple):
     sender: str
     """Name of the sender; empty if the topic names none."""
     kit: int | None
-    """Kit whose user gets it, if the topic names one."""
+    """Kit whose user gets the command, if the topic names a kit."""
 
 
 class HubTopics(NamedTuple):
@@ -52,7 +52,7 @@ class HubTopics(NamedTuple):
         return f"{self.discovery}/status" if self.discovery else ""
 
     def get_kit_topic(self, kit: int, what: str) -> str:
-        """Return the topic for something of a kit, such as its position."""
+        """Return the topic for a document of a kit, such as its position."""
         return f"{self.base}/kit/{kit}/{what}"
 
     def get_device_id(self, kit: int) -> str:
@@ -64,7 +64,7 @@ class HubTopics(NamedTuple):
         return f"{self.discovery}/device/{device}/config"
 
     def get_result_topic(self, sender: str) -> str:
-        """Return the topic for results of a sender's commands; without a name, the topic for
+        """Return the topic for results of a sender's commands. Without a name, return the topic for
         everyone.
         """
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"

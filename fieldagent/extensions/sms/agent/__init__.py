@@ -1,1 +1,2 @@
-"""SMS as a second bearer of channel Cellular: used if there is GSM, but no IP route to the hub."""
+"""SMS as a second bearer of channel Cellular. It is used if there is GSM, but no IP route to the
+hub."""

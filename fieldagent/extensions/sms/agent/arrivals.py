@@ -1,10 +1,10 @@
-"""Assembles the messages in a modem's store; a message of several parts counts once all parts are
+"""Assembles the messages in a modem's store. A message of several parts counts once all parts are
 there.
 
-Nothing is remembered between two looks: parts stay in the store until the last has come, so that a
-restart loses none. Parts belong together if sender, reference and count agree and the service
-centre received them within PARTS_APART. Time is needed because references are reused, and some
-senders always use the same one. Pure.
+Nothing is remembered between two looks at the store. Parts stay in the store until the last has
+come, so that a restart loses no part. Parts belong together if sender, reference and count agree
+and the service centre received them within PARTS_APART. The time counts because references are
+reused, and some senders always use the same reference. Pure.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import Content, Deliver, Part, StatusReport
 
 PARTS_APART = 3_600.0
-"""Most seconds between two parts of one message, at the service centre."""
+"""Longest time in seconds between two parts of one message, at the service centre."""
 
 
 class Arrival(NamedTuple):
     """A complete message, or a status report for a message of this kit."""
 
     places: tuple[int, ...]
-    """Places in the store that may be freed once it is taken in."""
+    """Places in the store that may be freed once the message is accepted."""
     message: Deliver | StatusReport | None
     """Content; None if it is a duplicate, or a stored message of this kit."""
 
@@ -37,7 +37,7 @@ class WaitingParts(NamedTuple):
     name: str
     """Key of the message in the store."""
     at: float
-    """Unix time when the service centre received the last of them."""
+    """Unix time when the service centre received the last of these parts."""
     told: str
     """Number of parts that arrived, for people."""
 
@@ -49,7 +49,7 @@ class StoreContent(NamedTuple):
     """Complete messages in the order of the store."""
     waiting: list[WaitingParts]
     unreadable: Sequence[StoredMessage] = ()
-    """Messages that may be readable at another look, because the line has noise."""
+    """Messages that may be readable at another look, because the serial line has noise."""
 
 
 class _Piece(NamedTuple):
@@ -102,8 +102,8 @@ def _is_again(piece: _Piece, group: _Group) -> bool:
 
 
 def _find_group(piece: _Piece, alike: list[_Group]) -> _Group:
-    """Return the message to which the part belongs, the nearest in time; a new one if there is
-    none.
+    """Return the message to which the part belongs, the nearest in time. If there is none, return a
+    new one.
     """
     fits = [
         each
@@ -111,8 +111,8 @@ def _find_group(piece: _Piece, alike: list[_Group]) -> _Group:
         if piece.part.number not in each and _compute_distance(piece, each) <= PARTS_APART
     ]
     if fits:
-        # If several fit, take the later in the store: a message that had a part twice was started
-        # again.
+        # If several fit, take the later one in the store. A message that already had the part was
+        # started again.
         return min(reversed(fits), key=lambda each: _compute_distance(piece, each))
     alike.append({})
     return alike[-1]

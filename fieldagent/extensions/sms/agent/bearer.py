@@ -1,4 +1,4 @@
-"""The bearer of SMS, from the settings."""
+"""Bearer of SMS, made from the settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
 BOOKED_AS = "SMS"
-"""The name under which the journal books the cost, beside the channels."""
+"""Name under which the journal books the cost, besides the names of the channels."""
 
 
 def make_bearer(settings: SmsSettings) -> Bearer:

@@ -1,16 +1,16 @@
 """Sends items to the hub by SMS while the IP link is away, and receives the hub's SMS.
 
-1. An SMS contains a frame of `wire.sms_frame`. It is Delivered once a frame of the hub acknowledges
-   its tag, because then the hub has it on disk. Reports that the network accepted it, or that the
-   hub's telephone has it, are stored but do not count.
-2. Only a few SMS are on their way at a time. If one is not answered in time, it is in doubt and is
-   sent again unchanged; the hub drops the duplicate and acknowledges it too. After COPIES attempts
-   it waits in the queue again.
+1. An SMS contains a frame of `wire.sms_frame`. The frame is Delivered once a frame of the hub
+   acknowledges its tag, because then the hub has it on disk. Reports that the network accepted the
+   SMS, or that the hub's telephone has it, are stored but do not count.
+2. Only a few SMS are on their way at a time. An SMS that is not answered in time is in doubt and is
+   sent again unchanged. The hub drops a duplicate and acknowledges it too. After COPIES attempts
+   the content waits in the queue again.
 3. Each SMS is booked against the day's limit before the modem gets it. The booking is canceled only
-   if the SMS certainly has not left.
+   if it is certain that the SMS has not left.
 4. A received SMS is deleted from the modem once it is on disk here, and is acknowledged after that.
    An SMS from a number that is not allowed is deleted and counted. An SMS that cannot be read is
-   looked at again, and is stored as it is before it is deleted.
+   read again later. If it stays unreadable, it is stored unchanged and then deleted.
 5. When the IP link is back, SMS on their way are returned to the queue at once, and use the link.
 """
 
@@ -60,17 +60,17 @@ log = logging.getLogger(__name__)
 TARIFF = Tariff("sms", ENVELOPE_BYTES, booked=False)
 MESSAGE_LIMITS = MessageLimits(ENVELOPE_BYTES, ENVELOPE_BYTES, TARIFF)
 WINDOW = 3
-"""Most SMS on their way at a time, and the same number again for an SOS."""
+"""Largest number of SMS on their way at a time, and the same number again for an SOS."""
 COPIES = 3
-"""Most copies of one message before it waits in the queue again."""
+"""Largest number of copies of one message before its content waits in the queue again."""
 URGENT_AFTER = 20.0
 """Longest time in seconds without an IP link before an SOS goes by SMS."""
 LOOKS_MAX = 3
-"""Looks at an unreadable message before it is given up."""
+"""Number of looks at an unreadable message before the carrier gives it up."""
 CHECK_INTERVAL_S = 600.0
-"""Seconds between two looks at the modem while the IP link is there."""
+"""Seconds between two looks at the modem's store while the IP link is there."""
 AGAIN_MAX = 3_600.0
-"""Longest time in seconds to wait for an answer, and to rest in the queue after a missing
+"""Longest time in seconds to wait for an answer, and to wait in the queue after a missing
 answer."""
 DAY_OVER_S = 3_600.0
 """Seconds until a limit that was reached is checked again."""
@@ -86,8 +86,8 @@ class SmsBudget(Protocol):
         """Return the number of SMS sent today."""
 
     async def spend(self, count: int) -> None:
-        """Book that many SMS; a negative number cancels bookings of SMS that have not left. On disk
-        on return.
+        """Book that many SMS. A negative number cancels bookings of SMS that have not left. The
+        booking is on disk on return.
         """
 
 
@@ -149,13 +149,14 @@ class SmsCarrier:
         self._under_way: dict[bytes, SentFrame] = {}
         """Unacknowledged frames by tag. Only the code that removes a frame may settle it."""
         self._owed: list[bytes] = []
-        """Tags of received frames that the hub has no acknowledgement for yet."""
+        """Tags of received frames for which the hub has not got an acknowledgement yet."""
         self._rest = SendPause()
         self._ours = False
         self._next_look = -inf
         self._parts = PartsKept()
         self._garbled: dict[int, int] = {}
-        """Number of unreadable looks in a row, by place in the store."""
+        """Number of consecutive looks that found a message unreadable, by its place in the
+        store."""
         self._strangers = 0
         self._show()
 
@@ -190,7 +191,7 @@ class SmsCarrier:
             await self._outbox.release(sending.transmission, reason=reason, retry_after=retry_after)
 
     def _compute_earliest(self, *, urgent: bool) -> float:
-        """Return the time from which another SMS may be sent; inf if none may."""
+        """Return the time from which another SMS may be sent; infinity if no SMS may be sent."""
         turn, modem = self._seat.turn, self._seat.link
         if turn.linked or modem.state is not LinkState.READY:
             return inf
@@ -227,7 +228,7 @@ class SmsCarrier:
                 raise modem.lost
 
     async def _send_one(self, modem: SmsModem) -> bool:
-        """Send the SMS that is due now. Return True if there was one."""
+        """Send the SMS that is due now. Return True if an SMS was due."""
         if not self._ours:
             return False
         now = trio.current_time()
@@ -252,8 +253,8 @@ class SmsCarrier:
         if not urgent and not self._is_affordable(urgent=False):
             return False
         await self._outbox.fix_dates()
-        # The link may have come back meanwhile; the queue would not get this transmission back
-        # before the link ends again.
+        # The link may have come back meanwhile. Then the queue would get this transmission back
+        # only after the link ends again.
         transmission = self._outbox.load(ENVELOPE_BYTES) if self._ours else None
         if transmission is None:
             return False
@@ -286,7 +287,7 @@ class SmsCarrier:
         await self._seat.budget.spend(1)
         self._show()
         if self._under_way.get(tag) is not under_way:
-            # The link has come back and carries it, so cancel the booking.
+            # The link has come back and carries the content, so cancel the booking.
             await self._seat.budget.spend(-1)
             return False
         packages = self._outbox.get_packages(under_way.transmission)
@@ -389,7 +390,7 @@ class SmsCarrier:
     # Receiving.
 
     async def _look_at_store(self, modem: SmsModem) -> None:
-        # A modem may not report that something arrived.
+        # Some modems do not report that an SMS arrived.
         every = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
         contents = await modem.read_store()
@@ -417,8 +418,8 @@ class SmsCarrier:
             modem.arrived = True
 
     async def _read_again(self, modem: SmsModem, unreadable: Sequence[StoredMessage]) -> None:
-        """Look again at unreadable messages, the first time at once, because the line may have
-        noise and the modem has the only copy. After LOOKS looks, store the message as it is and
+        """Read unreadable messages again, the first time at once, because the line may have noise
+        and the modem has the only copy. After LOOKS_MAX looks, store the message unchanged and
         delete it.
         """
         before = self._garbled

@@ -33,15 +33,15 @@ log = logging.getLogger(__name__)
 
 REPLY_MAX = 10.0
 LIST_MAX_S = 30.0
-"""Seconds in which a full store is listed: some modems read each place from the SIM."""
+"""Seconds within which a modem must list a full store. Some modems read each place from the SIM."""
 WAKE_MAX, WAKE_TRIES = 3.0, 3
 LOOK_SOON_S = 30.0
-"""Seconds between two looks: most modems report what arrives."""
+"""Seconds between two looks at the store. This is enough, because most modems report an arrival."""
 PASSED_ON_MAX = 32
-"""Most messages without a place in the store that wait for a look."""
+"""Largest number of messages without a place in the store that wait for a look."""
 ALARM_SHARE = 0.8
-"""Share of the store from which on it counts as crowded: a full store receives nothing more,
-without a report."""
+"""Share of the store's places from which the store counts as nearly full. A full store receives
+nothing more, without a report."""
 
 
 @dataclass(slots=True)
@@ -53,20 +53,21 @@ class GsmModem:
     look_soon: float = LOOK_SOON_S
     conversation: GsmConversation = field(default_factory=GsmConversation)
     arrived: bool = True
-    """True if the store may contain messages that were not looked at."""
+    """True if the store may contain messages that were not read yet."""
     news: trio.Event = field(default_factory=trio.Event)
     """Set when the modem sent an unsolicited report, and then replaced."""
     lost: Exception | None = None
-    """Error for which it must be reopened, if it occurred while a message was being sent."""
+    """Error because of which the modem must be reopened, if it occurred while a message was being
+    sent."""
     crowded: bool = False
     passed_on: dict[int, StoredMessage] = field(default_factory=dict)
-    """Messages that the modem passed on without storing them, by their place below 0."""
+    """Messages that the modem passed on without storing them, by their place, which is below 0."""
     _events: tuple[trio.MemorySendChannel[GsmEvent], trio.MemoryReceiveChannel[GsmEvent]] = field(
         default_factory=lambda: trio.open_memory_channel[GsmEvent](64)
     )
 
     async def listen(self) -> NoReturn:
-        """Pass received bytes to the conversation; this is the only reader of the port."""
+        """Pass received bytes to the conversation. This is the only reader of the port."""
         while True:
             self.conversation.receive_data(await self.port.read())
             while not isinstance(event := self.conversation.next_event(), sms_modem.NeedMore):
@@ -80,8 +81,8 @@ class GsmModem:
                 self.news = trio.Event()
 
     def _keep_message(self, message: StoredMessage) -> None:
-        """Keep a message that the modem did not store. If too many wait, the oldest is lost; the
-        hub sends an SMS that this kit has not acknowledged again.
+        """Keep a message that the modem did not store. If too many wait, the oldest is lost. That
+        is harmless, because the hub repeats an SMS that this kit has not acknowledged.
         """
         self.passed_on[message.place] = message
         if len(self.passed_on) > PASSED_ON_MAX:
@@ -124,7 +125,8 @@ class GsmModem:
 
     async def _hand_over(self, pdu: bytes) -> GsmEvent:
         """Write the message and return the modem's reply. If another message arrives meanwhile, the
-        modem has finished with the network, so a reply that does not come soon is lost.
+        modem has finished its exchange with the network. A reply that does not come soon after that
+        is lost.
         """
         with waits.move_on_after(sms_modem.SEND_SECONDS) as limit:
             await self.port.write(pdu)
@@ -141,8 +143,8 @@ class GsmModem:
         limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
 
     async def read_store(self) -> StoreContent:
-        """Return the content of the store, and what the modem passed on without storing it.
-        Raises GsmSilent, PortLost.
+        """Return the content of the store, and the messages that the modem passed on without
+        storing them. Raises GsmSilent, PortLost.
         """
         self.arrived = False
         reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX_S)
@@ -209,8 +211,8 @@ class GsmModem:
         raise GsmSilent("no answer to AT: is this the modem's port, and does the modem have power?")
 
     async def _unlock(self, pin: PinMemory) -> None:
-        """Unlock the SIM. Three wrong PINs lock it for good, so each value is tried once, and once
-        more if its answer was lost.
+        """Unlock the SIM. Three wrong PINs lock it for good. So each value is tried once, and once
+        more if the answer was lost.
         """
         wants = self._find_lock(await self.ask(sms_modem.PIN))
         if not wants:
@@ -241,7 +243,7 @@ class GsmModem:
 
 
 def _read_refused_prompt(reply: GsmReply) -> SendResult:
-    """Return the result of a refused prompt: the message has not left, whatever the error is."""
+    """Return the result of a refused prompt. The message has not left, whatever the error is."""
     verdict = sms_modem.judge(reply)
     if verdict.outcome is Outcome.NOT_SENT:
         return verdict

@@ -1,4 +1,5 @@
-"""A modem that ModemManager owns, over its command `mmcli`: one process for each query."""
+"""Driver for a modem that ModemManager owns. It uses the command `mmcli`, with one process for each
+query."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ log = logging.getLogger(__name__)
 
 COMMAND = "mmcli"
 REPLY_TIMEOUT_S = 20.0
-"""Seconds for an answer; D-Bus itself waits 30."""
+"""Seconds within which mmcli must answer. D-Bus itself waits 30."""
 OUTPUT_MAX = 262_144
-"""Largest answer in bytes."""
+"""Largest number of bytes of an answer."""
 LOOK_SOON_S = 10.0
-"""Seconds between two looks, because it does not report what arrives."""
+"""Seconds between two looks at the store, because mmcli does not report an arrival."""
 
 
 class _Ended(NamedTuple):
@@ -44,13 +45,13 @@ class _Ended(NamedTuple):
 
 @dataclass(slots=True)
 class ManagedModem:
-    """Implements `contract.SmsModem`; places are the numbers of ModemManager's objects."""
+    """Implements `contract.SmsModem`. Places are the numbers of ModemManager's objects."""
 
     name: str
-    """Name for `mmcli -m`."""
+    """Name of the modem for `mmcli -m`."""
     link: ChannelLink
     send_max: float = SEND_SECONDS + REPLY_TIMEOUT_S
-    """Seconds in which it must report if a message left."""
+    """Seconds within which mmcli must report if a message has left."""
     look_soon: float = LOOK_SOON_S
     arrived: bool = True
     news: trio.Event = field(default_factory=trio.Event)
@@ -88,7 +89,7 @@ class ManagedModem:
         return sent
 
     async def _find_reference(self, place: int) -> int | None:
-        """Return the reference of a sent message; None if it is unknown: then its status report is
+        """Return the reference of a sent message. None if it is unknown; the status report is then
         ignored.
         """
         try:
@@ -162,7 +163,7 @@ class ManagedModem:
 
 
 def _sort(message: ManagedSms, contents: StoreContent) -> None:
-    """Sort a message into the result. Outgoing messages, of a person or another program, are left
+    """Sort a message into the result. Outgoing messages of a person or another program are left
     alone.
     """
     place, content = message.place, message.message

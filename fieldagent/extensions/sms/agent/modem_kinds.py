@@ -1,4 +1,5 @@
-"""Drivers for SMS modems, one per line of `MODEM_KINDS`; the form of sms-port selects one."""
+"""Drivers for SMS modems, one per line of `MODEM_KINDS`. The form of sms-port selects the
+driver."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class SmsModemKind(NamedTuple):
     open: Callable[[str, SmsSettings, ChannelLink, PinMemory], Opened]
     """Opens the modem. Raises one of `contract.MODEM_LOST_ERRORS`."""
     check: Callable[[str], Finding]
-    """Checks if the modem can be there while no agent is running."""
+    """Checks the presence of the modem while no agent is running."""
     heals: tuple[HealingStep, ...]
     """Recovery steps for a silent modem unless sms-heal is set."""
 
@@ -58,7 +59,8 @@ MODEM_KINDS = (
     SmsModemKind(MANAGED, _open_managed, _check_command, ()),
     SmsModemKind(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
 )
-"""The first entry whose pattern fits is used; the last is the AT line of any device."""
+"""Kinds of modems. The first entry whose pattern fits is used. The last entry is the AT line of any
+device."""
 
 
 def find_modem_kind(port: str) -> SmsModemKind:

@@ -1,5 +1,5 @@
-"""Decides which parts of messages are given up, and when. A modem's store is small, and cannot
-receive once parts fill it whose other parts never come. Pure.
+"""Decides which parts of incomplete messages are given up, and when. A modem's store is small, and
+such parts could fill it, so that it receives nothing more. Pure.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import StatusReport
 
 PARTS_KEPT_S = 86_400.0
-"""Seconds for which incomplete parts stay in the modem. They count by our own clock since the first
-look after a start, or by the network's time in the messages."""
+"""Seconds for which incomplete parts stay in the modem. They are counted by the kit's own clock
+since the first look after a start, or by the network's time in the messages."""
 
 
 class GivenUp(NamedTuple):
     parts: WaitingParts
     reason: str
-    """Text for the log; empty if it was logged before and the modem has not deleted them."""
+    """Text for the log. Empty if it was logged before and the modem has not deleted the parts."""
 
 
 class PartsKept:
-    """Waiting parts in the store, and the times since when they wait. It holds at most as many as
-    the store has places.
+    """Waiting parts in the store, and the times since when they have been waiting. Their number is
+    limited by the places of the store.
     """
 
     def __init__(self) -> None:

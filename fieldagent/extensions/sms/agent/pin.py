@@ -1,5 +1,5 @@
-"""Remembers the PIN that a SIM has refused: three wrong PINs lock it, and the agent
-restarts often.
+"""Remembers the PIN that a SIM has refused, because three wrong PINs lock the SIM, and the agent
+can restart often.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ UNKNOWN = (
     " it is not tried again"
 )
 UNKNOWN_MAX = 2
-"""Most attempts with an unknown result, after a power failure or the loss of the modem: a third
-wrong attempt locks a SIM."""
+"""Largest number of attempts with an unknown result, for example after a power failure or the loss
+of the modem. A third wrong attempt would lock the SIM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PinMemory:
         put_file(self.file, b"%s %d" % (self._print(), (self._count_tries() or 0) + 1))
 
     def note_refused(self) -> None:
-        """Store that the SIM has refused the PIN. Raises OSError."""
+        """Record on disk that the SIM has refused the PIN. Raises OSError."""
         put_file(self.file, self._print())
 
     def note_taken(self) -> None:
@@ -62,7 +62,7 @@ class PinMemory:
         return int(tries) if tries.isdigit() else None
 
     def _print(self) -> bytes:
-        """Return a digest of the PIN. It is not secret, because all PINs are soon tried, but the
-        settings beside the file contain the PIN anyway.
+        """Return a digest of the PIN. The digest does not hide the PIN, because there are few PINs.
+        That is acceptable, because the settings beside the file contain the PIN anyway.
         """
         return hashlib.sha256(f"fieldagent PIN {self.value}".encode()).hexdigest().encode()

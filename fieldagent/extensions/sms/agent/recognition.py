@@ -16,7 +16,7 @@ from fieldagent.wire import model
 NAME = "gsm"
 BAUD = 115_200
 SIM_MAX_S = 5.0
-"""Seconds in which it reports the state of its SIM."""
+"""Seconds within which a modem must report the state of its SIM."""
 _SIM = re.compile(rb"\+CPIN: ?([^\r\n]+)|\+CME ERROR: ?([^\r\n]+)|[\r\n](ERROR)[\r\n]")
 
 

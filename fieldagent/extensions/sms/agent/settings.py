@@ -34,8 +34,8 @@ class SmsSettings(NamedTuple):
         return _get_ending(number) == _get_ending(self.hub_number)
 
     def can_come_from(self, number: str) -> bool:
-        """Return True if messages from this number are looked at. Some networks show numbers
-        without the country code, so the last digits decide; the tag authenticates the message.
+        """Return True if messages from this number are processed. Some networks show numbers
+        without the country code, so the last digits decide. The tag authenticates the message.
         """
         return any(
             _get_ending(each) == _get_ending(number) for each in (self.hub_number, *self.allow)
@@ -118,7 +118,7 @@ NEEDS = {
     "sms-hub-number": "hub-address",
     **dict.fromkeys(("sms-allow", "sms-pin", "sms-heal", "sms-recovery-command"), "sms-port"),
 }
-"""Settings that need another setting; the tag's key is derived from hub-token."""
+"""Settings that need another setting. The tag's key is derived from hub-token."""
 
 _OF_A_LINE = ("sms-baud", "sms-pin")
 

@@ -18,10 +18,10 @@ from fieldagent.wire.sms_pdu import ReportState, StatusReport
 log = logging.getLogger(__name__)
 
 REST_FIRST, REST_MAX, REST_URGENT = 30.0, 900.0, 30.0
-"""Seconds of pause after a message that the modem did not take: the first, which doubles, its
-maximum, and the pause of an SOS."""
+"""Seconds of pause after the modem did not accept a message: the first pause, which doubles with
+each failure, the longest pause, and the pause of an SOS."""
 REFUSED_PAUSE_S = 3_600.0
-"""Seconds of pause if the network refuses for good: a subscription or a number is wrong."""
+"""Seconds of pause if the network refuses for good, because a subscription or a number is wrong."""
 REPORT_FAILED_S = 60.0
 """Seconds after which a message is sent again that the network failed to deliver."""
 
@@ -34,26 +34,26 @@ class SentFrame:
     text: str
     copies: int = 0
     due: float = -inf
-    """Time of the next attempt; trio's clock."""
+    """Time of the next attempt, by trio's clock."""
     references: dict[int, int] = field(default_factory=dict)
-    """Copies without a final report, by the reference in the network's reports."""
+    """Number of each copy without a final report, by the reference in the network's reports."""
 
     @property
     def urgent(self) -> bool:
-        """Return True if it contains a part of an SOS."""
+        """Return True if the frame contains a part of an SOS."""
         return self.transmission.urgent
 
 
 @dataclass(slots=True)
 class SendPause:
-    """Pause after the modem or the network did not take a message."""
+    """Pause after the modem or the network did not accept a message."""
 
     until: float = -inf
     urgent_until: float = -inf
     tries: int = 0
 
     def begin(self, *, final: bool) -> None:
-        """Begin a pause, twice as long as the last one; `final` means a refusal for good."""
+        """Begin a pause, twice as long as the last one. `final` is True for a refusal for good."""
         now = trio.current_time()
         pause = min(REST_MAX, REST_FIRST * 2 ** min(self.tries, 10))
         self.tries += 1
@@ -61,18 +61,18 @@ class SendPause:
         self.urgent_until = now + REST_URGENT
 
     def end(self) -> None:
-        """End the pause: a message was taken."""
+        """End the pause, because a message was accepted."""
         self.tries, self.until, self.urgent_until = 0, -inf, -inf
 
     def compute_end(self, *, urgent: bool) -> float:
-        """Return the time when a message may be tried again, by trio's clock; an SOS may be tried
+        """Return the time when a message may be tried again, by trio's clock. An SOS may be tried
         sooner.
         """
         return self.urgent_until if urgent else self.until
 
 
 def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None:
-    """Forget which frame had this reference, because references are reused and another SMS now has
+    """Remove this reference from all frames, because references are reused and another SMS now has
     it.
     """
     if reference is not None:
@@ -81,8 +81,8 @@ def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None
 
 
 def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
-    """Apply a status report: the hub's telephone has the SMS, which does not show that the hub has
-    it, or it will never get it.
+    """Apply a status report. It shows that the hub's telephone has the SMS, or will never get it.
+    The first does not mean that the hub has it.
 
     Each copy is reported once. A report on a settled frame, or a second report, has no effect.
     After a failure the frame is sent again unless a later copy is on its way.

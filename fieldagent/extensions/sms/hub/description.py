@@ -1,4 +1,4 @@
-"""TODO."""
+"""Description of the calls of SMS services, in OpenAPI."""
 
 from __future__ import annotations
 

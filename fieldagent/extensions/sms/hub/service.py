@@ -16,24 +16,24 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 PHONE = re.compile(r"\+[1-9][0-9]{5,14}", re.ASCII)
-"""ITU-T E.164: a plus sign and 6 to 15 digits."""
+"""Pattern of a telephone number (ITU-T E.164): a plus sign and 6 to 15 digits."""
 FORM = "a telephone number such as +41791234567"
 BODY = 16_384
-"""Largest number of bytes of a service's post; a text has at most 1600 characters."""
+"""Largest number of bytes of a service's post. A text has at most 1600 characters."""
 DEADLINE_S = 30.0
 """Seconds for a call."""
 _MESSAGE_CHARACTERS_MAX = 200
-"""Characters of a service's message that are shown."""
+"""Largest number of characters of a service's message that are shown."""
 
 
 def is_phone(address: str) -> bool:
-    """Return True if it is a telephone number in the form +41791234567."""
+    """Return True if the address is a telephone number in the form +41791234567."""
     return PHONE.fullmatch(address) is not None
 
 
 def number_of(sender: str) -> str:
-    """Return a number in the form of contacts' addresses. Services write spaces in it, or 00
-    instead of the plus sign.
+    """Return a number in the form of contacts' addresses. Some services write spaces in numbers, or
+    00 instead of the plus sign.
     """
     bare = re.sub(r"[\s()./-]", "", sender)
     return f"+{bare[2:]}" if bare.startswith("00") else bare
@@ -42,8 +42,8 @@ def number_of(sender: str) -> str:
 async def post(
     address: str, headers: Sequence[tuple[str, str]], body: bytes, *, service: str, says: str
 ) -> HandoverResult:
-    """Post a message to a service, and return the result. Any 2xx is success, which does not mean
-    that the handset has it. `says` names the JSON member with the reason of a refusal.
+    """Post a message to a service, and return the result. Any 2xx is success. Success does not mean
+    that the handset has the message. `says` names the JSON member with the reason of a refusal.
     """
     try:
         reply = await request(
@@ -64,7 +64,7 @@ async def post(
 
 
 def make_failure(reason: str, *, untaken: bool = True) -> HandoverResult:
-    """Return a failure. `untaken` means that the service certainly did not accept it."""
+    """Return a failure. `untaken` is True if the service certainly did not accept the message."""
     return HandoverResult(HandoverOutcome.FAILED, reason, is_untaken=untaken)
 
 
@@ -110,5 +110,7 @@ def make_unsigned(detail: str) -> Problem:
 
 
 def make_identity(*parts: str) -> str:
-    """Return an id for an event that a service may repeat, made of its unchanging parts."""
+    """Return an id for an event that a service may repeat. The id is made from the parts that do
+    not change.
+    """
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()

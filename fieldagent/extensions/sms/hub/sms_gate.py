@@ -33,7 +33,7 @@ PATH = "/contact/sms-gate"
 EVENT_AGE_MAX_S = 86_400.0
 """Largest age of an event in seconds, because a telephone without a network delivers it later."""
 TIME_TO_LIVE_S = 1_800
-"""Seconds within which the telephone may send a message. After that, other contacts have been
+"""Seconds within which the telephone may send a message. After that time, other contacts have been
 notified."""
 _MISSING = "set sms-gate-address, sms-gate-user and sms-gate-password in the hub's settings"
 
@@ -100,8 +100,8 @@ def _make_routes(inward: Inward) -> list[Route]:
 
 
 async def _take_event(inward: Inward, event: object, payload: object) -> None:
-    """Process an event. Events that the hub does not use are accepted and ignored, because they
-    would otherwise be repeated.
+    """Process an event. Events that the hub does not use are accepted and ignored, because the
+    telephone would otherwise repeat them.
     """
     if not isinstance(payload, dict):
         return

@@ -37,7 +37,7 @@ MESSAGE_MEMBER = "message"
 """Query member that names the hub's message in the address of a report."""
 _MISSING = "set twilio-account, twilio-token and twilio-from in the hub's settings"
 _EMPTY_ANSWER = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
-"""Empty TwiML answer, because the hub sends replies in calls of their own."""
+"""Empty TwiML answer, because the hub sends replies in separate calls."""
 
 
 def compute_signature(token: str, address: str, form: Mapping[str, str]) -> str:
