@@ -37,8 +37,8 @@ async def keep_fed(
     beside: Callable[[], object],
 ) -> None:
     """Feed systemd's watchdog. Return at once if systemd expects no sign of life. `stuck` returns a
-    problem that only a restart may fix. `summarise_status` returns the text that systemd shows
-    while the agent works. `beside` is called each time, too.
+    problem that only a restart may fix. `in_brief` returns the text that systemd shows while the
+    agent works. `beside` is called each time, too.
     """
     interval = get_watchdog_interval()
     if interval is None:

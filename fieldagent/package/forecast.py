@@ -65,7 +65,7 @@ class ForecastAccuracy(NamedTuple):
     of: int
     """Number of Packages that had a forecast of `most`, and whose forecast time is over."""
     within: int
-    """Number of these that were delivered in that time."""
+    """Number of these Packages that were delivered in the forecast time."""
 
 
 def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | None:

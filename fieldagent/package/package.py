@@ -187,13 +187,13 @@ class Package:
     to: Person | None = None
     """Addressee; None means everyone in the workspace."""
     wants_receipt: bool = False
-    """True if its sender wants a read receipt."""
+    """True if the sender wants a read receipt."""
     author: Person | None = None
     """Author, a person at this kit; None means the current user of the kit."""
 
     @property
     def sos(self) -> bool:
-        """True if it is an SOS: it joins this kit's open incident, or opens one."""
+        """True if the Package is an SOS: it joins this kit's open incident, or opens one."""
         return self.priority >= SOS_PRIORITY and isinstance(
             self.item, Message | Location | Waypoint | Data
         )

@@ -133,8 +133,9 @@ def compute_elapsed_time(base: ClockBase | None, seen: Reading) -> float:
 
 
 class ElapsedTime:
-    """Elapsed time of this program. `get_base` is the last stored state; `look` reads the
-    clocks."""
+    """Elapsed time of this program. `base` is the last stored state, and `look` reads the
+    clocks.
+    """
 
     def __init__(self, base: ClockBase | None, look: Callable[[], Reading]) -> None:
         self._look = look

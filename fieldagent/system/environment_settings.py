@@ -37,8 +37,8 @@ def add_environment(
     prefix: str,
     keys_of: Callable[[str], Iterable[Key]],
 ) -> str:
-    """Return the text of a settings file with the settings of the environment. `list_allowed_keys`
-    returns the keys that are allowed in a file with a text.
+    """Return the text of a settings file with the settings of the environment. `keys_of` returns
+    the keys that are allowed in a file with a text.
 
     Raises InvalidSettings with a sentence for each unknown variable and each unusable value.
     """

@@ -104,8 +104,8 @@ def read_delta(body: bytes) -> Delta:
 
 
 def apply_delta(body: bytes, before: bytes) -> bytes:
-    """Return the contents after the delta. Call this only with signed data, because zstd reads it
-    as root. Raises NoDelta.
+    """Apply a delta to the contents `before`, and return the new contents. Call this only with
+    signed data, because zstd reads it as root. Raises NoDelta.
     """
     delta = read_delta(body)
     if hashlib.sha256(before).digest() != delta.before:

@@ -181,7 +181,7 @@ def read(
     absent_extension: Callable[[str], str] = lambda name: "",
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
     """Return the value of each key by its attribute, the pairs of the file, and a sentence for each
-    fault. If a key belongs to an extension that this program does not have, `find_absent_extension`
+    fault. If a key belongs to an extension that this program does not have, `absent_extension`
     returns that extension's name, otherwise an empty string.
 
     Raises InvalidSettings if the text is not a properties file.

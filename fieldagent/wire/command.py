@@ -37,8 +37,8 @@ class NotACommand(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RemoteCommand:
-    """A command from the hub to one kit. Its number is that of its entry: the Unix time of its
-    writing, or the last number plus 1 if that is higher.
+    """A command from the hub to one kit. The number of its entry is also its own: the Unix time of
+    its writing, or the last number plus 1 if that is higher.
     """
 
     verb: int

@@ -31,8 +31,8 @@ def make_arguments(change: SettingsChange, signature: str) -> tuple[Argument, ..
 
 
 def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
-    """Return the text and its signature file in minisign's form. `kit` is `kit_of` the kit's token.
-    Raises NotAChange.
+    """Return the text and its signature file in minisign's form. `kit` is the result of
+    `settings_change.get_kit_id` for the kit's token. Raises NotAChange.
     """
     device, lines, first, comment, second = arguments
     assert isinstance(first, bytes) and isinstance(second, bytes) and isinstance(comment, str)

@@ -283,7 +283,7 @@ class Entry:
     to: Person | None = None
     """Addressee of an item; None means everyone."""
     wants_receipt: bool = False
-    """True if its sender wants a read receipt."""
+    """True if the sender wants a read receipt."""
     author: Person | None = None
     """Author of the item, a person at the sender's kit."""
 
@@ -307,8 +307,8 @@ class Envelope:
     key: int | None = None
     """Index of the key that matches the tag."""
     is_packed: bool = False
-    """True if it has the short form, packed text, or a track. Its sender can read such envelopes
-    too."""
+    """True if the envelope has the short form, packed text, or a track. Its sender can read such
+    envelopes too."""
 
 
 class Unauthenticated(RemoteProtocolError):

@@ -120,8 +120,7 @@ class SettingsOffer:
     text: str
     signature: str
     by_satellite: bool = False
-    """True if they arrived in a command over satellite, so that it is not certain that there is an
-    IP link."""
+    """True if the settings arrived in a command over satellite, so that there may be no IP link."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""

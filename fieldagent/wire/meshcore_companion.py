@@ -204,7 +204,7 @@ class CompanionText(NamedTuple):
 
 class CompanionSent(NamedTuple):
     flooded: bool
-    """True if it was sent to all stations, because no path is known."""
+    """True if the text was sent to all stations, because no path is known."""
     ack: bytes
     """Four bytes that identify its acknowledgement."""
     wait_s: float

@@ -253,7 +253,7 @@ class ChannelSettings(NamedTuple):
     """Key of 0, 16 or 32 bytes; one byte is the number of a public key."""
     name: str = ""
     uplink: bool = False
-    """True if its messages go to an MQTT server."""
+    """True if messages on the channel go to an MQTT server."""
 
 
 class MeshChannel(NamedTuple):

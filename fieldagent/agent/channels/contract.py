@@ -128,21 +128,22 @@ class Transmission:
     """Bytes of one outgoing message, with the facts that the driver needs to schedule it."""
 
     number: int
-    """Number that identifies it between driver and outbox; it never leaves the agent."""
+    """Number that identifies the transmission between driver and outbox. It never leaves the
+    agent."""
     body: bytes
     urgent: bool
-    """True if it carries an SOS."""
+    """True if the transmission contains an SOS."""
     attempts: int
     """Number of attempts for its first Package on this channel since a part of that Package was
     sent."""
     answerable: bool = True
-    """True if it contains Packages; False if it contains only receipts and other replies to the
-    peer."""
+    """True if the transmission contains Packages; False if it contains only receipts and other
+    replies to the peer."""
     more: bool = False
     """True if another fragment of the same Package may follow at once, before this transmission is
     settled."""
     part: bool = False
-    """True if it contains a fragment."""
+    """True if the transmission contains a fragment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class Intent:
 
     transmission: Transmission
     modem: str
-    """Identity of the modem that received it (the IMEI)."""
+    """Identity (the IMEI) of the modem that received the transmission."""
     at_modem: int
     """Number that identifies the transmission at the modem, such as the MOMSN of SBD."""
 
@@ -204,7 +205,9 @@ class Outbox(Protocol):
         """
 
     async def note_copy(self, transmission: Transmission) -> None:
-        """Record that it is sent a second time, because it is unknown if the first copy left."""
+        """Record that the transmission is sent a second time, because it is unknown if the first
+        copy left.
+        """
 
     async def settle(
         self,

@@ -71,23 +71,23 @@ class Recognition:
     question: Callable[[], bytes]
     """Makes the question, without the guard; empty if the device transmits by itself."""
     is_answer: Callable[[bytes], bool]
-    """Returns True if the received bytes contain its answer."""
+    """Returns True if the received bytes contain the device's answer."""
     read_report: Callable[[DeviceLine], Awaitable[DeviceReport]]
     """Queries a recognised device for its full report, within its own deadline. Raises RadioLost
     and PortLost, in groups."""
     tcp_port: int = 0
     """TCP port of the device in a network; 0 for none."""
     patience: float = ANSWER_TIMEOUT_S
-    """Longest time in seconds for its answer."""
+    """Longest time in seconds for the device's answer."""
 
 
 class Unrecognised(NamedTuple):
     """Facts about a device that is of none of the kinds that were asked for."""
 
     last_bytes: bytes
-    """The last bytes that it sent, without echoes of the questions."""
+    """The last bytes that the device sent, without echoes of the questions."""
     echoes: bool
-    """True if it returns the bytes that it receives."""
+    """True if the device returns the bytes that it receives."""
 
     def describe_facts(self) -> str:
         """Return the known facts for people, with a guess about the kind of device."""

@@ -18,7 +18,7 @@ class RecordedSocket:
         recorder.record_event(f"connected to {address}")
 
     async def receive(self) -> bytes:
-        """Return the next message. Raises Closed."""
+        """Return the next message. Raises WebSocketClosed."""
         try:
             message = await self._socket.receive()
         except WebSocketClosed as closed:
@@ -28,7 +28,7 @@ class RecordedSocket:
         return message
 
     async def send(self, message: bytes) -> None:
-        """Send one message. Raises Closed."""
+        """Send one message. Raises WebSocketClosed."""
         self._recorder.record_sent(message)
         await self._socket.send(message)
 

@@ -89,9 +89,9 @@ class GatewayMailbox:
     """True if the modem holds a message but does not return it. Then no check is made, because
     another message would take its place."""
     uncleared_message: bytes = b""
-    """Last message that was stored and booked, if the modem has not confirmed that it cleared it.
-    If it is read again, it is not booked again. A restart loses this value; at worst the message is
-    booked twice."""
+    """Last message that was stored and booked, as long as the modem has not confirmed that it was
+    cleared. If it is read again, it is not booked again. A restart loses this value; at worst the
+    message is booked twice."""
     begun_check: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a check whose end is unknown."""
 

@@ -88,7 +88,7 @@ def check_healing(hands: Hands) -> None:
 
 
 async def heal(hands: Hands, known: KnownCommand) -> str:
-    """Take the next recovery step for a silent modem. Raises Failed."""
+    """Take the next recovery step for a silent modem. Raises CommandFailed."""
     link = _get_satellite(hands).link
     before = link.facts.get("healingSteps", 0)
     link.heal_now = True
@@ -123,7 +123,9 @@ async def restart(hands: Hands, known: KnownCommand) -> NoReturn:
 
 
 async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
-    """Leave the order for root's unit. Raises Failed if no unit takes it, and CannotBeDone."""
+    """Leave the order for root's unit. Raises CommandFailed if no unit takes it, and
+    CannotBeDone.
+    """
     _keep_sos(hands)
     place = hands.settings.state_directory / REBOOT
     boot = hands.parts.journal.clock.get_base().boot
@@ -141,7 +143,8 @@ async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
 
 async def change_settings(hands: Hands, known: KnownCommand) -> str:
     """Leave the settings for root's unit, which verifies and tries them and restarts the agent.
-    Wait for the result. Raises CannotBeDone if they are refused, Failed if they are rolled back.
+    Wait for the result. Raises CannotBeDone if they are refused, CommandFailed if they are rolled
+    back.
     """
     state = hands.settings.state_directory
     if _report(hands, "settings", known.number) is None:
@@ -154,7 +157,8 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
 
 async def update_program(hands: Hands, known: KnownCommand) -> str:
     """Leave the delta for root's unit, which verifies it, makes the program and tries it. Wait for
-    the result. Raises CannotBeDone if it is refused, Failed if the previous program runs again.
+    the result. Raises CannotBeDone if it is refused, CommandFailed if the previous program runs
+    again.
     """
     state = hands.settings.state_directory
     if _report(hands, "program", known.number) is None:
@@ -189,7 +193,7 @@ def _digest(known: KnownCommand) -> bytes:
 
 async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     """Leave the delta for root's unit, and return the version of the program that it makes. Raises
-    CannotBeDone, Failed.
+    CannotBeDone, CommandFailed.
     """
     payload = program_deltas.find_payload(hands.parts.journal, _digest(known))
     if payload is None:
@@ -215,7 +219,7 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
 
 async def _is_change_done(hands: Hands, what: str, number: int) -> bool:
     """Return True if the change succeeded, or False if root's unit has not tried it in time. Raises
-    CannotBeDone if it was refused, Failed if it was rolled back.
+    CannotBeDone if it was refused, CommandFailed if it was rolled back.
     """
     with trio.move_on_after(TRIAL_TIMEOUT_S):
         while (report := _report(hands, what, number)) is None or report.state not in ENDED:
@@ -230,7 +234,7 @@ async def _is_change_done(hands: Hands, what: str, number: int) -> bool:
 
 async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
     """Take a step of the change to the group's new radio-key. The step takes effect at once. Raises
-    CannotBeDone, Failed.
+    CannotBeDone, CommandFailed.
     """
     from fieldagent.agent.mesh import radio_keys
     from fieldagent.agent.mesh.key_change import GroupKeys

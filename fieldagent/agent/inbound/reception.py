@@ -97,7 +97,7 @@ class ReceivedMessage:
     has_nameless_author: bool = False
     """True if an item came from a person without a known name."""
     is_authenticated: bool = False
-    """True if its link or its tag shows that it is from the hub."""
+    """True if the link or the message's tag shows that the message is from the hub."""
     not_before: float = 0.0
     """Elapsed time until which hooks receive only an SOS from this message."""
     unauthenticated: set[int] = field(default_factory=set)
@@ -105,15 +105,15 @@ class ReceivedMessage:
     contacts: dict[int, Contact] = field(default_factory=dict)
     seen_at: dict[int, EstimatedPosition] = field(default_factory=dict)
     updates_for_kits: list[ForwardedUpdate] = field(default_factory=list)
-    """Messages for other kits that it contains."""
+    """Messages for other kits that the message contains."""
     commands: int = 0
     stages: bool = False
     """True if the hub must receive a receipt about the stage of an item."""
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
-    """Number of dead letters that were stored for it."""
+    """Number of dead letters that were stored for this message."""
     dropped: int = 0
-    """Number of older dead letters that were deleted for those."""
+    """Number of older dead letters that were deleted to make space for these."""
 
 
 UNTAGGED_PEER = (

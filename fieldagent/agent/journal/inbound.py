@@ -26,7 +26,7 @@ class NumberedItem(NamedTuple):
     sequence: int
     digest: bytes
     wants_receipt: bool
-    """True if its sender requests receipts."""
+    """True if the item's sender requests receipts."""
 
 
 @dataclass(frozen=True, slots=True)

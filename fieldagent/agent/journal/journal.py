@@ -296,8 +296,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
             self._files.mark.follow(high_water.of(self._files.writer))
         if self._reserve_taken:
             self._reserve_taken = False
-            # The free pages are in the file only now, and later writes reuse the log. If this
-            # fails, the commit is still valid.
+            # This checkpoint moves the free pages from the log to the file, and lets later writes
+            # reuse the log. If it fails, the commit is still valid.
             with suppress(sqlite3.OperationalError):
                 self._files.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
                 self._files.writer.execute("PRAGMA shrink_memory")

@@ -319,7 +319,7 @@ class NewPackage(NamedTuple):
     """A Package to be stored. Times are elapsed time."""
 
     body: str
-    """Text of the Package from `canonical`."""
+    """Text of the Package from `make_canonical`."""
     digest: bytes
     accepted: float
     expires: float | None

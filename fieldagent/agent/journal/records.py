@@ -114,9 +114,10 @@ class StoredPackage(NamedTuple):
     """True if that date is from an untrusted clock and may still be corrected
     (`journal.dating`)."""
     back: int = 0
-    """Distance to the first item of the incident; see `envelope.Entry.back`."""
+    """Distance to the first item of the incident; see `envelope.Entry.items_back`."""
     is_unproved: bool = False
-    """True if it belongs to an SOS that an unauthenticated handheld has raised for itself."""
+    """True if the Package belongs to an SOS that an unauthenticated handheld has raised for
+    itself."""
 
     @property
     def is_of_others(self) -> bool:

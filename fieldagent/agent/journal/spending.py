@@ -19,7 +19,7 @@ class BudgetDay(NamedTuple):
     since: float
     """Elapsed time when it began."""
     trusted: bool
-    """True if it was last shown by a trusted clock."""
+    """True if a trusted clock showed the day last."""
     carried: str = ""
     """A day by an untrusted clock whose costs also count for this day; empty if there is none."""
 

@@ -98,7 +98,7 @@ class RepeatableItem:
     """Entries to send: the item itself, or its fragments."""
     until: float
     is_for_hub: bool = False
-    """True if it must reach the hub."""
+    """True if the item must reach the hub."""
     hops: int = 0
     """Number of transmissions that brought it here; 0 for our own item."""
     confirmed_by: set[int] = field(default_factory=set)
@@ -114,7 +114,7 @@ class RepeatableItem:
     due_at: float = inf
     attempts: int = 0
     last_on_air: float = -inf
-    """Time when it was last on the air."""
+    """Time when the item was last on the air."""
     first_missing_at: float = -inf
     """Time of the first report, since its last transmission, that a station is missing it."""
     asked_neighbours: set[int] = field(default_factory=set)
@@ -124,7 +124,7 @@ class RepeatableItem:
     notice_due_at: float = inf
     """Time of the next notice to its sender that the hub has it."""
     notice_count: int = 0
-    """Number of these notices since its sender last requested the relay."""
+    """Number of these notices since the item's sender last requested the relay."""
     stopped: dict[int, set[int]] = field(default_factory=dict)
     """Stations that are missing it, by the station that has it and may not pass it on."""
     stop_due: float = inf

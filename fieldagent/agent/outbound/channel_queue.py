@@ -1,9 +1,9 @@
 """Queue of one channel: the waiting Packages, and those in flight. The code decides and waits, but
 does no I/O.
 
-A Package is here from `add` until it ends. It waits, is taken into a transmission (`take`,
-`depart`), and is then `finished`, or waits again (`put_back`). These methods decide endings and
-return them, but do not store them: the caller must record them in the journal.
+A Package is here from `add` until it ends. It waits, is taken into a transmission
+(`receive_message`), and then ends (`finish`) or waits again (`put_back`). These methods decide
+endings and return them, but do not store them: the caller must record them in the journal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EXPIRE_BATCH = 200
-"""Packages that expire in one commit."""
+"""Number of Packages that expire in one commit."""
 REPLACED_DELIVERY = ChannelDelivery(Status.COLLAPSED, "replaced by a newer Package")
 
 
@@ -139,7 +139,7 @@ class ChannelQueue:
         return self._queue.list_keys()
 
     def hasten(self, *sequences: int) -> None:
-        """Make these due now: they no longer wait for a cheaper channel or a retry."""
+        """Make these Packages due now: they no longer wait for a cheaper channel or a retry."""
         for sequence in sequences:
             if sequence not in self.held:
                 self._queue.hasten(sequence)
@@ -203,8 +203,8 @@ class ChannelQueue:
         return -self._queue.find_place(sequence)[0] >= SOS_PRIORITY
 
     def is_sos_of_others(self, sequence: int) -> bool:
-        """Return True for an SOS that the kit's own people did not raise. Raises KeyError if it is
-        not in the queue.
+        """Return True for an SOS that the kit's own people did not raise. Raises KeyError if the
+        Package is not in the queue.
         """
         return -self._queue.find_place(sequence)[0] == SOS_PRIORITY
 

@@ -36,7 +36,7 @@ from fieldagent.wire.envelope import Ack, AuthorMark, Entry, RelayRequest, Sourc
 from fieldagent.wire.fragments import find_missing_fragments
 
 LISTENING_AFTER_HEARD_S = 60.0
-"""Seconds after the last packet of any station in which a station counts as listening."""
+"""Seconds after any station's last packet for which we assume that a station listens."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Awaited:
     """True if a station has a later transmission but not this one, or answered the round without
     it."""
     is_transmitted: bool = False
-    """True if its whole round has been transmitted, so that an Ack shows all arrived fragments."""
+    """True if the whole round has been transmitted, so that an Ack shows all arrived fragments."""
 
 
 class AwaitedAcks:
@@ -133,7 +133,7 @@ class PackedTransmission:
     more: bool = False
     """True if another fragment of the same Package may follow at once."""
     urgent: bool = False
-    """True if it is a repeated SOS."""
+    """True if the content is a repeated SOS."""
 
 
 @dataclass(frozen=True, slots=True)

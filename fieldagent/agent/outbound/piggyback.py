@@ -33,7 +33,7 @@ class Piggybacked:
     unreadable: list[PendingUnreadableReport] = field(default_factory=list)
     has_introduction: bool = False
     has_name_request: bool = False
-    """True if it contained a request for names."""
+    """True if the transmission contained a request for names."""
     named_incident: bool = False
 
 
@@ -50,7 +50,7 @@ class RepeatedPacket:
     hops: int = 0
     """Number of transmissions that brought it here."""
     joins: bool = False
-    """True if it may share a packet with others, of any stations."""
+    """True if this content may share a packet with other repeated items, from any stations."""
 
 
 class Piggyback(Protocol):

@@ -54,13 +54,13 @@ def is_going_down(entry: Entry) -> bool:
 class _DueAck:
     ack: Ack
     together: bool
-    """True if a summary also confirms it, and another station may do so instead."""
+    """True if a summary also confirms the item, and another station may do so instead."""
     twice: bool
-    """True if it is sent in two packets in a row."""
+    """True if the Ack is sent in two packets in a row."""
     alone: bool
-    """True if it is also sent separately, even if a summary confirms it."""
+    """True if the Ack is also sent separately, even if a summary confirms the item."""
     due_at: float
-    """Time when it is sent."""
+    """Time when the Ack is sent."""
 
 
 class RadioPiggyback:

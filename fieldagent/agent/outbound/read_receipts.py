@@ -72,14 +72,14 @@ class ReadReceipt:
     origin: int
     entry: Entry
     alone: bool
-    """True if it may get a packet of its own."""
+    """True if the receipt may get a packet of its own."""
     hops: int = 0
     """Number of transmissions that brought it here; 0 for our own."""
     heard: float = -inf
     rides_from: float = inf
     """Time from which it rides beside another entry."""
     due_at: float = inf
-    """Time when it is sent in its own packet."""
+    """Time when the receipt is sent in its own packet."""
     attempts: int = 0
     echoes: set[int] = field(default_factory=set)
 
@@ -90,7 +90,7 @@ class ReadReceipt:
         return self.entry.content.stage is Stage.STORED
 
     def schedule(self, rides: float, due: float) -> None:
-        """Let it ride from `rides` on, or be sent alone at `due`."""
+        """Let the receipt ride with other entries from `rides` on, or be sent alone at `due`."""
         self.rides_from, self.due_at = rides, due if self.alone else inf
         self.echoes.clear()
 
@@ -99,8 +99,8 @@ class ReadReceipt:
         self.rides_from = self.due_at = inf
 
     def record_arrival(self, hops: int, now: float) -> bool:
-        """Record that it arrived over that many transmissions. Return False if it came over fewer
-        recently.
+        """Record that the receipt arrived over that many transmissions. Return False if it arrived
+        over fewer recently.
         """
         if hops > self.hops and now - self.heard < HOPS_RETENTION_S:
             return False

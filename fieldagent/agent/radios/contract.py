@@ -52,9 +52,10 @@ class Radio:
     needs: tuple[str, ...] = ()
     """Names of settings that it requires."""
     says_callsign: bool = False
-    """True if its frames contain the callsign; otherwise the agent sends it in plain text."""
+    """True if the radio's frames contain the callsign; otherwise the agent sends the callsign in
+    plain text."""
     is_counting_air_time: bool = False
-    """True if it counts its own air-time from its configuration and obeys
+    """True if the radio counts its own air-time from its configuration and obeys
     `ChannelLink.air_time`."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Meanings of its extra members in `GET /api/status`, by name."""

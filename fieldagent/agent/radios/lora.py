@@ -1,5 +1,5 @@
-"""Common parts of LoRa radios: the settings that a team shares, a limit on air-time, and the
-handling of a board. A board takes one packet at a time and reports the result later.
+"""Common parts of LoRa radios: the settings that a team shares, the limit on air-time, and the
+exchange with a board. A board takes one packet at a time, and reports the result later.
 """
 
 from __future__ import annotations
