@@ -1,7 +1,7 @@
 """Fleet: signed updates of programs and systems, settings that the hub sends, and reboots.
 
-On a kit, units of root run these commands: each change has a trial and a rollback. On the hub, a
-command offers an update to kits in waves.
+On a kit, root's systemd units run these commands. Each change has a trial and a rollback. On the
+hub, a command offers an update to kits in waves.
 """
 
 from fieldagent.system.extension import Extension

@@ -1,8 +1,8 @@
-"""The kit's program as Debian packages: apt downloads them for an update, and dpkg installs them.
+"""Kit's program as Debian packages: apt downloads them for an update, and dpkg installs them.
 
 apt trusts the contents of a signed repository (apt-secure(8)). The packages of both versions are
-downloaded before any change, so that the unit needs no network for the update or the way back.
-After a power failure, dpkg unpacks and configures them again from the beginning.
+downloaded before any change, so that the unit needs no network for the update or a rollback. After
+a power failure, dpkg unpacks and configures them again from the beginning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fieldagent.system.program_delta import make_zip
 
 NAMES = ("fieldagent-common", "fieldagent")
 HUB = "fieldagent-hub"
-"""Package of the hub, which needs the same version of the program."""
+"""Package of the hub. It needs the same version of the program."""
 PROGRAM = "./usr/lib/fieldagent/"
 UNIT = "./usr/lib/systemd/system/fieldagent-update.service"
 CONFIGURED_STATES = ("installed", "triggers-awaited", "triggers-pending")
@@ -37,15 +37,16 @@ LOCKED_S = 600.0
 """Seconds to wait for the end of another apt."""
 LOCK_CHECK_S = 1.0
 OUTPUT_CHARACTERS_MAX = 300
-"""Maximum characters from the end of dpkg's output, if it contains no error."""
+"""Largest number of characters from the end of dpkg's output that are shown, if the output contains
+no error."""
 
 
 class NotAtHand(Exception):
-    """Packages for an update or its way back are missing. The text contains the fix."""
+    """Error: packages for an update or its rollback are missing. The text contains the fix."""
 
 
 class NotInstalled(OSError):
-    """dpkg failed. The text contains its output."""
+    """Error: dpkg failed. The text contains its output."""
 
 
 def list_files(folder: Path, version: str) -> list[Path]:
@@ -84,12 +85,14 @@ def find_newest_version() -> str:
 
 
 def fetch(folder: Path, version: str) -> None:
-    """Download the packages into the folder, unless they are there. Raises NotAtHand, OSError."""
+    """Download the packages into the folder, unless they are there already. Raises NotAtHand,
+    OSError.
+    """
     if all(each.exists() for each in list_files(folder, version)):
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     with TemporaryDirectory() as place:
-        # A folder in which apt's unprivileged user, who downloads, can write.
+        # apt downloads as an unprivileged user, so use a folder in which that user can write.
         with suppress(LookupError):
             shutil.chown(place, "_apt")
         named = [f"{name}={version}" for name in NAMES]
@@ -109,7 +112,7 @@ def keep_only(folder: Path, *versions: str) -> None:
 
 
 def change_alone(folder: Path, version: str) -> None:
-    """Check that no other package would have to change, because the way back could not undo that.
+    """Check that no other package would have to change, because a rollback could not undo that.
     Raises NotAtHand.
     """
     allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
@@ -152,20 +155,20 @@ def pack_zipapp(contents: dict[str, bytes]) -> bytes:
 
 
 def install(folder: Path, version: str) -> None:
-    """Install a version over any installed version, also an incomplete one. Raises NotInstalled,
+    """Install a version over any installed version, even an incomplete one. Raises NotInstalled,
     OSError.
     """
     with _hold_apt_lock():
         # The holder of apt's lock must declare that to dpkg (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
         done = _run(*dpkg, "--install", *map(str, list_files(folder, version)))
-        # Also complete other packages after a power failure, for example man-db, which our pages
-        # trigger.
+        # Also complete other packages after a power failure, for example man-db, because our manual
+        # pages trigger it.
         _run(*dpkg, "--configure", "--pending")
     print(done.stdout, end="", flush=True)
     print(done.stderr, end="", file=sys.stderr, flush=True)
     if done.returncode:
-        # The first error of several. It continues in indented lines.
+        # Find the first error. It continues in indented lines.
         first = re.search(r"^dpkg: error.*(?:\n .*)*", done.stderr, re.MULTILINE)
         why = first[0] if first else done.stderr[-OUTPUT_CHARACTERS_MAX:]
         raise NotInstalled(f"dpkg cannot install it: {' '.join(why.split())}")

@@ -1,4 +1,4 @@
-"""A file of an update, from a path or an address. An interrupted download is resumed."""
+"""Fetches a file of an update from a path or an address. An interrupted download is resumed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ CHUNK = 65_536
 
 
 class NotTaken(Exception):
-    """The update was refused and nothing was changed. The text contains the reason and the fix."""
+    """Error: the update was refused and nothing was changed. The text contains the reason and the
+    fix.
+    """
 
     def __init__(self, text: str, code: int = REFUSED) -> None:
         super().__init__(text)
@@ -30,13 +32,13 @@ class NotTaken(Exception):
 
 
 class ServerUnreachable(NotTaken):
-    """A network or server is down, so a later attempt may succeed."""
+    """Error: a network or server is down, so a later attempt may succeed."""
 
 
 class FetchedFile(NamedTuple):
     content: bytes
     is_continued: bool = False
-    """True if a part of it came from an earlier attempt."""
+    """True if a part of the file came from an earlier attempt."""
 
 
 def fetch_file(
@@ -46,8 +48,8 @@ def fetch_file(
 ) -> FetchedFile:
     """Read a path or an address. Downloaded bytes are kept in `part` until the file is complete,
     and another attempt for the same address continues after them (RFC 9110, 13.1.5 and 14).
-    `report` gets the number of bytes that are here, and of all if it is known. Raises NotTaken,
-    ServerAway.
+    `report` gets the number of bytes so far, and the number of all bytes if it is known. Raises
+    NotTaken, ServerUnreachable.
     """
     try:
         if not what.startswith(("https://", "http://")):
@@ -69,7 +71,7 @@ def fetch_file(
 
 
 def is_served(what: str) -> bool:
-    """Return True if a small file exists there. Raises ServerAway."""
+    """Return True if a small file exists at the address. Raises ServerUnreachable."""
     try:
         fetch_file(what)
     except ServerUnreachable:
@@ -141,8 +143,8 @@ def _can_continue(answer: Any, here: int) -> bool:
 
 
 def _begin_download(part: Path | None, what: str, mark: str) -> Path | None:
-    """Start to store the download, and return the path. None if the disk refuses, and then nothing
-    is stored.
+    """Start to store the download, and return the path. Return None if the disk refuses that.
+    Nothing is stored then.
     """
     if part is None:
         return None

@@ -1,7 +1,7 @@
 """`fieldagent hub update …`: a new program for the kits, in waves, over their IP links.
 
-The hub never has a secret key, and serves no program. The builder signs the program, and puts it
-with its signature on a server for the kits. Each kit verifies it.
+The hub never has the secret key, and serves no program. The builder signs the program, and puts it
+with its signature on a server for the kits. Each kit verifies the signature.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fieldagent.system.signed_release import check_release
 from fieldagent.wire.kit_note import is_address
 
 REASONS = 5
-"""Maximum number of kits whose reasons are listed."""
+"""Largest number of kits whose reasons are listed."""
 
 
 @make_store_command
@@ -37,7 +37,7 @@ def offer(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result
     """Download and check the program, then offer it to the kits in waves, and list the kits of each
     wave.
     """
-    # The download may take long: no transaction is open meanwhile.
+    # The download may take long, so no transaction is open meanwhile.
     _check(arguments.version, arguments.url, time.time())
     return store.run_once(lambda db: _offer(db, arguments, time.time()))
 
@@ -81,7 +81,9 @@ def _check(version: str, url: str, now: float) -> None:
 
 
 def _read_version(program: bytes) -> str:
-    """Return the version of a zipapp without running it; empty if it is not a fieldagent."""
+    """Return the version of a zipapp without running it; empty if it is not a zipapp of
+    fieldagent.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
             text = archive.read("fieldagent/__init__.py").decode()
@@ -125,7 +127,7 @@ def _plan_waves(
 
 
 def _plan_without_offer(kit: Candidate, version: str) -> Planned | None:
-    """Return the plan of a kit that does not get the offer; None if it does."""
+    """Return the plan of a kit that does not get the offer; None if the kit gets it."""
     if why := update_offers.explain_unfit(kit):
         return Planned(kit.device, 0, "left out", why)
     if kit.version == version:
@@ -136,7 +138,9 @@ def _plan_without_offer(kit: Candidate, version: str) -> Planned | None:
 
 
 def _is_newer(runs: str, version: str) -> bool:
-    """Return True if the kit's version is newer. The kit may have reported any text."""
+    """Return True if the kit's version is newer. The kit may have reported any text as its
+    version.
+    """
     with suppress(NotTaken):
         return order(runs) > order(version)
     return False
@@ -150,7 +154,7 @@ def list_offers(call: Call) -> Result:
 
 @make_transaction
 def show_kits(call: Call) -> Result:
-    """List the kits of an offer, or of the last one, with their progress and version."""
+    """List the kits of an offer, or of the last offer, with their progress and version."""
     if not (kits := update_offers.list_kits(*call.here, call.arguments.number)):
         raise Refused("no such offer: see `fieldagent hub update list`")
     return kits
@@ -158,7 +162,7 @@ def show_kits(call: Call) -> Result:
 
 @make_transaction
 def stop(call: Call) -> Result:
-    """Stop the current offer for kits that have not begun. The others continue."""
+    """Stop the current offer for kits that have not begun. The other kits continue."""
     if (number := update_offers.stop(*call.here, call.now)) is None:
         raise Refused("no update is in progress: see `fieldagent hub update list`")
     return {"number": number, "next": "kits that have begun continue"}

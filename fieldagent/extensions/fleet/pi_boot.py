@@ -1,12 +1,13 @@
-"""The boot loader of a Raspberry Pi: its firmware, which starts the system in `slot.txt` and does
+"""Boot loader of a Raspberry Pi. It is the firmware, which starts the system in `slot.txt` and does
 not count attempts.
 
-From the folder `a` or `b` it takes the kernel, the initrd and the kernel's command line
+The firmware takes the kernel, the initrd and the kernel's command line from the folder `a` or `b`
 (raspberrypi.com/documentation/computers/config_txt.html: kernel, initramfs, cmdline). For a trial,
 the kernel of the working system starts the new system by kexec
-(build/boards/arm64/initramfs-tools). When armed, the next start uses that kernel with another
-command line, `try.txt`. Before the kexec, it restores the normal one and writes `tried` into the
-folder of the other system. So even if the new system hangs, the next start is of the working one.
+(build/boards/arm64/initramfs-tools). When a trial is armed, the next start uses that kernel with
+another command line, `try.txt`. Before the kexec, the working system restores the normal command
+line and writes `tried` into the folder of the new system. So even if the new system hangs, the next
+start is of the working system.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from fieldagent.system.folder import put_file, sync_folder
 TRY = "try.txt"
 TRIED_FILE = "tried"
 ONE_PROCESSOR = "nr_cpus=1"
-"""Linux cannot hand over the other processors: on a Pi 3 they wait in a loop of the firmware once
-they are released (arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
+"""Parameter of the kernel that starts another one. It must use only one processor, because it
+cannot hand over the others. On a Pi 3 they wait in a loop of the firmware once they are released
+(arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
 
 
 class PiBoot:
     WORDS = "cmdline.txt"
-    """File of a system for its loader."""
+    """Name of a system's file with the kernel's command line."""
 
     def __init__(self, boot: Path) -> None:
         self._boot = boot

@@ -1,7 +1,7 @@
 """`fieldagent reboot`: root's unit reboots the machine when the hub has asked the agent for it.
 
-The agent may not do that itself. It leaves the id of the current boot. In a later boot, the machine
-has already rebooted, and nothing is done.
+The agent itself may not reboot the machine. It leaves a request with the id of the current boot. If
+the unit finds another boot id, the machine has already rebooted, and the unit does nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fieldagent.system.wording import describe_reason
 
 
 def take_request(settings: Path) -> int:
-    """Process the request of the agent with these settings, once. Returns an exit code."""
+    """Process the request of the agent with these settings, once. Return an exit code."""
     try:
         left = load(settings).state_directory / REBOOT
         if (boot := read_left(left)) is None:

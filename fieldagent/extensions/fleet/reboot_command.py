@@ -1,4 +1,4 @@
-"""`fieldagent reboot`."""
+"""`fieldagent reboot`: reboots the machine for the hub."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from fieldagent.extensions.fleet.reboot import take_request
 
 
 def reboot(arguments: argparse.Namespace) -> int:
-    """Reboot the machine if the hub has asked for it, once; for root's unit."""
+    """Reboot the machine once if the hub has asked for that. Only root's unit calls this."""
     return take_request(arguments.config)

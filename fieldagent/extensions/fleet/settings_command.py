@@ -1,5 +1,5 @@
-"""`fieldagent settings`: the result of the last settings from the hub; and, for root's unit, their
-remaining steps.
+"""`fieldagent settings`: shows the result of the last settings from the hub, and takes their
+remaining steps for root's unit.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Trial of settings that arrived over the link: the steps of root's unit, safe against power
 failures.
 
-    offer    the agent's offer is verified: the operator's signature, this kit, a new number,
+    offer    the agent's offer is verified: the operator's signature, this kit, a new number, and
              settings that may be set remotely and are valid together
-    switch   the old file is kept, the new one is put in its place
+    switch   the old file is kept, and the new file is put in its place
     watch    the agent must answer, be linked to the hub, and restore each channel
-    back     only if it fails: the old file, unless a person has changed it meanwhile
+    back     only if that fails: the old file is restored, unless a person has changed the file
+             meanwhile
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. An offer is
 removed when its trial is on disk, or when the reason of its refusal is recorded.
@@ -49,11 +50,11 @@ class SettingsTrial:
     phase: str = "switch"
     boots: int = 0
     why: str = ""
-    """Reason of the way back."""
+    """Reason of the rollback."""
 
 
 class SettingsPlace:
-    """Root's folder, which updates also use, only one at a time."""
+    """Root's folder. Updates use the same folder. Only one change runs at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,8 +67,8 @@ class SettingsPlace:
 
 
 def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, steady: float) -> int:
-    """Complete a trial, then process the agent's offer. Raises OSError: the next start repeats the
-    steps, and the agent continues meanwhile.
+    """Complete a trial, then process the agent's offer. Raises OSError. The next start then repeats
+    the steps, and the agent continues meanwhile.
     """
     with wait_until_alone(place.folder):
         try:
@@ -150,8 +151,9 @@ def _read_last_number(place: SettingsPlace) -> int:
 
 
 def _find_required_channels(meant: Settings, *, by_satellite: bool) -> dict[str, str]:
-    """Return the channels that work now and stay configured. The hub's link is always included,
-    except after a command over satellite to a kit whose link does not work: then the modem is.
+    """Return the channels that work now and stay configured. The hub's link is always included. The
+    exception is a command over satellite to a kit whose link does not work: the satellite modem is
+    included instead.
     """
     configured = {"Satellite": meant.satellite_port, "Radio": meant.radio_port}
     now = kit_health.fetch_working_channels(meant.api_port) or {}
@@ -220,7 +222,7 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
 def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
     put_file(place.number, str(trial.number).encode())
     outcomes.write_outcome(place.result, trial.number, "back" if trial.why else "taken", trial.why)
-    # Remove the trial first, because its way back needs the other files.
+    # Remove the trial first, because its rollback needs the other files.
     place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)
     _remove_files(place)

@@ -1,5 +1,5 @@
-"""Signed files of an update: fetched, verified with the keys of the programs' builder, and read for
-the contents of their signature.
+"""Signed files of an update. This module fetches them, verifies them with the keys of the programs'
+builder, and reads the contents of their signature.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_signed_file(
         raise NotTaken(f"{signature}: it is not a minisign signature") from None
     except NotSigned as wrong:
         if went_on:
-            # The file may have been replaced, or a power failure has damaged the earlier part.
+            # The file may have been replaced, or a power failure may have damaged the earlier part.
             return read_signed_file(what, kind, keys, part)
         raise NotTaken(f"{signature}: {wrong}") from None
 

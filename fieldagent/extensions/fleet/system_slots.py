@@ -1,5 +1,5 @@
-"""The two systems of a card, and the choice of the one to start: the working one, or once the other
-for a trial (`systemd_boot`, `pi_boot`).
+"""The two systems of a card, and the choice of the system to start: the working system, or once the
+other system for a trial (`systemd_boot`, `pi_boot`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fieldagent.system.folder import put_file
 from fieldagent.system.system_image import SystemName, UnreadableImage, read_name
 
 PARTITIONS = {"a": "6b697400-02", "b": "6b697400-03"}
-"""PARTUUIDs, as made by `build/image`."""
+"""PARTUUIDs of the slots, as made by `build/image`."""
 SLOT = "/usr/lib/kit/slot"
-"""Folder in a system with the files for its loader: kernel, initrd, description of its board, and
-command line."""
+"""Folder in a system with the files for the boot loader: kernel, initrd, description of the board,
+and command line."""
 NONE = (
     "this card has one system, which cannot be replaced as it runs: write a card of the newer image"
     " (docs/how-to/update-system.md)"
@@ -63,7 +63,7 @@ class SystemSlots:
             raise NotTaken(f"{self._about}: {wrong}") from None
 
     def get_device(self, slot: str) -> Path:
-        """Return the partition of slot `a` or `b`. It need not exist."""
+        """Return the path of the partition of slot `a` or `b`. It need not exist."""
         return self._devices / PARTITIONS[slot]
 
     def clear(self, slot: str) -> None:
@@ -125,7 +125,7 @@ class SystemSlots:
             capture_output=True,
             env={**os.environ, "LC_ALL": "C"},
         )
-        # It prints its own version first, and always exits with 0.
+        # The program prints its own version first, and always exits with 0.
         complaints = done.stderr.decode(errors="replace").strip().splitlines()[1:]
         if complaints or not done.stdout:
             raise OSError(

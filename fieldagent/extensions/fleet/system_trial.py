@@ -1,14 +1,15 @@
 """Trial of a whole system: kernel, Debian and program, in the card's other slot.
 
-    write    pieces are fetched and written while the old system runs; a cut is resumed
-    boot     the boot loader must try it, once
-    watch    it has started: its agent must answer, and restore each channel that worked
-    back     only if it fails: the loader starts the old system, with the old journal
+    write    pieces are fetched and written while the old system runs; it continues after a power
+             cut
+    boot     the boot loader must try the new system, once
+    watch    the new system has started: its agent must answer, and restore each channel that worked
+    back     only if that fails: the loader starts the old system, with the old journal
     end      the result is left for the agent
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. The old
 program takes all steps, also in the new system. If the new system does not reach `watch`, the
-loader returns to the old system by itself, which then finds the trial spent.
+loader returns to the old system by itself. The old system then finds the trial in state `spent`.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ IN_WORDS = {
     "end": "it has ended",
 }
 PAUSES = (30.0, 120.0, 600.0)
-"""Seconds before each further attempt to fetch. The last value repeats."""
+"""Seconds before each further attempt to fetch a piece. The last value repeats."""
 STARTS = 2
-"""Number of starts in which the loader may ignore the trial."""
+"""Largest number of starts in which the loader may ignore the trial."""
 NEVER_STARTED = "it did not start, or the power failed while it was on trial"
 
 
@@ -90,7 +91,7 @@ class SystemTrial:
     pieces: int = 0
     starts: int = 0
     why: str = ""
-    """Reason of the way back."""
+    """Reason of the rollback."""
 
 
 def read(place: Place) -> SystemTrial:
@@ -99,19 +100,19 @@ def read(place: Place) -> SystemTrial:
 
 
 def write(place: Place, trial: SystemTrial) -> None:
-    """Write the trial to disk atomically, even in a power cut. Raises OSError."""
+    """Write the trial to disk, atomically even in a power cut. Raises OSError."""
     put_file(place.system, json.dumps(asdict(trial)).encode())
 
 
 def go_on(place: Place, slots: SystemSlots) -> int:
     """Take the remaining steps, up to the next start of the machine. Raises OSError, NotTaken,
-    InvalidSettings: the next start repeats them, and the agent continues meanwhile.
+    InvalidSettings. The next start then repeats the steps, and the agent continues meanwhile.
     """
     while place.system.exists() and read(place).phase == "write":
         # This may take hours, so other changes of the kit are allowed meanwhile.
         write(place, _write_system(place, slots))
     if place.system.exists() and (trial := read(place)).phase == "boot" and not trial.starts:
-        # It was also checked before the first piece.
+        # The command that began the trial checked this too, but before the first piece.
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
     with wait_until_alone(place.folder):
         try:
@@ -156,7 +157,7 @@ def _start_anew() -> int:
 
 
 def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
-    """Let the loader try the system at the next start, unless it has already."""
+    """Let the loader try the system at the next start, unless it has already tried it."""
     state = slots.get_state(trial.slot)
     if state == "spent" or trial.starts >= STARTS:
         return replace(trial, phase="back", why=NEVER_STARTED)
@@ -207,8 +208,8 @@ def _find_state_file(trial: SystemTrial) -> Path:
 
 
 def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
-    """Write the system. A refusal or a full disk ends the trial, and the running system is
-    unchanged. Raises OSError.
+    """Write the system. A refusal or a full disk ends the trial without a change of the running
+    system. Raises OSError.
     """
     trial = read(place)
     try:
@@ -267,7 +268,7 @@ def _read_piece(
 
 
 def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
-    """Return the same piece of the image that is not a difference. Raises NotTaken."""
+    """Return the same piece from the complete image, not as a difference. Raises NotTaken."""
     content, _ = read_signed_file(
         trial.what, SYSTEM, read_trusted_keys(Path(trial.key)), place.part
     )
@@ -300,7 +301,9 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
 
 
 def _is_unplugged(name: str) -> bool:
-    """Return True if the file is on a removable medium that is not there, such as a stick."""
+    """Return True if the file is on a removable medium that is not plugged in, such as a USB
+    stick.
+    """
     return name.startswith("/") and not Path(name).exists()
 
 

@@ -1,8 +1,8 @@
-"""`fieldagent update NAME.system`: writes a signed system beside the running one and tries it once.
-If it fails, the old system runs again.
+"""`fieldagent update NAME.system`: writes a signed system beside the running system and tries it
+once. If it fails, the old system runs again.
 
 This module verifies the signature, and checks that the system is for this card. `system_trial`
-takes the further steps, in its own unit.
+takes the further steps, in a separate systemd unit.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ PROGRESS_CHECK_S = 0.5
 
 
 def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
-    """Start to write and try a system. If another one is still being written, it is replaced once
-    this one is accepted. Raises NotTaken, OSError.
+    """Start to write and try a system. If another system is still being written, it is replaced
+    once the new one is accepted. Raises NotTaken, OSError.
     """
     now, slot = slots.read_name(), slots.find_other()
     _check_nothing_else(place)
@@ -58,7 +58,7 @@ def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
         # Stop the other download, because both use the same file.
         kit_health.call_systemctl("stop", system_trial.UNIT)
     try:
-        # It may have advanced meanwhile.
+        # The other trial may have advanced meanwhile.
         _check_nothing_else(place)
         image, trial = _check_image(order, place, slots, now, slot)
     except BaseException:
@@ -70,7 +70,7 @@ def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     # systems.
     place.system.unlink(missing_ok=True)
     sync_folder(place.folder)
-    # Copy the current program, which is known to work: it takes the steps.
+    # Copy the current program, because it takes the steps and is known to work.
     put_file(place.previous, order.program.read_bytes(), mode=0o644)
     put_file(place.image, write_image(image))
     place.result.unlink(missing_ok=True)
@@ -158,7 +158,7 @@ def _read_image(what: str, keys: list[TrustedKey], place: Place, now: str) -> Sy
 
 
 def follow_trial(place: Place) -> None:
-    """Print the progress until the unit reboots the machine, or until the trial ends before."""
+    """Print the progress until the unit reboots the machine, or until the trial ends earlier."""
     phase = ""
     try:
         with Progress("writing", "pieces") as progress:

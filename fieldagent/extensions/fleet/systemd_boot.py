@@ -1,14 +1,14 @@
 """systemd-boot, the loader of a PC's card, which starts one of its two systems.
 
-It selects the entry with the highest version among those that may be tried, and counts the attempts
-in their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
+It selects the entry with the highest version among the entries that may be tried, and counts the
+attempts in their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
 
     system-a.conf         it works: kept
     system-b+1.conf       armed: to be tried once
     system-b+0-1.conf     spent: was tried, and is not started while there is another
 
 The loader itself renames an armed entry to a spent one before it starts the kernel. So even if the
-new system hangs, the next start is of the other one.
+new system hangs, the next start is of the other system.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRIAL = "kit.trial"
 
 class SystemdBoot:
     WORDS = "entry.conf"
-    """File of a system for its loader."""
+    """Name of a system's file with its entry for the loader."""
 
     def __init__(self, boot: Path) -> None:
         self._entries = boot / "loader/entries"
@@ -40,7 +40,7 @@ class SystemdBoot:
         sync_folder(self._entries)
 
     def arm(self, slot: str, words: str) -> None:
-        """Let the loader try the slot at the next start, once. Raises OSError."""
+        """Let the loader try the slot once, at the next start. Raises OSError."""
         entry = words.replace("@TURN@", self._switch_entry())
         tried = re.sub("(?m)^options .*", rf"\g<0> {TRIAL}", entry)
         put_file(self._entries / f"system-{slot}+1.conf", tried.encode())

@@ -1,4 +1,4 @@
-"""The table of a kit's commands of this extension."""
+"""Table of a kit's commands of this extension."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """Trial of a new program: the part of an update that survives the end of the command, and power
 failures.
 
-    switch   the agent stops, its journal is copied, the new program is put in place
+    switch   the agent stops, its journal is copied, and the new program is put in place
     watch    the agent must answer, and restore each channel that worked before
-    back     only if it fails: the old program; and its journal if the new one's has a later
-             version, with all that the new one has accepted
-    end      the result is left for the agent, and the files for the way back are removed
+    back     only if that fails: the old program is restored. If the new program has upgraded the
+             journal, the old journal is restored too, with everything that was accepted meanwhile
+    end      the result is left for the agent, and the files for a rollback are removed
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. The old
 program takes all steps, because it is known to work. This module sends nothing except the reason of
-a way back, which costs no credit.
+a rollback, which costs no credit.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ class Place:
         self.folder = folder
         self.new = folder / "new.pyz"
         self.previous = folder / "previous.pyz"
-        """The old program, which takes the steps."""
+        """Old program. It takes the steps."""
         self.part = folder / "part"
         """Part of an interrupted download."""
         self.packages = folder / "packages"
         """Packages of both versions, if the program is installed as Debian packages."""
         self.trial = folder / outcomes.UPDATE_TRIAL
         self.system = folder / outcomes.SYSTEM_TRIAL
-        """Trial of a whole system; `image` is the list of its pieces."""
+        """Trial of a whole system. `image` is the list of its pieces."""
         self.image = folder / "system.image"
         self.result = folder / outcomes.UPDATE
         self.offered = folder / outcomes.PROGRAM
         """Result of the hub's last offer."""
 
     def record_result(self, offer: int, state: str, why: str = "") -> None:
-        """Record the result of the hub's offer; nothing for a manual update."""
+        """Record the result of the hub's offer. Do nothing for a manual update."""
         if offer:
             outcomes.write_outcome(self.offered, offer, state, why)
 
@@ -79,7 +79,7 @@ class Trial:
     channels: dict[str, str] = field(default_factory=dict)
     """Channels that worked, each with its state."""
     journal_version: int = 0
-    """Version of the journal before; 0 if there was none."""
+    """Version of the journal before the update; 0 if there was no journal."""
     minutes: float = 15.0
     """Minutes within which everything must work again."""
     steady: float = 30.0
@@ -87,7 +87,7 @@ class Trial:
     phase: str = "switch"
     boots: int = 0
     why: str = ""
-    """Reason of the way back."""
+    """Reason of the rollback."""
     offer: int = 0
     """Number of the hub's offer; 0 for a manual update."""
     package: str = ""
@@ -101,7 +101,7 @@ def read(place: Place) -> Trial:
 
 
 def write(place: Place, trial: Trial) -> None:
-    """Write the trial to disk atomically, even in a power cut. Raises OSError."""
+    """Write the trial to disk, atomically even in a power cut. Raises OSError."""
     put_file(place.trial, json.dumps(asdict(trial)).encode())
 
 
@@ -114,8 +114,8 @@ def read_phase(place: Place) -> str:
 
 
 def go_on(place: Place) -> int:
-    """Take the remaining steps. Raises OSError, InvalidSettings: the next start repeats them, and
-    the agent continues meanwhile with the current program.
+    """Take the remaining steps. Raises OSError, InvalidSettings. The next start then repeats the
+    steps, and the agent continues meanwhile with the current program.
     """
     with wait_until_alone(place.folder):
         try:
@@ -183,7 +183,9 @@ def _go_back(place: Place, trial: Trial) -> None:
 
 
 def send_to_hub(settings: Path, text: str) -> None:
-    """Send the hub a message of this kit, only over IP. It waits in the queue like any other."""
+    """Send the hub a message of this kit, only over IP. The message waits in the queue like any
+    other.
+    """
     began = time.monotonic()
     while (status := kit_health.fetch_status(settings)) is None:
         if time.monotonic() - began > kit_health.SILENCE_S:
@@ -201,7 +203,7 @@ def send_to_hub(settings: Path, text: str) -> None:
 
 
 def end_of_trial(place: Place, result: dict[str, Any], state: Path) -> None:
-    """Leave the result, and remove the files for the way back. Raises OSError."""
+    """Leave the result for the agent, and remove the files for a rollback. Raises OSError."""
     put_file(place.result, json.dumps(result).encode(), mode=0o644)
     kit_health.restart_others()
     trial_journal.forget(state)

@@ -1,4 +1,4 @@
-"""The agent's journal during a trial of a new program: a copy, and its restoration.
+"""Copies and restores the agent's journal during a trial of a new program.
 
 The journal and the files beside it belong to the agent's user, so all of this runs as that user.
 """
@@ -22,26 +22,26 @@ from fieldagent.system.folder import rename_file, sync_folder
 T = TypeVar("T")
 NAME = "journal.sqlite3"
 OLD_JOURNAL_COPY = f"{NAME}.before"
-"""Copy of the old journal, for the way back."""
+"""Copy of the old journal, for a rollback."""
 NEW_JOURNAL_COPY = f"{NAME}.before-new"
 
 
 def read_version(state: Path) -> int:
-    """Return the version of the journal's tables; 0 if there is none. Raises OSError."""
+    """Return the version of the journal's tables; 0 if there is no journal. Raises OSError."""
     return _retry(_read_version, state)
 
 
 def copy_journal(state: Path, expected: int) -> None:
-    """Copy the journal with its log for the way back. Does nothing if its version is no longer
+    """Copy the journal with its log for a rollback. Do nothing if its version is no longer
     `expected`, because it was copied before. Raises OSError.
     """
     _retry(partial(_copy_file, expected=expected), state)
 
 
 def put_back(state: Path, before: int, program: str) -> str:
-    """Restore the journal of version `before` if the new `program` has upgraded it, with all
-    contents of the new one. Returns a text for people about contents that cannot be restored;
-    empty if there are none. Raises OSError.
+    """If the new `program` has upgraded the journal, restore the journal of version `before` with
+    all contents of the upgraded journal. Return a text for people about contents that cannot be
+    restored; empty if there are none. Raises OSError.
     """
     return _retry(partial(_put_back, before=before, program=program), state)
 
@@ -79,7 +79,7 @@ def _open_journal(journal: Path) -> sqlite3.Connection:
 
 
 def _copy_file(state: Path, expected: int) -> None:
-    # If the version has changed, the new program has already run (power failed later): keep the
+    # If the version has changed, the new program has already run before a power failure. Keep the
     # earlier copy.
     if not expected or _read_version(state) != expected:
         return
@@ -95,8 +95,8 @@ def _put_back(state: Path, before: int, program: str) -> str:
     journal = state / NAME
     kept = journal.with_name(f"{NAME}.of-{program}")
     with closing(_open_journal(journal)) as writer:
-        # Write everything into the one file, because its log would be taken for that of the other
-        # journal.
+        # Write everything into the file itself, because a log beside it would be treated as the log
+        # of the other journal.
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     made = journal.with_name(f"{NAME}.restored")
     with closing(_open_journal(state / OLD_JOURNAL_COPY)) as source:

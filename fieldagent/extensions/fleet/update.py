@@ -1,8 +1,8 @@
 """`fieldagent update`: a signed program replaces this one, and is rolled back if it fails.
 
 This module reads and verifies the program, and checks that it accepts the kit's settings, without
-touching anything that runs. `trial.py` takes the further steps, in its own unit, which survives the
-end of this command and of the user's connection.
+touching anything that runs. `trial.py` takes the further steps in a separate systemd unit, which
+survives the end of this command and of the user's connection.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from fieldagent.wire.kit_note import ProgramOffer
 from fieldagent.wire.signed_delta import SignedDelta
 
 START_TIMEOUT_S = 120.0
-"""Seconds for the new program to print its version and to check the kit."""
+"""Seconds within which the new program must print its version and check the kit."""
 CHECK_INTERVAL_S = 0.5
 """Seconds between two checks of the progress."""
 
@@ -60,8 +60,8 @@ def begin(
     offer: ProgramOffer | None = None,
     brought: SignedDelta | None = None,
 ) -> Trial:
-    """Begin an update and return its trial. `offer` is the hub's offer; `brought` is the delta that
-    came with it instead of an address. Raises NotTaken, OSError.
+    """Begin an update and return its trial. `offer` is the number of the hub's offer. `brought` is
+    the delta that came with the offer instead of an address. Raises NotTaken, OSError.
     """
     if place.trial.exists():
         version = trial.read(place).version
@@ -74,7 +74,7 @@ def begin(
         )
     root_units.make(place.folder)
     programs = _find_programs(order, place, brought)
-    # Make it readable, because each `check` runs as the agent's user.
+    # Make the file readable, because each `check` runs as the agent's user.
     put_file(place.new, programs.new, mode=0o644)
     put_file(place.previous, programs.now, mode=0o644)
     now, next_ = _read_version(place.previous), _read_version(place.new)
@@ -127,11 +127,11 @@ class Programs(NamedTuple):
     """The old and the new program, each as one file that Python can run."""
 
     source: str
-    """Source of the new one: a file, an address, a version of packages."""
+    """Source of the new program: a file, an address, or a version of packages."""
     new: bytes
     now: bytes
     package: str = ""
-    """Version of the Debian packages with the new one; empty for a file."""
+    """Version of the Debian packages with the new program; empty for a file."""
     previous_package: str = ""
     signed_as: str = ""
     """Version in the signature; empty for Debian packages, whose list apt verifies."""
@@ -191,8 +191,8 @@ def _read_packaged_programs(version: str, folder: Path) -> Programs:
 
 
 def _verify_program(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
-    """Return the program and its signed version. It is made from `now`, the current program, if its
-    builder provides a delta. Raises NotTaken.
+    """Return the program and its signed version. If the builder provides a delta, make the program
+    from `now`, the current program. Raises NotTaken.
     """
     keys = read_trusted_keys(key)
     changed = _find_by_delta(what, now, keys, place)
@@ -215,8 +215,8 @@ def _build_from_delta(brought: SignedDelta, now: bytes, key: Path) -> tuple[byte
 def _find_by_delta(
     what: str, now: bytes, keys: Sequence[TrustedKey], place: Place
 ) -> tuple[bytes, Release] | None:
-    """Return the program from a delta; None if there is no usable delta from this program, because
-    the whole is available, too.
+    """Return the program from a delta. None if there is no usable delta for the current program;
+    the caller then uses the complete program.
     """
     try:
         here = get_contents(now)
@@ -277,13 +277,14 @@ def _fetch_channels(port: int) -> dict[str, str]:
 
 
 def follow_update(place: Place, offered: Trial, *, as_json: bool) -> int:
-    """Print the progress until the unit has ended, and return the exit code. The unit does not need
-    this command.
+    """Print the progress until the unit has ended, and return the exit code. The unit continues
+    even if this command ends.
     """
     until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENCE_S
     phase = ""
     try:
-        # The result is written just before the trial is removed, because power may fail between.
+        # The unit writes the result before it removes the trial, because power may fail in between.
+        # So there may be both.
         while place.trial.exists() or not place.result.exists():
             if time.monotonic() > until:
                 complain(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
@@ -302,8 +303,8 @@ def follow_update(place: Place, offered: Trial, *, as_json: bool) -> int:
 
 
 def show_last(place: Place, *, as_json: bool) -> int:
-    """Print the result of the last update, or the state of the current one. Returns an
-    exit code.
+    """Print the result of the last update, or the state of the current update. Return an exit
+    code.
     """
     if as_json:
         return _print_last_as_json(place)
@@ -325,7 +326,7 @@ def show_last(place: Place, *, as_json: bool) -> int:
 
 
 def _read_phase(place: Place) -> tuple[str, str]:
-    """Return the phase, and its text; both empty if nothing is on trial."""
+    """Return the phase and its text; both are empty if nothing is on trial."""
     try:
         phase = system_trial.read(place).phase
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`fieldagent update`, also as root's unit calls it."""
+"""`fieldagent update`, for people and for root's unit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from fieldagent.system.wording import describe_reason
 
 
 def update(arguments: argparse.Namespace) -> int:
-    """Install a program, or a whole system if the name is that of one; continue a started update;
-    or print the result of the last one. Root's unit installs the program that the hub has offered.
+    """Install a program, or a whole system if the name is of a system. Or continue a started
+    update, or print the result of the last update. Root's unit installs the program that the hub
+    has offered.
     """
     place, order = Place(arguments.state), _order(arguments)
     if arguments.offered:

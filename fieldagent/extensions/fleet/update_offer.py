@@ -4,7 +4,7 @@ records the reason of a refusal.
 An offer has a version and an address. The file there must have the signature of the builder of this
 kit's programs and the offered version, and must be newer than the current program. So a compromised
 hub cannot install anything else. The offer is removed when its trial is on disk, or when the reason
-of its refusal is recorded; power may fail at any time.
+of its refusal is recorded. So power may fail at any time.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from fieldagent.wire.signed_delta import SignedDelta, read_payload
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for the end of another change."""
 PAUSES = (30.0, 120.0, 600.0)
-"""Seconds before each further attempt to fetch it."""
+"""Seconds before each further attempt to fetch the program."""
 
 
 def take_offer(order: UpdateOrder, place: Place) -> int:
     """Process the hub's offer when nothing else is on trial. `order` contains the program to
-    replace, and the conditions of the trial. Returns an exit code.
+    replace, and the conditions of the trial. Return an exit code.
     """
     others = (place.trial, place.system, SettingsPlace(place.folder).trial)
     try:
         while True:
             with wait_until_alone(place.folder):
-                # After a power failure, the other units continue these first.
+                # After a power failure, the other units first continue their trials.
                 if not any(each.exists() for each in others):
                     return _take_left(order, place)
             time.sleep(CHECK_INTERVAL_S)
@@ -70,7 +70,7 @@ def _take_left(order: UpdateOrder, place: Place) -> int:
 
 
 def _take_offer(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[int, str]:
-    """Return the number of the offer, and the reason of a refusal."""
+    """Return the number of the offer, and the reason of a refusal, or an empty string."""
     try:
         offer = decode(body)
     except RemoteProtocolError as error:

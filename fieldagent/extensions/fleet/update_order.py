@@ -1,4 +1,4 @@
-"""A request for another program or system on this kit."""
+"""Request for another program or system on this kit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 class UpdateOrder(NamedTuple):
     what: str
-    """A file, an address, or a version of Debian packages; empty: the default of the settings or of
-    apt."""
+    """File, address, or version of Debian packages. If it is empty, the settings or apt decide."""
     program: Path
     """Program file to replace."""
     settings: Path

@@ -8,7 +8,9 @@ from fieldagent.extensions.fleet.fetching import NotTaken
 
 
 def check_newer(now: str, next_: str, *, older_too: bool) -> None:
-    """Check that `next_` is newer than `now`, unless older ones are allowed. Raises NotTaken."""
+    """Check that `next_` is newer than `now`, unless older versions are allowed. Raises
+    NotTaken.
+    """
     if older_too or order(next_) > order(now):
         return
     what = "is already running" if next_ == now else f"is older than {now}, which runs"
@@ -20,8 +22,8 @@ STAGES = ("dev", "a", "b", "rc", None)
 
 
 def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
-    """Return the sort key of a version: 0.2.0.dev1 is before 0.2.0; 0.2.0+1.g1a2b3c4d, one commit
-    after it, is behind. Raises NotTaken.
+    """Return the sort key of a version. 0.2.0.dev1 comes before 0.2.0, and 0.2.0+1.g1a2b3c4d, which
+    is one commit later, comes after it. Raises NotTaken.
     """
     form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
     read = re.match(form, version, re.ASCII)

@@ -1,7 +1,7 @@
 """Iridium Messaging Transport (IMT): the modem Iridium 9704 and the operator Cloudloop.
 
-`jspr.py` and `messages.py` hold the wire format. `agent/` has the driver of the modem. `hub/` has
-the operator, which also serves SBD modems.
+`jspr.py` and `messages.py` contain the wire format. `agent/` contains the driver of the modem, and
+`hub/` the operator, which also serves SBD modems.
 """
 
 from fieldagent.system.extension import Extension

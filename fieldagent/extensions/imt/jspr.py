@@ -1,9 +1,9 @@
 """JSPR, the line protocol between a host and an Iridium Certus 9704: one JSON object per line. No
 I/O.
 
-The host sends `GET target {…}` or `PUT target {…}`, the modem `NNN target {…}`; each line ends with
-CR. A 299 is unsolicited and can arrive at any time, also between a request and its answer. Names
-follow the vendor's library (rock7/RockBLOCK-9704, src/jspr.c).
+The host sends `GET target {…}` or `PUT target {…}`, and the modem `NNN target {…}`. Each line ends
+with CR. A 299 is unsolicited and can arrive at any time, even between a request and its answer.
+Names follow the vendor's library (rock7/RockBLOCK-9704, src/jspr.c).
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 LINE_BYTES = 8192
-"""Maximum length of a line; a longer one is noise. The longest real line, a segment of 1446 bytes,
-has about 2 050."""
+"""Largest number of bytes of a line. A longer line is noise. The longest real line, with a segment
+of 1446 bytes, has about 2 050."""
 DONE, UNASKED, NO_VERSION, ALREADY = 200, 299, 400, 402
 NOT_ALLOWED, NOT_DONE, NO_SIM, NOT_PROVISIONED = 406, 408, 410, 418
 SERIAL_ERROR = 500
 GARBLED_CODES = frozenset({403, 405, 407})
-"""Codes that noise on the line causes for a correct request: too long, malformed, no JSON."""
+"""Codes of answers to a correct request that noise on the line has changed: too long, malformed, no
+JSON."""
 MEANS: Mapping[int, str] = {
     401: "it does not know this kind of request",
     403: "the request is too long for it",
@@ -69,7 +70,8 @@ def _request(verb: str, target: str, members: Mapping[str, object]) -> bytes:
 
 
 class LineReader:
-    """Splits bytes into lines: `receive_data` accepts bytes, `read_next_line` returns each line.
+    """Splits bytes into lines. `receive_data` accepts bytes, and `read_next_line` returns each
+    line.
 
     A line may arrive in parts, with pauses between them. All other bytes are dropped: zeros while
     the modem boots, a DC1 before its first line, the rest of a cut line.

@@ -30,10 +30,10 @@ from fieldagent.wire.sbd import MoStatus, SessionVerdict
 
 BAUD = 230_400
 PAYLOAD_BYTES = 100_000
-"""Maximum bytes of a message in each direction, without its CRC."""
+"""Largest number of bytes of a message in each direction, without its CRC."""
 CRC_BYTES = 2
 SEGMENT_BYTES = 1446
-"""Maximum bytes of a segment, before base64."""
+"""Largest number of bytes of a segment, before base64."""
 TOPIC_MIN, TOPIC_MAX = 64, 65_535
 RAW = "RAW"
 """Topic of Cloudloop for any bytes. Its number is usually 244."""
@@ -53,23 +53,23 @@ MODEM = ModemKind(
     keeps_copies=False,
     guard=lambda body: binascii.crc_hqx(body, 0),
 )
-"""Properties for the hub."""
+"""Properties of the modem, for the hub."""
 
 
 class MessageKey(NamedTuple):
-    """The modem's name of a message."""
+    """Name that the modem gives a message."""
 
     topic: int
     id: int
-    """Number from the modem, 0 to 255; restarts at each power-up."""
+    """Number from the modem, 0 to 255. It restarts at each power-up."""
 
     def pack(self) -> int:
-        """Return both as one number, for storage."""
+        """Return topic and number as one number, for storage."""
         return self.topic << 8 | self.id
 
 
 UNNAMED_KEY = 0
-"""Replaces `MessageKey.pack` until the modem has named the message."""
+"""Value instead of `MessageKey.pack` until the modem has named the message."""
 
 
 def unpack(number: int) -> MessageKey | None:
@@ -133,7 +133,7 @@ class OperationalState(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """Activity of the modem: it sends or receives a message, or is about to."""
+    """Activity of the modem: it sends or receives a message, or is about to do so."""
 
     active: bool
 
@@ -153,7 +153,7 @@ Event = (
 
 def read_event(line: jspr.JsprLine) -> Event | None:
     """Return the event of an unsolicited line, or of the answer to a GET of the same target. None
-    for a line without meaning for us. Raises RemoteProtocolError if a member is missing or
+    for a line that the agent does not use. Raises RemoteProtocolError if a member is missing or
     wrong.
     """
     reader = _READERS.get(line.target)
@@ -202,7 +202,7 @@ def _read_state(line: jspr.JsprLine) -> OperationalState:
 
 
 def _read_activity(line: jspr.JsprLine) -> Activity | None:
-    # The value is meaningless until it is enabled, as after each power-up.
+    # The value is meaningless until the report is enabled, for example after each power-up.
     active = line.body.get("active")
     if line.body.get("enabled") is not True or not isinstance(active, bool):
         return None
@@ -241,8 +241,8 @@ STATE_REASONS: Mapping[int, str] = {
 
 
 def find_newest_version(line: jspr.JsprLine) -> dict[str, int]:
-    """Return the newest version of the API that the modem supports. Firmware lists the versions in
-    either order. Raises RemoteProtocolError.
+    """Return the newest version of the API that the modem supports. The order of the versions
+    depends on the firmware. Raises RemoteProtocolError.
     """
     listed = line.body.get("supported_versions")
     known = [_read_three_numbers(each) for each in listed] if isinstance(listed, list) else []
@@ -308,7 +308,7 @@ class MoMessage:
             )
         self._whole = memoryview(body + compute_crc(body))
         self.last_given = False
-        """True if the last segment was given: the message may have left."""
+        """True if the modem has the last segment, so that the message may have left."""
 
     def __len__(self) -> int:
         """Return the number of bytes on the serial line, including the CRC."""
@@ -363,7 +363,7 @@ def find_mo_status(status: str) -> MoStatus:
 
 
 def find_refusal_status(word: str) -> MoStatus:
-    """Return the meaning of a refusal: the message cannot have left."""
+    """Return the meaning of a refusal. The message cannot have left."""
     status = FINAL.get(word)
     if status is not None and status.verdict in (_S.NOT_SENT, _S.FAULT):
         return status
@@ -383,7 +383,7 @@ class MtMessage(NamedTuple):
 
 
 MESSAGES_MAX = 8
-"""Maximum number of MT messages that are assembled at the same time. The oldest is dropped."""
+"""Largest number of MT messages that are assembled at the same time. The oldest is dropped."""
 
 
 class MtAssembly:
@@ -393,7 +393,7 @@ class MtAssembly:
         self._segments: dict[MessageKey, dict[int, bytes]] = {}
 
     def add(self, segment: MtSegment) -> None:
-        """Store a segment. The same one may arrive again."""
+        """Store a segment. The same segment may arrive again."""
         if segment.key not in self._segments and len(self._segments) >= MESSAGES_MAX:
             del self._segments[next(iter(self._segments))]
         self._segments.setdefault(segment.key, {})[segment.start] = segment.data

@@ -1,6 +1,6 @@
 """Places: fences, routes with a time, third-party trackers, and reports of a kit's week.
 
-All of it is in the hub. `hub/part.py` lists what it adds there.
+The extension exists only in the hub. `hub/part.py` lists its additions to the hub.
 """
 
 from fieldagent.system.extension import Extension

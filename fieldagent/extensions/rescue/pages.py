@@ -20,14 +20,14 @@ _BIG_ENDIAN = 0x377F0683
 _INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF = 2, 5, 10, 13
 _SIZES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
 DEPTH_MAX = 20
-"""Maximum levels of a tree. More levels mean a cycle."""
+"""Largest number of levels of a tree. More levels mean a cycle."""
 
 Value = None | int | float | str | bytes
 
 
 class Row(NamedTuple):
     table: str | None
-    """Table of its page's tree, or name of an index; None if unknown."""
+    """Name of the table or index to whose tree the page belongs; None if unknown."""
     rowid: int | None
     """Rowid; None in an index, and in a table WITHOUT ROWID."""
     values: tuple[Value, ...]
@@ -42,7 +42,7 @@ class Image(NamedTuple):
 
 
 class NoRecord(Exception):
-    """There is no record at this place."""
+    """Error: there is no record at this place."""
 
 
 class Pages:
@@ -61,7 +61,7 @@ class Pages:
             self._follow(root, name, 0)
 
     def read_rows(self) -> Iterator[Row]:
-        """Yield every readable row, possibly also some that were deleted long ago. The newest
+        """Yield every readable row, possibly with some rows that were deleted long ago. The newest
         version of a changed row comes first.
         """
         free = self._free() - self._owners.keys()
@@ -101,7 +101,8 @@ class Pages:
             at = 0
             while at < PAGE - 2:
                 if min(page[at : at + 4]) >= 0x80:
-                    # Its size would be 256 MiB or more. This skips overwritten areas quickly.
+                    # A record here would have 256 MiB or more, so it is none. This check skips
+                    # overwritten areas quickly.
                     at += 1
                     continue
                 try:
@@ -260,8 +261,9 @@ def _read_value(kind: int, content: bytes) -> Value:
 
 
 def _read_frames(log: bytes) -> Iterator[tuple[int, Image]]:
-    """Yield the pages in a write-ahead log, oldest first. The checksum of each frame continues that
-    of the frame before, so a damaged frame does not invalidate later ones.
+    """Yield the pages in a write-ahead log, oldest first. The checksum of each frame is computed
+    from the checksum stored in the frame before. So a damaged frame does not invalidate later
+    frames.
     """
     if len(log) < _WAL_HEAD:
         return
@@ -283,7 +285,7 @@ def _read_frames(log: bytes) -> Iterator[tuple[int, Image]]:
 
 
 def _compute_sums(order: str, content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
-    """Return the checksum of section 4.2."""
+    """Return the checksum that section 4.2 defines."""
     first, second = sums
     words = struct.unpack(f"{order}{len(content) // 4}I", content)
     for even, odd in zip(words[::2], words[1::2], strict=True):

@@ -1,7 +1,8 @@
-"""Saves the intact rows of a damaged journal into a new one.
+"""Saves the intact rows of a damaged journal into a new journal.
 
-Ended Packages stay ended. A Package that is partly known but differs from the accepted one ends as
-damaged. If a Package's state on a channel is lost, it waits there: receivers recognise a duplicate.
+Ended Packages stay ended. A Package that is partly readable but not equal to the accepted Package
+ends as damaged. If a Package's state on a channel is lost, the Package waits there again, because
+receivers recognise a duplicate.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ IS_LATER_SQL = {
     "leg": "leg.status IS NULL AND excluded.status IS NOT NULL",
     "handover": "handover.state = 'waiting' AND excluded.state <> 'waiting'",
 }
-"""Condition that the second of two rows with one key is the later one."""
+"""SQL conditions by table, true if the second of two rows with the same key is the later one."""
 TYPES = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
 DEFAULTS: dict[str | None, Value] = {"0": 0, "1": 1, "''": ""}
 """Value of a column that a row does not have yet, by the default's text in the schema."""
 CHANNELS = frozenset(Channel)
 NAMED_MAX = 20
-"""Most ids that are listed individually."""
+"""Largest number of ids that are listed individually."""
 
 Found = dict[str, Value]
-"""A row by the names of its columns."""
+"""Values of a row by the names of its columns."""
 
 
 @dataclass
@@ -66,7 +67,9 @@ class Count:
     payloads_lost: int = 0
 
     def describe_count(self) -> str:
-        """Return a sentence with the saved and lost content; lost Packages must be posted again."""
+        """Return a sentence about the saved and lost content. Lost Packages must be posted
+        again.
+        """
         text = f"intact Packages: {self.packages}, {self.waiting} of them to be sent"
         text += f"; intact payloads: {self.payloads}"
         if self.damaged:
@@ -119,7 +122,7 @@ class _Table:
             return None
         row: Found = {}
         for index, (_, name, kind, required, default, key) in enumerate(self._columns):
-            # A row from before the column was added does not have it.
+            # A row from before the column was added does not contain a value for it.
             value: Value = DEFAULTS.get(default)
             if key and kind == "INTEGER" and not self._in_key_order:
                 value = record.rowid
@@ -130,7 +133,7 @@ class _Table:
             row[name] = value
         allowed = STATES.get(self.name, {})
         if self.name == record.table == "package" and row["status"] not in allowed["status"]:
-            # Its states on the channels show how it ended.
+            # The states of the Package on its channels show how it ended.
             row["status"] = None
         return row if all(row[name] in values for name, values in allowed.items()) else None
 
@@ -153,7 +156,7 @@ class _Salvage:
         self._bad: dict[int, Found] = {}
         """Packages that differ from the accepted ones."""
         self._beginning = 0
-        """Number before the first of the damaged journal; 0 if that is lost too."""
+        """Number before the first Package of the damaged journal; 0 if it is also lost."""
 
     def receive_message(self, pages: Pages) -> None:
         for record in pages.read_rows():
@@ -167,8 +170,8 @@ class _Salvage:
                         self._keep(table, row)
 
     def _of(self, record: Row) -> Iterator[tuple[_Table, Found]]:
-        """Yield the tables to which a record may belong. If its page does not show it, its content
-        must.
+        """Yield the tables to which a record may belong, by its page or otherwise by its
+        content.
         """
         for name in [record.table] if record.table in self._tables else STATES:
             table = self._tables[name or ""]
@@ -217,7 +220,7 @@ class _Salvage:
                 continue
             gone = self._db.execute(f"DELETE FROM {table} WHERE {unsound}").rowcount
             if table == "person" and gone:
-                # The hub sends the directory again to a kit without one.
+                # The hub sends the directory again to a kit that has no directory.
                 self._db.execute("DELETE FROM directory")
 
     def _drop_orphans(self) -> None:
@@ -233,12 +236,12 @@ class _Salvage:
                 )
 
     def _end(self, sequence: int) -> int:
-        """End a Package of which too little is left, and return its id; the rest is kept for
+        """End a Package of which too little is left, and return its id. The rest is kept for
         inspection.
         """
         row: Found = {"accepted": 0.0, "expires": None, **self._bad.get(sequence, {})}
         candidate = self._ids.get(sequence, row.get("id"))
-        # Without an id the Package is found only by its number.
+        # Without an id the Package can only be found by its number.
         id_ = candidate if isinstance(candidate, int) else -sequence
         self._db.execute(
             "INSERT INTO package (sequence, id, body, digest, accepted, expires, status, ended,"
@@ -295,9 +298,9 @@ class _Salvage:
             )
 
     def _mend_carried(self, count: Count) -> None:
-        """Restore the original station of neighbours' items from the relay marks. As our own, such
-        an item would mean that this kit is in need. If the station is lost, the item ends, and
-        is relayed again when its kit repeats the request.
+        """Restore the original station of neighbours' items from the relay marks. As an item of
+        this kit, a neighbour's SOS would mean that this kit is in need. If the station is lost, the
+        item ends, and is relayed again when its kit repeats the request.
         """
         db = self._db
         marks = {
@@ -346,7 +349,7 @@ class _Salvage:
         ask_anew(self._db, sequence)
 
     def _mend_incident(self) -> None:
-        """Assign each waiting SOS to an incident, even if the row that did so is lost."""
+        """Assign each waiting SOS to an incident, even if the row with its incident is lost."""
         waits = self._db.execute(
             "SELECT sequence FROM leg WHERE status IS NULL AND priority >= ? AND sequence NOT IN"
             " (SELECT sequence FROM incident_item UNION SELECT sequence FROM package"
@@ -365,7 +368,7 @@ class _Salvage:
             self._db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, *rows[0]))
 
     def _mend_payloads(self, count: Count) -> None:
-        """Hand over again each payload whose state is lost; its `requestId` is the same."""
+        """Hand over again each payload whose state is lost. Its `requestId` is the same."""
         db = self._db
         ((count.payloads,),) = db.execute("SELECT count(*) FROM inbound")
         ((count.payloads_lost,),) = db.execute(
@@ -382,7 +385,7 @@ class _Salvage:
         )
 
     def _number_on(self, before: HighWater, count: Count) -> None:
-        """Make sure that no number and no id is used twice."""
+        """Make sure that no number and no id will be used twice."""
         db = self._db
         for table, key, highest in (
             ("package", "sequence", before.package),
@@ -391,7 +394,7 @@ class _Salvage:
             ((largest,),) = db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}")
             if table == "package":
                 began = max(largest, self._beginning)
-                # If no row shows how many Packages there were, the ids do, because they start at 1.
+                # If no row shows the number of Packages, the ids show it, because they start at 1.
                 unknown = highest - began if began else min(highest, before.id or highest)
                 count.unknown = max(0, unknown)
             else:

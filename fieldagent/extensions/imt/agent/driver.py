@@ -1,8 +1,9 @@
 """Drives an Iridium Certus 9704 for as long as the agent runs.
 
-The intent is on disk before the modem is offered a message, and is updated when the modem has named
-it. The modem then works alone, for hours. A message counts as sent only if the network's own status
-reports it. To give a message up, the agent asks the modem to cancel it and waits for that status.
+The intent is on disk before the driver offers the modem a message, and is updated when the modem
+has given the message a number. The modem then works alone, for up to hours. A message counts as
+sent only if the network's own status reports it. To give up a message, the agent asks the modem to
+cancel it and waits for that status.
 
 | end of the message | result |
 |---|---|
@@ -11,8 +12,9 @@ reports it. To give a message up, the agent asks the modem to cancel it and wait
 | cancelled before transit, or not accepted | not sent |
 | the modem lost power after the last segment; another status; no status | in doubt |
 
-If an idle modem has not reported the end of its message, the report was lost: that is the last row.
-Firmware that does not report its activity shows this only when the time limit is over.
+If an idle modem has not reported the end of its message, the report was lost, and the last row
+applies. With firmware that does not report its activity, the driver notices this only when the time
+limit is over.
 
 A message in doubt is sent again with the same bytes, because the modem has no number like SBD's
 MOMSN that could show the result later. The number inside the bytes makes a second copy harmless. If
@@ -70,20 +72,21 @@ from fieldagent.wire.sbd import MoStatus, SessionVerdict
 log = logging.getLogger(__name__)
 
 SEGMENTS_MAX_S = 120.0
-"""Seconds in which the modem requests all segments of a message: 100 000 bytes take 6 s on the
-serial line."""
+"""Seconds within which the modem must request all segments of a message. 100 000 bytes take 6 s on
+the serial line."""
 TRANSIT_MAX_S = 900.0
 """Seconds after which a message that is not an SOS is given up for now, because other messages may
 get through."""
 SOS_TRANSIT_MAX = 6 * 3600.0
-"""The same for an SOS: according to the manufacturer, the modem itself gives up before that."""
+"""Seconds after which an SOS is given up for now. According to the manufacturer, the modem itself
+gives up before that."""
 IDLE_LOOKS = 2
-"""Looks in a row that find the modem idle, after which its message is given up: the status was
-lost."""
+"""Number of consecutive checks that find the modem idle, after which its message is given up,
+because the status was lost."""
 CANCEL_MAX_S = 20.0
-"""Seconds in which the modem reports the end of a message that was given up."""
+"""Seconds within which the modem must report the end of a message that was given up."""
 FILL_BYTES = messages.SEGMENT_BYTES - messages.CRC_BYTES
-"""Bytes up to which waiting entries fill one message: one segment."""
+"""Number of bytes up to which waiting entries fill one message. They are one segment."""
 MODEM_LOST_ERRORS = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS went first")
 NOBODY_KNOWS = (
@@ -140,7 +143,7 @@ async def run(
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
-    """Store received messages on disk, including those that are here when the agent stops."""
+    """Store received messages on disk, including those that are not stored when the agent stops."""
     while True:
         await mail.wait_for_first()
         with trio.CancelScope(shield=True):
@@ -251,9 +254,9 @@ class ImtDriver:
         await self._transmit(transmission)
 
     async def _transmit(self, transmission: Transmission, *, again: bool = False) -> None:
-        """Let the modem send the transmission, and settle it. If an error comes before all segments
-        were given, it has not left, unless this is a repetition (`again`): then an earlier copy
-        may have left.
+        """Let the modem send the transmission, and settle it. If an error comes before the modem
+        has all segments, the transmission has not left. If this is a repetition (`again`), an
+        earlier copy may have left.
         """
         assert self.modem.facts.topic is not None
         outgoing = Outgoing(self.modem.facts.topic.id, transmission.body)
@@ -294,7 +297,7 @@ class ImtDriver:
         sos = not urgent and await self._is_urgent_waiting()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
         status = await self._give_up(outgoing.key)
-        # The link is not the reason, so no pause follows.
+        # An SOS is the reason and not the link, so no pause follows.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
     async def _wait_until_ended(self, key: messages.MessageKey, *, urgent: bool) -> None:
@@ -313,7 +316,7 @@ class ImtDriver:
             idle = idle + 1 if self.modem.facts.active is False else 0
 
     async def _give_up(self, key: messages.MessageKey) -> MoStatus:
-        """Cancel a message and return its final status; it may have left before."""
+        """Cancel a message and return its final status. The message may have left before."""
         if key not in self.modem.ended and await self.modem.cancel(key):
             await self._wait(CANCEL_MAX_S, partial(self.modem.has_ended, key))
         if key in self.modem.ended:
@@ -337,9 +340,9 @@ class ImtDriver:
     # Messages whose end is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
-        """Query the message's end, because the modem may still have it. If the modem does not know
-        it, send the identical bytes again first, unless an SOS waits: the message in doubt waits
-        for that.
+        """Query the end of the message, because the modem may still have the message. If the modem
+        does not know it, send the identical bytes again before other messages. If an SOS waits, the
+        message in doubt waits for the SOS.
         """
         transmission = intent.transmission
         if (status := await self._find_final_status(intent)) is not None:

@@ -29,7 +29,7 @@ from fieldagent.system.signals import run_breakable
 from fieldagent.wire.errors import RemoteProtocolError
 
 CHECK_TIMEOUT_S = 60.0
-"""Seconds in which the modem must answer all queries of `fieldagent check`."""
+"""Seconds within which the modem must answer all queries of `fieldagent check`."""
 
 
 def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:

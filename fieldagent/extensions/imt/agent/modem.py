@@ -25,27 +25,28 @@ from fieldagent.wire.sbd import MoStatus
 log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 5.0
-"""Seconds in which a request is answered."""
+"""Seconds within which the modem must answer a request."""
 QUIET_AND_MAX_S, QUIET_MAX = 0.5, 5.0
 """Seconds of silence to wait for after the port is opened, because earlier answers belong to
-another program. The second is the longest wait, because an active modem may never be silent."""
+another program. The second value is the longest wait, because an active modem may never be
+silent."""
 STATE_MAX_S = 10.0
-"""Seconds in which the modem becomes active, or reports its SIM."""
+"""Seconds within which the modem must become active, or report its SIM."""
 SETTLES_S = 0.1
-"""Seconds after activation in which the modem refuses messages with 418."""
+"""Seconds after activation during which the modem refuses messages with 418."""
 WAKE_TRIES = 3
 
 
 class ImtSilent(Exception):
-    """The modem did not answer a request in time, or refused a request that must succeed."""
+    """Error: the modem did not answer a request in time, or refused a request that must succeed."""
 
 
 class ImtReset(Exception):
-    """The modem lost power or was reset, and has forgotten its settings and messages."""
+    """Error: the modem lost power or was reset, and has forgotten its settings and messages."""
 
 
 class Mailbag:
-    """Received messages that are not stored yet; the modem has no copy of them."""
+    """Received messages that are not stored yet. The modem has no copy of them."""
 
     def __init__(self) -> None:
         self._waiting: deque[messages.MtMessage] = deque()
@@ -60,7 +61,7 @@ class Mailbag:
         self._note_change()
 
     def receive_message(self) -> None:
-        """Remove the first message, which is stored."""
+        """Remove the first message, because it is stored."""
         self._waiting.popleft()
         self._note_change()
 
@@ -69,7 +70,7 @@ class Mailbag:
         self._changed = trio.Event()
 
     async def wait_for_first(self) -> messages.MtMessage:
-        """Wait for a message and return the first; it stays until `receive_message`."""
+        """Wait for a message and return the first. The message stays until `receive_message`."""
         while not self._waiting:
             await self._changed.wait()
         return self._waiting[0]
@@ -86,19 +87,20 @@ class ModemFacts:
 
     imei: str = ""
     rebooted: bool = True
-    """True if it had no API version when the port was opened, so it lost the messages of an earlier
-    run."""
+    """True if the modem had no API version when the port was opened. It has then lost the messages
+    of an earlier run."""
     topic: messages.Topic | None = None
     state: messages.OperationalState | None = None
     sim: messages.SimStatus | None = None
     service: bool | None = None
-    """True if it sees the network."""
+    """True if the modem sees the network."""
     active: bool | None = None
-    """True if it sends or receives a message, or is about to; None if it does not report it."""
+    """True if the modem sends or receives a message, or is about to do so; None if it does not
+    report that."""
     reports_activity: bool = False
 
     def describe_trouble(self) -> str:
-        """Return the reason, for people, why the modem cannot send; empty if it can."""
+        """Return the reason, for people, why the modem cannot send; empty if it can send."""
         if self.sim is not None and not self.sim.present:
             return "the modem finds no SIM: insert the SIM, or activate it in the account"
         if self.state is not None and self.state.state != messages.ACTIVE:
@@ -114,7 +116,7 @@ class Outgoing:
         self.message = messages.MoMessage(body)
         self.topic = topic
         self.key: messages.MessageKey | None = None
-        """Known once the modem has answered."""
+        """Key of the message, which is known once the modem has answered."""
         self.status: str | None = None
         """Final status of the message."""
 
@@ -126,8 +128,8 @@ _Lines: TypeAlias = (
 
 @dataclass(slots=True)
 class ImtModem:
-    """Requests and answers over one open port. `listen` is the port's only reader: it serves the
-    segments of the outgoing message and collects those of incoming messages.
+    """Requests and answers over one open port. `listen` is the port's only reader. It serves the
+    segments of the outgoing message and collects the segments of incoming messages.
     """
 
     port: SerialPort
@@ -143,7 +145,7 @@ class ImtModem:
     """Final statuses of messages since the port was opened. A status is removed when its number is
     used again."""
     given_up: set[messages.MessageKey] = field(default_factory=set)
-    """Messages that the modem was asked to cancel: it gets no more segments of them."""
+    """Messages that the modem was asked to cancel. It gets no more segments of them."""
     _assembly: messages.MtAssembly = field(default_factory=messages.MtAssembly)
     _starts: bool = True
     """True during setup, when a boot report is expected."""
@@ -179,7 +181,7 @@ class ImtModem:
             log.warning("the modem sent an invalid line: %s", error)
 
     async def _take_event(self, event: messages.Event | None) -> None:
-        # The first two are steps inside a message; the waiting tasks need only its end.
+        # The first two events are steps inside a message. The waiting tasks need only its end.
         if isinstance(event, messages.SegmentWanted):
             await self._give_segment(event)
             return
@@ -229,7 +231,7 @@ class ImtModem:
 
     def _note_key(self, line: jspr.JsprLine) -> None:
         """Record the number that the modem gave to the outgoing message. An earlier message with
-        this number is over.
+        this number has ended.
         """
         if self.outgoing is None or line.target != "messageOriginate":
             return
@@ -305,7 +307,8 @@ class ImtModem:
         self.link.facts["imei"] = self.facts.imei
         await self._connect_sim()
         await self._activate()
-        # Needs API 1.6.0; with any other answer, or none, the agent works without it.
+        # This needs API 1.6.0. With any other answer, or without an answer, the agent works without
+        # the report.
         with suppress(ImtSilent):
             line = await self.ask(jspr.put("messageActivityStatus", enabled=True))
             self.facts.reports_activity = line.code in (jspr.DONE, jspr.ALREADY)
@@ -313,7 +316,7 @@ class ImtModem:
         await self.query_state()
 
     async def _wait_until_quiet(self) -> None:
-        """Wait for silence: lines until then are answers to another program, or belong to the
+        """Wait for silence. Lines before it are answers to another program, or belong to the
         modem's start.
         """
         with waits.move_on_after(QUIET_MAX):
@@ -363,7 +366,7 @@ class ImtModem:
         if self._is_active():
             return
         if self.facts.state is not None and self.facts.state.state != messages.INACTIVE:
-            # From a test state the modem can only become active by way of inactive.
+            # From a test state the modem must first become inactive before it can become active.
             await self._require(jspr.put("operationalState", state=messages.INACTIVE))
         await self._require(jspr.put("operationalState", state=messages.ACTIVE))
         await self._limit_time(self._is_active)
@@ -378,7 +381,7 @@ class ImtModem:
                 await self.news.wait()
 
     async def query_state(self) -> None:
-        """Query the network's visibility, the modem's activity and its topics; a new SIM has no
+        """Query the network's visibility, the modem's activity and its topics. A new SIM has no
         topics at first. Raises ImtReset, ImtSilent.
         """
         self.facts.active = None
@@ -395,8 +398,8 @@ class ImtModem:
     # Messages.
 
     async def originate(self, outgoing: Outgoing) -> MoStatus | None:
-        """Offer a message to the modem. Return None once it has accepted and named it, or else the
-        reason for the refusal; then the message has not left.
+        """Offer a message to the modem. Return None once the modem has accepted and numbered it.
+        Otherwise return the reason for the refusal; the message has then not left.
         """
         self.outgoing = outgoing
         line = await self.ask(
@@ -418,13 +421,13 @@ class ImtModem:
         return None
 
     async def is_given(self, outgoing: Outgoing) -> None:
-        """Wait until the modem has all segments, or no longer wants them."""
+        """Wait until the modem has all segments, or does not want more."""
         while not outgoing.message.last_given and outgoing.status is None:
             await self.news.wait()
 
     async def cancel(self, key: messages.MessageKey) -> bool:
-        """Ask the modem to cancel a message. Return True if it tries; its status reports the
-        result.
+        """Ask the modem to cancel a message. Return True if the modem tries. The status of the
+        message then shows the result.
         """
         self.given_up.add(key)
         line = await self.ask(

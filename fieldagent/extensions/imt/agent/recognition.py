@@ -32,7 +32,8 @@ PROBE = Probe(
     b"\r" + jspr.get(TARGET),
     _can_answer_jspr,
 )
-"""The sources name only one baud rate of a 9704; the others are the usual ones around it."""
+"""Probe of a port. The sources name only one baud rate of a 9704; the others are the usual rates
+around it."""
 
 
 def _request_answer(said: bytes) -> jspr.JsprLine | None:

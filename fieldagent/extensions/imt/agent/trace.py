@@ -11,8 +11,8 @@ from fieldagent.wire.trace import CAME, SENT, TraceRecord
 
 
 def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Replace segments by zeros, whose CRC is zero; in base64 they are `A`. A message to the host
-    with a wrong CRC ends with a one instead.
+    """Replace the bytes of segments by zeros, whose CRC is zero and which are `A` in base64. A
+    message to the host with a wrong CRC ends with a one instead.
     """
     copies = list(records)
     for way in (SENT, CAME):

@@ -66,16 +66,16 @@ PATH = "/operator/cloudloop/{secret}"
 BODY = 262_144
 """Largest number of bytes of a post: 100 000 in base64, and the text around them."""
 SECRET_LEAST = 22
-"""Characters: 128 bits in base64."""
+"""Smallest number of characters of the secret: 128 bits in base64."""
 DEADLINE_S = 30.0
 """Seconds for a call."""
 ANSWER_BYTES = 4 << 20
 """Largest number of bytes of an answer: a day's history."""
 MARGIN_S = 3600.0
-"""Seconds by which each read of the history overlaps the last one, because of their clock and late
-messages."""
+"""Seconds by which each read of the history overlaps the last read, because of Cloudloop's clock
+and late messages."""
 LONGEST_S = 31 * 86_400.0
-"""Seconds of history that a first read covers."""
+"""Largest number of seconds of history that a read covers."""
 SLICE_S = 86_400.0
 """Seconds of history per call."""
 CATCH_UP_S = 900.0
@@ -124,11 +124,11 @@ class Cloudloop:
         self._token = token
         self._topic = topic
         self._turn = trio.CapacityLimiter(1)
-        """Limits the calls to one at a time, because their rate limit is not published."""
+        """Limits the calls to one at a time, because Cloudloop's rate limit is not published."""
 
     async def call(self, name: str, *, group: str = "Data", **members: str) -> Any:
-        """Return the JSON of an answer. `group` is a part of their API. Raises NotReached,
-        RequestFailed, _Refused.
+        """Return the JSON of an answer. `group` is a part of Cloudloop's API. Raises RequestFailed
+        (ConnectFailed if nothing was sent) and _Refused.
         """
         try:
             token = read_text_file(self._token).strip()
@@ -188,8 +188,8 @@ class Cloudloop:
         return Verdict(Outcome.SENT, id=str(id_ or ""))
 
     async def _find_taken(self, modem: FarModem, body: bytes) -> str:
-        """Return their id of a message with these bytes since its first call; empty if there is
-        none.
+        """Return Cloudloop's id of a message with these bytes since its first call; empty if there
+        is no such message.
         """
         for record in await self.list_records(modem.since - 60.0, inf):
             same = record.size == len(body) and record.start == body[: len(record.start)]
@@ -198,8 +198,8 @@ class Cloudloop:
         return ""
 
     async def list_records(self, since: float, until: float) -> list[lingo.Record]:
-        """Return their history between two Unix times, oldest first. A period that is too large for
-        one answer is split in halves.
+        """Return Cloudloop's history between two Unix times, oldest first. A period that is too
+        large for one answer is split into halves.
         """
         upto = {} if until == inf else {"to": lingo.format_moment(until)}
         try:
@@ -220,7 +220,7 @@ class Cloudloop:
         return str(answer.get("status") or "") if isinstance(answer, dict) else ""
 
     async def fetch_balance(self, now: float) -> dict[str, float]:
-        """Return the amount left this month of each shared plan, in the plan's own unit."""
+        """Return the amount that is left this month of each shared plan, in the plan's own unit."""
         year, month = lingo.format_moment(now).split("-")[:2]
         answer = await self.call("GetPoolSummary", group="Sbd", year=year, month=str(int(month)))
         return lingo.read_balance(answer)
@@ -230,7 +230,7 @@ class Cloudloop:
 
 
 class _AnswerTooLong(RequestFailed):
-    """The answer is larger than the limit."""
+    """Error: the answer is larger than the limit."""
 
 
 class _Refused(Exception):
@@ -251,7 +251,7 @@ class _Refused(Exception):
 
 
 class _Webhook:
-    """Route of their webhook."""
+    """Route of Cloudloop's webhook."""
 
     def __init__(self, secrets: Sequence[str], topic: str, host: OperatorHost) -> None:
         self._secrets = [each.encode() for each in secrets]
@@ -267,7 +267,9 @@ class _Webhook:
         return "cloudloop"
 
     async def receive_message(self, asked: Request, *, secret: str, caller: str) -> Response:
-        """Answer 200 once the message is on disk. After any other answer they send it again."""
+        """Answer 200 once the message is on disk. After any other answer Cloudloop sends the
+        message again.
+        """
         body = get_required_body(asked)
         try:
             message = lingo.read_lingo(load_document(body))
@@ -297,7 +299,9 @@ async def take_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> No
 
 
 class _Fetch:
-    """Fetches MO messages that the webhook has missed, or all of them if there is no webhook."""
+    """Fetcher of MO messages that the webhook has missed, or of all MO messages if there is no
+    webhook.
+    """
 
     def __init__(
         self, api: Cloudloop, host: OperatorHost, every: float, balance_below: int
@@ -322,7 +326,7 @@ class _Fetch:
                 await act()
                 last_trouble = ""
             except StoreUnavailable:
-                pass  # the store logs that itself
+                pass  # The store logs that itself.
             except (StoreFailed, StoreFull):
                 raise
             except (_Refused, RequestFailed, RemoteProtocolError) as trouble:
@@ -342,7 +346,7 @@ class _Fetch:
     async def _catch_up(self) -> None:
         now = self._host.clock()
         known = await self._book.read_fetched()
-        # If a clock was ahead once, fetching must not stop until that time.
+        # Even if a clock was ahead once, fetching must not wait until that time.
         since = (
             now - MARGIN_S if known is None else max(min(known, now) - MARGIN_S, now - LONGEST_S)
         )
@@ -375,8 +379,8 @@ class _Fetch:
         await self._book.note(record.id)
 
     async def _update_states(self) -> None:
-        """Update the states of messages that were handed over. A message that they refuse to report
-        on does not block the next ones.
+        """Update the states of messages that were handed over. A message on which Cloudloop refuses
+        to report does not block the next ones.
         """
         refused: _Refused | None = None
         for each in await self._book.list_under_way():

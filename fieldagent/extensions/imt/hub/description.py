@@ -1,4 +1,4 @@
-"""TODO."""
+"""Description of the calls of Cloudloop, in OpenAPI."""
 
 from __future__ import annotations
 

@@ -16,21 +16,21 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 IMT, SBD = "imt", "sbd"
-"""This hub's names of the two kinds of modem."""
+"""Names of the two kinds of modem at this hub."""
 LEFT_MAX = 1e15
-"""Most credits of a balance; a larger number is an error."""
+"""Largest number of credits of a balance. A larger number is an error."""
 ERROR_CHARACTERS_MAX = 80
-"""Maximum characters of an error text."""
+"""Largest number of characters of an error text."""
 
 
 class Lingo(NamedTuple):
     """One MO message."""
 
     id: str
-    """Cloudloop's id, unchanged if it delivers the message again."""
+    """Cloudloop's id of the message. It is unchanged if Cloudloop delivers the message again."""
     imei: str
     thing: str
-    """Address for MT messages."""
+    """Address of the modem for MT messages."""
     kind: str
     """IMT or SBD; empty for another network."""
     body: bytes
@@ -42,8 +42,8 @@ class Lingo(NamedTuple):
 
 
 def read_lingo(document: object) -> Lingo:
-    """Return the message of a Lingo. Raises RemoteProtocolError if the sender or the content is
-    unknown. The caller must then store the document unchanged.
+    """Return the message in a Lingo document. Raises RemoteProtocolError if the sender or the
+    content is unknown. The caller must then store the document unchanged.
     """
     if not isinstance(document, dict):
         raise RemoteProtocolError("the body must be a JSON object (Lingo)")
@@ -127,7 +127,7 @@ class Record(NamedTuple):
     outgoing: bool
     """True if it was sent to the modem (MT)."""
     at: float
-    """Unix time."""
+    """Unix time of the message."""
     size: int
     start: bytes
     """First bytes of the message. A short message is complete."""

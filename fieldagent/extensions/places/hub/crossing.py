@@ -1,10 +1,10 @@
 """Decides from positions if a kit has entered or left a fence.
 
-1. Positions are judged in the order of their own times. A position older than the newest known
-   one arrived late and is ignored.
-2. A position is inside if it is so by more than its accuracy. It is outside if it is so by more
-   than its accuracy and `EDGE_MARGIN_M`. In between it is unclear and changes nothing, so a kit on
-   the edge does not cause repeated alarms.
+1. Positions are judged in the order of their own times. A position that is older than the newest
+   known position arrived late and is ignored.
+2. A position counts as inside if its distance from the edge is more than its accuracy. It counts as
+   outside if that distance is more than its accuracy plus `EDGE_MARGIN_M`. Otherwise it is unclear
+   and changes nothing, so a kit on the edge does not cause repeated alarms.
 3. The first clear position sets the side of the kit without an event. A later clear position on
    the other side is an event.
 """
@@ -16,14 +16,15 @@ from fieldagent.package.coordinates import DatedPlace
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EDGE_MARGIN_M = 30.0
-"""Metres outside the edge within which a kit has not left, because receivers are inaccurate."""
+"""Metres outside the edge within which a kit does not count as outside, because receivers are
+inaccurate."""
 
 
 class FenceSide(NamedTuple):
     """Side of a fence on which a kit is, according to its positions."""
 
     inside: bool | None = None
-    """Side of the newest clear position; None if there was none."""
+    """True if the newest clear position was inside, False if outside; None if there was none."""
     clear: float = 0.0
     """Time of the newest clear position."""
     newest: float = 0.0

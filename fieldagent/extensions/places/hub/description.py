@@ -1,4 +1,4 @@
-"""The description of the calls of this extension."""
+"""Description of the calls of this extension, in OpenAPI."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ COLUMNS = (
     *("what", "time", "kind", "state", "over", "came", "latitude", "longitude", "altitude"),
     *("speed", "course", "number", "unit", "mo", "mt", "here", "operator", "money", "text"),
 )
-"""Columns of the table. `what` is position, from kit, to kit, incident or cost. Times are UTC."""
+"""Columns of the table. The column `what` contains position, from kit, to kit, incident or cost.
+Times are UTC."""
 
 
 def table(report: KitWeek) -> bytes:

@@ -18,7 +18,7 @@ from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason
 
 FILE_MAX = 1_000_000
-"""Maximum bytes of a file with a polygon."""
+"""Largest number of bytes of a file with a polygon."""
 
 
 def add(arguments: argparse.Namespace) -> int:
@@ -93,8 +93,8 @@ def in_words(area: dict[str, Any]) -> str:
 
 @make_transaction
 def remove(call: Call) -> Result:
-    """Remove a fence by its number; its past alarms stay. Refused if the workspace does not have
-    it.
+    """Remove a fence by its number. Its past alarms stay. Refused if the workspace does not have
+    the fence.
     """
     fences.remove(*call.here, call.arguments.id, call.now)
     return {"id": call.arguments.id, "removed": True}

@@ -38,7 +38,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 ALARM = "fence"
-"""Kind of such an alarm among the SOS."""
+"""Kind of this alarm in the table of incidents."""
 REPORTED_CROSSINGS = ("both", "enter", "leave")
 """Crossings that a fence can report."""
 MAX = 200
@@ -56,7 +56,7 @@ class Fence(NamedTuple):
 
 
 class FenceKits(NamedTuple):
-    """Kits for which a fence is: named ones, and those of a group, by id or name."""
+    """Kits to which a fence applies: named kits, and the kits of a group, by id or name."""
 
     devices: Sequence[str] = ()
     group: str = ""
@@ -121,7 +121,7 @@ def _standing_now(db: Db, workspace: int, fence: int, drawn: Shape) -> list[tupl
 
 def listing(db: Db, workspace: int) -> list[Row]:
     """Return all fences of a workspace with their shapes and kits (id and name). `devices` is None
-    if the fence is for all kits, or for those of `group`.
+    if the fence applies to all kits, or to the kits of `group`.
     """
     kits: dict[int, list[Row]] = {}
     for fence, device, name in db.execute(
@@ -222,7 +222,9 @@ def _verb(crossed: Crossing) -> str:
 def _tell(
     db: Db, fence: Fence, seen: KitPosition, crossed: Crossing, alarm: int | None, now: float
 ) -> int:
-    """Raise an alarm about the crossing, or add it to the open alarm. Return the alarm's id."""
+    """Raise an alarm about the crossing, or add the crossing to the open alarm. Return the alarm's
+    id.
+    """
     said = Message(in_words(fence.name, seen, crossed, now))
     posting = Posting(seen.workspace, seen.member, said, int(now), SOS_PRIORITY, alarm=True)
     incident = None if alarm is None else sos.find_incident(db, seen.workspace, alarm, locked=True)

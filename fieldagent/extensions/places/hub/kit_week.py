@@ -1,7 +1,7 @@
-"""A kit's week according to the hub: its positions, items to and from it, its incidents, and the
-costs of its satellite messages.
+"""A kit's week according to the hub: the kit's positions, items to and from the kit, its incidents,
+and the costs of its satellite messages.
 
-It only reads. `find` is one operation for `Store.read` or `once`.
+`find` only reads, and is one operation for `Store.read` or `once`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ITEMS_MAX = 50_000
 """Largest number of items per direction. A kit with a position each 15 seconds sends 40 320 in a
 week."""
 LOOKED_AT = 400_000
-"""Largest number of items read that arrived since the week began. Items of later weeks are
+"""Largest number of items that are read for a report. Items that arrived after the week are
 included, because a kit's items of that week can arrive late."""
 AT_ONCE = 500
 
@@ -52,7 +52,7 @@ class GivenItem(NamedTuple):
     state: str
     """State of its delivery: waiting, on its way, stored, expired, collapsed."""
     over: str
-    """Bearer; empty if none has accepted it."""
+    """Bearer; empty if no bearer has accepted the item."""
     reason: str
 
 
@@ -85,7 +85,7 @@ class KitWeek(NamedTuple):
         return [(before[-1].moment, after[0].moment) for before, after in pairwise(parts)]
 
     def sent_counts(self) -> Counter[str]:
-        """Return the number of stored items of each kind; SOS is a kind."""
+        """Return the number of stored items of each kind. SOS is a kind of its own."""
         return Counter("SOS" if each.sos else each.kind for each in self.sent)
 
     def given_counts(self) -> Counter[tuple[str, str, str]]:
@@ -146,7 +146,7 @@ def _sent(
     db: Db, workspace: int, member: int, device: int, week: Week
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the items of a kit that arrived since the week began, without the hub's own texts about
-    it.
+    the kit.
     """
     place = 0
     while True:

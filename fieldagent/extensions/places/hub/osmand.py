@@ -65,8 +65,8 @@ def _from_pairs(pairs: Mapping[str, str], alarm: str) -> TrackerReport:
 
 
 def _from_json(document: Any) -> TrackerReport:
-    """Return the report in the JSON of a location library, in which unknown values are null or
-    negative.
+    """Return the report in the JSON of a location library. Unknown values are null or negative in
+    that JSON.
     """
     location = _object(document, "location")
     coordinates = _object(location, "coords")
@@ -93,15 +93,15 @@ def _from_json(document: Any) -> TrackerReport:
 
 
 def _known(value: Any) -> float | None:
-    """Return a speed or course; None for a negative value, with which the library marks unknown
-    ones.
+    """Return a speed or course; None for a negative value, with which the library marks an unknown
+    value.
     """
     number = measure_of(value)
     return None if number is None or number < 0 else number
 
 
 def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return that member; empty if it is missing or not an object."""
+    """Return the member with this name; empty if it is missing or not an object."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,4 @@
-"""The description of this extension for the hub."""
+"""Description of this extension for the hub."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _take_positions(db: Db, positions: Sequence[KitPosition], now: float) -> Non
 
 
 def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
-    """Return True if a fence or a route may apply. One query, because most positions have
-    neither.
+    """Return True if a fence or a route may apply. A single query is enough for that, and for most
+    positions neither applies.
     """
     workspaces, those = make_membership(db, sorted({each.workspace for each in positions}))
     among, devices = make_membership(db, sorted({each.device for each in positions}))

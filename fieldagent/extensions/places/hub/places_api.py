@@ -1,4 +1,4 @@
-"""API for fences and for routes with a time. Readers see them; dispatchers and administrators
+"""API for fences and for routes with a time. Readers see them, and dispatchers and administrators
 change them.
 """
 
@@ -126,8 +126,8 @@ class PlacesApi:
         self._judge = host.authentication.judge
 
     def routes(self) -> list[Route]:
-        """Return the routes for fences and kits' routes: READ to see them, ACKNOWLEDGE to change
-        them.
+        """Return the API's routes for fences and for kits' routes. The scope READ shows them, and
+        ACKNOWLEDGE changes them.
         """
         may_read, may_change = self._judge(Purpose.READ), self._judge(Purpose.ACKNOWLEDGE)
         return [
@@ -140,14 +140,14 @@ class PlacesApi:
         ]
 
     async def fences(self, request: Request, caller: Caller) -> Response:
-        """Return all fences, because a workspace has few."""
+        """Return all fences. There are no pages, because a workspace has few fences."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: fences.listing(db, caller.workspace))
         return make_json_response({"fences": rows})
 
     async def add_fence(self, request: Request, caller: Caller) -> Response:
-        """Add a fence from a circle or a polygon, and return it with 201. Raises Problem 422 for
-        both or neither.
+        """Add a fence from a circle or a polygon, and return it with 201. Raises Problem 422 if the
+        body contains both or neither.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_FENCE, _load_drawing)
@@ -235,7 +235,7 @@ class PlacesApi:
         return make_json_response(answer)
 
     async def _commit(self, act: Callable[[Db, float], T]) -> T:
-        """Commit an act. Raises Problem 409 if it is refused; nothing is changed then."""
+        """Commit an act. If it is refused, change nothing and raise Problem 409."""
         try:
             return await self._store.commit(lambda db: act(db, self._clock()))
         except Refused as refused:

@@ -1,4 +1,4 @@
-"""`fieldagent hub report`: report of a kit's week."""
+"""`fieldagent hub report`: writes a report of a kit's week."""
 
 from __future__ import annotations
 

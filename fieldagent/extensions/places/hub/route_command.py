@@ -40,8 +40,8 @@ def add(call: Call) -> Result:
 
 
 def due_of(text: str, now: float) -> float:
-    """Return the next such time of a UTC day, or an ISO 8601 time, in UTC without an offset. Raises
-    Refused.
+    """Return the Unix time of a text: a time of day, which means its next occurrence in UTC, or an
+    ISO 8601 time, which is UTC without an offset. Raises Refused.
     """
     if match := _CLOCK.fullmatch(text):
         at = now - now % DAY + int(match[1]) * 3_600 + int(match[2]) * 60
@@ -56,7 +56,7 @@ def due_of(text: str, now: float) -> float:
 
 @make_transaction
 def listing(call: Call) -> Result:
-    """List the routes that have not ended, and the newest ended ones, the newest first."""
+    """List the routes that have not ended, and the newest ended routes, newest first."""
     rows = routes.listing(*call.here)
     return rows if call.arguments.json else [_row(each) for each in rows]
 

@@ -1,14 +1,14 @@
-"""Routes with a time: a kit must be at a place by then, or it is overdue.
+"""Routes with a time: a kit must be at a place by that time, otherwise it is overdue.
 
-1. The kit has arrived once it has a position within the place whose own time is after the route
-   was added. The arrival time of the position does not matter.
-2. If there is no such position by the time plus the margin, that raises one alarm. A hub that
-   was down raises it at its start.
-3. A route ends by arrival, also after the alarm, or by a person, who must give a reason.
+1. The kit has arrived once it has reported a position within the place whose own time is after the
+   route was added. The time when the hub got the position does not matter.
+2. If there is no such position by the due time plus the margin, the hub raises one alarm. A hub
+   that was down raises the alarm at its start.
+3. A route ends when the kit arrives, even after the alarm, or when a person ends it with a reason.
 
-A check-in asks if a kit is heard at all (`field.check_in`). A route asks where it is. Each function
-is one operation for `Store.commit`, `read` or `once`, or part of one. Raises Refused with the
-reason. Times are Unix seconds.
+A check-in shows if a kit is heard at all (`field.check_in`). A route shows if the kit is where it
+should be. Each function is one operation for `Store.commit`, `read` or `once`, or part of one.
+Raises Refused with the reason. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 ALARM = "overdue"
-"""Kind of such an alarm among the SOS, the same as for a check-in."""
+"""Kind of this alarm in the table of incidents, the same as for a check-in."""
 DEFAULT_MARGIN_S = 1_800
 """Default margin: seconds after the due time until the alarm."""
 MAX = 1_000
 """Largest number of active routes in a workspace."""
 LISTED = 200
-"""Number of ended routes listed, the newest."""
+"""Largest number of ended routes in a list. The newest are listed."""
 AT_ONCE = 500
 
 
@@ -87,7 +87,7 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINI
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
-    """Return the active routes and the newest ended ones, newest first. `state` is `under way`,
+    """Return the active routes and the newest ended routes, newest first. `state` is `under way`,
     `overdue`, `arrived` or `ended`.
     """
     columns = (
@@ -150,7 +150,7 @@ def end(db: Db, workspace: int, route: int, who: Actor, why: str, now: float) ->
 
 
 def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
-    """End the routes whose kits have arrived, according to positions in the order of each kit's
+    """End the routes whose kits have arrived. `positions` are in the order of each kit's own
     times.
     """
     among, devices = make_membership(db, sorted({each.device for each in positions}))

@@ -1,6 +1,6 @@
-"""Shapes on the earth: circles, and GeoJSON polygons (RFC 7946), also over the antimeridian. A
-polygon's sides are straight on a map of longitude and latitude, as the RFC requires. Distances
-are in metres on a sphere, with an error of at most 0.5 %.
+"""Shapes on the earth: circles, and GeoJSON polygons (RFC 7946), even across the antimeridian. A
+polygon's sides are straight on a map of longitude and latitude, as the RFC requires. Distances are
+in metres on a sphere, with an error of at most 0.5 %.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Circle(NamedTuple):
 
 class Polygon(NamedTuple):
     rings: tuple[tuple[Point, ...], ...]
-    """The outer ring, then those of holes. Each ends at its first point. Over the antimeridian,
-    longitudes continue beyond 180 degrees."""
+    """Outer ring, followed by the rings of holes. Each ring ends at its first point. Across the
+    antimeridian, longitudes continue beyond 180 degrees."""
 
 
 Shape = Circle | Polygon
@@ -82,8 +82,8 @@ def read_circle(text: str) -> Circle:
 
 
 def polygon(document: Any) -> Polygon:
-    """Return the polygon of a GeoJSON document, which can be the only Feature of a file. Raises
-    WrongShape.
+    """Return the polygon of a GeoJSON document. The document can be a file with a single Feature.
+    Raises WrongShape.
     """
     geometry = _geometry(document)
     rings = geometry.get("coordinates")
@@ -102,8 +102,8 @@ def polygon(document: Any) -> Polygon:
 
 
 def _laid_out(rings: Iterable[Sequence[Point]]) -> Polygon:
-    """Return a polygon without sides longer than 180 degrees of longitude, and with holes on the
-    same turn as the outline.
+    """Return a polygon whose sides are at most 180 degrees of longitude long. Holes get longitudes
+    on the same turn of the earth as the outline.
     """
     outer, *holes = map(_unrolled, rings)
     middle = _middle(outer)
@@ -121,8 +121,8 @@ def as_json(shape: Shape) -> dict[str, Any]:
 
 
 def from_json(drawing: dict[str, Any]) -> Shape:
-    """Return the shape of a result of `as_json`, without checks. It was checked when it was drawn,
-    and is read for each position.
+    """Return the shape of a result of `as_json`, without checks. The shape was checked when it was
+    drawn, and is read for each position.
     """
     if "circle" in drawing:
         return Circle(**drawing["circle"])
@@ -247,7 +247,7 @@ def _unrolled(ring: Sequence[Point]) -> tuple[Point, ...]:
         before = laid[-1][0]
         laid.append((before + remainder(longitude - before, 360.0), latitude))
     if abs(laid[-1][0] - laid[0][0]) <= 1:
-        laid[-1] = laid[0]  # equal except for rounding
+        laid[-1] = laid[0]  # Equal except for rounding.
     return tuple(laid)
 
 
@@ -297,7 +297,9 @@ def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
 
 
 def _side(a: Point, b: Point, c: Point) -> float:
-    """Return a value whose sign shows the side of the line from `a` to `b` on which `c` is."""
+    """Return a value whose sign shows on which side of the line from `a` to `b` the point `c`
+    is.
+    """
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 

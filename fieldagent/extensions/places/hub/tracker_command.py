@@ -16,8 +16,8 @@ from fieldagent.hub.store.contract import Db, Store
 
 @make_store_command
 def source_add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-    """Add an address for trackers and print it for each kind, only this time. Anyone who knows it
-    can report.
+    """Add an address for trackers and print it once, in the form for each kind. Anyone who knows
+    the address can report.
     """
     id_, secret = store.run_once(
         lambda db: credentials.add_source(

@@ -1,6 +1,4 @@
-"""Route to which trackers report: `/source/KIND/SECRET`, one address per workspace that wants
-one.
-"""
+"""Route to which trackers report: `/source/KIND/SECRET`. A workspace can have an address."""
 
 from __future__ import annotations
 
@@ -25,19 +23,19 @@ from fieldagent.system.rate import Rate
 log = logging.getLogger(__name__)
 
 KINDS = {kind.name: kind for kind in (osmand.KIND, traccar.KIND, owntracks.KIND)}
-"""The kinds of trackers by name."""
+"""Kinds of trackers by name."""
 PATH = "/source/"
 BODY = 65_536
 """Largest number of bytes of a report."""
 TOLD_MAX = 1_000
-"""Largest number of warnings, which are logged once each: unknown trackers and kinds of rejected
-reports."""
+"""Largest number of different warnings, about unknown trackers and kinds of rejected reports. Each
+is logged once."""
 CALLS = Rate(per_minute=600, burst=600)
 """Rate of reports per address, enough for a hundred trackers that report every ten seconds."""
 
 
 class ReportAddress(NamedTuple):
-    """An address to which trackers report: a credential."""
+    """Address to which trackers report. It is a credential."""
 
     id: int
     workspace: int

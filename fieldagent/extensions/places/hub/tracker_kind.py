@@ -24,19 +24,19 @@ _Part = TypeVar("_Part")
 KNOTS, KMH = 0.514444, 1 / 3.6
 """Factors that convert a speed to m/s."""
 IDENT_MAX = 100
-"""Characters of a tracker's own id."""
+"""Largest number of characters of a tracker's own id."""
 
 
 class TrackerKind(NamedTuple):
     name: str
-    """Name, and the last but one part of its address."""
+    """Name of the kind, which is also the last but one part of its address."""
     title: str
     methods: tuple[str, ...]
     read: Callable[[Request], TrackerReport | None]
     """Returns the report of a request; None if it contains neither a position nor an alarm. Raises
     Problem 400 with the fault and the expected form."""
     answer: bytes = b""
-    """Body of the answer that it expects: JSON, or empty."""
+    """Body of the answer that the tracker expects: JSON, or empty."""
 
 
 def document_of(body: bytes) -> Any:
@@ -48,8 +48,8 @@ def document_of(body: bytes) -> Any:
 
 
 def number_of(value: Any, name: str) -> float | None:
-    """Return a number, written as a JSON number or as text, also with a decimal comma; None if it
-    is missing.
+    """Return a number that is written as a JSON number or as text, with a decimal point or comma;
+    None if it is missing.
 
     Raises Problem 400.
     """
@@ -92,8 +92,8 @@ def report_of(
 ) -> TrackerReport:
     """Return a report. `at` and `place` read its time and position, and raise Problem 400.
 
-    Such a fault rejects a report without an alarm. A report with an alarm is accepted without that
-    part, and its `unread` contains the fault.
+    Such a fault rejects a report without an alarm. A report with an alarm is accepted without the
+    invalid part, and its `unread` contains the fault.
     """
     faults: list[str] = []
 
@@ -119,7 +119,7 @@ def ident_of(value: Any, name: str) -> str:
 
 
 _MILLISECONDS = 1e11
-"""Limit for Unix seconds: higher numbers are milliseconds, because as seconds they would be after
+"""Limit for Unix seconds. Higher numbers are milliseconds, because as seconds they would be after
 the year 5138."""
 
 
@@ -148,10 +148,10 @@ _NEEDED = ("latitude", "longitude")
 
 def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
     """Return the members of a location. None if latitude or longitude is missing, or if both are 0,
-    as from a receiver without a fix.
+    which a receiver without a fix sends.
 
-    Other members that are out of range are left out, because a receiver's wrong altitude must not
-    cost its position. Raises Problem 400 if latitude or longitude is out of range.
+    Other members that are out of range are left out, so that a wrong altitude does not lose the
+    position. Raises Problem 400 if latitude or longitude is out of range.
     """
     at = [values.get(name) for name in _NEEDED]
     latitude, longitude = at

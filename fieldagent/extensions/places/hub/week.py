@@ -12,8 +12,8 @@ from fieldagent.system.sentence import sentence
 
 _WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})", re.ASCII)
 GAP_MIN_S, GAP_FACTOR = 900.0, 3.0
-"""A pause in a track is a gap if it is longer than LEAST seconds and than USUAL times the median
-pause."""
+"""A pause in a track is a gap if it is longer than GAP_MIN_S seconds and longer than GAP_FACTOR
+times the median pause."""
 
 
 class WrongWeek(ValueError):
@@ -25,7 +25,7 @@ class Week(NamedTuple):
     """Name such as 2026-W47."""
     begins: float
     ends: float
-    """Unix times. `ends` belongs to the next week."""
+    """Unix time of the end. It belongs to the next week."""
 
     @property
     def days(self) -> tuple[str, str]:
@@ -60,7 +60,7 @@ def week_of(moment: float) -> Week:
 def _from(monday: date) -> Week:
     year, number, _ = monday.isocalendar()
     begins = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
-    ends = begins + timedelta(days=7)  # the end of 9999-W52 is after the last possible date
+    ends = begins + timedelta(days=7)  # The end of 9999-W52 is after the last possible date.
     return Week(f"{year}-W{number:02}", begins.timestamp(), ends.timestamp())
 
 
