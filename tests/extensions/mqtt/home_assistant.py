@@ -37,6 +37,24 @@ config:
 onboarding:
 logger:
   default: warning
+zone:
+  - name: Hut
+    latitude: 46.5
+    longitude: 8.1
+    radius: 200
+automation:
+  - alias: Welcome
+    triggers:
+      - trigger: zone
+        entity_id: device_tracker.fieldagent_kit_position
+        zone: zone.hut
+        event: enter
+    actions:
+      - action: notify.send_message
+        target:
+          entity_id: notify.fieldagent_kit_send
+        data:
+          message: welcome to the hut
 """
 RUN = """
 mkdir /tmp/home
