@@ -166,8 +166,8 @@ def mask_value(name: str, value: str) -> str:
 
 
 def change_text(text: str, settings: Mapping[str, str], path: Path) -> str:
-    """Return the settings file with these settings; all other lines stay. Raises InvalidSettings if
-    the agent would refuse it.
+    """Return the settings file with these settings; all other lines are kept. Raises
+    InvalidSettings if the agent would refuse it.
     """
     changed = set_pairs(text, settings)
     if dict(pairs_in(changed)) != {**dict(pairs_in(text)), **settings}:

@@ -40,7 +40,7 @@ class PartFault:
     part: str
     error: str = ""
     at: float = 0.0
-    """Unix time."""
+    """Unix time of the fault."""
     times: int = 0
     in_a_row: int = 0
     """Number of faults since the part last ran steadily; 0 for calls that are not restarted."""
@@ -88,7 +88,8 @@ class Supervisor:
             except* self._fatal:
                 raise
             except* Exception as errors:
-                # A cancellation in the group is raised again by itself.
+                # If the group also contains a cancellation, Python raises that again after this
+                # block.
                 failures.append(errors)
                 self._count_in_a_row(fault)
                 pause = PAUSES[min(fault.in_a_row, len(PAUSES)) - 1]

@@ -131,7 +131,7 @@ def make_delta_name(name: str, id_: str) -> str:
 
 
 def read_around(read: Read, size: int, number: int) -> bytes:
-    """Return the old system's data at the place of a piece, plus one piece before and after,
+    """Return the old system's data at the place of a piece, with one piece before and one after it,
     because files move at most that far between two builds.
     """
     begin = max(0, number - 1) * PIECE

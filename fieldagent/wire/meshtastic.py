@@ -189,7 +189,7 @@ class MeshPosition(NamedTuple):
     altitude: int | None = None
     """Altitude in metres above the sea."""
     time: int = 0
-    """Unix time; 0 if the node does not know it."""
+    """Unix time of the position; 0 if the node does not know it."""
     ground_speed: int | None = None
     """Speed in km/h, as the firmware sends it."""
     ground_track: int | None = None
@@ -258,7 +258,7 @@ class ChannelSettings(NamedTuple):
 
 class MeshChannel(NamedTuple):
     place: int = 0
-    """Index of the channel, which packets contain."""
+    """Index of the channel. Packets contain this index."""
     settings: ChannelSettings | None = None
     role: int = 0
 

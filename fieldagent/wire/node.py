@@ -146,7 +146,8 @@ NodeEvent = NodeOpened | Numbered | NodeStatus | Log | Damaged | PeerDown
 
 
 class NodeLink:
-    """One end of a node link. Call `data_to_send` after each other call, and `tick` at `deadline`.
+    """One end of a node link. Call `data_to_send` after every call of another method, and `tick` at
+    `deadline`.
 
     After `quiet` seconds without a valid frame, the peer is asked for a sign of life.
     """

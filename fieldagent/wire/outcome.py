@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """Result of one transmission, as far as the modem's numbers show."""
+    """Result of one transmission, as the modem's numbers show it."""
 
     SENT = "sent"
     """The receiver at the other end of the link has the transmission."""

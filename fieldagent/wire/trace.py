@@ -132,8 +132,8 @@ def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
 
 
 def _message_zeroed(whole: bytes) -> bytes:
-    """Return the answer to +SBDRB without its message. The echo, the line ends and the length
-    stay.
+    """Return the answer to +SBDRB without its message. The echo, the line ends and the length are
+    kept.
     """
     head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", whole)
     start = head.end() if head else 0
@@ -153,7 +153,7 @@ def _zero_message(message: bytes) -> bytes:
 
 
 def _mask_link(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Replace the body of a message by zeros. Hello, numbers and acknowledgements stay."""
+    """Replace the body of a message by zeros. Hello, numbers and acknowledgements are kept."""
     return [each if each.direction == HAPPENED else _mask_message(each) for each in records]
 
 

@@ -38,7 +38,7 @@ async def answer_signals(parts: Parts, request: Request) -> Response:
     one, and the last value until now.
     """
     clock = parts.journal.clock
-    # Difference of Unix time to trio's clock.
+    # Difference between Unix time and trio's clock.
     ahead = clock.date(clock.now()) - trio.current_time()
     return make_json_response(
         {

@@ -12,8 +12,8 @@ PROC = Path("/proc")
 
 
 def describe_holder(port: str) -> str:
-    """Return the program that holds the port and how to end it, in words that follow the port's
-    name.
+    """Return a text that follows the port's name: the program that holds the port, and how to end
+    that program.
     """
     process = _find_locker(port)
     if process is None:

@@ -90,8 +90,8 @@ class GatewayMailbox:
     another message would take its place."""
     uncleared_message: bytes = b""
     """Last message that was stored and booked, as long as the modem has not confirmed that it was
-    cleared. If it is read again, it is not booked again. A restart loses this value; at worst the
-    message is booked twice."""
+    cleared. If the message is read again, it is not booked again. A restart loses this value; then
+    the message may be booked twice."""
     begun_check: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a check whose end is unknown."""
 

@@ -73,7 +73,7 @@ class JournalFiles:
         return disk.f_bavail * disk.f_frsize
 
     def can_start_anew(self, writing: Callable[[sqlite3.Connection], None]) -> bool:
-        """Return True if the disk's journal can be opened and `writing` succeeds on it."""
+        """Return True if the disk's journal can be opened and `writing` succeeds there."""
         try:
             opened = open_journal(self._home)
         except Unusable:

@@ -30,7 +30,7 @@ BY_SMS = "by SMS"
 
 class Line(NamedTuple):
     at: float
-    """Unix time. If `times` is above 1, the time of the last occurrence."""
+    """Unix time of the event. If `times` is above 1, it is the time of the last occurrence."""
     event: str
     channel: Channel | None = None
     detail: str = ""

@@ -198,7 +198,7 @@ class PendingUnreadableReport(NamedTuple):
 
     report: Unreadable
     at: int
-    """Unix time."""
+    """Unix time of the message's arrival."""
 
 
 def owe_unreadable(db: sqlite3.Connection, channel: str, what: PendingUnreadableReport) -> None:
@@ -326,7 +326,7 @@ class PendingStationStage(NamedTuple):
     stage: Stage
     text: str
     at: int
-    """Unix time."""
+    """Unix time when the item reached the stage."""
     digest: bytes
     wants_receipt: bool
     """True if the sender requests receipts."""

@@ -54,7 +54,7 @@ class Incident(NamedTuple):
     """Elapsed time when it was raised."""
     state: str
     ended: float | None
-    """Elapsed time; None while it is open."""
+    """Elapsed time when it ended; None while it is open."""
 
 
 class StoredUpdate(NamedTuple):
@@ -64,7 +64,7 @@ class StoredUpdate(NamedTuple):
     by: str
     text: str
     at: float
-    """Unix time."""
+    """Unix time of the update."""
     is_authenticated: bool
 
 

@@ -324,7 +324,7 @@ class NewPackage(NamedTuple):
     accepted: float
     expires: float | None
     dated_at: float
-    """Unix time."""
+    """Date of the item, in Unix time."""
     deliveries: Mapping[Channel, ChannelDelivery]
     priority: int
     id: int | None = None

@@ -555,7 +555,7 @@ CREATE TRIGGER check_in_heard AFTER UPDATE OF status ON leg
     UPDATE check_in SET heard = new.ended WHERE within IS NOT NULL;
 END;
 """
-"""Times when the hub confirmed the request, and when something last went to the hub."""
+"""Times when the hub confirmed the request, and when this kit last sent something to the hub."""
 
 A_NUMBER = f"{2**24} + abs(random() % 1879048192)"
 """Random number below 2^31. If a previous journal was lost, it has probably not used this

@@ -16,7 +16,7 @@ class SpendingLimits(NamedTuple):
     """Limits on the cost of a sender's Package."""
 
     refusal: str
-    """Reason, for people, why channels that cost are not allowed; empty if they are."""
+    """Reason, for people, why paid channels are not allowed; empty if they are allowed."""
     remaining: int
     """Credits of today that remain of `per_day`."""
     per_day: int

@@ -51,7 +51,7 @@ def compute_day(known: BudgetDay | None, elapsed: float, clock: ElapsedTime) -> 
 
 
 def format_credit_range(spent: Spent) -> str:
-    """Return the credits in words: `12`, or `12 to 24` if some may have been spent."""
+    """Return the credits as text: `12`, or `12 to 24` if it is unknown if some were spent."""
     known = spent.credits
     return f"{known} to {known + spent.doubtful}" if spent.doubtful else str(known)
 
@@ -118,7 +118,7 @@ class Budget:
     def compute_remaining(
         self, *, urgent: bool = False, mailbox: bool = False, half: bool = False
     ) -> int | None:
-        """Return the rest of today's budget in the tariff's units; None without a budget.
+        """Return today's remaining budget in the tariff's units; None without a budget.
 
         `urgent` includes the reserve. A check of the `mailbox` leaves half of the day's credits for
         the kit's own messages. An `urgent` check, for the answer to an SOS, leaves half of the

@@ -176,7 +176,7 @@ class Packing:
         """Expected acknowledgements; None if the channel needs none."""
         self._packet_bytes = packet_bytes
         self._prepared: _NextPart | None = None
-        """The last Package that was looked at, if it can be sent in one transmission."""
+        """The last Package that was examined, if it can be sent in one transmission."""
 
     @property
     def _limits(self) -> ChannelLimits:

@@ -154,7 +154,7 @@ class Queue:
         return list(self._entries)
 
     def find_place(self, key: int) -> Place:
-        """Return the place of a key: the smaller goes first."""
+        """Return the place of a key. The key with the smallest place goes first."""
         return self._entries[key][:_COLLAPSE]
 
     def hold(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
@@ -234,7 +234,7 @@ class Queue:
         return None if entry is None else entry[_KEY]
 
     def receive_message(self, now: float) -> int | None:
-        """Take the most urgent Package that is due; the caller has it until `put_back` or
+        """Take the most urgent Package that is due; the caller keeps it until `put_back` or
         `remove`.
         """
         if self._delayed:

@@ -29,7 +29,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 class Step(NamedTuple):
     at: float
-    """Unix time."""
+    """Unix time of the step."""
     stage: str
     """`kept`, `left`, `heard`, `hub`, `ended`, or the name of a `Stage` in lower case."""
     who: str

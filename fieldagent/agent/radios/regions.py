@@ -56,7 +56,8 @@ def read(value: str) -> str:
 def limit_of(region: str, frequency: int | None, bandwidth: int | None) -> AirLimit:
     """Return the limit at a frequency and bandwidth in Hz; the bandwidth may be None.
 
-    Raises WrongProperty, in words that follow `radio-region`, if transmitting is not allowed there.
+    Raises WrongProperty, with a text that follows `radio-region`, if transmitting is not allowed
+    there.
     """
     bands = REGIONS[region]
     if not bands:

@@ -27,7 +27,7 @@ RADIOS = {
 def load_radio(name: str) -> Radio:
     """Load the radio with this name, or a third-party radio: `package.module:NAME`.
 
-    Raises WrongProperty, in words that follow `radio-protocol`.
+    Raises WrongProperty, with a text that follows `radio-protocol`.
     """
     # Import it here, so that a kit without a radio saves this memory.
     from fieldagent.agent.radios.contract import Radio

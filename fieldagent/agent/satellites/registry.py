@@ -34,7 +34,7 @@ def get_modems() -> dict[str, str]:
 def load_modem(name: str) -> SatelliteModem:
     """Load the modem with this name, or a third-party modem: `package.module:NAME`.
 
-    Raises WrongProperty, in words that follow `satellite-modem`.
+    Raises WrongProperty, with a text that follows `satellite-modem`.
     """
     # Import it here, so that a kit without a satellite modem saves this memory.
     from fieldagent.agent.satellites.contract import SatelliteModem
