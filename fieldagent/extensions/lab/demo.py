@@ -1,5 +1,5 @@
-"""`fieldagent demo`: a simulated modem, the agent and a printing hook, in one terminal. `--hub`
-adds a hub and a dispatcher who can sign in at its console.
+"""`fieldagent demo`: a simulated modem, the agent and a hook that prints, in one terminal. `--hub`
+adds a hub and a dispatcher who can sign in at the hub's console.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class DemoHub(NamedTuple):
     password: str
     """Password of the dispatcher."""
     guest: Guest
-    """The dispatcher, who signs in with a link."""
+    """Dispatcher, who signs in with a link."""
 
 
 def _set_up_hub(home: Path, port: int) -> DemoHub:

@@ -1,4 +1,4 @@
-"""`fieldagent demo --team 3`: kits in one terminal that reach each other over a simulated radio,
+"""`fieldagent demo --team 3`: kits in one terminal. They reach each other over a simulated radio,
 without any hardware (`agent/radios/udp.py`).
 """
 
@@ -79,7 +79,7 @@ def _make_kit_settings(
 
 
 async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
-    """Run the kits until one of them ends, which ends all."""
+    """Run the kits. When one of them ends, end all."""
     async with trio.open_nursery() as nursery:
         tells, pages = [], []
         for kit in kits:
@@ -94,8 +94,8 @@ async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
             for tell in tells:
                 tell.send_nowait(number)
             break
-        # A second signal does not interrupt the kits: each has received the first one and ends in
-        # good order.
+        # A second signal does not interrupt the kits, because each kit has received the first
+        # signal and ends in good order.
 
 
 async def _run_one(kit: Settings, asks: Asks, task_status: trio.TaskStatus[int]) -> None:

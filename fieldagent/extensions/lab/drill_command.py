@@ -1,4 +1,4 @@
-"""`fieldagent drill`: run a team's week in virtual time, and write a report."""
+"""`fieldagent drill`: runs a team's week in virtual time, and writes a report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _NotRun(Exception):
 
 
 def run_drill(arguments: argparse.Namespace) -> int:
-    """Run the plans, and print or write their report. Returns MISSING or USAGE if a plan cannot be
+    """Run the plans, and print or write their report. Return MISSING or USAGE if a plan cannot be
     run, ERROR if a guarantee of the program was broken.
     """
     try:

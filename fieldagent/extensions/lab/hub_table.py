@@ -1,4 +1,4 @@
-"""The table of the hub's commands of this extension."""
+"""Table of the hub's commands of this extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fieldagent simulate`: simulated hardware that follows typed commands."""
+"""`fieldagent simulate`: simulated hardware that obeys typed commands."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def simulate_satellite(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def link_to(named: Path | None, name: str) -> Iterator[Path]:
-    """Yield `named`, or a path with the name `name` in a temporary folder if `named` is None. No
-    folder is made if `named` is set, because a killed process cannot remove it.
+    """Yield `named`. If it is None, yield a path with the name `name` in a temporary folder. The
+    folder is made only if needed, because a killed process cannot remove it.
     """
     if named is not None:
         yield named
@@ -119,7 +119,8 @@ def build(
     hub: tuple[str, int] | None = None,
 ) -> Bench:
     """Return a simulated 9602 with its gateway, not started. `latency` is in seconds. `masters` are
-    satellite-keys; the first one authenticates MT messages. `hub` is the address for DirectIP.
+    satellite-keys, of which the first authenticates MT messages. `hub` is the hub's address for
+    DirectIP.
     """
     queue = MtQueue()
     home = BaseCamp(
@@ -202,12 +203,12 @@ async def listen(obey: Callable[[str], str]) -> None:
 
 
 async def read_typed_lines() -> AsyncIterator[str]:
-    """Yield the lines of standard input without line ends. A last line without an end is
-    left out.
+    """Yield the lines of standard input without line ends. A last line without a line end is left
+    out.
     """
     rest = b""
-    # Read in a thread that can be abandoned. A non-blocking terminal would also affect the parent
-    # shell.
+    # Read in a thread that can be abandoned. The terminal must stay blocking, because the parent
+    # shell uses it too.
     while piece := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:

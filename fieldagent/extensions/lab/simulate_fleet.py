@@ -39,12 +39,12 @@ from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason, format_count
 
 FILES_BESIDE = 64
-"""Number of this program's open files that are no links."""
+"""Number of this program's open files that are not links."""
 TELL_EVERY = 5.0
 SETTLE_S = 30.0
-"""Seconds for the hub to confirm the last items at the end."""
+"""Seconds within which the hub must confirm the last items at the end."""
 PROBES = 3
-"""Number of tokens that are tried first. If the hub refuses all, the tokens belong to
+"""Number of tokens that are tried first. If the hub refuses all of them, the tokens belong to
 another hub."""
 BUSY_LOAD = 0.9
 """Processor load of this program from which the measurement is no longer valid."""
@@ -58,7 +58,7 @@ class _NotBegun(Exception):
 
 
 def run_fleet(arguments: argparse.Namespace) -> int:
-    """Run the fleet against the hub, and print the report. Returns ERROR if the result is bad."""
+    """Run the fleet against the hub, and print the report. Return ERROR if the result is bad."""
     try:
         hub, tokens = _read_hub_address(arguments), _read_tokens(arguments)
         _check_sources(arguments.source)
@@ -139,8 +139,8 @@ class _Run:
         self._began = 0.0
 
     async def run(self, asks: Asks) -> None:
-        """Run the fleet until its time is over or it is asked to end, and fill `report`. Raises
-        _NotBegun.
+        """Run the fleet until its time is over or a signal asks it to end, and fill `report`.
+        Raises _NotBegun.
         """
         await self._try_some()
         memory, processor = _read_memory(), time.process_time()
@@ -166,8 +166,8 @@ class _Run:
             nursery.cancel_scope.cancel()
 
     async def _try_some(self) -> None:
-        """Probe the hub with a few tokens. Raises _NotBegun if it is not the hub of these tokens,
-        or if there is no hub.
+        """Probe the hub with a few tokens. Raises _NotBegun if the tokens belong to another hub, or
+        if there is no hub.
         """
         some = random.sample(self._tokens, min(PROBES, len(self._tokens)))
         for token in some:
@@ -201,7 +201,7 @@ class _Run:
             )
 
     def _list_advice(self, cost: FleetCost) -> list[str]:
-        """Return advice: the limits of this run, and how to raise them."""
+        """Return texts about the limits of this run, and about ways to raise them."""
         refused, links = self.report["links"]["refused"], self.report["links"]
         advice = []
         if any(reason.endswith(_describe_error(errno.EMFILE)) for reason in refused):

@@ -1,4 +1,4 @@
-"""`fieldagent simulate gsm`: a simulated GSM modem for SMS on a pty. It follows typed commands."""
+"""`fieldagent simulate gsm`: a simulated GSM modem for SMS on a pty. It obeys typed commands."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class GsmPort:
         self._poked = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the line while it is plugged in. Unplugging also cuts the modem's power. Never
+        """Serve the line while it is plugged in. Unplugging also cuts the modem's power. This never
         returns.
         """
         while True:
@@ -92,12 +92,12 @@ class GsmPort:
             self.modem.power_off()
 
     def check_output(self) -> None:
-        """Check if the modem has data to send."""
+        """Make the port check if the modem has data to send."""
         self._poked.set()
 
     async def _write_output(self, line: trio.lowlevel.FdStream) -> NoReturn:
-        # This is the only task that writes, because typed commands and requests on the line come at
-        # the same time.
+        # Only this task writes, because typed commands and requests on the line can come at the
+        # same time.
         while True:
             self._poked = trio.Event()
             while data := self.modem.data_to_send():
@@ -136,7 +136,7 @@ def run_command(port: GsmPort, line: str) -> str:
     """Run one command and return its output. Raises BadCommand, LocalProtocolError."""
     word, _, rest = line.strip().partition(" ")
     faults = port.modem.faults
-    # The commands of HELP. Most take one line, which a table would hide in lambdas.
+    # Commands of HELP. Most need one line of code, which a table would hide in lambdas.
     match word:
         case "":
             return ""

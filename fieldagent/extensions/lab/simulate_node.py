@@ -67,7 +67,8 @@ def _make_meshtastic(
 
 def _choose_air(air: SharedAir) -> SharedAir:
     # Chips listen for a preamble before they transmit, and a preamble lasts tens of symbols. So
-    # packets are lost only by `--loss`, and when the receiver itself transmits.
+    # transmissions do not collide. Packets are lost only because of `--loss`, or if the receiver
+    # itself transmits.
     air.turnaround = 0.0
     return air
 
@@ -90,7 +91,7 @@ follows from its settings."""
 
 
 def simulate_nodes(arguments: argparse.Namespace) -> int:
-    """Simulate the nodes until stopped. Prints the seed, which reproduces the random events."""
+    """Simulate the nodes until stopped. Print the seed, which reproduces the random events."""
     seed = SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
     impairments = Impairments(
         loss=arguments.loss,
@@ -115,7 +116,9 @@ def simulate_nodes(arguments: argparse.Namespace) -> int:
 
 
 def _list_links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
-    """Return the link of each node. The first is the kit's and is always a serial line."""
+    """Return the link of each node. The first is the link of the kit's node and is always a serial
+    line.
+    """
     links: list[Path | int] = [folder / f"node-{number}" for number in range(1, count + 1)]
     if tcp_port is not None:
         links[1:] = [tcp_port and tcp_port + place for place in range(count - 1)]

@@ -1,4 +1,4 @@
-"""The table of the commands of this extension."""
+"""Table of the commands of this extension."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ OWNER = "test kits"
 
 
 def make_test_kits(arguments: argparse.Namespace) -> int:
-    """Make test kits in a new workspace, so that no one else gets their messages. Deleting the
-    workspace removes everything.
+    """Make test kits in a new workspace, so that no one else gets their messages. To remove
+    everything, delete the workspace.
     """
     target: Path = arguments.tokens
 

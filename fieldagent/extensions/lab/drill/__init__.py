@@ -1,3 +1,3 @@
-"""A team's week in virtual time: real agents and a real hub, over simulated modems, radios and
-networks, with a report of the results.
+"""A team's week in virtual time. Real agents and a real hub use simulated modems, radios and
+networks. A report shows the results.
 """

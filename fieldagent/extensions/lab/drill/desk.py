@@ -20,9 +20,9 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 
 CHECK_INTERVAL_S = 60.0
-"""Seconds between two looks at the desk."""
+"""Seconds between two checks of the desk by the dispatchers."""
 CLOSED_AFTER_S = 3 * HOUR
-"""Seconds after which the dispatcher closes a seen SOS."""
+"""Seconds after which the dispatcher closes an acknowledged SOS."""
 GRACE_S = 60.0
 
 
@@ -36,7 +36,8 @@ class DrillDesk:
         self._workspace = 0
         self._members: list[int] = []
         self._looks_at: dict[int, float] = {}
-        """Unix time at which a dispatcher acknowledges an incident, by incident id."""
+        """Unix time at which a dispatcher will acknowledge an incident, by the id of the
+        incident."""
         self._store: Store | None = None
         self.written: dict[int, dict[str, float]] = defaultdict(dict)
         """Time at which each text was written (trio's clock), by kit and text."""
@@ -52,7 +53,7 @@ class DrillDesk:
             self._members.append(member)
 
     def _list_awake(self) -> list[int]:
-        """Return the indexes in the plan of the dispatchers at the desk."""
+        """Return the dispatchers who are at the desk, by their indexes in the plan."""
         hour = self._clock() % DAY / HOUR
         return [
             place

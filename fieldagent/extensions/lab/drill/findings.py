@@ -16,11 +16,11 @@ from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OUTAGE_SHARE_MIN = 0.1
-"""Minimum share of the waiting time for which an outage must last to count as the reason."""
+"""Smallest share of the waiting time that an outage must last to count as the reason."""
 
 
 class BrokenPromise(Exception):
-    """Failure of a guarantee of the program. The text contains the trace of the message."""
+    """Error: a guarantee of the program was broken. The text contains the trace of the message."""
 
 
 class CallForHelp(NamedTuple):
@@ -32,13 +32,13 @@ class CallForHelp(NamedTuple):
     raised: float
     at_hub: float | None
     seen: float | None
-    """Time at which the desk acknowledged it."""
+    """Time at which the desk acknowledged the SOS."""
     known: float | None
     """Time at which the kit received the acknowledgement."""
 
 
 class KitMessage(NamedTuple):
-    """A message or position, but no SOS, that a kit was asked to send."""
+    """Message or position, but not an SOS, that a kit was asked to send."""
 
     kit: str
     number: int
@@ -46,7 +46,7 @@ class KitMessage(NamedTuple):
     at_hub: float | None
     is_position: bool
     replaced: bool
-    """True if it did not arrive, but a newer position of this kit did."""
+    """True if it did not arrive, but a newer position of the same kit did."""
     why: str
     """Reason why it is late or missing; empty if it arrived in time or was replaced."""
 
@@ -57,7 +57,7 @@ class DeskMessage(NamedTuple):
     kit: str
     at: float
     on_kit: float | None
-    """Time at which it was on the kit's disk."""
+    """Time at which the message was on the kit's disk."""
 
 
 class Bill(NamedTuple):
@@ -66,8 +66,8 @@ class Bill(NamedTuple):
     """Credits of each day, from the operator's bill."""
     for_sos: int
     own_count: int
-    """Credits that the kit itself has counted. `doubtful` is the maximum of credits that it may
-    have spent in addition."""
+    """Credits that the kit itself has counted. `doubtful` is the largest number of credits that the
+    kit may have spent in addition."""
     doubtful: int
 
 
@@ -122,7 +122,7 @@ def _find_start(moment: Any) -> float | None:
     return None if moment is None else float(moment) - START
 
 
-# Guarantees that must hold.
+# Guarantees of the program.
 
 
 def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> None:
@@ -246,7 +246,7 @@ def _explain(
     begin, end = waited
     day = int(begin // DAY)
     if Channel.SATELLITE in kit.plan.bearers and int(end // DAY) > day:
-        # A message that today's credits still allow leaves on the same day.
+        # A message for which today's credits suffice leaves on the same day.
         limit = kit.plan.credits_per_day - kit.plan.sos_reserve
         if kit.account.bill[day] >= limit - 1:
             return "the day's credits were spent"

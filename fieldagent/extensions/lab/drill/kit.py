@@ -1,4 +1,4 @@
-"""One kit of a drill: the agent as it is shipped, on simulated lines, and its simulated users."""
+"""One kit of a drill: the real agent on simulated lines, with simulated users."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ KEEPERS = (
     "the repeats of an SOS",
     "the receipts to senders",
 )
-"""The parts of the agent that handle messages."""
+"""Parts of the agent that handle messages."""
 FIRST_NUMBER = 1_900_000_000
 """First message number of a drill. A real journal begins at a random number."""
 STARTING_S = 30.0
 """Seconds from power-on to the start of the agent."""
 COLLAPSE_KEY = 7
-"""Collapse key of positions: a newer position replaces one that has not left."""
+"""Collapse key of positions. A newer position replaces an earlier one that has not left."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class KitRecord:
     """Number of Packages that could not be posted because the kit had no power."""
     log: list[tuple[float, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """Faults of the agent's parts. Each one is a bug of the program."""
+    """Faults of the agent's parts. Each is a bug of the program."""
 
     def add_line(self, what: str) -> None:
         """Add a line to the log, with trio's current time."""
@@ -80,7 +80,7 @@ class KitRecord:
 @dataclass(eq=False)
 class Kit:
     number: int
-    """Number of its user, its device and its station."""
+    """Number of the kit's user, device and station."""
     plan: KitPlan
     home: Path
     random: Random
@@ -109,16 +109,20 @@ class Kit:
 
     @property
     def hub_name(self) -> str:
-        """Return this kit's host name for the hub, by which the drill recognizes the caller."""
+        """Return the host name that this kit uses for the hub. The drill recognizes the caller by
+        it.
+        """
         return f"hub-of-{self.number}.invalid"
 
     @property
     def key(self) -> bytes:
-        """Return the key that authenticates its satellite messages."""
+        """Return the key that authenticates the kit's satellite messages."""
         return sha256(self.plan.name.encode()).digest()
 
     def read_clocks(self) -> Reading:
-        """Return simulated clocks: always trusted, and one boot for the whole drill."""
+        """Return simulated clocks. They are always trusted, and show one boot for the whole
+        drill.
+        """
         now = trio.current_time()
         return Reading("drill", now, START + now, "network")
 
@@ -167,8 +171,8 @@ class Kit:
         plan, home = self.plan, self.home
         yield f"state-directory={home}"
         if "keep-ended-days" not in plan.settings:
-            # Keep everything: the report cannot distinguish a deleted journal entry from a lost
-            # message.
+            # Keep everything, because the report cannot distinguish a deleted journal entry from a
+            # lost message.
             yield "keep-ended-days=3650"
         if Channel.SATELLITE in plan.bearers:
             yield f"satellite-port={home}/modem"

@@ -1,6 +1,6 @@
 """In-memory serial lines and IP links between the agent and the simulated world.
 
-Both can be cut at any time, and both ends notice as with real ones.
+A line or link can be cut at any time. Both ends notice that as with real ones.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Bytes:
 
 
 class _End:
-    """The part of a stream's interface that `SerialPort` and the simulators use."""
+    """Part of a stream's interface that `SerialPort` and the simulators use."""
 
     def __init__(self, hears: _Bytes, says: _Bytes) -> None:
         self._hears = hears
@@ -77,8 +77,8 @@ class SimulatedLines:
 
     @asynccontextmanager
     async def open_pty(self, name: Path) -> AsyncIterator[Any]:
-        """Open the modem's end of a line. `open_serial` can open the other end until this context
-        ends.
+        """Open the modem's end of a line. Until this context ends, `open_serial` can open the other
+        end.
         """
         to_agent, from_agent = self._lines[str(name)] = _Bytes(), _Bytes()
         try:
@@ -92,7 +92,7 @@ class SimulatedLines:
     async def open_serial(
         self, path: str, baud: int, recorder: FlightRecorder | None = None
     ) -> AsyncIterator[SerialPort]:
-        """Open the agent's end of a line; bytes that were sent to it earlier are lost. Raises
+        """Open the agent's end of a line. Bytes that were sent to it earlier are lost. Raises
         PortLost if the line does not exist.
         """
         await trio.lowlevel.checkpoint()
@@ -104,7 +104,9 @@ class SimulatedLines:
 
 
 class Wire:
-    """Two ends of a WebSocket. `swallow`: drop each message without notifying the sender."""
+    """Two ends of a WebSocket. If `swallow` is True, each message is dropped without notice to the
+    sender.
+    """
 
     def __init__(self) -> None:
         self.swallow = False
@@ -116,8 +118,8 @@ class Wire:
     def cut_connection(
         self, code: int = 1006, reason: str = "the connection was broken off"
     ) -> None:
-        """End the connection for both sides. Each reads the messages that have arrived, and then
-        gets Closed with the values of the first cut.
+        """End the connection for both sides. Each side can still read the messages that have
+        arrived, and then gets WebSocketClosed with the values of the first cut.
         """
         self._ended = self._ended or (code, reason)
         self._wake()
@@ -127,7 +129,9 @@ class Wire:
         self._news = trio.Event()
 
     async def send(self, side: int, message: bytes) -> None:
-        """Send from one side, 0 or 1, to the other. Never waits for space. Raises Closed."""
+        """Send from one side, 0 or 1, to the other side. Never wait for space. Raises
+        WebSocketClosed.
+        """
         await trio.lowlevel.checkpoint()
         if self._ended:
             raise WebSocketClosed(*self._ended)
@@ -137,7 +141,7 @@ class Wire:
 
     async def receive(self, side: int) -> bytes:
         """Wait for the next message to a side. Messages that arrived before the end are still
-        returned. Raises Closed.
+        returned. Raises WebSocketClosed.
         """
         await trio.lowlevel.checkpoint()
         while not self._queues[side]:
@@ -148,21 +152,22 @@ class Wire:
 
 
 class WireEnd:
-    """The part of a WebSocket's interface that `Exchange` uses."""
+    """Part of a WebSocket's interface that a link uses."""
 
     date = ""
-    """Empty, because the simulated clock is trusted and needs no time from the hub."""
+    """Date of the handshake. It is empty, because the simulated clock is trusted and needs no time
+    from the hub."""
 
     def __init__(self, wire: Wire, side: int) -> None:
         self._wire = wire
         self._side = side
 
     async def send(self, message: bytes) -> None:
-        """Send to the other end. Raises Closed."""
+        """Send to the other end. Raises WebSocketClosed."""
         await self._wire.send(self._side, message)
 
     async def receive(self) -> bytes:
-        """Wait for a message from the other end. Raises Closed."""
+        """Wait for a message from the other end. Raises WebSocketClosed."""
         return await self._wire.receive(self._side)
 
     async def close(self, code: int, reason: str) -> None:
@@ -174,6 +179,6 @@ class WireEnd:
             self._wire.cut_connection(code, reason)
 
     async def aclose(self) -> None:
-        """Cut the connection for both sides without a close frame, like a dropped socket."""
+        """Cut the connection for both sides without a close frame, as when a socket breaks."""
         self._wire.cut_connection()
         await trio.lowlevel.checkpoint()

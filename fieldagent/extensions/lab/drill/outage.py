@@ -20,7 +20,7 @@ START = 1_790_035_200.0
 
 @dataclass(slots=True)
 class OutageCondition:
-    """Outages of one thing, such as a kit's view of the sky. The drill begins at midnight."""
+    """Outages of one condition, such as a kit's view of the sky. The drill begins at midnight."""
 
     what: str
     """Reason, for people, why a message waits during the outage."""
@@ -28,7 +28,7 @@ class OutageCondition:
     random: Random
     away: bool = False
     log: list[tuple[float, bool]] = field(default_factory=list)
-    """Times at which it went away (True) and came back (False), on trio's clock."""
+    """Times of trio's clock at which an outage began (True) or ended (False)."""
 
     async def run_plan(self, tell: Callable[[bool], None]) -> NoReturn:
         """Run the plan of outages until cancelled. `tell` is called with True at each start of an

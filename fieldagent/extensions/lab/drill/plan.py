@@ -1,4 +1,4 @@
-"""The plan of a drill, from a TOML file: kits and their users, outages, and dispatchers.
+"""Plan of a drill, from a TOML file: kits and their users, outages, and dispatchers.
 
 This module reads the file into plain values. Each error names the key and the allowed values.
 """
@@ -28,7 +28,7 @@ class BadPlan(ValueError):
 
 
 class PlanHours:
-    """Hours of the day, from the first up to the second, also over midnight."""
+    """Hours of the day, from the first up to the second. They can span midnight."""
 
     def __init__(self, text: str) -> None:
         match = _HOURS.fullmatch(text)
@@ -37,11 +37,12 @@ class PlanHours:
         self.text = text
         self._from, self._to = int(match[1]), int(match[2])
         if self._from == self._to:
-            # Ambiguous: empty, or the whole day? For the whole day, write 0-24.
+            # Equal hours are ambiguous: they could mean nothing or the whole day. The whole day is
+            # 0-24.
             raise ValueError
 
     def has(self, hour: float) -> bool:
-        """Return True if `hour` (0 to below 24) is not before the first hour and is before the
+        """Return True if `hour` (0 to below 24) is at or after the first hour and before the
         second.
         """
         if self._from <= self._to:
@@ -51,7 +52,7 @@ class PlanHours:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Times at which something is away: at fixed hours of each day, and at random."""
+    """Outages at fixed hours of each day, and at random."""
 
     hours: tuple[PlanHours, ...] = ()
     lost: float = 0.0
@@ -68,14 +69,14 @@ class KitPlan:
     sos_reserve: int = 20
     messages_per_day: float = 6.0
     message_length: int = 40
-    """Length in characters."""
+    """Length of a message in characters."""
     position_every: float = 0.0
-    """Seconds between two positions; 0: the kit sends no positions."""
+    """Seconds between two positions. 0: the kit sends no positions."""
     by: float = 0.0
-    """Deadline in seconds of a Package that is no SOS; 0: no deadline."""
+    """Deadline in seconds of a Package that is not an SOS. 0: no deadline."""
     sos_per_week: float = 1.0
     awake: tuple[PlanHours, ...] = (PlanHours("7-21"),)
-    """Hours in which its users write. An SOS can be raised at any hour."""
+    """Hours in which the kit's users write. An SOS can be raised at any hour."""
     sky: Outages = Outages()
     network: Outages = Outages()
     earshot: Outages = Outages()
@@ -88,9 +89,9 @@ class KitPlan:
 class DispatcherPlan:
     name: str
     shift: tuple[PlanHours, ...] = ()
-    """Hours at the desk; empty: always."""
+    """Hours at the desk. Empty: always."""
     answers_in: float = 180.0
-    """Mean seconds from the moment an SOS can be seen to the answer."""
+    """Mean number of seconds from the moment when an SOS can be seen at the desk to the answer."""
     messages_per_day: float = 0.0
     """Number of messages per day to each kit."""
 
@@ -101,7 +102,8 @@ class AirPlan:
     loss: float = 0.05
     fades: Outages = Outages(lost=0.0, lasting=60.0)
     pairs: tuple[tuple[str, str, float], ...] = ()
-    """Pairs of kits in range of each other, with their loss; empty: all kits are in range."""
+    """Pairs of kits in range of each other, with their loss. Empty: all kits are in range of each
+    other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def load_toml(text: str) -> dict[str, Any]:
 
 def change_values(values: dict[str, Any], change: str) -> dict[str, Any]:
     """Return the values with `KEY=VALUE` set. KEY is a path such as `kits.credits-per-day`. VALUE
-    is a TOML value, or else a text. Raises BadPlan.
+    is a TOML value. If it is not valid TOML, it counts as text. Raises BadPlan.
     """
     path, equals, text = change.partition("=")
     if not equals or not path:
@@ -188,7 +190,7 @@ def _read_kits(table: _PlanTable) -> list[KitPlan]:
 
 
 def _read_values(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
-    """Return the values of the given keys. Raises BadPlan also if a needed key is missing."""
+    """Return the values of these keys. Raises BadPlan, also if a needed key is missing."""
     members = table.read_all(keys)
     for name in needed:
         if name not in members:

@@ -68,7 +68,7 @@ def compute_percentile(values: Sequence[float], share: int) -> float:
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
-# The figures that are compared.
+# Figures that are compared.
 
 
 def _list_durations(
@@ -139,7 +139,7 @@ def write_markdown(source: str, runs: Sequence[DrillRun]) -> str:
 
 
 def write_page(reports: Sequence[str]) -> str:
-    """Return one page with all reports, and the limits of any drill."""
+    """Return one page with all reports, and with the limits that all drills have."""
     if len(reports) == 1:
         return f"{reports[0]}\n{UNKNOWN}"
     lower = [re.sub(r"^#", "##", each, flags=re.MULTILINE) for each in reports]
@@ -247,9 +247,9 @@ def _write_unposted(findings: Findings) -> list[str]:
 
 
 def budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
-    """Return, by kit, the credits per day that suffice on each of `SHARES` per cent of the days,
-    over the whole days of all runs. `sos` is the mean cost of messages with an SOS per raised
-    SOS.
+    """Return for each kit the credits per day that suffice on `SHARES` per cent of the days, with
+    one value for each share. They are computed over the whole days of all runs. `sos` is the mean
+    cost of messages with an SOS per raised SOS.
     """
     budgets: dict[str, dict[str, float]] = {}
     several = len({run.label for run in runs}) > 1
@@ -292,9 +292,7 @@ def budget_text(source: str, runs: Sequence[DrillRun]) -> str:
 
 
 def encode_runs(source: str, runs: Sequence[DrillRun]) -> dict[str, Any]:
-    """Return the figures and all single calls, messages and bills of the runs, as a JSON
-    document.
-    """
+    """Return the figures of the runs, and each SOS, message and bill, as a JSON document."""
     return {
         "version": __version__,
         "source": source,
@@ -316,7 +314,9 @@ def encode_runs(source: str, runs: Sequence[DrillRun]) -> dict[str, Any]:
 
 
 def _label_figures(run: DrillRun) -> dict[str, str]:
-    """Return the figures, each median prefixed with the label that it belongs to."""
+    """Return the figures by label. The label of a median gets the label of its figure as a
+    prefix.
+    """
     named, before = {}, ""
     for name, value in make_figures(run).items():
         if name.startswith("–"):

@@ -22,15 +22,16 @@ from fieldagent.wire.outcome import Outcome
 
 @dataclass
 class OperatorBill:
-    """Account of one modem; implements `sbd_session.Gateway`."""
+    """Account of one modem. Implements `sbd_session.Gateway`."""
 
     imei: str
     queue: MtQueue = field(default_factory=MtQueue)
     bill: Counter[int] = field(default_factory=Counter)
-    """Credits by day of the drill: for messages from the modem, for messages that it fetched, and
-    one for each session without any message."""
+    """Credits by day of the drill, for messages from the modem and messages that it fetched. A
+    session without any message costs one credit."""
     for_sos: Counter[int] = field(default_factory=Counter)
-    """The part of the credits for MO messages that contain at least one SOS entry."""
+    """Credits by day for MO messages that contain at least one SOS entry. They are a part of
+    `bill`."""
     brought: list[tuple[str, bytes]] = field(default_factory=list)
     """MO messages that the hub does not have yet: id and bytes."""
     news: trio.Event = field(default_factory=trio.Event)
@@ -80,7 +81,7 @@ class OperatorBill:
 
 @dataclass
 class SimulatedOperator:
-    """All accounts and modems; implements `hub.operator.contract.Operator`."""
+    """All accounts and modems. Implements `hub.operator.contract.Operator`."""
 
     accounts: dict[str, OperatorBill] = field(default_factory=dict)
     ports: dict[str, tuple[SimulatedModem, PtyPort]] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class SimulatedOperator:
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
     ) -> Verdict:
-        """Queue an MT message and ring its modem at once. Never refuses."""
+        """Queue an MT message and ring its modem at once. Never refuse."""
         await trio.lowlevel.checkpoint()
         account = self.accounts[imei]
         account.queue.put(body, priority=priority)

@@ -1,5 +1,5 @@
-"""Makes runs reproducible: stores that commit at once, a single thread, and patched names of
-modules.
+"""Makes runs reproducible, with stores that commit at once, a single thread, and replaced functions
+of modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def _wake(orders: Sequence[Order[C]]) -> None:
 
 
 class _SteadyGroup(GroupCommit[C]):
-    """Commits at once instead of in a thread, so that a seed gives one order of events."""
+    """Group commit that commits at once instead of in a thread, so that the same seed gives the
+    same order of events.
+    """
 
     async def _commit_all(self) -> None:
         orders, self._orders = self._orders, []
@@ -45,7 +47,7 @@ class SteadyStore(SqliteStore):
         self._group = _SteadyGroup(self._transact)
 
     async def run(self) -> StoreFailed | None:
-        """Commit in this thread, without a check for other writers. Returns the error if the disk
+        """Commit in this thread, without a check for other writers. Return the error if the disk
         failed.
         """
         await self._group.run()
@@ -53,7 +55,7 @@ class SteadyStore(SqliteStore):
 
 
 async def run_at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> Any:
-    """Call the function in this thread. The end of a separate thread would depend on the
+    """Call the function in this thread. The moment when a separate thread ends would depend on the
     machine.
     """
     await trio.lowlevel.checkpoint()

@@ -1,6 +1,4 @@
-"""Assembles a drill and runs its time: kits, radio, satellite, networks, the hub and
-dispatchers.
-"""
+"""Assembles a drill and runs it: kits, radio, satellite, networks, the hub and dispatchers."""
 
 from __future__ import annotations
 
@@ -59,15 +57,15 @@ HUB_PARTS = (
     "the expiry of items",
     "check-ins and updates",
 )
-"""The parts of the hub that serve kits, except the calls to the operator, which the drill runs
-itself."""
+"""Parts of the hub that serve kits. The calls to the operator are missing, because the drill runs
+them itself."""
 WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, station)
 """Modules of the agent that use random numbers."""
 TELL_EVERY = 6 * 3600.0
 
 
 class MeasuredAir(SharedAir):
-    """Shared air that counts the airtime of each station."""
+    """Shared channel that counts the airtime of each station."""
 
     seconds: Counter[int]
 
@@ -100,7 +98,7 @@ class World:
         self.hub: shipped_hub.Hub | None = None
         self.hub_nursery: trio.Nursery | None = None
         self.faults: list[str] = []
-        """Faults of the hub's parts. Each one is a bug of the program."""
+        """Faults of the hub's parts. Each is a bug of the program."""
         self._until = plan.days * DAY
         self.seconds = self._until + min(DAY, self._until)
         """Duration of the run in seconds. After the last day nothing is posted for a while, so that
@@ -257,8 +255,8 @@ class World:
     # Time.
 
     async def run(self) -> None:
-        """Run the plan from an empty database to its end. Runs on trio's clock, which the caller
-        replaces with a virtual one.
+        """Run the plan from an empty database to its end. The run uses trio's clock, which the
+        caller replaces by a virtual clock.
         """
         store = SteadyStore(self.database)
         async with trio.open_nursery() as nursery:

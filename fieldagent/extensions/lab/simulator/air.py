@@ -1,5 +1,5 @@
-"""A radio channel that several radios share: half-duplex, slow and lossy. Sans-IO, with seeded
-random numbers.
+"""Radio channel that several radios share: half-duplex, slow and lossy. Sans-IO, with seeded random
+numbers.
 
 A radio hears nothing while it transmits. If two stations in a listener's range transmit at the same
 time, the listener hears neither.
@@ -17,15 +17,15 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 TURNAROUND_S = 0.005
-"""Seconds in which other radios do not notice the start of a transmission."""
+"""Seconds during which other radios do not notice the start of a transmission."""
 PREAMBLE_S = 0.05
 """Seconds of preamble before the first byte."""
 
 
 @dataclass(slots=True)
 class Impairments:
-    """Possible failures, independent of each other and for each listener. Probabilities are from 0
-    to 1.
+    """Possible failures. They happen independently of each other and for each listener.
+    Probabilities are from 0 to 1.
     """
 
     loss: float = 0.0
@@ -36,11 +36,11 @@ class Impairments:
     unnoticed: float = 0.0
     """Probability that the checksum does not detect the error."""
     delay: float = 0.0
-    """Maximum of the random extra delay of a packet, in seconds."""
+    """Largest random extra delay of a packet, in seconds."""
 
 
 Losses = dict[tuple[int, int], float]
-"""Probability that a packet is lost, by transmitter and listener. A pair that is missing is out of
+"""Probability that a packet is lost, by transmitter and listener. A pair without a value is out of
 range."""
 
 
@@ -118,7 +118,7 @@ class BurstLosses:
 
 @dataclass(slots=True)
 class SharedAir:
-    """The shared channel. Times are seconds of any single clock. `stations` are the numbers of the
+    """Shared channel. Times are seconds of any single clock. `stations` are the numbers of the
     radios. Without `losses`, all are in range of each other.
     """
 
@@ -128,10 +128,10 @@ class SharedAir:
     stations: list[int] = field(default_factory=list)
     losses: Losses | None = None
     packet_bytes: int = 255
-    """Maximum packet size of each radio."""
+    """Largest packet of each radio in bytes."""
     preamble: float = PREAMBLE_S
     turnaround: float = TURNAROUND_S
-    """Seconds in which a radio does not notice the start of another transmission."""
+    """Seconds during which a radio does not notice the start of another transmission."""
     fades: BurstLosses | None = None
     away: set[int] = field(default_factory=set)
     """Stations that are out of range of all others."""
@@ -152,7 +152,7 @@ class SharedAir:
         return self.losses is None or (station, listener) in self.losses
 
     def move(self, one: int, other: int, loss: float | None) -> None:
-        """Set the loss between two stations, in both directions; None: they are out of range."""
+        """Set the loss between two stations, in both directions. None: they are out of range."""
         if self.losses is None:
             self.losses = dict.fromkeys(permutations(self.stations, 2), 0.0)
         for way in ((one, other), (other, one)):
@@ -162,7 +162,7 @@ class SharedAir:
                 self.losses[way] = loss
 
     def find_busy_end(self, now: float, listener: int) -> float:
-        """Return the end time of the transmissions that a radio notices; `now` if the channel is
+        """Return the end time of the transmissions that a radio notices, or `now` if the channel is
         free.
         """
         noticed = [
@@ -189,7 +189,8 @@ class SharedAir:
         for flight in sorted(self.flights, key=lambda each: each.ends):
             if flight.ends <= now:
                 self._end(flight)
-        # Keep ended packets that overlap one still on the air: they may have collided with it.
+        # Keep ended packets that overlap a packet still on the air, because they may have collided
+        # with it.
         earliest = min((flight.begins for flight in self.flights), default=inf)
         self._ended = [flight for flight in self._ended if flight.ends > earliest]
         heard = []

@@ -1,8 +1,8 @@
-"""A simulated person at home, behind the operator's gateway, who receives the kit's messages and
-writes to it.
+"""Simulated person at home, behind the operator's gateway, who receives the kit's messages and
+writes to the kit.
 
 MO messages are decoded and printed, and missing fragments are requested. MT messages are split and
-numbered as the hub does it.
+numbered as by a hub.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from fieldagent.wire.tag import TAG_BYTES
 
 ORIGIN = 1
 BODIES_KEPT = 20
-"""Number of MT messages that can be sent again unchanged."""
+"""Largest number of MT messages that can be sent again unchanged."""
 HOME_IDENTITY = Identity("1", "Base camp", "User", "base@example.org", "7")
 
 
 class HomeWriter:
-    """Sends messages to the kit: numbers them, splits them if needed, and keeps them for
+    """Sender of messages to the kit. It numbers messages, splits them if needed, and keeps them for
     repeats.
     """
 
@@ -79,14 +79,14 @@ class HomeWriter:
         return len(fragments)
 
     def repeat(self, sequence: int, report: Report) -> int:
-        """Send the fragments again that the kit is missing, and return their number."""
+        """Send the fragments that the kit is missing again, and return their number."""
         missing = [f for f in self._sent.get(sequence, []) if f.index not in report.arrived]
         for fragment in missing:
             self._put([Entry(sequence, fragment)])
         return len(missing)
 
     def repeat_unreadable(self, said: Unreadable) -> bool:
-        """Send again the message that the kit could not read. Returns False if no kept message has
+        """Send the message that the kit could not read again. Return False if no kept message has
         that size.
         """
         for body in self._bodies:
@@ -120,14 +120,16 @@ class BaseCamp:
         keys: Sequence[bytes] = (),
         mt_bytes: int = MT_BYTES,
     ) -> None:
-        """`mt_bytes` is the maximum size of an MT message for the kit's modem."""
+        """Create the base camp. `mt_bytes` is the largest size of an MT message for the kit's
+        modem.
+        """
         self._say = say
         self._keys = keys
         self._writer = HomeWriter(queue, clock, key, mt_bytes)
         self._seen: set[bytes] = set()
         self._slices: dict[tuple[int, int], dict[int, bytes]] = {}
         self.lose_fragments = 0
-        """Number of the next fragments to lose on the way home."""
+        """Number of the next fragments from the kit that get lost."""
         self.received: list[Item] = []
         """Complete items, each once, in order of arrival."""
 

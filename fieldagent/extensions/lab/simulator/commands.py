@@ -21,7 +21,7 @@ from fieldagent.wire.sbd import SessionVerdict, find_mo_status
 
 
 class BadCommand(Exception):
-    """Error in a command. The text describes the error and the correct form."""
+    """Error in a command. The text contains the error and the correct form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A radio with MeshCore's companion firmware, as seen from its host and from the air, without I/O.
+"""Radio with MeshCore's companion firmware, as seen from its host and from the air, without I/O.
 
 On the air, a packet has the firmware's header, payload types and lengths. The firmware encrypts
 with AES and a key agreed by X25519. Here a stream of SHA-256 of the same length replaces AES, and a
@@ -35,18 +35,18 @@ from fieldagent.wire.meshcore_companion import (
 
 LORA = LoraSettings(910_525_000, 62_500, 7, 5)
 QUEUE = 16
-"""Maximum number of packets that wait for the air; another one is refused."""
+"""Largest number of packets that wait for the air. A further packet is refused."""
 STORED_TEXTS_MAX = 16
-"""Maximum number of texts that wait for a host; another one replaces the oldest."""
+"""Largest number of texts that wait for a host. A further text replaces the oldest."""
 CONTACTS_MAX, CHANNELS_MAX = 100, 8
 TEXT_MAX = 160
-"""Maximum length in bytes of a text to a contact."""
+"""Largest number of bytes of a text to a contact."""
 NAME_MAX = 31
-"""Maximum length in bytes of a radio's name."""
+"""Largest number of bytes of a radio's name."""
 BOOT_TIME = 1_715_770_351
-"""Unix time of its clock after power-on, because the clock has no battery."""
+"""Unix time of the radio's clock after power-on, because the clock has no battery."""
 SEEN_PACKETS_MAX = 128
-"""Number of recent packets that are recognized as duplicates."""
+"""Number of recent packets from which duplicates are recognized."""
 VOLTS = 4.01
 MIXER = struct.Struct("<IB")
 """Head of a text: its time, and its type and attempt."""
@@ -75,7 +75,7 @@ class ContactBook(dict[bytes, CompanionContact]):
     """Contacts of a radio, by key."""
 
     def add(self, contact: CompanionContact) -> bool:
-        """Add or change a contact. Returns False if there is no space."""
+        """Add or change a contact. Return False if there is no space."""
         if contact.key not in self and len(self) >= CONTACTS_MAX:
             return False
         self[contact.key] = contact
@@ -87,11 +87,11 @@ class ContactBook(dict[bytes, CompanionContact]):
 
 
 class SimulatedCompanion(LoraBoard):
-    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
-    `deadline`.
+    """Simulated radio. Call `receive_data`, `hear` and `tick` for each event, then read
+    `data_to_send` and `deadline`.
 
-    A reboot keeps its settings: key, name, position, channels and contacts. It loses the clock and
-    the texts stored for the host.
+    A reboot keeps the settings: key, name, position, channels and contacts. The clock and the texts
+    stored for the host are lost.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
@@ -101,15 +101,15 @@ class SimulatedCompanion(LoraBoard):
         self.position = (0, 0)
         self.adds_by_hand = False
         self.mute = False
-        """True: it sends nothing to its host, as with the other firmware."""
+        """True if the radio sends nothing to its host, as with the other firmware."""
         self.contacts = ContactBook()
         self.channels = {0: CompanionChannel(0, "Public", wire.PUBLIC_KEY), 1: GROUP}
         self.air.radios[number] = LORA
         self.reboot()
 
     def reboot(self) -> None:
-        """Restart. The clock, the texts for the host and the packets are lost; the
-        settings stay.
+        """Restart. The clock, the texts for the host and the packets are lost. The settings
+        stay.
         """
         self._mouth.reboot()
         self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
@@ -136,7 +136,7 @@ class SimulatedCompanion(LoraBoard):
         self._mouth.tick(now)
 
     def read_time(self, now: float) -> int:
-        """Return the time of its clock, as Unix time."""
+        """Return the Unix time that the radio's clock shows."""
         if self._clock_at is None:
             self._clock_at = now
         return int(self._clock + now - self._clock_at)
@@ -180,7 +180,7 @@ class SimulatedCompanion(LoraBoard):
             self._answer_done(CompanionError.UNSUPPORTED)
 
     def _answer_query(self, command: int, body: bytes, now: float) -> bool:
-        """Answer a query. Returns False if the command is not a query."""
+        """Answer a query. Return False if the command is not a query."""
         if command == CompanionCommand.APP_START:
             known = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
             radio = (LORA.frequency // 1000, LORA.bandwidth, LORA.spreading, LORA.coding, 20)
@@ -228,15 +228,15 @@ class SimulatedCompanion(LoraBoard):
         )
 
     def _set(self, command: int, body: bytes, now: float) -> bool:
-        """Change a setting. Returns False if the command does not change one. Raises
+        """Change a setting. Return False if the command does not change a setting. Raises
         RemoteProtocolError.
         """
         key = body[: wire.KEY_BYTES]
         missing = None if key in self.contacts else CompanionError.NOT_FOUND
         if command == CompanionCommand.SET_TIME:
             wanted = wire.read_number(body)
-            # The clock never goes backwards, because other radios would take its messages for
-            # duplicates.
+            # The clock never goes backwards, because other radios would treat the radio's messages
+            # as duplicates.
             backwards = wanted < self.read_time(now)
             if not backwards:
                 self._clock, self._clock_at = wanted, now
@@ -296,8 +296,8 @@ class SimulatedCompanion(LoraBoard):
     def _send_to(
         self, contact: CompanionContact, kind: int, plain: bytes, now: float
     ) -> CompanionSent | None:
-        """Transmit an encrypted packet for one contact. Returns None, after an error to the host,
-        if the queue is full.
+        """Transmit an encrypted packet for one contact. If the queue is full, report an error to
+        the host and return None.
         """
         covered = _encrypt(_derive_shared_key(self.key, contact.key), plain)
         floods = contact.path_length < 0
@@ -330,8 +330,8 @@ class SimulatedCompanion(LoraBoard):
         return bytes([_Kind.ADVERT << 2 | FLOOD, 0]) + head + tail
 
     def hear(self, packet: bytes, now: float) -> None:
-        """Receive a packet from the air, each only once. The radio hears nothing while it
-        transmits.
+        """Receive a packet from the air. A repeated packet is ignored. The radio hears nothing
+        while it transmits.
         """
         if self._mouth.is_transmitting or len(packet) < 3 or packet[1]:
             return
@@ -394,7 +394,7 @@ class SimulatedCompanion(LoraBoard):
         if awaited is None:
             return
         if awaited.to in self.contacts:
-            # The packet arrived directly, so the path back is direct, too.
+            # The packet arrived directly, so the path back is also direct.
             self.contacts[awaited.to] = self.contacts[awaited.to]._replace(path_length=0)
         took = round((now - awaited.since) * 1000)
         self._send_to_host(CompanionMessage.ACK, payload[:4] + struct.pack("<I", took))

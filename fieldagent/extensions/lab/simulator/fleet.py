@@ -1,7 +1,7 @@
 """Many emulated kits on IP links to one hub. Each sends a position at a fixed interval.
 
-An emulated kit is only an agent's link. It speaks the real IP link protocol, pings and reconnects
-like an agent, and repeats unconfirmed items. It has no journal.
+An emulated kit is only the link of an agent. It uses the real protocol of the IP link, pings and
+reconnects like an agent, and repeats unconfirmed items. It has no journal.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import Close
 
 CONCURRENT_CONNECTS_MAX = 150
-"""Maximum number of concurrent connection attempts. Real kits have a processor each; these share
-one."""
+"""Largest number of concurrent connection attempts. Real kits have a processor each, but emulated
+kits share one."""
 POSITIONS_PER_MESSAGE_MAX = 20
-"""Maximum number of positions in one message, for example after a time without a link."""
+"""Largest number of positions in one message, for example after a time without a link."""
 FOR_GOOD = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
-"""Close codes after which an emulated kit does not reconnect: its device is gone, or another kit
-uses its token."""
+"""Close codes after which an emulated kit does not reconnect. Either its device is gone, or another
+kit uses its token."""
 CHECK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     every: float = inf
-    """Seconds between two positions of a kit, at least 1; `inf`: the kits send nothing. Item
-    numbers start from the current time, so that no run repeats the numbers of an earlier one."""
+    """Seconds between two positions of a kit, at least 1. `inf`: the kits send nothing. Item
+    numbers start from the current time, so that no run repeats the numbers of an earlier run."""
     connect_rate: float = inf
-    """Maximum number of first connections per second."""
+    """Largest number of first connections per second."""
     sources: tuple[str, ...] = ()
     """Addresses of this machine from which the kits connect, in turn."""
 
 
 class Silence:
-    """A mailbox that has nothing to send and stores nothing."""
+    """Post that has nothing to send and stores nothing."""
 
     async def accept_hello(self, journal: int) -> None: ...
     async def wait_for_next(self, *, urgent: bool) -> Any:
@@ -83,7 +83,7 @@ class Positions(NamedTuple):
 
 
 class EmulatedKit(Silence):
-    """Items that one kit has to send."""
+    """Items that one emulated kit has to send."""
 
     __slots__ = ("_again", "_due", "_figures", "_fleet", "_number", "_sequence", "unconfirmed")
 
@@ -162,7 +162,7 @@ class Fleet:
     def __init__(
         self, hub: HubAddress, tokens: list[str], plan: Plan, figures: FleetFigures | None = None
     ) -> None:
-        """`hub` is the address for all kits. Its token is not used."""
+        """Create the fleet. `hub` is the address for all kits. Its token is not used."""
         self.plan = plan
         self.figures = figures or FleetFigures()
         self.until = inf

@@ -12,11 +12,11 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import format_count
 
 REASONS = 20
-"""Maximum number of distinct reasons."""
+"""Largest number of distinct reasons."""
 
 
 class ReasonCounts(Counter[str]):
-    """Reasons of an event with their counts. Reasons beyond the first REASONS are counted
+    """Reasons of an event with their counts. Further reasons after the first REASONS are counted
     together.
     """
 
@@ -33,16 +33,16 @@ class FleetFigures:
     opened: int = 0
     """Number of links that were opened."""
     refused: ReasonCounts = field(default_factory=ReasonCounts)
-    """Failed connection attempts."""
+    """Failed connection attempts by reason."""
     lost: ReasonCounts = field(default_factory=ReasonCounts)
     given_up: int = 0
     """Number of kits that the hub refuses for good."""
     sent: int = 0
-    """Number of items, each counted once."""
+    """Number of items that were sent, each counted once."""
     sent_again: int = 0
     confirmed: int = 0
     delays: array[float] = field(default_factory=lambda: array("f"))
-    """Seconds from the making of each item to its confirmation."""
+    """Seconds from the creation of each item to its confirmation."""
     came: Counter[str] = field(default_factory=Counter)
     """Contents that the hub sent, by kind."""
     messages: int = 0
@@ -55,8 +55,8 @@ class FleetFigures:
         self.most_open = max(self.most_open, self.open)
 
     def confirm(self, due: Iterable[float], now: float) -> None:
-        """Count items as confirmed at `now`. `due` contains the time at which each was made, on the
-        same clock.
+        """Count items as confirmed at `now`. `due` contains the time at which each item was made,
+        on the same clock.
         """
         for each in due:
             self.delays.append(now - each)
@@ -77,9 +77,9 @@ class FleetCost:
     processor: float
     """Processor time in seconds."""
     memory: int
-    """Bytes with all links open."""
+    """Bytes of memory with all links open."""
     memory_before: int
-    """Bytes before the first link."""
+    """Bytes of memory before the first link."""
 
 
 def compute_percentile(ordered: array[float], share: float) -> float | None:
@@ -136,7 +136,7 @@ def _round(seconds: float | None) -> float | None:
 
 
 def is_as_expected(figures: dict[str, Any]) -> bool:
-    """Return True if each kit has its link at the end, and each position is confirmed."""
+    """Return True if at the end each kit has its link and each position is confirmed."""
     links, items = figures["links"], figures["items"]
     return links["open"] == figures["kits"] and not items["unconfirmed"] and not items["notSent"]
 

@@ -1,7 +1,7 @@
-"""File of test kits' tokens. `fieldagent hub device make` writes it, `simulate fleet` reads it.
+"""File of test kits' tokens. `fieldagent hub device make` writes it, and `simulate fleet` reads it.
 
-Its heading prevents the use of real kits' tokens, because real kits would lose their links to
-emulated ones.
+The heading of the file prevents the use of real kits' tokens, because real kits would lose their
+links to emulated kits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 class NoTokens(ValueError):
-    """The text is not a token file. The message contains the reason and the fix."""
+    """Error: the text is not a token file. The message contains the reason and the fix."""
 
 
 def write_tokens(workspace: str, tokens: Sequence[str]) -> str:

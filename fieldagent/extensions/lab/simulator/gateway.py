@@ -1,4 +1,4 @@
-"""The operator's gateway, as the simulated modem reaches it in a session."""
+"""Gateway of the operator, as the simulated modem reaches it in a session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GatewayReceiver(Protocol):
 
 
 class SimulatedGateway:
-    """Passes on MO messages, and delivers each MT message once. Implements
+    """Gateway that passes on MO messages, and delivers each MT message once. Implements
     `sbd_session.Gateway`.
     """
 

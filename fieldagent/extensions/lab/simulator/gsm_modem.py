@@ -1,4 +1,4 @@
-"""A GSM modem as seen from its serial line, without I/O: SMS in PDU mode (3GPP TS 27.005).
+"""GSM modem as seen from its serial line, without I/O: SMS in PDU mode (3GPP TS 27.005).
 
 It has the properties that cause trouble for programs. It echoes until the host turns that off. It
 asks for a PDU with a prompt that ends only at Ctrl-Z or ESC. Its SIM is small and receives nothing
@@ -24,7 +24,7 @@ PUK_AFTER = 3
 """Number of wrong PINs after which the SIM needs the PUK."""
 CTRL_Z, ESCAPE = 0x1A, 0x1B
 CAPACITY = 20
-"""Maximum number of messages on the SIM."""
+"""Largest number of messages on the SIM."""
 _SEND = re.compile(r"AT\+CMGS=([0-9]{1,3})")
 _READ_COMMAND = re.compile(r"AT\+CMG([RD])=([0-9]{1,3})(?:,([0-4]))?")
 _PIN = re.compile(r'AT\+CPIN="?([0-9]{4,8})"?')
@@ -66,19 +66,19 @@ _PLAIN = {
 
 @dataclass(slots=True)
 class GsmFaults:
-    """Failures that happen next, as counters. Errors are numbers from the network."""
+    """Planned failures, as counters. Errors are numbers from the network."""
 
     lose_reply: int = 0
-    """The message leaves, but the host gets no reply."""
+    """Number of messages that leave although the host gets no reply."""
     garble_reply: int = 0
     garble_listed: int = 0
-    """Noise cuts off the end of the first listed message."""
+    """Number of lists in which noise cuts off the end of the first message."""
     stuck: int = 0
-    """Ctrl-Z is lost, so the prompt stays."""
+    """Number of lost Ctrl-Z, after each of which the prompt stays."""
     refuse: list[int] = field(default_factory=list)
     """+CMS ERROR numbers for the next messages."""
     undelivered: int = 0
-    """The message leaves, and the network reports later that it expired."""
+    """Number of messages that leave, and of which the network reports later that they expired."""
     deaf: bool = False
 
 
@@ -89,22 +89,23 @@ class _Place:
 
 
 class SimulatedGsmModem:
-    """`receive_data` accepts the host's bytes, `data_to_send` returns the modem's. `submitted` gets
-    each sent message. `clock` returns Unix time.
+    """Simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
+    modem's bytes. `submitted` gets each sent message. `clock` returns Unix time.
     """
 
     def __init__(self, submitted: Callable[[Submit], None], *, clock: Callable[[], float]) -> None:
         self.faults = GsmFaults()
         self.network = True
         self.pin = ""
-        """PIN of the SIM; empty: none is needed."""
+        """PIN of the SIM; empty if none is needed."""
         self.wrong_pins = 0
         self.reports = True
-        """True: the network sends status reports."""
+        """True if the network sends status reports."""
         self.offered = list(CNMI_VALUES)
         """Values for each parameter of +CNMI."""
         self.unasked = False
-        """True: the modem passes on SMS with +CMT even if <mt> of +CNMI is 1, like some modems."""
+        """True if the modem passes on SMS with +CMT even if <mt> of +CNMI is 1, like some
+        modems."""
         self.store: dict[int, _Place] = {}
         """Stored messages, by place on the SIM, from 1."""
         self._submitted = submitted
@@ -115,19 +116,20 @@ class SimulatedGsmModem:
         self._held: list[tuple[str, ...]] = []
         """Unsolicited lines that wait for a <mode> other than 0."""
         self._acknowledges = False
-        """True if service 1 of +CSMS is set: the host acknowledges messages that are passed on."""
+        """True if service 1 of +CSMS is set, so that the host acknowledges messages that are passed
+        on."""
         self._unacknowledged: Deliver | StatusReport | None = None
         self._unlocked = False
         self.sent_to: list[str] = []
-        """Number of the receiver of each sent message."""
+        """Telephone number of the receiver of each sent message."""
         self._input = bytearray()
         self._output = bytearray()
         self._expected: int | None = None
-        """Octets of the PDU that the prompt waits for."""
+        """Octets of the PDU for which the prompt waits."""
 
     @property
     def _reference(self) -> int:
-        """Reference of the message that was sent last."""
+        """Return the reference of the message that was sent last."""
         return len(self.sent_to) % 256
 
     # The serial line.
@@ -165,13 +167,13 @@ class SimulatedGsmModem:
         del self._input[: end + 1]
         if self._echo:
             self._output += line + b"\r"
-        # ESC has a meaning only at a prompt, a line feed nowhere.
+        # ESC has a meaning only at a prompt. A line feed never has one.
         if command := line.decode("ascii", "replace").strip("\x1b\n ").upper():
             self._run_command(command)
         return True
 
     def _prompt(self) -> bool:
-        """Read the PDU up to Ctrl-Z or ESC. Returns False if neither has arrived."""
+        """Read the PDU up to Ctrl-Z or ESC. Return False if neither has arrived."""
         end = next((at for at, each in enumerate(self._input) if each in (CTRL_Z, ESCAPE)), None)
         if end is None:
             return False
@@ -202,7 +204,7 @@ class SimulatedGsmModem:
         elif match := _PIN.fullmatch(command):
             self._unlock(match[1])
         elif self._find_prompt() and command.startswith(("AT+CMG", "AT+CPMS", "AT+CNMI")):
-            self._send_to_host("+CMS ERROR: 311")  # the SIM wants its PIN
+            self._send_to_host("+CMS ERROR: 311")  # The SIM needs its PIN.
         elif command == "AT+CREG?":
             self._send_to_host(f"+CREG: 0,{1 if self.network else 2}", "OK")
         elif command in _PLAIN:
@@ -224,7 +226,7 @@ class SimulatedGsmModem:
         elif _ACKNOWLEDGE.fullmatch(command):
             self._send_to_host(
                 "OK" if self._unacknowledged else "+CMS ERROR: 340"
-            )  # none is expected
+            )  # No acknowledgement is expected.
             self._unacknowledged = None
         elif match := _SET.fullmatch(command):
             self._set(match[1], match[2])
@@ -249,17 +251,17 @@ class SimulatedGsmModem:
             self._send_to_host("OK")
         else:
             self.wrong_pins += 1
-            self._send_to_host("+CME ERROR: 16")  # incorrect password
+            self._send_to_host("+CME ERROR: 16")  # Incorrect password.
 
     def _fill_in(self) -> str:
         return f'"ME",{len(self.store)},{CAPACITY}'
 
     def _set(self, name: str, value: str) -> None:
         if name == "CMGF" and value != "0":
-            self._send_to_host("+CMS ERROR: 302")  # like some real modems, it has no text mode
+            self._send_to_host("+CMS ERROR: 302")  # Like some real modems, it has no text mode.
             return
         if name == "CPMS" and '"SM"' in value:
-            self._send_to_host("+CMS ERROR: 302")  # it has only one message store
+            self._send_to_host("+CMS ERROR: 302")  # It has only one message store.
             return
         if name == "CPMS":
             counts = f"{len(self.store)},{CAPACITY}"
@@ -267,7 +269,7 @@ class SimulatedGsmModem:
         self._send_to_host("OK")
 
     def _set_notify(self, values: list[str]) -> None:
-        """Set the parameters of +CNMI; a missing one stays as it is."""
+        """Set the parameters of +CNMI. A missing parameter stays unchanged."""
         if any(value not in self.offered[at] for at, value in enumerate(values)):
             self._send_to_host("ERROR")
             return
@@ -294,7 +296,7 @@ class SimulatedGsmModem:
         if verb == "D" and flag == "4":
             self.store.clear()
         elif place not in self.store:
-            self._send_to_host("+CMS ERROR: 321")  # invalid memory index
+            self._send_to_host("+CMS ERROR: 321")  # Invalid memory index.
             return
         elif verb == "D":
             del self.store[place]
@@ -314,7 +316,7 @@ class SimulatedGsmModem:
                 raise ValueError(f"it should have {expected} octets")
             message = sms_pdu.decode(pdu, sent=True)
         except (ValueError, RemoteProtocolError):
-            self._send_to_host("+CMS ERROR: 304")  # invalid PDU mode parameter
+            self._send_to_host("+CMS ERROR: 304")  # Invalid PDU mode parameter.
             return
         assert isinstance(message, Submit), "it was asked for nothing else"
         if not self.network:
@@ -352,16 +354,16 @@ class SimulatedGsmModem:
         )
 
     def report(self, reference: int, status: int) -> bool:
-        """Receive a status report for the sent SMS number `reference`, from 1. The network may do
-        this late and more than once. Returns False if the SIM is full. Raises IndexError if
+        """Receive a status report for the sent SMS number `reference`, from 1. The network may send
+        a report late and more than once. Return False if the SIM is full. Raises IndexError if
         there is no such SMS.
         """
         number, now = self.sent_to[reference - 1], self._clock()
         return self.receive_from_network(StatusReport(reference % 256, number, now, now, status))
 
     def receive_part(self, number: str, part: Part, text: str) -> bool:
-        """Receive one part of an SMS. Returns False if the SIM is full. Raises LocalProtocolError
-        if `number` is invalid.
+        """Receive one part of an SMS. Return False if the SIM is full. Raises LocalProtocolError if
+        `number` is invalid.
         """
         body = sms_alphabet.encode_septets(text)
         return self.receive_from_network(
@@ -369,12 +371,12 @@ class SimulatedGsmModem:
         )
 
     def receive_from_network(self, message: Deliver | StatusReport) -> bool:
-        """Receive a message from the network: pass it on or store it, as +CNMI requires. Returns
-        False, without a notification, if the SIM is full: the network keeps the message.
+        """Receive a message from the network. Pass it on or store it, as +CNMI requires. If the SIM
+        is full, return False without a notification. The network then keeps the message.
         """
         if self._unacknowledged is not None:
-            # The network got no acknowledgement in time: it sends that message again, and the modem
-            # passes on no more.
+            # The network got no acknowledgement in time. It sends that message again, and the modem
+            # passes on no further messages.
             again, self._unacknowledged = self._unacknowledged, None
             self._notify[MT] = self._notify[DS] = 0
             self.receive_from_network(again)

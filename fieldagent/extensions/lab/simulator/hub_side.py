@@ -1,7 +1,7 @@
 """Connection of the operator's gateway to a real hub: DirectIP in both directions.
 
-MO messages are sent in order, each until the hub confirms it. MT messages are checked as the
-gateway does it, and wait for the modem, which is rung.
+MO messages are sent in order, and each is repeated until the hub confirms it. MT messages are
+checked as by the real gateway. They wait for the modem, which gets a ring alert.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sbd import MT_BYTES
 
 QUEUE_MAX = 50
-"""Maximum number of MT messages that the gateway keeps for one modem."""
+"""Largest number of MT messages that the gateway keeps for one modem."""
 RETRY_AFTER_S = 2.0
 """Seconds until an unconfirmed MO message is sent again."""
 EXCHANGE_TIMEOUT_S = 30.0
@@ -49,9 +49,9 @@ class Faults:
     status: int | None = None
     """Status that replaces the true one, once."""
     silent: int = 0
-    """Number of requests to receive without an answer."""
+    """Number of requests that are received without an answer."""
     cut: int = 0
-    """Number of requests to receive before the connection is cut."""
+    """Number of requests after whose receipt the connection is cut."""
     late: float = 0.0
     """Delay of each answer in seconds."""
 
@@ -76,7 +76,7 @@ class HubSide:
         self._send.send_nowait(DirectIpMo(self._reference, imei, 0, momsn, 0, now, body))
 
     async def bring(self) -> None:
-        """Send MO messages to the hub. Never returns."""
+        """Send MO messages to the hub. This never returns."""
         async for message in self._waiting:
             while not await self._bring_one(message):
                 await trio.sleep(RETRY_AFTER_S)
@@ -102,7 +102,7 @@ class HubSide:
         *,
         task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Receive MT messages on loopback, forever. Reports the port at the start. `rung` is called
+        """Receive MT messages on loopback, forever. Report the port at the start. `rung` is called
         after each MT message or ring. Raises ListenFailed.
         """
         (listening,) = open_listeners(port, ["127.0.0.1"])

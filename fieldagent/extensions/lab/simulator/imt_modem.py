@@ -1,9 +1,9 @@
-"""An Iridium Certus 9704 as seen from its serial line, without I/O: the modem's side of JSPR.
+"""Iridium Certus 9704 as seen from its serial line, without I/O: the modem's side of JSPR.
 
-It behaves like the real one, as far as known, if that can cause trouble for a driver. A reset
-clears its API version and its state, and restarts the message numbers. It continues with a message
-that the host has abandoned. It keeps no copy of messages that it passed on. Commands cause failures
-that happen in the field.
+The simulated modem behaves like the real modem, as far as known, in all points that can cause
+trouble for a driver. A reset clears its API version and its state, and restarts the message
+numbers. It continues with a message that the host has abandoned. It keeps no copy of messages that
+it passed on. Commands cause failures that happen in the field.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 VERSIONS = ((1, 7, 0), (1, 6, 1), (1, 6, 0))
 TOPICS = ((244, "RAW"), (313, "PURPLE"), (314, "PINK"))
 PAYLOAD_BYTES = 100_000
-"""Largest message in each direction, without its CRC."""
+"""Largest number of bytes of a message in each direction, without its CRC."""
 MO_SEGMENT = 1446
-"""Largest segment that the modem asks the host for, in bytes."""
+"""Largest number of bytes of a segment that the modem requests from the host."""
 FINALS = (
     *("mo_ack_received", "message_cancelled_pre_transit", "segment_not_supplied"),
     *("segment_incorrect", "message_dropped_local_crc_error", "user_supplied_crc_error"),
@@ -40,7 +40,7 @@ _REQUEST = re.compile(r"(GET|PUT) ([A-Za-z]{1,29}) (\{.*\})")
 
 
 class ImtGateway(Protocol):
-    """The operator's gateway, as the modem reaches it."""
+    """Gateway of the operator, as the modem reaches it."""
 
     def receive_mobile_originated(self, imei: str, number: int, body: bytes) -> None:
         """Receive an MO message."""
@@ -66,7 +66,7 @@ class ImtFaults:
     """Failures, with their remaining number."""
 
     deaf: bool = False
-    """It reads and sends nothing, but its messages continue."""
+    """True if the modem reads and sends nothing on the line, while its messages continue."""
     finals: deque[tuple[str, bool]] = field(default_factory=deque)
     """Final status of the next messages, and True if the network gets the message."""
     lose_finals: int = 0
@@ -74,22 +74,22 @@ class ImtFaults:
     malformed: int = 0
     """Number of requests that are answered with 405."""
     lose_answers: int = 0
-    """Number of answers to messageOriginate that are lost. The message is sent all the same."""
+    """Number of answers to messageOriginate that are lost. The message is sent anyway."""
     refusals: deque[str] = field(default_factory=deque)
     """Reasons with which the next messages are refused (message_response)."""
     interleave: int = 0
     """Number of messages from the network that arrive between a request and its answer."""
     pause_after: int | None = None
-    """Number of segments of the next message after which the modem asks for no more."""
+    """Number of segments of the next message after which the modem requests no further segment."""
     reset_after: int | None = None
     """Number of segments of the next message after which the modem loses power."""
     reset_at: str = ""
     """Step of the next message at which the modem loses power: one of `STEPS`."""
     no_topics: bool = False
-    """The SIM is new and has no topics."""
+    """True if the SIM is new and has no topics."""
     no_sim: bool = False
     no_activity: bool = False
-    """The firmware does not support messageActivityStatus, which is new in API 1.6.0."""
+    """True if the firmware does not support messageActivityStatus, which is new in API 1.6.0."""
     wrong_crcs: int = 0
     """Number of messages from the network with a wrong CRC."""
 
@@ -113,11 +113,12 @@ class VolatileState:
     next_mt: int = 0
     tells_activity: bool = False
     wanted: tuple[int, int] | None = None
-    """Message and start of the segment that the modem asks the host for."""
+    """Message and start of the segment that the modem requests from the host."""
 
 
 class SimulatedImtModem:
-    """`receive_data` accepts the host's bytes, `data_to_send` returns the modem's.
+    """Simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
+    modem's bytes.
 
     A message that is complete in the modem is `in_transit` until the owner calls `finish_transit`.
     """
@@ -128,7 +129,7 @@ class SimulatedImtModem:
         self.visible, self.bars = True, 4
         self.boots = 0
         self.number = 0
-        """Number of messages that have left since its creation."""
+        """Number of messages that have left since the modem was created."""
         self._gateway = gateway
         self._output = bytearray()
         self._start_up()
@@ -182,7 +183,7 @@ class SimulatedImtModem:
             return
         verb, target, text = match.groups()
         if re.search(r",(?! )", re.sub(r'"data": ?"[^"]*"', "", text)):
-            # Real modems refuse JSON without any spaces, too.
+            # Real modems also refuse JSON without any spaces.
             self._send_to_host(407, target, {})
             return
         try:
@@ -308,7 +309,7 @@ class SimulatedImtModem:
         else:
             self._send_to_host(200, "messageOriginateStatus", _make_key_members(mo))
             if mo.whole and self.visible:
-                mo.cancelled = True  # It is too late: the modem reports the result.
+                mo.cancelled = True  # It is too late for a cancel. The modem reports the result.
             else:
                 self._end(mo, "message_cancelled_pre_transit")
 
@@ -351,9 +352,7 @@ class SimulatedImtModem:
         self.bring_mail()
 
     def bring_mail(self) -> None:
-        """Push the messages that wait at the gateway to the host, if the modem is on the
-        network.
-        """
+        """Push the messages that wait at the gateway to the host if the modem is on the network."""
         if self.state != "active" or not self.visible:
             return
         while (body := self._gateway.get_mobile_terminated()) is not None:

@@ -1,4 +1,4 @@
-"""Connects the simulated 9704 to a real serial line: a pty that can be unplugged."""
+"""Connects the simulated 9704 to a real serial line, a pty that can be unplugged."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ SEGMENT_MAX_S = 5.0
 
 
 class ImtPort:
-    """Serial port of a simulated 9704. The owner calls `run`, and `poke` after each event that
-    makes the modem send unasked.
+    """Serial port of a simulated 9704. The owner calls `run`. It also calls `poke` after each event
+    that makes the modem send without a request.
     """
 
     def __init__(self, modem: SimulatedImtModem, link: Path, *, latency: float) -> None:
         self.modem = modem
         self.link = link
-        """Path of the serial line, independent of the pty in use."""
+        """Path of the serial line. It does not depend on the pty in use."""
         self.latency = latency
-        """Seconds that a message takes to the network."""
+        """Seconds that a message needs to reach the network."""
         self.baud: int | None = None
-        """Speed of the modem; None: it follows the host."""
+        """Baud rate of the modem. None: it accepts the host's rate."""
         self.powered_alone = False
-        """True: unplugging the port does not cut the modem's power."""
+        """True if the modem keeps its power when the port is unplugged."""
         self._plugged = trio.Event()
         self._plugged.set()
         self._unplugged = trio.CancelScope()
@@ -59,7 +59,7 @@ class ImtPort:
                 await self._plugged.wait()
                 with trio.CancelScope() as self._unplugged:
                     await self._serve(task_status)
-                # Only the first start is reported, not the later ones.
+                # Only the first start is reported, not later ones.
                 task_status = trio.TASK_STATUS_IGNORED
                 if not self.powered_alone:
                     self.modem.reset()
@@ -84,7 +84,9 @@ class ImtPort:
             await self._poked.wait()
 
     async def _guard_segments(self) -> None:
-        """A killed host sends no more segments."""
+        """End a message whose segments the host does not send, because a killed host sends no
+        more.
+        """
         while True:
             while (wanted := self.modem.since_boot.wanted) is None:
                 await self._poked.wait()
@@ -96,7 +98,7 @@ class ImtPort:
                 self.poke()
 
     async def _carry(self) -> None:
-        """Messages continue even if the port is unplugged."""
+        """Complete messages on their way to the network, even if the port is unplugged."""
         while True:
             while not self.modem.in_transit:
                 await self._poked.wait()

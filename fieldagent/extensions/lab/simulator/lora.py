@@ -1,5 +1,5 @@
-"""Common parts of simulated LoRa boards: a radio channel that connects only boards with the same
-settings, and a transmitter that waits until the channel is free.
+"""Common parts of simulated LoRa boards. The radio channel connects only boards with the same
+settings, and the transmitter waits until the channel is free.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fieldagent.wire.lora import LoraSettings, compute_air_time
 GIVE_UP_S = 5.0
 """Seconds after which a packet is dropped if the channel was never free."""
 SLOT = 0.1
-"""Maximum of the random delay after the channel became free, in seconds."""
+"""Largest random delay after the channel became free, in seconds."""
 RSSI, SNR = -80, 6
 
 
@@ -36,26 +36,26 @@ class LoraAir(SharedAir):
     def transmit(self, now: float, station: int, packet: bytes) -> float:
         """Transmit a packet at its station's own bit rate and return its end time."""
         takes = compute_air_time(self.radios[station], len(packet))
-        # The shared channel has one bit rate, but here each packet has its own.
+        # The shared channel has one bit rate, but on this channel each packet has its own.
         self.preamble, self.bitrate = takes, inf
         return super().transmit(now, station, packet)
 
 
 class LoraTransmitter:
-    """Packets that wait for the air, at most `capacity`. A packet has one segment, or several in a
-    row.
+    """Transmitter with a queue of at most `capacity` packets. A packet has one segment or several
+    consecutive segments.
     """
 
     def __init__(self, number: int, air: LoraAir, random: Random, capacity: int) -> None:
         self.number, self.air, self.random, self.capacity = number, air, random, capacity
         self.busy = False
-        """True: its channel is never free."""
+        """True if the channel is never free for this board."""
         self.reboot()
 
     def reboot(self) -> None:
         """Drop the waiting packets and the remaining segments. A segment on the air continues."""
         self._queue: list[tuple[float, list[bytes]]] = []
-        """Waiting packets, each with the time since which it waits."""
+        """Waiting packets, each with the time when it was queued."""
         self._under_way: list[bytes] = []
         self._begin_at = self._ends_at = inf
 
@@ -75,7 +75,7 @@ class LoraTransmitter:
         return min(self._begin_at, self._ends_at)
 
     def receive_message(self, pieces: list[bytes], now: float) -> bool:
-        """Queue a packet. Returns False if there is no space."""
+        """Queue a packet. Return False if there is no space."""
         if len(self._queue) >= self.capacity:
             return False
         self._queue.append((now, pieces))
@@ -88,7 +88,7 @@ class LoraTransmitter:
         dropped.
         """
         if self.number not in self.air.radios:
-            # Its radio was turned off meanwhile, so none of its packets leaves.
+            # The radio was turned off meanwhile, so none of its packets leaves.
             lost = len(self._queue) + self.is_transmitting
             self.reboot()
             return [False] * lost
@@ -138,7 +138,7 @@ class LoraBoard:
 
     @property
     def busy(self) -> bool:
-        """Return True if its channel is never free."""
+        """Return True if the channel is never free for this board."""
         return self._mouth.busy
 
     @busy.setter

@@ -1,4 +1,4 @@
-"""A LoRa board with MeshCore's KISS modem firmware, as seen from its serial line and from the air,
+"""LoRa board with MeshCore's KISS modem firmware, as seen from its serial line and from the air,
 without I/O. Commands cause failures that happen in the field.
 """
 
@@ -19,18 +19,18 @@ BEGINS_WITH = LoraSettings(910_525_000, 62_500, 7, 5)
 BEGINS_AT = 20
 """Transmit power of a new board in dBm."""
 QUEUE = 1
-"""Maximum number of packets that wait for the air; another one is refused."""
+"""Largest number of packets that wait for the air. A further packet is refused."""
 
 
 class SimulatedMeshcore(LoraBoard):
-    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
-    `deadline`.
+    """Simulated board. Call `receive_data`, `hear` and `tick` for each event, then read
+    `data_to_send` and `deadline`.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
         super().__init__(number, air, random, QUEUE)
         self.millivolts = 4_012
-        """Voltage of its battery in mV."""
+        """Voltage of the battery in mV."""
         self.reboot()
 
     def reboot(self) -> None:
@@ -42,7 +42,7 @@ class SimulatedMeshcore(LoraBoard):
         self._mouth.reboot()
 
     def start(self, now: float) -> None:
-        """Send nothing: the host must ask first."""
+        """Send nothing, because the host must ask first."""
 
     def receive_data(self, data: bytes, now: float) -> None:
         for kind, content in self._deframer.receive_data(data):

@@ -1,9 +1,10 @@
-"""A radio with Meshtastic firmware, as seen from its host and from the air, without I/O.
+"""Radio with Meshtastic firmware, as seen from its host and from the air, without I/O.
 
-The host gets the same reports as from the firmware: that a packet waits (queueStatus), that another
-radio has it (ROUTING from there), that another radio repeats it (ROUTING from here), or nothing. On
-the air, a packet has the firmware's header of 16 bytes. A stream of SHA-256 of the same length
-replaces the firmware's AES encryption. Without the key, a packet cannot be read here either.
+The host gets the same reports as from the firmware. A report shows that a packet waits
+(queueStatus), that another radio has it (ROUTING from that radio), or that another radio repeats it
+(ROUTING from this radio). Without a report, the packet may be lost. On the air, a packet has the
+firmware's header of 16 bytes. A stream of SHA-256 of the same length replaces the firmware's AES
+encryption. Without the key, a packet cannot be read here either.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ FIRST_NUMBER = 0xFA9E_0000
 """Base of node numbers. Node 1 has this number plus one."""
 FIRMWARE = "2.7.11.simulated"
 QUEUE = 16
-"""Maximum number of packets that wait for the air; another one is refused."""
+"""Largest number of packets that wait for the air. A further packet is refused."""
 STORED_PACKETS_MAX = 32
-"""Maximum number of packets that wait for a host. If it is full, a packet without text is dropped,
-and a text replaces the oldest packet."""
+"""Largest number of packets that wait for a host. After that, a packet without text is dropped, and
+a text replaces the oldest packet."""
 RECENT_IDS, SEEN_IDS_MAX = 20, 200
-"""Number of recent ids from its host, and of recent packets from the air, that a radio recognizes
-as duplicates."""
+"""Number of recent ids from the host, and of recent packets from the air, by which a radio
+recognizes duplicates."""
 TRANSMISSIONS_MAX = 3
 ACK_WAIT_S = 4.5
 """Seconds, in addition to the airtime, after which an unacknowledged packet is sent again."""
@@ -71,7 +72,7 @@ LIMITS = {
     Port.WAYPOINT: 10.0,
     Port.TELEMETRY: 10.0,
 }
-"""Minimum seconds between two packets of one port from the host."""
+"""Shortest time in seconds between two packets of one port from the host."""
 NEVER_BY_KEY = {Port.POSITION, Port.NODE_INFO, Port.ROUTING}
 EU_868 = 3
 GROUP = ChannelSettings(sha256(b"a simulated group").digest(), "Kits")
@@ -107,18 +108,18 @@ class _Unacknowledged(NamedTuple):
 
 
 class Keyring:
-    """Channels of a radio and the nodes that it knows. They decide who can read its packets, and
-    which packets it can read.
+    """Channels of a radio and the nodes that it knows. They decide which nodes can read the radio's
+    packets, and which packets the radio can read.
     """
 
     def __init__(self, node: int) -> None:
         self.node = node
         self.channels = [ChannelSettings(b"\1"), GROUP]
         self.nodes: dict[int, NodeInfo] = {}
-        """Nodes that it has heard, by number."""
+        """Nodes that the radio has heard, by number."""
 
     def get_settings(self, index: int) -> MeshChannel:
-        """Return the channel with that index; a channel that is OFF if it is not set."""
+        """Return the channel with that index. If it is not set, return a channel that is OFF."""
         if index >= len(self.channels):
             return MeshChannel(index, ChannelSettings(), Role.OFF)
         role = Role.SECONDARY if index else Role.PRIMARY
@@ -182,7 +183,7 @@ class HostSide:
         self.said = bytearray()
         self.attended = False
         self.free = QUEUE
-        """Free places in the radio's queue, as last reported to the host."""
+        """Number of free places in the radio's queue, as last reported to the host."""
         self._stored: deque[MeshPacket] = deque()
         self._counted = 0
 
@@ -192,7 +193,9 @@ class HostSide:
         self.attended = False
 
     def begin(self) -> None:
-        """Send the stored packets to the host, which is now connected and knows the radio."""
+        """Send the stored packets to the host, because the host is connected now and knows the
+        radio.
+        """
         self.attended = True
         while self._stored:
             self.put_message(FromRadio(packet=self._stored.popleft()))
@@ -216,10 +219,10 @@ class HostSide:
 
 
 class SimulatedMeshtastic(LoraBoard):
-    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
-    `deadline`.
+    """Simulated radio. Call `receive_data`, `hear` and `tick` for each event, then read
+    `data_to_send` and `deadline`.
 
-    A reboot keeps its settings: name, region, channels and known nodes.
+    A reboot keeps the settings: name, region, channels and known nodes.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
@@ -267,7 +270,7 @@ class SimulatedMeshtastic(LoraBoard):
         self._tune()
 
     def leave_host(self) -> None:
-        """Reset the line, because the host disconnects or another one replaces it."""
+        """Reset the line, because the host disconnects or another host replaces it."""
         self._deframer = wire.Deframer()
         self.host.leave()
 
@@ -278,7 +281,7 @@ class SimulatedMeshtastic(LoraBoard):
         return min(self._mouth.deadline, min(again, default=inf), min(repeats, default=inf))
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Process messages of the host. Unreadable ones are skipped."""
+        """Process messages of the host. Unreadable messages are skipped."""
         for message in self._deframer.receive_data(data):
             try:
                 request = wire.TO_RADIO.decode(message)
@@ -296,7 +299,7 @@ class SimulatedMeshtastic(LoraBoard):
                 self._take(request.packet, now)
 
     def _introduce(self, nonce: int) -> None:
-        """Send everything that a host asks for first, in the firmware's order."""
+        """Send everything for which a host asks first, in the firmware's order."""
         self.host.attended = False
         self.host.put_message(FromRadio(my_info=MyInfo(self.node)))
         own = NodeInfo(self.node, self.user, metrics=self.metrics)
@@ -334,7 +337,7 @@ class SimulatedMeshtastic(LoraBoard):
                 self.host.put_message(FromRadio(notification=Notification(30, "one text per 2 s")))
                 self._queue_status(RoutingError.RATE_LIMIT_EXCEEDED, number)
             else:
-                # Dropped without a report, as if it waited.
+                # The packet is dropped, but the report is the same as for a waiting packet.
                 self._queue_status(QueueError.OK, number)
             return
         if packet.to == self.node:
@@ -372,8 +375,8 @@ class SimulatedMeshtastic(LoraBoard):
         return now + 2 * compute_air_time(wire.PRESETS[self.preset], size) + self.ack_wait
 
     def tick(self, now: float) -> None:
-        """Transmit all due packets: those to repeat for others, and unacknowledged ones, at most
-        `TRANSMISSIONS_MAX` times.
+        """Transmit all due packets: packets to repeat for other radios, and unacknowledged packets.
+        Each is sent at most `TRANSMISSIONS_MAX` times.
         """
         self._mouth.tick(now)
         for heard, (due, packet) in [*self._repeats.items()]:
@@ -391,7 +394,7 @@ class SimulatedMeshtastic(LoraBoard):
                 self._unacknowledged[number] = waits._replace(
                     tries=waits.tries + 1, again_at=self._compute_retry_time(len(waits.packet), now)
                 )
-        # A host that was notified of a full queue waits until it gets a new report.
+        # A host that got the report of a full queue waits for a new report.
         if self.host.free == 0 and self._mouth.waiting < QUEUE:
             self._queue_status(QueueError.OK, 0)
 
@@ -416,11 +419,11 @@ class SimulatedMeshtastic(LoraBoard):
                 due = now + self.random.uniform(*CONTENTION)
                 self._repeats[source, number] = due, heard._replace(flags=flags - 1).encode()
         else:
-            # Another radio repeats it, which is enough.
+            # Another radio repeats the packet, which is enough.
             self._repeats.pop((source, number), None)
 
     def _hear_repeated(self, number: int) -> None:
-        """Another radio repeats our packet. For a broadcast, this is the sender's only
+        """Note that another radio repeats our packet. For a broadcast, this is the sender's only
         confirmation.
         """
         waits = self._unacknowledged.get(number)

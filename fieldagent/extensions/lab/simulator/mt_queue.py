@@ -1,4 +1,4 @@
-"""Queue of MT messages at the operator's gateway, which the modem fetches."""
+"""Queue of MT messages that wait at the operator's gateway until the modem fetches them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class MtQueue:
     def __init__(self) -> None:
         self._bodies: deque[bytes] = deque()
         self._ahead = 0
-        """Number of high-priority messages, which are first."""
+        """Number of high-priority messages. They are first in the queue."""
 
     def __len__(self) -> int:
         return len(self._bodies)

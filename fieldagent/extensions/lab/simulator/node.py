@@ -1,4 +1,4 @@
-"""A radio node as seen from its serial line and from the air, without I/O.
+"""Radio node as seen from its serial line and from the air, without I/O.
 
 It waits until the channel is free, transmits, and reports the result. Commands cause failures that
 happen in the field.
@@ -17,7 +17,7 @@ from fieldagent.wire import node
 GIVE_UP_S = 30.0
 """Seconds after which a packet is dropped if the channel was never free."""
 BACKOFF = 0.2
-"""Maximum of the random delay after the channel became free, in seconds."""
+"""Largest random delay after the channel became free, in seconds."""
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class _Queued:
 
 @dataclass(slots=True)
 class SimulatedNode:
-    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
-    `deadline`.
+    """Simulated node. Call `receive_data`, `hear` and `tick` for each event, then read
+    `data_to_send` and `deadline`.
     """
 
     number: int
@@ -37,11 +37,11 @@ class SimulatedNode:
     random: Random
     battery: int = 90
     busy: bool = False
-    """True: its channel is never free."""
+    """True if the channel is never free for this node."""
     mute: bool = False
-    """True: it never reports the result of a packet."""
+    """True if the node never reports the result of a packet."""
     deaf: bool = False
-    """True: it discards all bytes from its line."""
+    """True if the node discards all bytes from its line."""
     link: node.NodeLink = field(init=False)
     _queue: list[_Queued] = field(default_factory=list)
     _begin_at: float = inf
@@ -79,7 +79,7 @@ class SimulatedNode:
         self.link.send_unnumbered(node.NodeStatus(signal=4, battery=self.battery, charging=False))
 
     def leave_host(self) -> None:
-        """Do nothing: a node keeps its line open, and the next host restarts the link."""
+        """Do nothing, because a node keeps its line open and the next host restarts the link."""
 
     @property
     def deadline(self) -> float:
@@ -107,10 +107,11 @@ class SimulatedNode:
             self._send_to_host(now)
 
     def tick(self, now: float) -> None:
-        """End a finished transmission, and begin the one that is due."""
+        """End a finished transmission, and begin the next one that is due."""
         self.link.tick(now)
         while self.link.next_event() is not None:
-            # The only event is NodeDown: the gateway is away. It sends a hello when it returns.
+            # The only possible event is PeerDown, which means that the gateway is away. It sends a
+            # hello when it returns.
             pass
         if self._on_air is not None and self._on_air[0] <= now:
             if not self.mute:

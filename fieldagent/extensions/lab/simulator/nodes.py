@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 class EndOfLine(Exception):
-    """The host has disconnected."""
+    """Error: the host has disconnected."""
 
 
 class SimulatedRadio(Protocol):
@@ -30,7 +30,7 @@ class SimulatedRadio(Protocol):
 
     number: int
     busy: bool
-    """True: its channel is never free."""
+    """True if the channel is never free for this radio."""
 
     @property
     def deadline(self) -> float:
@@ -49,14 +49,14 @@ class SimulatedRadio(Protocol):
         """Return the bytes for the host, and remove them; empty if there are none."""
 
     def leave_host(self) -> None:
-        """Note that its host disconnects, or that another one replaces it."""
+        """Note that the host disconnects, or that another host replaces it."""
 
     def hear(self, packet: bytes, now: float) -> None:
         """Receive a packet from the air. The radio hears nothing while it transmits."""
 
     def tick(self, now: float) -> None:
-        """Do everything that is due: end a transmission, begin the next one, send reports to the
-        host.
+        """Do everything that is due: end a transmission, begin the next transmission, or send
+        reports to the host.
         """
 
 
@@ -69,8 +69,8 @@ class Socket:
 
     node: SimulatedRadio
     link: Path | int
-    """Path of the serial line, independent of the pty in use; or a loopback port if the node is
-    reached by TCP."""
+    """Path of the serial line, which does not depend on the pty in use, or a loopback port if the
+    node is reached by TCP."""
     plugged: trio.Event = field(default_factory=trio.Event)
     unplugged: trio.CancelScope = field(default_factory=trio.CancelScope)
     spoke: trio.Event = field(default_factory=trio.Event)
@@ -83,7 +83,7 @@ class Socket:
 
 
 class Nodes:
-    """Runs the nodes. The owner calls `run`. `say` gets a line for every packet on the air."""
+    """Runner of the nodes. The owner calls `run`. `say` gets a line for every packet on the air."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Nodes:
         self.air = air
         self._say = say
         self._changed = trio.Event()
-        """Set when an event may be due earlier than the one that is waited for."""
+        """Set when an event may be due earlier than the awaited event."""
         self.sockets = [
             Socket(kind(number, air, air.random), link) for number, link in enumerate(links, 1)
         ]
@@ -115,11 +115,11 @@ class Nodes:
         raise AssertionError("runs until cancelled")
 
     def unplug(self, socket: Socket) -> None:
-        """Remove line and power. The node restarts when it is plugged in."""
+        """Remove the line and the power. The node restarts when it is plugged in."""
         if socket.plugged.is_set():
             socket.plugged = trio.Event()
             socket.unplugged.cancel()
-            # Its waiting packets are lost with the power.
+            # The node's waiting packets are lost with the power.
             socket.node.reboot()
 
     def plug(self, socket: Socket) -> None:
@@ -152,7 +152,7 @@ class Nodes:
                         nursery.start_soon(self._listen, socket, line)
                         nursery.start_soon(self._speak, socket, line)
                         task_status.started()
-            # Only the first start is reported, not the later ones.
+            # Only the first start is reported, not later ones.
             task_status = trio.TASK_STATUS_IGNORED
 
     async def _serve(

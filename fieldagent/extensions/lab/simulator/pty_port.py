@@ -1,4 +1,4 @@
-"""Connects the simulated modem to a real serial line: a pty that can be unplugged."""
+"""Connects the simulated modem to a real serial line, a pty that can be unplugged."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ NOISE_BYTES = b"\xf8\x00\xf8"
 
 @asynccontextmanager
 async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
-    """Open a serial line and yield our end. The other end has the path `name` while the line is
-    open.
+    """Open a serial line and yield the simulator's end. The other end has the path `name` while the
+    line is open.
     """
     with _open_pty(name) as ours:
         async with trio.lowlevel.FdStream(ours) as line:
@@ -40,7 +40,7 @@ async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
 
 
 class NoLine(Exception):
-    """The serial line cannot have that name. The text contains the reason and the fix."""
+    """Error: the serial line cannot have that name. The text contains the reason and the fix."""
 
 
 @contextmanager
@@ -73,23 +73,25 @@ def _make_link(line: str, name: Path) -> None:
 
 
 def is_understood(line: trio.lowlevel.FdStream, baud: int | None) -> bool:
-    """Return True if the host uses the modem's speed; always True if `baud` is None."""
+    """Return True if the host uses the modem's speed. If `baud` is None, return True in any
+    case.
+    """
     return baud is None or SPEEDS.get(termios.tcgetattr(line.fileno())[5]) == baud
 
 
 class PtyPort:
-    """Serial port of a simulated modem. The owner calls `run`, and `poke` after each event that
-    makes the modem send unasked.
+    """Serial port of a simulated modem. The owner calls `run`. It also calls `poke` after each
+    event that makes the modem send without a request.
     """
 
     def __init__(self, modem: SimulatedModem, link: Path, *, latency: float) -> None:
         self.modem = modem
         self.link = link
-        """Path of the serial line, independent of the pty in use."""
+        """Path of the serial line. It does not depend on the pty in use."""
         self.latency = latency
         """Duration of a session in seconds."""
         self.baud: int | None = None
-        """Speed of the modem; None: it follows the host."""
+        """Baud rate of the modem. None: it accepts the host's rate."""
         self._plugged = trio.Event()
         self._plugged.set()
         self._unplugged = trio.CancelScope()
@@ -110,14 +112,14 @@ class PtyPort:
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the line while it is plugged in. Never returns. `task_status` is started when the
-        line is there.
+        """Serve the line while it is plugged in. This never returns. `task_status` is started when
+        the line is there.
         """
         while True:
             await self._plugged.wait()
             with trio.CancelScope() as self._unplugged:
                 await self._serve(task_status)
-            # Only the first start is reported, not the later ones.
+            # Only the first start is reported, not later ones.
             task_status = trio.TASK_STATUS_IGNORED
             self.modem.start_brown_out()
 

@@ -1,4 +1,4 @@
-"""A LoRa board with RNode firmware, as seen from its serial line and from the air, without I/O.
+"""LoRa board with RNode firmware, as seen from its serial line and from the air, without I/O.
 Commands cause failures that happen in the field.
 """
 
@@ -15,21 +15,21 @@ from fieldagent.wire.rnode import RnodeCommand, RnodeError
 
 VERSION = bytes([1, 85])
 QUEUE = 8
-"""Maximum number of packets that wait for the air; another one is refused."""
+"""Largest number of packets that wait for the air. A further packet is refused."""
 PACKET_MAX = 508
 SPLIT = 0x01
-"""Flag in a segment's first byte: the packet has two segments. The high half of the byte contains
-the packet's number."""
+"""Flag in a segment's first byte, set if the packet has two segments. The high half of the byte
+contains the packet's number."""
 PLATFORM, MCU = b"\x80", b"\x81"
 ASKED_PLATFORM, ASKED_MCU = 0x48, 0x49
 HOUR = 3600.0
 MEMORY = 200
-"""Size of its EEPROM in bytes."""
+"""Size of the board's EEPROM in bytes."""
 
 
 class SimulatedRnode(LoraBoard):
-    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
-    `deadline`.
+    """Simulated board. Call `receive_data`, `hear` and `tick` for each event, then read
+    `data_to_send` and `deadline`.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
@@ -60,8 +60,8 @@ class SimulatedRnode(LoraBoard):
                 self._obey(command, content)
 
     def hear(self, packet: bytes, now: float) -> None:
-        """Receive a packet from the air. The first half of a split packet waits for the
-        second one.
+        """Receive a packet from the air. The first half of a split packet waits for the second
+        half.
         """
         # A board that transmits hears nothing.
         if self._mouth.is_transmitting or not packet:
@@ -109,7 +109,7 @@ class SimulatedRnode(LoraBoard):
         return not share or spent + seconds <= share / wire.HUNDRED_PER_CENT * HOUR
 
     def _obey(self, command: int, content: bytes) -> None:
-        # The board does not answer unknown commands: a driver needs a timeout for them.
+        # The board does not answer unknown commands, so a driver needs a timeout for them.
         if command == RnodeCommand.DETECT and content == wire.DETECT:
             self._send_to_host(command, wire.DETECTED)
         elif command == RnodeCommand.STATE:

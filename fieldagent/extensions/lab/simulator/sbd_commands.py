@@ -1,7 +1,7 @@
 """AT commands of a simulated Iridium 9602, in the order of the ISU AT Command Reference.
 
-`answer` applies a command to the modem's state. It returns the modem's output and its next action,
-which the modem performs.
+`answer` applies a command to the modem's state. It returns the output and the next action of the
+modem.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class AtCommand:
 class AtAnswer:
     lines: tuple[str, ...] = ("OK",)
     before: bytes = b""
-    """Bytes of a message, sent before the lines."""
+    """Bytes of a message that are sent before the lines."""
     payload: int = 0
     """Number of bytes that the modem now reads instead of a command."""
     session: bool = False
-    """True: a session begins, and its result is the answer."""
+    """True if a session begins. The result of the session is then the answer."""
 
 
 def answer(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> AtAnswer:
-    """Return the modem's answer to one command line; ERROR if it does not know the command.
-    `waiting` is the number of messages at the gateway.
+    """Return the modem's answer to one command line, or ERROR if the modem does not know the
+    command. `waiting` is the number of messages at the gateway.
     """
     unknown = any(name in line for name in faults.unknown_commands)
     if unknown or not line.startswith("AT"):
@@ -64,7 +64,7 @@ def _answer_ok(asked: AtCommand) -> AtAnswer:
 
 
 def _set_line(asked: AtCommand) -> AtAnswer:
-    """Apply line settings; one command line may contain several."""
+    """Apply line settings. One command line may contain several."""
     volatile = asked.state.volatile
     for name, value in re.findall(_LINE_SETTING, asked.match[0]):
         if name == "E":

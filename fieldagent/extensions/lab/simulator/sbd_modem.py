@@ -1,8 +1,9 @@
-"""An Iridium 9602 as seen from its serial line, without I/O: the modem's side of `wire.sbd`.
+"""Iridium 9602 as seen from its serial line, without I/O: the modem's side of `wire.sbd`.
 
-It follows the ISU AT Command Reference in all points that can cause trouble for a driver. It echoes
-until the host turns that off. A reset clears volatile settings. Its MO buffer keeps a sent message,
-and its MOMSN survives a reset. Commands cause failures that happen in the field.
+The simulated modem follows the ISU AT Command Reference in all points that can cause trouble for a
+driver. It echoes until the host turns that off. A reset clears volatile settings. Its MO buffer
+keeps a sent message, and its MOMSN survives a reset. Commands cause failures that happen in the
+field.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _RESULTS = {"OK": "0", "ERROR": "4"}
 
 
 class SimulatedModem:
-    """`receive_data` accepts the host's bytes, `data_to_send` returns the modem's.
+    """Simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
+    modem's bytes.
 
     A command begins a session, and the owner's call of `finish_session` ends it.
     """
@@ -46,7 +48,7 @@ class SimulatedModem:
         self._input = bytearray()
         self._output = bytearray()
         self._expected = 0
-        """Number of bytes, payload and checksum, that +SBDWB still waits for."""
+        """Number of bytes of payload and checksum for which +SBDWB still waits."""
 
     # The serial line.
 
@@ -56,7 +58,7 @@ class SimulatedModem:
         """
         self._input += data
         if self.faults.deaf or self.session:
-            # The real modem discards characters during a session, too.
+            # The real modem also discards characters during a session.
             self._input.clear()
         while self._input and not self.session:
             if not (self._take_payload() if self._expected else self._take_command()):
@@ -70,7 +72,7 @@ class SimulatedModem:
 
     @property
     def awaits_payload(self) -> bool:
-        """Return True if +SBDWB waits for bytes; `end_payload_wait` ends that."""
+        """Return True if +SBDWB waits for bytes. `end_payload_wait` ends the wait."""
         return self._expected > 0
 
     def end_payload_wait(self) -> None:
@@ -80,7 +82,7 @@ class SimulatedModem:
         self._send_to_host(["1"])
 
     def _take_payload(self) -> bool:
-        """Store the payload. Returns False if it is not complete."""
+        """Store the payload. Return False if it is not complete."""
         if self.faults.swallow:
             self.faults.swallow -= 1
             del self._input[0]
@@ -93,7 +95,7 @@ class SimulatedModem:
         return True
 
     def _take_command(self) -> bool:
-        """Run one command. Returns False if its line is not complete."""
+        """Run one command. Return False if its line is not complete."""
         end = self._input.find(b"\r")
         if end < 0:
             return False
@@ -126,7 +128,7 @@ class SimulatedModem:
     # Events.
 
     def finish_session(self) -> None:
-        """Exchange messages with the gateway and report the result. Does nothing without a
+        """Exchange messages with the gateway and report the result. Do nothing without a
         session.
         """
         if self.session:

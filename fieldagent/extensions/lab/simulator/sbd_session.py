@@ -1,4 +1,4 @@
-"""A session of the simulated modem with the operator's gateway: one message in each direction."""
+"""Session of the simulated modem with the operator's gateway: one message in each direction."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(slots=True)
 class VolatileState:
-    """State that a reset restores: line settings, and the two buffers with their flags."""
+    """State that a reset changes: line settings, and the two buffers with their flags."""
 
     echo: bool = True
     verbose: bool = True
@@ -31,7 +31,7 @@ class VolatileState:
 class ModemState:
     imei: str
     clock: Callable[[], float] | None = None
-    """Clock of the network in Unix time; None: the network has not sent the time yet."""
+    """Clock of the network in Unix time. None if the network has not sent the time yet."""
     momsn: int = 0
     mtmsn: int = 0
     ring_flag: bool = False
@@ -48,30 +48,30 @@ class PlannedStatus:
 
     mo_status: int
     delivered: bool
-    """True: the gateway gets the message, whatever the modem reports."""
+    """True if the gateway gets the message, whatever the modem reports."""
     counted: bool
-    """True: the modem counts the session as completed."""
+    """True if the modem counts the session as completed."""
 
 
 @dataclass(slots=True)
 class ModemFaults:
-    """Planned failures. A number is the remaining count."""
+    """Planned failures. A number shows how often the failure still happens."""
 
     statuses: deque[PlannedStatus] = field(default_factory=deque)
     """Ends of the coming sessions. After them, coverage decides."""
     lose_replies: int = 0
-    """Sessions whose result is lost on the line."""
+    """Number of sessions whose result is lost on the line."""
     wrong_sums: int = 0
-    """Messages that are read with a wrong checksum."""
+    """Number of messages that are read with a wrong checksum."""
     swallow: int = 0
-    """Payloads that lose a byte on the line."""
+    """Number of payloads that lose a byte on the line."""
     reset_before_session: int = 0
-    """Sessions that begin with a reset, which empties the buffer."""
+    """Number of sessions that begin with a reset. The reset empties the buffer."""
     stuck_mail: int | None = None
-    """MO status with which each session ends, with an error while checking: a message waits at the
-    gateway but cannot be fetched."""
+    """MO status with which each session ends, together with an error of the mailbox check. A
+    message then waits at the gateway but cannot be fetched."""
     deaf: bool = False
-    """True: it hangs and answers nothing."""
+    """True if the modem hangs and answers nothing."""
     odd_spacing: bool = False
     stubborn_echo: bool = False
     clears_what_it_sent: bool = False
