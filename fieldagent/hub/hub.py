@@ -23,7 +23,7 @@ from fieldagent.http.pace import CpuPace
 from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
 from fieldagent.hub import idle, refusals
-from fieldagent.hub.access import attempts, directory, sessions
+from fieldagent.hub.access import attempts, device_keys, directory, sessions
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.known_devices import KnownDevices
 from fieldagent.hub.administration import api as administration
@@ -218,7 +218,7 @@ class Hub:
         return await self.store.read(lambda db: directory.find_device_of_token(db, token))
 
     async def _get_keys(self, device: Device) -> Sequence[bytes]:
-        return await self.store.read(lambda db: directory.read_mo_keys(db, device.id))
+        return await self.store.read(lambda db: device_keys.read_mo_keys(db, device.id))
 
     def _note_bytes(self, bearer: str, direction: str, size: int) -> None:
         self.access.figures.count("carried_bytes", size, bearer=bearer, direction=direction)

@@ -20,7 +20,7 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_router
 from fieldagent.http.target import query_pairs
-from fieldagent.hub.access import credentials, directory, imei_claims, imeis
+from fieldagent.hub.access import credentials, device_keys, directory, imei_claims, imeis
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.imei_claims import CLAIMS, IS_CLAIMED
@@ -184,9 +184,9 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         assert (await hub.done("POST", f"{path}/key"))["satelliteKey"] != made["satelliteKey"]
         replacement = {"satelliteKey": "ab" * 32}
         assert await hub.done("POST", f"{path}/key", replacement) == {"deadLettersTaken": 0}
-        assert await store.read(lambda db: directory.read_air_key(db, device)) == b"\xab" * 32
+        assert await store.read(lambda db: device_keys.read_air_key(db, device)) == b"\xab" * 32
         await hub.done("DELETE", f"{path}/key")
-        assert await store.read(lambda db: directory.read_air_key(db, device)) is None
+        assert await store.read(lambda db: device_keys.read_air_key(db, device)) is None
         await hub.done("DELETE", path)
         with pytest.raises(UnknownDevice):
             await store.read(lambda db: directory.find_device_of_token(db, renewed["hubToken"]))

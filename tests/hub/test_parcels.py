@@ -6,7 +6,8 @@ from math import inf
 
 import pytest
 
-from fieldagent.hub.access.directory import read_secrets, set_relay
+from fieldagent.hub.access.device_keys import read_secrets
+from fieldagent.hub.access.directory import set_relay
 from fieldagent.hub.api.standing import list_device_standings
 from fieldagent.hub.field import check_in
 from fieldagent.hub.field.mailbox import IpMailbox

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from fieldagent.hub.access import directory, revocation
+from fieldagent.hub.access import device_keys, revocation
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.radio_key import LAST, RETRY_AFTER_S
@@ -36,7 +36,7 @@ async def begin(alps: Field, key: bytes = NEW, bearer: str = "ip", but: Sequence
 
 
 async def secrets_of(alps: Field, device: int) -> list[bytes]:
-    return await alps.store.read(lambda db: directory.read_secrets(db, device))
+    return await alps.store.read(lambda db: device_keys.read_secrets(db, device))
 
 
 async def asked(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from fieldagent.cli.hub.opened_store import Call, Result, make_store_command, make_transaction
-from fieldagent.hub.access import directory
+from fieldagent.hub.access import device_keys
 from fieldagent.hub.access.directory import Row
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field import dead_letters, kept_letters
@@ -43,7 +43,7 @@ def make_dead_letter_change(
 
 def _make_originated(settings: HubSettings, store: Store) -> MobileOriginated:
     async def list_keys(device: Device) -> Sequence[bytes]:
-        return await store.read(lambda db: directory.read_mo_keys(db, device.id))
+        return await store.read(lambda db: device_keys.read_mo_keys(db, device.id))
 
     return MobileOriginated(
         store,

@@ -18,8 +18,6 @@ from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, note, note_a
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
-from fieldagent.wire.envelope import derive_key
-from fieldagent.wire.incident_proof import derive_proof_key
 
 TYPES = ("User", "Device", "Integration", "Resource")
 
@@ -615,11 +613,6 @@ def find_device_heard(db: Db, device: int) -> Device:
     return _read_device(db, "id = ?", device, heard=IS_HEARD)
 
 
-def find_device_by_id(db: Db, device: int) -> Device:
-    """Return the device in use with this id. Raises UnknownDevice."""
-    return _read_device(db, "id = ?", device)
-
-
 def find_disabled_device(db: Db, imei: str) -> int | None:
     """Return the id of the disabled device with this IMEI; None if there is none."""
     rows = db.execute("SELECT id FROM device WHERE imei = ? AND disabled IS NOT NULL", imei)
@@ -629,34 +622,6 @@ def find_disabled_device(db: Db, imei: str) -> int | None:
 def find_device(db: Db, id_: int) -> Device:
     """Return the device in use with this id. Raises UnknownDevice."""
     return _read_device(db, "id = ?", id_)
-
-
-def read_mo_keys(db: Db, device: int) -> list[bytes]:
-    """Return the keys that may have tagged the device's satellite messages; empty if those messages
-    have no tag.
-    """
-    master = read_air_key(db, device)
-    return [] if master is None else [derive_key(master, "MO")]
-
-
-def derive_proof_keys(db: Db, device: int) -> list[bytes]:
-    """Return the keys that authenticate incident updates, in the order of `read_secrets`."""
-    return [derive_proof_key(secret) for secret in read_secrets(db, device)]
-
-
-def read_secrets(db: Db, device: int) -> list[bytes]:
-    """Return the secrets shared with this kit: its satellite key if it has one, and the SHA-256 of
-    its link token.
-    """
-    rows = db.execute("SELECT air_key, link_token FROM device WHERE id = ?", device)
-    secrets = [bytes(key) for key, _ in rows if key is not None]
-    return [*secrets, *(bytes.fromhex(token) for _, token in rows if token)]
-
-
-def read_air_key(db: Db, device: int) -> bytes | None:
-    """Return the device's satellite key; None if it has none."""
-    rows = db.execute("SELECT air_key FROM device WHERE id = ?", device)
-    return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
 
 def _read_device(

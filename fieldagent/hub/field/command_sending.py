@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fieldagent.hub.access import directory
+from fieldagent.hub.access import device_keys
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.command_cost import CommandCost
 from fieldagent.hub.records import commands
@@ -41,7 +41,7 @@ def is_paid(quote: CommandCost, bearer: str) -> bool:
 def store_command(db: Db, order: CommandToSend, grace: float, now: float) -> int:
     """Store a command for sending, and return its number. Raises Refused."""
     device = order.device
-    secrets = directory.read_secrets(db, device)
+    secrets = device_keys.read_secrets(db, device)
     if not secrets:
         raise Refused(
             sentence(

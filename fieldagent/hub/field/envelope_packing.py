@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from fieldagent.hub.access.directory import derive_proof_keys
+from fieldagent.hub.access.device_keys import derive_proof_keys
 from fieldagent.hub.contract import Device
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.records.ledger import WAITING_STATES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fieldagent.hub.access import directory
+from fieldagent.hub.access import device_keys, directory
 from fieldagent.hub.contract import UnknownDevice
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.store.contract import Db
@@ -20,5 +20,5 @@ def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int
             kit = directory.find_device(db, device)
         except UnknownDevice:  # it is disabled
             continue
-        taken += mobile_originated.replay(db, kit, directory.read_mo_keys(db, device))
+        taken += mobile_originated.replay(db, kit, device_keys.read_mo_keys(db, device))
     return taken

@@ -13,12 +13,8 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from fieldagent.hub.access import directory, people, revocation
-from fieldagent.hub.access.directory import (
-    derive_proof_keys,
-    find_device_of_imei,
-    find_disabled_device,
-    read_secrets,
-)
+from fieldagent.hub.access.device_keys import derive_proof_keys, read_secrets
+from fieldagent.hub.access.directory import find_device_of_imei, find_disabled_device
 from fieldagent.hub.contract import Bearer, Device, Estimate, UnknownDevice
 from fieldagent.hub.field import check_in, dead_letters, positions, trackers
 from fieldagent.hub.field.arrival import KitMessage, is_stored, mark_arrived

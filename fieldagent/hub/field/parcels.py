@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fieldagent.hub.access.directory import read_secrets
+from fieldagent.hub.access.device_keys import read_secrets
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field.envelope_packing import WaitingItem, list_waiting, make_introduction
 from fieldagent.hub.records import commands, stations_in_range

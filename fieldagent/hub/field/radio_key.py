@@ -18,7 +18,7 @@ from collections.abc import Collection
 from math import inf
 from typing import Any
 
-from fieldagent.hub.access import directory
+from fieldagent.hub.access import device_keys, directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field.command_cost import compute_cost
 from fieldagent.hub.field.command_sending import is_paid, store_command
@@ -257,7 +257,7 @@ def _take_step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
 def _ask(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: float) -> None:
     device = kit.device
     commands.withdraw(db, device, VERB, now)
-    secret, *_ = directory.read_secrets(db, device)
+    secret, *_ = device_keys.read_secrets(db, device)
     asked = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
     number = commands.compute_next_number(db, device, now)
     order = CommandToSend(change.workspace, device, number, asked, bearer, audit.HUB)

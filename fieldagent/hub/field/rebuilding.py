@@ -20,7 +20,8 @@ from dataclasses import field, replace
 
 import trio
 
-from fieldagent.hub.access.directory import derive_proof_keys, is_member
+from fieldagent.hub.access.device_keys import derive_proof_keys
+from fieldagent.hub.access.directory import is_member
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.field.kit_items import make_posting
 from fieldagent.hub.field.mobile_originated import resolve_names

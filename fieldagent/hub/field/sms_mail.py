@@ -172,7 +172,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
     if not rows:
         return None
     id_, number, kind, owed, _, load, text, copies, attempts, day, today, at = rows[0]
-    device = directory.find_device_by_id(db, int(id_))
+    device = directory.find_device(db, int(id_))
     today = today if day == _format_day(now) else 0
     midnight = now + 86_400 - now % 86_400
     if today >= per_day:

@@ -51,8 +51,7 @@ class Posting:
     priority: int
     sos: bool = False
     alarm: bool = False
-    """True for the hub's own alarm about a fence, a check-in or a watch. It is as urgent as an SOS,
-    but is not an SOS."""
+    """True for the hub's own alarm (fence, check-in, watch), which is as urgent as an SOS."""
     unauthenticated: bool = False
     """True for an SOS whose sender is not authenticated."""
     back: int = 0
@@ -326,18 +325,14 @@ def _make_entry(posting: Posting) -> Entry:
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
-    """Store items, each with its device. The device is the sender, or the subject of an item
-    without a `source`.
-    """
+    """Store items, each with its sender, or with its subject if it has no `source`."""
     return _store_all(db, postings, now)[0]
 
 
 def _store_all(
     db: Db, postings: Sequence[tuple[Posting, int | None]], now: float
 ) -> tuple[list[Entered], set[int]]:
-    """Store items. Also return the workspaces in which some devices get rows of these items at
-    once.
-    """
+    """Store items. Also return the workspaces in which some devices get their rows at once."""
     fetched = [each.workspace for each, _ in postings if _spread_of(each) is DeliverySpread.FETCHED]
     tracks = _get_newest(postings, now)
     positions = [posting.workspace for posting in tracks.values()]
